@@ -1,0 +1,205 @@
+"""A lab: one function that builds a training step, and the controls that are its keywords. No widgets here."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from labkit.arms import LocalArm
+from labkit.measure import Update, alternate, budget, measuring
+from labkit.race import RaceResult, race
+from labkit.records import collect
+from labkit.results import Comparison, Measurement
+from labkit.units import format_settings, progress
+
+Reason = str | Mapping[Any, str]
+
+
+class Lab:
+    """Compare settings of ``make_workload(**settings) -> Workload``; every control lists its values, the first one the baseline.
+
+    Parameters: ``isolate`` gives each arm a process of its own; ``threads`` is torch's thread count on the CPU (None leaves it);
+    ``seed`` is set before each build; ``memory`` measures peak memory in a pass of its own; ``unavailable`` maps a control, or
+    some of its values, to the reason why this machine cannot show it: ``{"pin_memory": "needs CUDA"}`` or
+    ``{"precision": {"fp16": "needs CUDA"}}``.
+    """
+
+    def __init__(
+        self,
+        make_workload: Callable[..., Any],
+        *,
+        isolate: bool = False,
+        threads: int | None = 1,
+        seed: int = 0,
+        memory: bool = True,
+        unavailable: Mapping[str, Reason] | None = None,
+        **controls: Iterable[Any],
+    ) -> None:
+        if not callable(make_workload):
+            raise TypeError(f"Lab({make_workload!r}): the first argument is a function that returns a Workload")
+        self.controls = {name: _values(name, values) for name, values in controls.items()}
+        _check_signature(make_workload, self.controls)
+        self.unavailable = {} if unavailable is None else dict(unavailable)
+        if unknown := set(self.unavailable) - set(self.controls):
+            raise TypeError(f"unavailable names {_list(unknown)}; the controls are {_list(self.controls)}")
+        self.make_workload = make_workload
+        self.isolate, self.threads, self.seed, self.memory = isolate, threads, seed, memory
+
+    @property
+    def name(self) -> str:
+        """The name of its function: how records tell the labs of one notebook apart."""
+        return getattr(self.make_workload, "__name__", "lab")
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The baseline: the first value of each control."""
+        return {name: values[0] for name, values in self.controls.items()}
+
+    def why_not(self, name: str, value: Any) -> str | None:
+        """Why this machine cannot show ``name=value``, or None when it can. A control's first value always can be shown."""
+        reason = self.unavailable.get(name)
+        if isinstance(reason, Mapping):
+            return reason.get(value)
+        return None if value == self.controls[name][0] else reason
+
+    def settings(self, changes: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The defaults with ``changes``. TypeError for an unknown control, ValueError for what this machine cannot show."""
+        changes = changes or {}
+        if unknown := set(changes) - set(self.controls):
+            raise TypeError(f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}")
+        for name, value in changes.items():
+            if reason := self.why_not(name, value):
+                raise ValueError(f"{name}={value!r} cannot run on this machine: {reason}")
+        return self.defaults | dict(changes)
+
+    def run(
+        self,
+        *,
+        baseline: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        on_update: Update | None = None,
+        stop: threading.Event | None = None,
+        **settings: Any,
+    ) -> Comparison:
+        """Compare the baseline with ``settings``, each rebuilt and seeded anew; arguments as for `compare`.
+
+        Any value may be given, also one that the control does not list. ``baseline`` changes the baseline's own settings.
+        """
+        seconds = budget(seconds)
+        arms = self._arms({"baseline": self.settings(baseline), "candidate": self.settings(settings)})
+        with measuring(self.threads), contextlib.ExitStack() as stack:
+            for arm in arms:
+                stack.callback(arm.close)
+            result = alternate(*arms, seconds=seconds, on_update=on_update, stop=stop)
+            for arm in arms:
+                arm.close()
+            if result.stopped:
+                return result
+            if self.memory:
+                result = result.with_peaks(*(self._peak(arm, timed) for arm, timed in zip(arms, result.arms, strict=True)))
+        collect(self.name, result)
+        return result
+
+    def sweep(
+        self,
+        control: str,
+        *,
+        baseline: Mapping[str, Any] | None = None,
+        follow: bool = False,
+        seconds: float | None = None,
+        on_update: Update | None = None,
+        stop: threading.Event | None = None,
+        **settings: Any,
+    ) -> list[Comparison]:
+        """`run` for each value of one control that this machine can show; ``seconds`` is the budget of each.
+
+        With ``follow`` the baseline takes the swept value as well: ``lab.sweep("batch_size", amp=True, follow=True)`` asks what
+        amp brings at each batch size. Ends early, with what it has, when stopped.
+        """
+        if control not in self.controls:
+            raise TypeError(f"sweep({control!r}): the controls of this lab are {_list(self.controls)}")
+        values = [value for value in self.controls[control] if self.why_not(control, value) is None]
+        results: list[Comparison] = []
+        bar = progress(total=len(values), desc=f"sweep of {control}", unit="run")
+        with contextlib.closing(bar):
+            for value in values:
+                base = dict(baseline or {}) | ({control: value} if follow else {})
+                changed = settings | {control: value}
+                results.append(self.run(baseline=base, seconds=seconds, on_update=on_update, stop=stop, **changed))
+                bar.update()
+                if results[-1].stopped:
+                    break
+        return results
+
+    def race(
+        self, *candidates: Mapping[str, Any], baseline: Mapping[str, Any] | None = None, target: float, steps: int, **options: Any
+    ) -> RaceResult:
+        """Race the baseline against each candidate's settings to ``target``; options as for `labkit.race`.
+
+        The workload needs ``evaluate``. ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``.
+        """
+        everyone = [self.settings(baseline), *(self.settings(candidate) for candidate in candidates)]
+        options = {"threads": self.threads} | options
+        result = race(
+            {self._label(chosen): lambda chosen=chosen: self.make_workload(**chosen) for chosen in everyone},
+            target=target,
+            steps=steps,
+            **options,
+        )
+        if not result.stopped:
+            collect(self.name, result)
+        return result
+
+    def code(self, *, baseline: Mapping[str, Any] | None = None, seconds: float | None = None, **settings: Any) -> str:
+        """The headless call for these settings, as source text; only what differs from the defaults."""
+        arguments = [f"{name}={value!r}" for name, value in settings.items() if value != self.defaults[name]]
+        if base := {name: value for name, value in (baseline or {}).items() if value != self.defaults[name]}:
+            arguments.append(f"baseline={base!r}")
+        if seconds is not None:
+            arguments.append(f"seconds={seconds:g}")
+        return f"lab.run({', '.join(arguments)})"
+
+    def _arms(self, arms: Mapping[str, dict[str, Any]]) -> list[Any]:
+        if self.isolate:
+            from labkit.isolate import ProcessArm as Arm
+        else:
+            Arm = LocalArm  # type: ignore[misc]
+        make = self.make_workload
+        return [
+            Arm(lambda chosen=chosen: make(**chosen), self._label(chosen) if role == "candidate" else role, chosen, self.seed)
+            for role, chosen in arms.items()
+        ]
+
+    def _peak(self, arm: Any, timed: Measurement) -> tuple[int | None, int | None]:
+        return (None, None) if timed.error else arm.peak()
+
+    def _label(self, settings: Mapping[str, Any]) -> str:
+        """What sets these settings apart from the defaults."""
+        return format_settings({name: value for name, value in settings.items() if value != self.defaults[name]}) or "baseline"
+
+
+def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r}: list the control's values, the baseline first, as in {name}=[{values!r}]")
+    listed = tuple(values)
+    if not listed:
+        raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
+    return listed
+
+
+def _check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:
+    """Fail where the lab is made, not at the first run, when its controls are not the keywords of ``make_workload``."""
+    if reserved := set(controls) & set(inspect.signature(Lab.run).parameters):
+        raise TypeError(f"a control cannot be named {_list(reserved)}: lab.run has an argument of that name")
+    try:
+        inspect.signature(make_workload).bind(**controls)
+    except TypeError as error:
+        wants = inspect.signature(make_workload)
+        raise TypeError(f"make_workload{wants} cannot be called with the controls {_list(controls)}: {error}") from None
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names)) or "none"

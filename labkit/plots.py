@@ -1,0 +1,118 @@
+"""matplotlib figures of results. `Figure` objects only, no pyplot: they are drawn from threads, and after the timing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from labkit.race import RaceResult
+    from labkit.results import Comparison
+
+# Okabe and Ito's palette, told apart under every common colour blindness.
+BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
+PURPLE, SKY = "#CC79A7", "#56B4E9"
+PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "cannot tell": GREY}
+
+
+def new_figure(columns: int = 1, *, width: float = 8.0, height: float = 3.2, dark: bool = False) -> tuple[Figure, list[Axes]]:
+    """An empty figure in the course's style, and its axes from left to right; for your own drawings beside the kit's."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    ink, paper = ("#dddddd", "#111111") if dark else ("#333333", "#ffffff")
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor=paper)
+    FigureCanvasAgg(figure)
+    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    for axis in axes:
+        axis.set_facecolor(paper)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.spines[["left", "bottom"]].set_color(ink)
+        axis.tick_params(colors=ink, labelsize=9)
+        axis.grid(alpha=0.25)
+        for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
+            text.set_color(ink)
+        axis.title.set_fontsize(10)
+        axis.set_prop_cycle(color=PALETTE)
+    return figure, axes
+
+
+def legend(axis: Axes) -> None:
+    """A legend that reads on light and dark paper alike."""
+    axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
+
+
+def comparison_figure(comparison: Comparison, *, dark: bool = False) -> Figure:
+    """The paired ratios with interval and noise floor; the step times of both arms."""
+    figure, (pairs, steps) = new_figure(2, dark=dark)
+    colour = VERDICT_COLOUR[comparison.verdict]
+    if comparison.ratios:
+        floor, (low, high) = comparison.noise_floor, comparison.interval
+        if math.isfinite(floor):
+            pairs.axhspan(math.exp(-floor), math.exp(floor), color=GREY, alpha=0.3, lw=0, label="noise floor (A/A)")
+        pairs.plot(range(1, len(comparison.ratios) + 1), comparison.ratios, ".", color=colour, ms=4, alpha=0.6)
+        pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
+        pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
+        legend(pairs)
+    pairs.axhline(1, color=GREY, lw=1, ls="--")
+    pairs.set(xlabel="pair of blocks", ylabel="baseline / candidate", title=f"Speed-up: {comparison.verdict}")
+    for place, (arm, hue) in enumerate(zip(comparison.arms, (GREY, colour), strict=True)):
+        if arm.times:
+            steps.barh(place, arm.median * 1e3, xerr=arm.iqr * 500, color=hue, height=0.6, ecolor=GREY)
+        text = f" {arm.label}" + (f": {arm.error}" if arm.error else "")
+        steps.annotate(text, (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9, color=steps.title.get_color())
+    steps.set(yticks=[], ylim=(1.6, -0.6), xlim=(0, None), xlabel="ms per step (median, IQR)", title="Step time")
+    return figure
+
+
+def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = False) -> Figure:
+    """Throughput of both arms and the speed-up, over the values of the swept control."""
+    figure, (rate, ratio) = new_figure(2, dark=dark)
+    values = [result.candidate.settings[control] for result in results]
+    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    places: Sequence[Any] = values if numeric else range(len(values))
+    for name, hue in (("baseline", GREY), ("candidate", BLUE)):
+        arms = [getattr(result, name) for result in results]
+        rate.plot(places, [arm.throughput for arm in arms], "o-", color=hue, label=name, ms=4)
+    low = [result.speedup - result.interval[0] for result in results]
+    high = [result.interval[1] - result.speedup for result in results]
+    ratio.errorbar(places, [result.speedup for result in results], yerr=[low, high], fmt="-", color=GREY, capsize=3)
+    for verdict, hue in VERDICT_COLOUR.items():
+        chosen = [(place, result.speedup) for place, result in zip(places, results, strict=True) if result.verdict == verdict]
+        if chosen:
+            ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
+    ratio.axhline(1, color=GREY, lw=1, ls="--")
+    for axis in (rate, ratio):
+        axis.set_xlabel(control)
+        if numeric and min(values) > 0 and max(values) / min(values) >= 8:
+            axis.set_xscale("log", base=2)
+        axis.set_xticks(places, [str(value) for value in values])
+        axis.minorticks_off()
+        legend(axis)
+    rate.set(ylabel=f"{results[0].baseline.unit}/s", title="Throughput", ylim=(0, None))
+    ratio.set(ylabel="baseline / candidate", title="Speed-up with 95 % interval")
+    return figure
+
+
+def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
+    """The metric against training time and against steps; a cross where the target was reached."""
+    figure, axes = new_figure(2, dark=dark)
+    for position, arm in enumerate(result.arms):
+        hue = PALETTE[position % len(PALETTE)]
+        for number, run in enumerate(result.of(arm)):
+            steps, seconds, metric = zip(*run.curve, strict=True)
+            for axis, horizontal in zip(axes, (seconds, steps), strict=True):
+                label = arm if number == 0 else None
+                axis.plot(horizontal, metric, color=hue, lw=1.2, alpha=0.7, ls="-" if run.reached else ":", label=label)
+                if run.reached:
+                    axis.plot(horizontal[-1], metric[-1], "x", color=hue)
+    for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
+        axis.axhline(result.target, color=GREY, ls="--", lw=1)
+        axis.set(xlabel=name, ylabel=result.metric, title=f"{result.metric} against {name.split(',')[0]} (dotted: never arrived)")
+    legend(axes[0])
+    return figure

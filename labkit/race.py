@@ -1,0 +1,195 @@
+"""Race to a target: the verdict for techniques that change what is learned, where time per step says nothing.
+
+Every arm trains from the same seeds until its metric reaches a target that was fixed beforehand. Evaluation is not timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labkit.arms import LocalArm
+from labkit.device import pick
+from labkit.measure import measuring
+from labkit.results import median_interval
+from labkit.units import format_seconds, progress
+
+
+@dataclass(frozen=True)
+class RaceRun:
+    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation."""
+
+    arm: str
+    seed: int
+    curve: tuple[tuple[int, float, float], ...]
+    reached: bool
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds to the target; infinity when it was never reached."""
+        return self.curve[-1][1] if self.reached else math.inf
+
+    @property
+    def steps(self) -> float:
+        """Steps to the target; infinity when it was never reached."""
+        return self.curve[-1][0] if self.reached else math.inf
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """All runs of a race. The first arm is the baseline."""
+
+    runs: tuple[RaceRun, ...]
+    target: float
+    metric: str
+    higher_is_better: bool
+    stopped: bool = False
+
+    @cached_property
+    def arms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(run.arm for run in self.runs))
+
+    def of(self, arm: str) -> tuple[RaceRun, ...]:
+        """The runs of one arm, in the order of their seeds. Raises KeyError for an unknown arm."""
+        if arm not in self.arms:
+            raise KeyError(f"no arm {arm!r} in this race; there are {', '.join(self.arms)}")
+        return tuple(run for run in self.runs if run.arm == arm)
+
+    def median(self, arm: str, by: str = "seconds") -> float:
+        """Median ``seconds`` or ``steps`` to the target over the seeds; infinity when fewer than half of them reached it."""
+        return _median(tuple(getattr(run, by) for run in self.of(arm)))
+
+    def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
+        """Bootstrap 95 % interval of that median; with five seeds nearly their range. Infinite where runs never arrived."""
+        return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
+
+    def speedup(self, arm: str, by: str = "seconds") -> tuple[float, float, float]:
+        """Baseline over ``arm``, paired by seed: median and its interval. nan when neither of a pair arrived."""
+        pairs = zip(self.of(self.arms[0]), self.of(arm), strict=False)
+        ratios = [_ratio(getattr(a, by), getattr(b, by)) for a, b in pairs]
+        known = tuple(ratio for ratio in ratios if not math.isnan(ratio))
+        return (_median(known), *median_interval(known))
+
+    def __str__(self) -> str:
+        sign = ">=" if self.higher_is_better else "<="
+        stopped = ", stopped early" if self.stopped else ""
+        lines = [f"Race to {self.metric} {sign} {self.target:g}{stopped}"]
+        width = max(map(len, self.arms), default=0)
+        for arm in self.arms:
+            runs = self.of(arm)
+            low, high = self.interval(arm)
+            lines.append(
+                f"{arm:{width}}  median {format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
+                f"  {self.median(arm, 'steps'):>6g} steps  reached by {sum(run.reached for run in runs)} of {len(runs)} seeds"
+            )
+        for arm in self.arms[1:]:
+            ratio, low, high = self.speedup(arm)
+            lines.append(f"{arm:{width}}  {ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def race(
+    arms: Mapping[str, Callable[[], Any]],
+    *,
+    target: float,
+    steps: int,
+    every: int = 1,
+    seeds: int | None = None,
+    metric: str = "metric",
+    higher_is_better: bool = True,
+    threads: int | None = 1,
+    on_update: Callable[[RaceResult], None] | None = None,
+    stop: threading.Event | None = None,
+) -> RaceResult:
+    """Train each arm on each seed until its metric reaches ``target``, or for ``steps`` steps at most.
+
+    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the baseline.
+    The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it diverged. The
+    default is five seeds (two in the test size). An interrupt, or ``stop.set()``, returns the runs finished so far.
+    """
+    seeds = pick(cpu=5, test=2) if seeds is None else seeds
+    for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: use a positive whole number")
+    if not arms:
+        raise ValueError("arms={}: a race needs at least one arm, {'name': make_workload}")
+    if not math.isfinite(target):
+        raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
+    runs: list[RaceRun] = []
+    stopped = False
+    bar = progress(total=seeds * len(arms), desc="race", unit="run")
+    try:
+        with measuring(threads):
+            for name, make in arms.items():  # the first steps of a process pay for thread pools and kernel caches: nobody's time
+                with contextlib.closing(LocalArm(make, name, seed=0)) as arm:
+                    arm.start()
+            for seed in range(seeds):
+                # The order alternates, so that no arm always runs on the machine that the other one has warmed up.
+                for name in list(arms)[:: -1 if seed % 2 else 1]:
+                    run = _train(name, arms[name], seed, target, steps, every, higher_is_better, stop)
+                    if run is None:
+                        stopped = True
+                        return _result(arms, runs, target, metric, higher_is_better, stopped)
+                    runs.append(run)
+                    bar.update()
+                    if on_update:
+                        on_update(_result(arms, runs, target, metric, higher_is_better, stopped))
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        stopped = True
+    finally:
+        bar.close()
+    return _result(arms, runs, target, metric, higher_is_better, stopped)
+
+
+def _train(
+    name: str,
+    make: Callable[[], Any],
+    seed: int,
+    target: float,
+    steps: int,
+    every: int,
+    higher_is_better: bool,
+    stop: threading.Event | None,
+) -> RaceRun | None:
+    curve: list[tuple[int, float, float]] = []
+    seconds, done, reached = 0.0, 0, False
+    with contextlib.closing(LocalArm(make, name, seed=seed)) as arm:
+        arm.enter()
+        while done < steps and not reached:
+            if stop is not None and stop.is_set():
+                return None
+            block = min(every, steps - done)
+            seconds += arm.block(block)
+            done += block
+            value = arm.evaluate()
+            curve.append((done, seconds, value))
+            if not math.isfinite(value):
+                break
+            reached = value >= target if higher_is_better else value <= target
+    return RaceRun(name, seed, tuple(curve), reached)
+
+
+def _result(arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool) -> RaceResult:
+    order = {name: position for position, name in enumerate(arms)}
+    return RaceResult(tuple(sorted(runs, key=lambda run: (order[run.arm], run.seed))), target, metric, higher, stopped)
+
+
+def _ratio(a: float, b: float) -> float:
+    if math.isinf(a) and math.isinf(b):
+        return math.nan
+    return 0.0 if math.isinf(b) else a / b
+
+
+def _median(values: tuple[float, ...]) -> float:
+    return float(np.median(values)) if values else math.nan

@@ -1,0 +1,203 @@
+"""What goes into a measurement and what comes out of it: plain frozen values, their statistics and their verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labkit.units import format_bytes, format_rate, format_seconds
+
+CLAIM_PAIRS = 6  # with fewer, even if all agree, the sign test cannot reach 5 %: 2 * 0.5**5 = 0.06
+CONTROL_LIMIT = {"cpu": 0.02, "cuda": 0.005}  # widest half-width of an A/A control that we still call quiet
+NOISY_MARGIN = 5  # in a noisy run an effect has to clear this many noise floors
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a lab times: one training step, and how much it gets through.
+
+    ``step`` takes nothing and may return its loss (detached); ``samples`` is the number of ``unit`` it processes. ``evaluate``
+    returns the metric of a race; ``close`` releases what the step holds, such as worker processes.
+    """
+
+    step: Callable[[], Any]
+    samples: float = 1
+    unit: str = "samples"
+    evaluate: Callable[[], float] | None = None
+    close: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.step):
+            raise TypeError(f"Workload(step={self.step!r}): the step must be a function without arguments")
+        if not self.samples > 0:
+            raise ValueError(f"Workload(samples={self.samples!r}): a step processes a positive number of {self.unit}")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Times of one arm: seconds per step, one entry a block, in the order they were taken."""
+
+    label: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    times: tuple[float, ...] = ()
+    steps_per_block: int = 1
+    samples: float = 1
+    unit: str = "samples"
+    cold: float | None = None  # seconds of the very first step: compilation, cuDNN's search, first allocations
+    peak_bytes: int | None = None
+    reserved_bytes: int | None = None
+    error: str | None = None  # what ended this arm: out of memory, or the death of its process
+
+    @cached_property
+    def median(self) -> float:
+        """Median seconds per step; nan when nothing was timed."""
+        return float(np.median(self.times)) if self.times else math.nan
+
+    @cached_property
+    def iqr(self) -> float:
+        """Interquartile range of the seconds per step."""
+        return float(np.subtract(*np.percentile(self.times, [75, 25]))) if self.times else math.nan
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second."""
+        return self.samples / self.median
+
+    def __str__(self) -> str:
+        return table([self])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two arms that were timed side by side."""
+
+    baseline: Measurement
+    candidate: Measurement
+    device: str = "cpu"
+    seconds: float = 0.0  # spent measuring
+    stopped: bool = False
+
+    @property
+    def arms(self) -> tuple[Measurement, Measurement]:
+        """Both arms, the baseline first."""
+        return self.baseline, self.candidate
+
+    def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
+        """The same with each arm's peak memory (allocated, reserved), in bytes."""
+        baseline, candidate = (
+            replace(arm, peak_bytes=allocated, reserved_bytes=reserved)
+            for arm, (allocated, reserved) in zip(self.arms, peaks, strict=True)
+        )
+        return replace(self, baseline=baseline, candidate=candidate)
+
+    @cached_property
+    def ratios(self) -> tuple[float, ...]:
+        """baseline / candidate of each pair of neighbouring blocks; above 1 the candidate is faster."""
+        return tuple(a / b for a, b in zip(self.baseline.times, self.candidate.times, strict=False))
+
+    @cached_property
+    def control(self) -> tuple[float, ...]:
+        """A/A ratios: neighbouring blocks of the same arm. In A1 B1 B2 A2 A3 B3 ... those are B1/B2 and A2/A3."""
+        a, b = self.baseline.times, self.candidate.times
+        same_b = [first / second for first, second in zip(b[0::2], b[1::2], strict=False)]
+        same_a = [first / second for first, second in zip(a[1::2], a[2::2], strict=False)]
+        return tuple(same_b + same_a)
+
+    @cached_property
+    def speedup(self) -> float:
+        """Median of the paired ratios; nan when there is none."""
+        return float(np.median(self.ratios)) if self.ratios else math.nan
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Bootstrap 95 % interval of the speed-up."""
+        return median_interval(self.ratios)
+
+    @cached_property
+    def control_interval(self) -> tuple[float, float]:
+        """Bootstrap 95 % interval of the A/A control's median, which is 1 on a perfect machine."""
+        return median_interval(self.control)
+
+    @property
+    def noise_floor(self) -> float:
+        """How far from 1 the A/A control's interval reaches: effects inside it cannot be told from noise."""
+        low, high = self.control_interval
+        return max(abs(math.log(low)), abs(math.log(high))) if low > 0 else math.inf
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the control alone varied by more than a quiet machine of this kind does (2 % on CPU, 0.5 % on CUDA)."""
+        low, high = self.control_interval
+        return not (high - low) / 2 <= CONTROL_LIMIT[self.device]
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower``, ``same`` or ``cannot tell``.
+
+        A difference is claimed when the interval lies wholly outside the noise floor, or, in a noisy run, outside five of them.
+        ``same`` needs a quiet run, and an interval within the limit for this kind of device.
+        """
+        if len(self.ratios) < CLAIM_PAIRS or self.baseline.error or self.candidate.error:
+            return "cannot tell"
+        low, high = (math.log(bound) for bound in self.interval)
+        margin = self.noise_floor * (NOISY_MARGIN if self.noisy else 1)
+        if low > margin:
+            return "faster"
+        if high < -margin:
+            return "slower"
+        same = max(self.noise_floor, CONTROL_LIMIT[self.device])
+        return "same" if not self.noisy and -same <= low and high <= same else "cannot tell"
+
+    @property
+    def memory_ratio(self) -> float:
+        """Peak memory of the candidate over that of the baseline; nan where it was not measured."""
+        if not self.baseline.peak_bytes or self.candidate.peak_bytes is None:
+            return math.nan
+        return self.candidate.peak_bytes / self.baseline.peak_bytes
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        ended = ", stopped early" if self.stopped else ""
+        lines = [
+            table([self.baseline, self.candidate]),
+            f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]   {self.verdict.upper()}",
+            f"{len(self.ratios)} pairs in {self.seconds:.1f} s on {self.device}{ended}; A/A noise floor {self.noise_floor:.1%}"
+            + (" (noisy: something else is using this machine)" if self.noisy and len(self.ratios) >= CLAIM_PAIRS else ""),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__  # so that a notebook cell that ends in lab.run(...) shows the table
+
+
+def median_interval(values: tuple[float, ...], confidence: float = 0.95, resamples: int = 1000) -> tuple[float, float]:
+    """Percentile bootstrap interval of the median; (nan, nan) without values. Its own generator: the reader's is untouched."""
+    if not values:
+        return math.nan, math.nan
+    data = np.asarray(values)
+    picks = np.random.default_rng(0).integers(len(data), size=(resamples, len(data)))
+    tail = 100 * (1 - confidence) / 2
+    # "nearest", since a race's times may be infinite and cannot be interpolated
+    low, high = np.percentile(np.median(data[picks], axis=1), [tail, 100 - tail], method="nearest")
+    return float(low), float(high)
+
+
+def table(arms: list[Measurement]) -> str:
+    """A text table, one column an arm."""
+    rows = [["", *(arm.label for arm in arms)]]
+    rows.append(["step, median", *(format_seconds(arm.median) for arm in arms)])
+    rows.append(["step, IQR", *(format_seconds(arm.iqr) for arm in arms)])
+    rows.append(["throughput", *(format_rate(arm.throughput, arm.unit) for arm in arms)])
+    rows.append(["first step", *(format_seconds(arm.cold) for arm in arms)])
+    if any(arm.peak_bytes is not None for arm in arms):
+        rows.append(["peak memory", *(format_bytes(arm.peak_bytes) for arm in arms)])
+    if any(arm.reserved_bytes is not None for arm in arms):
+        rows.append(["peak reserved", *(format_bytes(arm.reserved_bytes) for arm in arms)])
+    if any(arm.error for arm in arms):
+        rows.append(["ended by", *(arm.error or "-" for arm in arms)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

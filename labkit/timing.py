@@ -1,0 +1,56 @@
+"""A stop watch with the interface of Dive into Deep Learning's ``d2l.Timer`` (section 12.5) that can wait for a GPU."""
+
+from __future__ import annotations
+
+import time
+from itertools import accumulate
+from types import TracebackType
+
+from labkit.device import synchronize
+
+
+class Timer:
+    """Record several running times, in seconds, on a monotonic clock.
+
+    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around GPU work measures how long
+    it took to *queue* that work: d2l's own class does just that. Starts on creation; ``with Timer() as timer:`` times a block.
+    """
+
+    def __init__(self, *, sync: bool = False) -> None:
+        self.times: list[float] = []
+        self.sync = sync
+        self.start()
+
+    def start(self) -> None:
+        """Start, or start again."""
+        if self.sync:
+            synchronize()
+        self._begin = time.perf_counter()
+
+    def stop(self) -> float:
+        """Record the seconds since the last start and return them."""
+        if self.sync:
+            synchronize()
+        self.times.append(time.perf_counter() - self._begin)
+        return self.times[-1]
+
+    def avg(self) -> float:
+        """Mean of the recorded times. Raises ValueError when nothing was recorded."""
+        if not self.times:
+            raise ValueError("Timer.avg(): nothing was recorded yet; call stop() first")
+        return sum(self.times) / len(self.times)
+
+    def sum(self) -> float:
+        """Sum of the recorded times."""
+        return sum(self.times)
+
+    def cumsum(self) -> list[float]:
+        """Running sum of the recorded times."""
+        return list(accumulate(self.times))
+
+    def __enter__(self) -> Timer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()

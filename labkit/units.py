@@ -1,0 +1,56 @@
+"""Numbers as people read them, and a progress bar for whatever takes longer than people wait."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+
+def format_seconds(seconds: float | None) -> str:
+    """``0.00123`` -> ``'1.23 ms'``; None or nan -> ``'-'``; infinity -> ``'never'``."""
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    if math.isinf(seconds):
+        return "never"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def format_bytes(size: float | None) -> str:
+    """``3 * 2**20`` -> ``'3.00 MiB'``; None -> ``'-'``."""
+    if size is None:
+        return "-"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return f"{_three_digits(size / scale)} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_rate(rate: float | None, unit: str = "samples") -> str:
+    """``1234567, 'samples'`` -> ``'1.23 M samples/s'``."""
+    if rate is None or math.isnan(rate):
+        return "-"
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rate >= scale:
+            return f"{_three_digits(rate / scale)} {prefix} {unit}/s"
+    return f"{_three_digits(rate)} {unit}/s"
+
+
+def format_settings(settings: dict[str, Any]) -> str:
+    """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{max(0, 2 - max(0, math.floor(math.log10(value)) if value > 0 else 0))}f}"
+
+
+def progress(**options: Any) -> Any:
+    """A tqdm bar on stderr that leaves no thread behind and no line when done; options as for ``tqdm``."""
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0  # its monitor thread would outlive the bar
+    return tqdm(**({"leave": False, "delay": 1.0, "file": sys.stderr} | options))

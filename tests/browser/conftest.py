@@ -1,0 +1,38 @@
+"""Fixtures of the browser tests: one JupyterLab and one Chromium for all of them, one page for each test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from .harness import CHROMIUM_FLAGS, JupyterServer, NotebookPage, find_chromium, running_server
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = find_chromium()
+    if path is None:
+        message = "no chromium, chromium-browser or google-chrome on PATH (Debian: apt-get install chromium)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with running_server(tmp_path_factory.mktemp("jupyter")) as started:
+        yield started
+
+
+@pytest.fixture
+def lab_page(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser)
+    yield page
+    page.close()

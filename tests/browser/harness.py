@@ -1,0 +1,352 @@
+"""JupyterLab in headless Chromium: a server, a page that holds one notebook, and the panels on it.
+
+Everything is driven through ``window.jupyterapp`` (commands, models), not through menus: menus render late and are found by text.
+The notebooks are copied to a temporary folder, so that the ones in the repository never change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+SCREENSHOTS = ROOT / "tests" / "screenshots"
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+# No windowing: cells scrolled out of sight would lose their DOM nodes, and with them their widgets.
+OVERRIDES = {
+    "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+def find_chromium() -> str | None:
+    """Path of an installed Chromium or Chrome, else None."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class JupyterServer:
+    """JupyterLab on a free port with every one of its folders under ``folder``; notebooks are served from ``folder/notebooks``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "notebooks"
+        self.root.mkdir(parents=True)
+        self._log = folder / "jupyterlab.log"
+        names = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+        self._env = dict(os.environ) | {name: str(folder / name.lower()) for name in names}
+        for name in names:
+            Path(self._env[name]).mkdir(exist_ok=True)
+        settings = Path(self._env["JUPYTER_CONFIG_DIR"], "labconfig", "default_setting_overrides.json")
+        settings.parent.mkdir()
+        settings.write_text(json.dumps(OVERRIDES))
+        self._env |= {
+            "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(ROOT)])),
+            "LABKIT_SIZE": os.environ.get("LABKIT_SIZE", "test"),
+            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        }
+        if "LABKIT_DATA" in os.environ:  # the server's folder is another one than ours
+            self._env["LABKIT_DATA"] = str(Path(os.environ["LABKIT_DATA"]).resolve())
+        self.token = secrets.token_hex(16)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def start(self, timeout: float = 120) -> None:
+        """Start the server and wait until it answers. Raises RuntimeError with the end of its log."""
+        options = ["--no-browser", "--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0", "--allow-root"]
+        options += ["--LabApp.expose_app_in_browser=True", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterlab", *options],
+                env=self._env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.url}/api/status?token={self.token}", timeout=5).close()
+                return
+            except (urllib.error.URLError, TimeoutError, ConnectionError):
+                time.sleep(0.2)
+        self.stop()
+        raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text(errors='replace')[-3000:]}")
+
+    def stop(self) -> None:
+        """End the server and the kernels it started."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)  # a clean end also shuts the kernels down
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+
+    def add(self, source: Path | list[str], name: str | None = None) -> str:
+        """Copy a notebook (or make one of code cells) into the served folder; its path there. The folder is wiped of older copies."""
+        target = self.root / (name or (source.name if isinstance(source, Path) else "test.ipynb"))
+        if isinstance(source, Path):
+            shutil.copyfile(source, target)
+        else:
+            kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
+            notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in source]
+            nbformat.write(notebook, target)
+        return target.name
+
+
+class Panel:
+    """The i-th LabPanel of a page, operated as a reader does."""
+
+    def __init__(self, page: NotebookPage, index: int) -> None:
+        self.page = page
+        self.root = page.page.locator(".labkit-panel").nth(index)
+
+    def control(self, name: str, arm: str = "candidate") -> Locator:
+        """The widget of one control: ``arm`` is "baseline" or "candidate"."""
+        return self.root.locator(f".labkit-{name}-{arm}")
+
+    def names(self, kind: str) -> list[str]:
+        """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
+        found = []
+        for node in self.root.locator(f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)").all():
+            match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
+            assert match
+            found.append(match[1])
+        return found
+
+    def set_toggle(self, name: str, value: bool, arm: str = "candidate") -> None:
+        self.control(name, arm).locator("input").set_checked(value)
+
+    def set_slider(self, name: str, steps: int, arm: str = "candidate") -> str:
+        """Move a slider by so many positions with the arrow keys; the text it shows then."""
+        self.control(name, arm).locator(".noUi-handle").focus()
+        for _ in range(abs(steps)):
+            self.page.page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+        return self.readout(name, arm)
+
+    def readout(self, name: str, arm: str = "candidate") -> str:
+        return self.control(name, arm).locator(".widget-readout").inner_text()
+
+    def set_dropdown(self, name: str, label: str, arm: str = "candidate") -> None:
+        self.control(name, arm).locator("select").select_option(label=label)
+
+    def set_budget(self, seconds: float) -> None:
+        """Move the time budget to the listed value nearest to ``seconds`` from below."""
+        self.root.locator(".labkit-budget .noUi-handle").focus()
+        self.page.page.keyboard.press("Home")
+        shown = -1.0
+        while True:
+            now = float(self.root.locator(".labkit-budget .widget-readout").inner_text().split()[0])
+            if now >= seconds or now == shown:
+                return
+            shown = now
+            self.page.page.keyboard.press("ArrowRight")
+            self.page.page.wait_for_timeout(100)
+
+    def button(self, name: str) -> Locator:
+        """A button by its class: "run", "stop", "sweep", "same", "code"."""
+        locator = self.root.locator(f".labkit-{name}")
+        return locator if locator.evaluate("node => node.tagName") == "BUTTON" else locator.locator("button")
+
+    def run(self) -> None:
+        self.button("run").click()
+
+    def stop(self) -> None:
+        self.button("stop").click()
+
+    def sweep(self) -> None:
+        self.button("sweep").click()
+
+    def status(self) -> str:
+        return self.root.locator(".labkit-status").inner_text()
+
+    def running(self) -> bool:
+        return self.root.locator(".labkit-live.labkit-running").count() > 0
+
+    def runs(self) -> int:
+        """Rows of the history."""
+        return self.root.locator(".labkit-history tbody tr").count()
+
+    def speedup(self) -> str:
+        """The big number; empty before the first one."""
+        return self.root.locator(".labkit-speedup").inner_text()
+
+    def wait_running(self, timeout: float = 20) -> None:
+        self.root.locator(".labkit-live.labkit-running").wait_for(timeout=timeout * 1000)
+
+    def wait_number(self, timeout: float = 60) -> float:
+        """Wait for the first live speed-up of a run; seconds waited."""
+        start = time.monotonic()
+        self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d")).wait_for(timeout=timeout * 1000)
+        return time.monotonic() - start
+
+    def wait_finished(self, timeout: float = 120) -> str:
+        """Wait for the end of a run; the status line."""
+        self.root.locator(".labkit-live:not(.labkit-running)").wait_for(timeout=timeout * 1000)
+        return self.status()
+
+
+class NotebookPage:
+    """One browser page with one notebook open in JupyterLab."""
+
+    def __init__(self, server: JupyterServer, browser: Browser, width: int = 1300, height: int = 1000) -> None:
+        self.server = server
+        self.context = browser.new_context(viewport={"width": width, "height": height})
+        self.page: Page = self.context.new_page()
+        self.page.on("dialog", lambda dialog: dialog.accept())  # "leave this page?" when a changed notebook is reloaded
+        self.console: list[str] = []
+        self.page.on("console", lambda message: self.console.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.console.append(str(error)))
+        self.path: str | None = None
+
+    def _js(self, body: str, argument: Any = None) -> Any:
+        """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument`` in scope."""
+        return self.page.evaluate(
+            "async ([path, argument]) => { const app = window.jupyterapp;"
+            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && w.context.path === path); " + body + " }",
+            [self.path, argument],
+        )
+
+    def _start_app(self) -> None:
+        self.page.wait_for_function("window.jupyterapp !== undefined", timeout=60_000)
+        self.page.evaluate("async () => { await window.jupyterapp.restored; }")
+
+    def open(self, source: Path | list[str], name: str | None = None) -> None:
+        """Open a copy of a notebook (or one of these code cells) and wait for its kernel."""
+        path = self.server.add(source, name)
+        # A workspace of its own: else JupyterLab opens what the former test had open.
+        self.page.goto(f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}?token={self.server.token}")
+        self._start_app()
+        self.path = path
+        self._js("app.shell.collapseLeft(); await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});", path)
+        self._wait_ready()
+
+    def _wait_ready(self) -> None:
+        self.page.wait_for_function(
+            "path => [...window.jupyterapp.shell.widgets('main')].some(w => w.context && w.context.path === path)",
+            arg=self.path,
+            timeout=30_000,
+        )
+        self._js("await widget.context.ready; await widget.revealed; await widget.sessionContext.ready; app.shell.activateById(widget.id);")
+        self.page.wait_for_timeout(300)
+
+    def run_all(self, timeout: float = 240) -> list[str]:
+        """Run all cells and wait until the kernel has finished; the errors of the cells."""
+        self._js("window.labkitRun = 'busy'; app.commands.execute('notebook:run-all-cells').then(() => { window.labkitRun = 'idle'; });")
+        self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
+        self.page.wait_for_timeout(300)
+        return [f"{output['ename']}: {output['evalue']}" for output in self.outputs() if output["output_type"] == "error"]
+
+    def run_cell(self, index: int, timeout: float = 120) -> None:
+        """Run one cell."""
+        self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
+        self._js("window.labkitRun = 'busy'; app.commands.execute('notebook:run-cell').then(() => { window.labkitRun = 'idle'; });")
+        self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
+
+    def execute(self, code: str) -> str:
+        """Run code in the kernel beside the notebook; what it printed. Raises RuntimeError when it failed."""
+        reply = self._js(
+            "const future = widget.sessionContext.session.kernel.requestExecute({code: argument, store_history: false});"
+            " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; };"
+            " const reply = await future.done; return [reply.content.status, text, reply.content.evalue || ''];",
+            code,
+        )
+        if reply[0] != "ok":
+            raise RuntimeError(reply[2])
+        return reply[1]
+
+    def cells(self) -> int:
+        return self._js("return widget.content.model.cells.length;")
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """Outputs of all cells, in order."""
+        return self._js(
+            "return widget.content.model.toJSON().cells.flatMap(cell => cell.outputs || []);",
+        )
+
+    def panel(self, index: int = 0) -> Panel:
+        panel = Panel(self, index)
+        panel.root.locator(".labkit-live").wait_for(timeout=30_000)
+        return panel
+
+    def screenshot(self, name: str, of: Locator | None = None) -> Path:
+        """PNG of the page, or of one element, under the git-ignored ``tests/screenshots``."""
+        SCREENSHOTS.mkdir(exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        if of is None:
+            self.page.screenshot(path=path)
+        else:
+            of.scroll_into_view_if_needed()
+            of.screenshot(path=path)
+        return path
+
+    def save(self) -> nbformat.NotebookNode:
+        """Save; the notebook as it now is on disk."""
+        self._js("await widget.context.save();")
+        assert self.path
+        return nbformat.read(self.server.root / self.path, as_version=4)
+
+    def reload(self) -> None:
+        """Reload the page as a reader does; the kernel goes on."""
+        self.page.reload()
+        self._start_app()
+        self._wait_ready()
+
+    def set_theme(self, theme: str) -> None:
+        """ "dark" or "light"."""
+        self._js(
+            "await app.commands.execute('apputils:change-theme', {theme: argument});",
+            {"dark": "JupyterLab Dark", "light": "JupyterLab Light"}[theme],
+        )
+        self.page.wait_for_function(
+            "light => document.body.dataset.jpThemeLight === light",
+            arg=str(theme == "light").lower(),
+            timeout=20_000,
+        )
+        self.page.wait_for_timeout(500)
+
+    def close(self) -> None:
+        """Shut the kernel down and close the page."""
+        try:
+            if self.path is not None:
+                self._js("await widget.sessionContext.shutdown();")
+        finally:
+            self.context.close()
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[JupyterServer]:
+    server = JupyterServer(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

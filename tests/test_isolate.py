@@ -1,0 +1,97 @@
+"""Arms in processes of their own."""
+
+import os
+import signal
+
+import pytest
+import torch
+
+from labkit import Lab, Workload
+from labkit.isolate import ProcessArm
+
+
+def process_of(arm):
+    return arm._child.pid
+
+
+def gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_each_arm_has_a_process_of_its_own():
+    def make(on):
+        torch.backends.cudnn.benchmark = on
+        print("noise on stdout must not disturb the pipe")
+        return Workload(lambda: torch.full((), float(os.getpid())), 4)
+
+    result = Lab(make, isolate=True, on=[False, True]).run(on=True, seconds=0.2)
+    assert result.ratios and result.candidate.samples == 4
+    assert result.baseline.peak_bytes is not None
+    assert not torch.backends.cudnn.benchmark
+
+
+def test_pipes_and_process_end_with_the_arm():
+    arm = ProcessArm(lambda: Workload(lambda: None), "a")
+    assert arm.start() >= 0
+    pid = process_of(arm)
+    assert arm.block(3) >= 0
+    arm.close()
+    arm.close()
+    assert gone(pid)
+
+
+def test_an_arm_that_dies_is_a_result():
+    def make(die):
+        count = 0
+
+        def step():
+            nonlocal count
+            count += 1
+            if die and count > 50:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return Workload(step)
+
+    result = Lab(make, isolate=True, memory=False, die=[False, True]).run(die=True, seconds=0.2)
+    assert "ended by signal SIGKILL" in result.candidate.error
+    assert result.baseline.times and result.verdict == "cannot tell"
+
+
+def test_an_exception_in_the_child_is_raised_here():
+    class Odd(Exception):  # noqa: N818
+        def __init__(self, a, b):
+            super().__init__(a)
+
+    def make(kind):
+        if kind == "value":
+            raise ValueError("no such layer")
+        if kind == "odd":
+            raise Odd(1, 2)
+        return Workload(lambda: None)
+
+    lab = Lab(make, isolate=True, kind=["fine", "value", "odd"])
+    with pytest.raises(ValueError, match="no such layer"):
+        lab.run(kind="value", seconds=0.1)
+    with pytest.raises(RuntimeError, match="Odd: 1"):
+        lab.run(kind="odd", seconds=0.1)
+    assert lab.run(seconds=0.1).ratios
+
+
+def test_out_of_memory_in_the_child():
+    def make(size):
+        return Workload(lambda: torch.empty(size).fill_(0) if size < 2**40 else torch.empty(size))
+
+    result = Lab(make, isolate=True, memory=False, size=[8, 2**55]).run(size=2**55, seconds=0.1)
+    assert result.candidate.error == "out of memory"
+
+
+def test_a_child_that_cannot_start_says_why(monkeypatch):
+    arm = ProcessArm(lambda: Workload(lambda: None), "a")
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="ended with exit status 1"):
+        arm.start()
+    arm.close()

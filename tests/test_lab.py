@@ -1,0 +1,208 @@
+"""Labs without widgets: settings, sweeps, races, faults."""
+
+import gc
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from labkit import Comparison, Lab, Workload
+from labkit.device import torch_flags
+
+
+def make_workload(width=8, act="relu", wide=False):
+    model = nn.Sequential(nn.Linear(16, width * (4 if wide else 1)), nn.ReLU() if act == "relu" else nn.Tanh())
+    data = torch.randn(32, 16)
+
+    def step():
+        loss = model(data).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    return Workload(step, 32, evaluate=lambda: float(model(data).square().mean()))
+
+
+@pytest.fixture
+def lab():
+    return Lab(make_workload, wide=[False, True], width=[8, 64, 256], act=["relu", "tanh"])
+
+
+@pytest.fixture(autouse=True)
+def everything_is_given_back():
+    flags, generator, threads = torch_flags(), torch.get_rng_state(), set(threading.enumerate())
+    yield
+    assert torch_flags() == flags
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert set(threading.enumerate()) == threads
+
+
+def test_run_compares_the_first_values_with_the_settings(lab):
+    result = lab.run(wide=True, seconds=0.1)
+    assert isinstance(result, Comparison)
+    assert result.baseline.settings == lab.defaults == {"wide": False, "width": 8, "act": "relu"}
+    assert result.candidate.settings == {"wide": True, "width": 8, "act": "relu"}
+    assert (result.baseline.label, result.candidate.label) == ("baseline", "wide=True")
+    assert result.candidate.samples == 32
+
+
+def test_peak_memory_is_that_of_one_arm_alone(lab):
+    result = lab.run(width=256, seconds=0.05)
+    # warm step, forward and backward: input, weights with gradients, and the layer's output twice over
+    assert result.baseline.peak_bytes < result.candidate.peak_bytes
+    weights = 4 * (16 * 256 + 256)
+    assert result.candidate.peak_bytes >= 2 * weights + 4 * 32 * 16 + 2 * 4 * 32 * 256
+    assert lab.run(width=256, seconds=0.05).candidate.peak_bytes == result.candidate.peak_bytes
+    assert Lab(make_workload, memory=False, width=[8]).run(seconds=0.05).baseline.peak_bytes is None
+
+
+def test_the_baseline_can_be_moved_and_values_need_not_be_listed(lab):
+    result = lab.run(baseline={"width": 33}, width=33, wide=True, seconds=0.05)
+    assert result.baseline.settings["width"] == result.candidate.settings["width"] == 33
+
+
+def test_sweep(lab):
+    results = lab.sweep("width", wide=True, seconds=0.05)
+    assert [result.candidate.settings["width"] for result in results] == [8, 64, 256]
+    assert {result.baseline.settings["width"] for result in results} == {8}
+    follow = lab.sweep("width", wide=True, follow=True, seconds=0.05)
+    assert [result.baseline.settings["width"] for result in follow] == [8, 64, 256]
+
+
+def test_sweep_stops(lab):
+    stop = threading.Event()
+    results = lab.sweep("width", seconds=30, on_update=lambda partial: stop.set(), stop=stop)
+    assert len(results) == 1 and results[0].stopped
+
+
+def test_both_arms_are_built_anew_from_the_same_seed():
+    first = []
+
+    def make(flag):
+        first.append(torch.rand(1).item())
+        return Workload(lambda: None)
+
+    lab = Lab(make, memory=False, flag=[False, True])
+    lab.run(flag=True, seconds=0.05)
+    lab.run(flag=True, seconds=0.05)
+    assert len(first) == 4 and len(set(first)) == 1
+
+
+def test_race_through_a_lab():
+    def make(lr):
+        weight = torch.randn(5, requires_grad=True)
+
+        def step():
+            weight.grad = None
+            weight.square().sum().backward()
+            with torch.no_grad():
+                weight.sub_(lr * weight.grad)
+
+        return Workload(step, evaluate=lambda: float(weight.detach().square().sum()))
+
+    lab = Lab(make, lr=[0.01, 0.1])
+    result = lab.race({"lr": 0.1}, target=1e-3, steps=1000, every=5, seeds=3, metric="loss", higher_is_better=False)
+    assert result.arms == ("baseline", "lr=0.1")
+    assert result.median("lr=0.1", "steps") < result.median("baseline", "steps")
+    with pytest.raises(TypeError, match="unknown setting 'momentum'"):
+        lab.race({"momentum": 0.9}, target=1, steps=1)
+
+
+def test_code_repeats_the_call(lab):
+    assert lab.code(**lab.defaults) == "lab.run()"
+    call = lab.code(wide=True, width=64, act="tanh", baseline={"width": 64, "wide": False}, seconds=0.05)
+    assert call == "lab.run(wide=True, width=64, act='tanh', baseline={'width': 64}, seconds=0.05)"
+    assert eval(call, {"lab": lab}).candidate.settings == {"wide": True, "width": 64, "act": "tanh"}
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_an_unknown_setting_lists_the_valid_ones(lab):
+    with pytest.raises(TypeError, match="unknown setting 'batch'; .*'act', 'wide', 'width'"):
+        lab.run(batch=3)
+    with pytest.raises(TypeError, match="'act', 'wide', 'width'"):
+        lab.sweep("batch")
+
+
+@pytest.mark.parametrize(
+    ("controls", "error", "message"),
+    [
+        ({"width": []}, ValueError, r"width=\[\]"),
+        ({"width": 8}, TypeError, r"width=\[8\]"),
+        ({"act": "relu"}, TypeError, r"act=\['relu'\]"),
+        ({"seconds": [1, 2]}, TypeError, "'seconds'"),
+        ({"depth": [1]}, TypeError, "cannot be called with the controls 'depth'"),
+    ],
+)
+def test_bad_controls(controls, error, message):
+    with pytest.raises(error, match=message):
+        Lab(make_workload, **controls)
+
+
+def test_a_control_that_make_workload_needs_must_be_there():
+    with pytest.raises(TypeError, match="missing a required argument: 'amp'"):
+        Lab(lambda amp, size: Workload(lambda: None), size=[1])
+
+
+def test_what_the_machine_cannot_show():
+    reasons = {"wide": "needs a wide machine", "act": {"tanh": "no tanh here"}}
+    lab = Lab(make_workload, wide=[False, True], act=["relu", "tanh"], width=[8, 16], unavailable=reasons)
+    for settings, reason in (({"wide": True}, "needs a wide machine"), ({"act": "tanh"}, "no tanh here")):
+        with pytest.raises(ValueError, match=reason):
+            lab.run(**settings)
+    assert [result.candidate.settings["act"] for result in lab.sweep("act", seconds=0.05)] == ["relu"]
+    with pytest.raises(TypeError, match="'pin'"):
+        Lab(make_workload, width=[8], unavailable={"pin": "x"})
+
+
+def test_make_workload_that_raises_or_returns_something_else(lab):
+    def broken(on):
+        if on:
+            torch.backends.cudnn.benchmark = True
+            raise OSError("the disk is gone")
+        return Workload(lambda: None)
+
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        Lab(broken, on=[False, True]).run(on=True, seconds=0.05)
+    assert "(in the arm 'on=True')" in caught.value.__notes__
+    with pytest.raises(TypeError, match="make_workload returned None; it must return Workload"):
+        Lab(lambda on: None, on=[1]).run(seconds=0.05)
+    assert lab.run(seconds=0.05).ratios  # the next run works
+
+
+def test_everything_an_arm_held_is_released():
+    closed, alive = [], []
+
+    class Resource:
+        pass
+
+    def make(size):
+        import weakref
+
+        resource = Resource()
+        alive.append(weakref.ref(resource))
+
+        def step(held=resource):
+            return None
+
+        return Workload(step, close=lambda: closed.append(size))
+
+    Lab(make, size=[1, 2]).run(size=2, seconds=0.05)
+    gc.collect()
+    assert sorted(closed) == [1, 1, 2, 2]  # timing and memory pass
+    assert all(reference() is None for reference in alive)
+
+
+def test_a_hundred_stops(lab):
+    """At any moment: before the build, in the warm-up, between any two blocks."""
+    before = threading.active_count()
+    for number in range(100):
+        stop = threading.Event()
+        timer = threading.Timer(number * 0.0005, stop.set)
+        timer.start()
+        result = lab.run(wide=True, seconds=30, stop=stop)
+        timer.join()
+        assert result.stopped
+    assert threading.active_count() == before
+    assert not lab.run(wide=True, seconds=0.05).stopped

@@ -1,0 +1,109 @@
+"""Races on trainings whose outcome is known in closed form."""
+
+import math
+import threading
+
+import pytest
+import torch
+
+from labkit import Workload, race
+from labkit.race import RaceResult, RaceRun
+
+
+def halving(rate):
+    """A 'training' whose metric shrinks by ``rate`` a step, from a start that depends on the seed."""
+
+    def make():
+        value = [1.0 + torch.rand(1).item()]
+
+        def step():
+            value[0] *= rate
+
+        return Workload(step, evaluate=lambda: value[0])
+
+    return make
+
+
+def test_steps_to_the_target_are_exact():
+    result = race(
+        {"slow": halving(0.9), "fast": halving(0.5)},
+        target=1e-3,
+        steps=200,
+        seeds=5,
+        metric="loss",
+        higher_is_better=False,
+    )
+    for run in result.runs:
+        rate = {"slow": 0.9, "fast": 0.5}[run.arm]
+        torch.manual_seed(run.seed)
+        start = 1.0 + torch.rand(1).item()
+        assert run.reached
+        assert run.steps == math.ceil(math.log(1e-3 / start) / math.log(rate))
+        assert [point[0] for point in run.curve] == list(range(1, int(run.steps) + 1))
+    ratio, low, high = result.speedup("fast", "steps")
+    assert low <= ratio <= high and 5 < ratio < 8
+
+
+def test_runs_that_never_arrive_are_shown_as_such():
+    result = race({"good": halving(0.5), "stuck": halving(1.0)}, target=0.1, steps=20, seeds=3, higher_is_better=False)
+    assert result.median("stuck") == math.inf and result.median("stuck", "steps") == math.inf
+    assert [run.reached for run in result.of("stuck")] == [False] * 3
+    assert all(len(run.curve) == 20 for run in result.of("stuck"))
+    assert result.speedup("stuck")[0] == 0
+    text = str(result)
+    assert "never" in text and "reached by 0 of 3 seeds" in text and "reached by 3 of 3 seeds" in text
+
+
+def test_divergence_ends_a_run():
+    result = race({"nan": lambda: Workload(lambda: None, evaluate=lambda: math.nan)}, target=1, steps=50, seeds=1)
+    assert len(result.runs[0].curve) == 1 and not result.runs[0].reached
+
+
+def test_every_and_the_last_partial_block():
+    result = race({"up": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=10, every=4, seeds=1)
+    assert [point[0] for point in result.runs[0].curve] == [4, 8, 10]
+
+
+def test_seeds_are_the_same_for_every_arm_and_the_reader_s_generator_is_given_back():
+    state = torch.get_rng_state()
+    result = race({"a": halving(1.0), "b": halving(1.0)}, target=0, steps=1, seeds=4, higher_is_better=False)
+    metric = {arm: [run.curve[0][2] for run in result.of(arm)] for arm in "ab"}
+    assert metric["a"] == metric["b"] and len(set(metric["a"])) == 4
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_stop_and_interrupt_keep_the_finished_runs():
+    stop = threading.Event()
+    result = race({"a": halving(0.5)}, target=0.1, steps=50, higher_is_better=False, seeds=5, stop=stop, on_update=lambda r: stop.set())
+    assert result.stopped and len(result.runs) == 1
+
+    def interrupt(partial):
+        raise KeyboardInterrupt
+
+    result = race({"a": halving(0.5)}, target=0.1, steps=50, higher_is_better=False, seeds=5, on_update=interrupt)
+    assert result.stopped and len(result.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"steps": 0}, "steps=0"), ({"every": 1.5}, "every=1.5"), ({"seeds": -1}, "seeds=-1"), ({"target": math.nan}, "target=nan")],
+)
+def test_bad_arguments(change, message):
+    with pytest.raises(ValueError, match=message):
+        race({"a": halving(0.5)}, **({"target": 1.0, "steps": 10} | change))
+
+
+def test_no_arms_and_no_metric():
+    with pytest.raises(ValueError, match="at least one arm"):
+        race({}, target=1, steps=1)
+    with pytest.raises(ValueError, match="no metric: return Workload"):
+        race({"a": lambda: Workload(lambda: None)}, target=1, steps=1)
+    with pytest.raises(TypeError, match="must return Workload"):
+        race({"a": lambda: None}, target=1, steps=1)
+
+
+def test_unknown_arm():
+    result = RaceResult((RaceRun("a", 0, ((1, 0.5, 1.0),), True),), 1.0, "metric", True)
+    with pytest.raises(KeyError, match="no arm 'b'"):
+        result.of("b")
+    assert result.median("a") == 0.5
