@@ -1,6 +1,6 @@
 """Real data sets for the labs, as tensors, from the first source that has them undamaged: the folder named by the
-environment variable LABKIT_DATA, the project's cache, a download. Image sets end with scikit-learn's digits as a stand-in,
-and say so. `sources.json` lists every file with its checksum: `d2l.download` does not verify what it fetched, labkit does.
+environment variable LABKIT_DATA, the project's cache, a download. Image sets end with scikit-learn's digits as a
+stand-in, and say so. `sources.json` lists every file with its checksum: `d2l.download` does not verify, labkit does.
 Images come in one fixed order, shuffled and balanced over the classes: `size=n` is always the same n samples.
 """
 
@@ -17,8 +17,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,6 @@ from tqdm import tqdm
 Samples = tuple[np.ndarray, np.ndarray]  # images uint8 (N, C, H, W) or JPEG files bytes (N,); labels int64 (N,)
 SETS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-
-class DataError(RuntimeError):
-    """A data set that cannot be had undamaged; the message names the file and what to do."""
 
 
 def cifar10(train: bool = True, size: int | None = None) -> tuple[Tensor, Tensor]:
@@ -54,8 +49,10 @@ def fashion_mnist(train: bool = True, size: int | None = None) -> tuple[Tensor, 
     """Fashion-MNIST: images uint8 (N, 1, 28, 28), labels int64 (N,); N = `size`, else 60,000 (train), 10,000 (test)."""
     _check_size(size)
     try:
-        paths = files("fashion_mnist")[1][0 if train else 2 :]
-        images, labels = _first(_ordered(_read_idx(paths[0])[:, None], _read_idx(paths[1])), size)
+        paths = files("fashion_mnist")[:2] if train else files("fashion_mnist")[2:]
+        pixels, classes = (gzip.decompress(path.read_bytes()) for path in paths)
+        samples = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28)  # IDX: a header, then the values
+        images, labels = _first(_ordered(samples, np.frombuffer(classes, np.uint8, offset=8)), size)
     except ConnectionError as error:
         images, labels = _stand_in(error, train, size, channels=1, side=28)
     return torch.from_numpy(images), torch.from_numpy(labels)
@@ -64,20 +61,20 @@ def fashion_mnist(train: bool = True, size: int | None = None) -> tuple[Tensor, 
 def airfoil() -> tuple[Tensor, Tensor]:
     """NASA airfoil self-noise: features float32 (1503, 5), target float32 (1503,), scaled as in `d2l.get_data_ch11`:
     every column, the target too, minus its mean and divided by its population standard deviation over all rows."""
-    table = np.genfromtxt(files("airfoil")[1][0], dtype=np.float32, delimiter="\t")
+    table = np.genfromtxt(files("airfoil")[0], dtype=np.float32, delimiter="\t")
     scaled = torch.from_numpy((table - table.mean(axis=0)) / table.std(axis=0))
     return scaled[:, :-1].contiguous(), scaled[:, -1].contiguous()
 
 
 def time_machine() -> str:
     """The Time Machine by H. G. Wells: the raw text, as `d2l.TimeMachine` reads it."""
-    return files("time_machine")[1][0].read_text(encoding="utf-8")
+    return files("time_machine")[0].read_text(encoding="utf-8")
 
 
 def digits() -> tuple[Tensor, Tensor]:
     """scikit-learn's digits: images uint8 (1797, 1, 8, 8), scaled from 0..16 to 0..255, and labels int64 (1797,)."""
     if find_spec("sklearn") is None:
-        raise DataError("digits come with scikit-learn, which is not installed: pip install scikit-learn")
+        raise ImportError("digits come with scikit-learn, which is not installed: pip install scikit-learn")
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -86,92 +83,90 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def cache_dir() -> Path:
-    """`data/cache` of a checkout; for an installed package `labkit` in the user's cache folder."""
+    """`data/cache` of a checkout; for an installed package `.cache/labkit` in the user's home."""
     root = Path(__file__).resolve().parent.parent
-    if (root / "pyproject.toml").is_file() and (root / "data").is_dir():
-        return root / "data" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "labkit"
+    checkout = (root / "pyproject.toml").is_file() and (root / "data").is_dir()
+    return root / "data" / "cache" if checkout else Path.home() / ".cache" / "labkit"
 
 
-def copies(name: str) -> Iterator[tuple[str, str, bool, dict[Path, str | None]]]:
-    """Each copy of a set, best first: (source, form, complete and intact?, its files with what is wrong with them)."""
+def copies(name: str) -> Iterator[tuple[str, bool, dict[Path, str | None]]]:
+    """Each copy of a set, best first: (source, complete and intact?, its files with what is wrong with them)."""
     roots, folder = {"cache": cache_dir()}, os.environ.get("LABKIT_DATA")
     if folder:
         if not Path(folder).is_dir():
-            raise ValueError(f"LABKIT_DATA={folder!r} is not a folder; name an existing one, or unset it")
+            raise NotADirectoryError(f"LABKIT_DATA={folder!r} is not a folder; name an existing one, or unset it")
         roots = {"LABKIT_DATA": Path(folder), **roots}
     for source, root in roots.items():
-        for form, entries in SETS[name]["forms"].items():
-            found = {path: _damage(path, entry) for entry in entries if (path := root / entry["name"]).is_file()}
-            yield source, form, len(found) == len(entries) and not any(found.values()), found
+        for form in SETS[name]["forms"]:
+            places = {root / entry["name"]: entry["checksum"] for entry in form}
+            found = {path: _damage(path, checksum) for path, checksum in places.items() if path.is_file()}
+            yield source, len(found) == len(places) and not any(found.values()), found
 
 
 def packs(name: str) -> dict[Path, str | None]:
-    """What was unpacked or converted once and kept in the cache. The file names carry the checksums."""
+    """What was unpacked or converted once and kept in the cache, by the checksums that the file names carry."""
     paths = sorted(cache_dir().glob(f"{name}*.npz"))
-    return {path: _damage(path, {"sha1": path.suffixes[-2][1:]}) for path in paths}
+    return {path: _damage(path, f"sha1:{path.suffixes[-2][1:]}") for path in paths}
 
 
-def files(name: str) -> tuple[str, list[Path]]:
-    """Form and paths of the first intact copy, else of a download; damaged files that it passes over are named."""
-    for source, form, complete, found in copies(name):
+def files(name: str) -> list[Path]:
+    """The first complete intact copy, else a download; damaged files that it passes over are named."""
+    for source, complete, found in copies(name):
         if complete:
-            return form, list(found)
+            return list(found)
         for problem in filter(None, found.values()):
-            action = "not used, and left as it is" if source == "LABKIT_DATA" else "not used"
-            print(f"labkit: {problem}. It is {action}.", file=sys.stderr)
-    form, entries = next(iter(SETS[name]["forms"].items()))  # the first form is the one that is downloaded
-    return form, [_cached(name, entry) for entry in entries]
+            left = " and left as it is" if source == "LABKIT_DATA" else ""
+            print(f"labkit: {problem}. It is not used{left}.", file=sys.stderr)
+    return [_cached(name, entry) for entry in SETS[name]["forms"][0]]  # the first form is the one that is downloaded
 
 
-def _damage(path: Path, entry: dict[str, Any]) -> str | None:
-    algorithm = "sha1" if "sha1" in entry else "md5"
+def _damage(path: Path, checksum: str) -> str | None:
+    algorithm, expected = checksum.split(":")
     with path.open("rb") as handle:
         found = hashlib.file_digest(handle, algorithm).hexdigest()
-    expected = entry[algorithm]
     return None if found == expected else f"{path} is damaged: {algorithm} {expected} expected, {found} found"
-
-
-@contextmanager
-def _publish(path: Path) -> Iterator[Path]:
-    """A place to write: the file appears at `path` whole or, after an exception or interrupt, not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
-        yield (part := Path(folder) / path.name)
-        os.replace(part, path)
 
 
 def _cached(name: str, entry: dict[str, Any]) -> Path:
     """The verified file in the cache, downloaded if it is missing or damaged."""
     path = cache_dir() / entry["name"]
-    damage = _damage(path, entry) if path.is_file() else None
-    if path.is_file() and not damage:
-        return path
-    with _publish(path) as part:
-        for _ in range(2):
-            try:
-                bar = tqdm(desc=path.name, total=entry["bytes"], unit="B", unit_scale=True, leave=False)
-                with part.open("wb") as handle, bar:
-                    for chunk in _chunks(name, entry["url"]):
-                        handle.write(chunk)
-                        bar.update(len(chunk))
-            except ConnectionError as error:
-                raise DataError(f"{damage}, and cannot be fetched again. {error}") if damage else error from None
-            if not (damage := _damage(part, entry)):
-                return path
-            print(f"labkit: {damage}, as fetched from {entry['url']}.", file=sys.stderr)
-        raise DataError(f"{damage}, in two downloads from {entry['url']}.")
+    damage = _damage(path, entry["checksum"]) if path.is_file() else None
+    if damage or not path.is_file():
+        try:
+            _write(path, _download(name, entry))
+        except OSError as error:
+            raise OSError(f"{damage}, and cannot be fetched again. {error}") if damage else error from None
+    return path
 
 
-def _chunks(name: str, url: str) -> Iterator[bytes]:
+def _write(path: Path, chunks: Iterable[bytes]) -> None:
+    """The file appears whole or, after an exception in `chunks` or an interrupt, not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
+        part = Path(folder) / path.name
+        with part.open("wb") as handle:
+            handle.writelines(chunks)
+        os.replace(part, path)
+
+
+def _download(name: str, entry: dict[str, Any]) -> Iterator[bytes]:
+    """The file in chunks; OSError at the end if they are not what the checksum says, ConnectionError if offline."""
+    url, (algorithm, expected) = entry["url"], entry["checksum"].split(":")
+    digest = hashlib.new(algorithm)
     try:
-        with urllib.request.urlopen(url, timeout=10) as response:
+        bar = tqdm(desc=entry["name"], total=entry["bytes"], unit="B", unit_scale=True, leave=False)
+        with bar, urllib.request.urlopen(url, timeout=10) as response:
             while chunk := response.read(1 << 18):
+                digest.update(chunk)
+                bar.update(len(chunk))
                 yield chunk
     except (OSError, http.client.HTTPException) as error:
-        accepted = " or ".join(Path(entries[0]["name"]).parts[0] for entries in SETS[name]["forms"].values())
-        advice = f"Without internet, put {accepted} into a folder and set the environment variable LABKIT_DATA to it."
-        raise ConnectionError(f"{name}: {url} cannot be reached ({error}). {advice}") from error
+        forms = [dict.fromkeys(Path(entry["name"]).parts[0] for entry in form) for form in SETS[name]["forms"]]
+        advice = f"put {' or '.join(map(', '.join, forms))} into a folder and set the variable LABKIT_DATA to it"
+        raise ConnectionError(f"{name}: {url} cannot be reached ({error}). Without internet, {advice}.") from error
+    if digest.hexdigest() != expected:
+        found = f"{algorithm} {expected} expected, {digest.hexdigest()} found"
+        raise OSError(f"{entry['name']} came damaged from {url}: {found}. It was not kept; try again")
 
 
 def _check_size(size: int | None, have: int = sys.maxsize) -> None:
@@ -194,16 +189,15 @@ def _ordered(samples: np.ndarray, labels: np.ndarray) -> Samples:
 
 def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side: int) -> Samples:
     """Digits in the shape of another image set: 1,500 for training, 297 for test, or the first `size` of them."""
-    try:
-        small, labels = digits()
-    except DataError as error:
-        raise DataError(f"{why} The stand-in is missing too: {error}") from why
+    if find_spec("sklearn") is None:
+        raise why
+    small, labels = digits()
     large = torch.nn.functional.interpolate(small.float(), size=(side, side), mode="bilinear").round().to(torch.uint8)
     images, targets = _ordered(large.expand(-1, channels, -1, -1).numpy(), labels.numpy())
     part = slice(0, min(size or 1500, 1500)) if train else slice(1500, 1500 + (size or 297))
     print(
-        f"labkit: {why}\nSTAND-IN: {len(targets[part])} of scikit-learn's digits are used instead, scans of 8x8 enlarged "
-        f"to {channels}x{side}x{side}. Every lab runs, but its accuracies are not those of the real data set.",
+        f"labkit: {why}\nSTAND-IN: {len(targets[part])} of scikit-learn's digits are used instead, scans of 8x8 "
+        f"enlarged to {channels}x{side}x{side}. Every lab runs, but its accuracies are not those of the real data set.",
         file=sys.stderr,
     )
     return images[part], targets[part]
@@ -213,9 +207,10 @@ def _cifar10(train: bool, size: int | None, jpeg: bool) -> Samples:
     _check_size(size)
     split, stem = ("train" if train else "test"), ""
     try:
-        form, paths = files("cifar10")
-        stem = f"cifar10-{split}-{'jpeg' if form == 'jpeg' else 'original'}"
-        samples = _packed(stem, lambda: (_read_jpeg if form == "jpeg" else _read_original)(paths, split))
+        paths = files("cifar10")
+        form, read = ("jpeg", _read_jpeg) if paths[0].suffix == ".xz" else ("original", _read_original)
+        stem = f"cifar10-{split}-{form}"
+        samples = _packed(stem, lambda: read(paths, split))
     except ConnectionError as error:
         samples, size = _stand_in(error, train, size, channels=3, side=32), None
     if jpeg == (samples[0].ndim == 1):
@@ -251,7 +246,7 @@ def _members(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _read_jpeg(paths: list[Path], split: str) -> Samples:
-    """`<split>/<class>/<number>.jpg`"""
+    """The archive's files `<split>/<class>/<number>.jpg`."""
     chosen = [(Path(name).parent.name, content) for name, content in _members(paths[0]) if name.startswith(split)]
     labels = [CIFAR10_CLASSES.index(category) for category, _ in chosen]
     return _ordered(np.array([content for _, content in chosen]), np.array(labels))
@@ -267,13 +262,6 @@ def _read_original(paths: list[Path], split: str) -> Samples:
     return _ordered(images, np.concatenate([batch[b"labels"] for batch in batches]))
 
 
-def _read_idx(path: Path) -> np.ndarray:
-    """An IDX file of bytes: two zeros, type, number of dimensions, each dimension (int32, big-endian), the values."""
-    raw = gzip.decompress(path.read_bytes())
-    shape = np.frombuffer(raw, dtype=">i4", count=raw[3], offset=4)
-    return np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * raw[3]).reshape(shape)
-
-
 def _packed(stem: str, make: Callable[[], Samples]) -> Samples:
     """The samples kept in the cache under this name; made and kept if they are missing or damaged."""
     for path, damage in packs(f"{stem}.").items():
@@ -284,6 +272,6 @@ def _packed(stem: str, make: Callable[[], Samples]) -> Samples:
         path.unlink(missing_ok=True)
     samples, labels = make()
     np.savez(buffer := io.BytesIO(), samples=samples, labels=labels)
-    with _publish(cache_dir() / f"{stem}.{hashlib.sha1(buffer.getbuffer()).hexdigest()}.npz") as part:
-        part.write_bytes(buffer.getbuffer())
+    path = cache_dir() / f"{stem}.{hashlib.sha1(buffer.getbuffer()).hexdigest()}.npz"
+    _write(path, [buffer.getvalue()])
     return samples, labels

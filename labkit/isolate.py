@@ -6,6 +6,7 @@ child: ``python -m labkit.isolate``.
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -21,13 +24,28 @@ from labkit.arms import ArmDied, LocalArm
 from labkit.device import set_torch_flags, torch_flags
 
 
+class _Pickler(cloudpickle.Pickler):
+    """Pickles by name the objects that torch puts in a module's place, such as ``torch.backends.cudnn``."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and sys.modules.get(obj.__name__) is obj:
+            return import_module, (obj.__name__,)
+        return super().reducer_override(obj)
+
+
+def _dumps(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
 class ProcessArm:
     """A `LocalArm` in another process. Its death is reported as `ArmDied`; exceptions of the step come back as they are."""
 
     def __init__(self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None):
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
-        self._task = cloudpickle.dumps((make, label, settings, seed, torch_flags()))
+        self._task = _dumps((make, label, settings, seed, torch_flags()))
         self._child: subprocess.Popen[bytes] | None = None
         self._log: Any = None
 

@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Phase(NamedTuple):
 class ScheduleCurve:
     """Learning rates (steps, groups), momenta (steps, groups) or None, and phases where the curve is one cycle.
 
-    Row ``i`` holds what the optimizer's step ``i`` uses. Momentum is SGD's ``momentum`` or the first of Adam's ``betas``.
+    Row ``i`` holds what the optimizer's step ``i`` uses; momentum is SGD's ``momentum`` or the first of Adam's ``betas``.
     """
 
     lrs: np.ndarray
@@ -40,24 +41,20 @@ class ScheduleCurve:
 def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None) -> ScheduleCurve:
     """The next ``steps`` steps of any scheduler; it, its optimizer and the random numbers stay as they are.
 
-    ``metrics`` feeds a scheduler whose ``step()`` wants a metric, one value a step. A copy of the scheduler is run: what it
-    cannot copy (a function that counts its own calls) goes on counting. Raises ValueError when the scheduler ends too early.
+    ``metrics`` feeds a scheduler whose ``step()`` wants a metric: one value a step. What runs is a copy, yet a function
+    that counts its own calls cannot be copied. Raises ValueError when the scheduler ends before ``steps``.
     """
+    name = type(scheduler).__name__
     if not (hasattr(scheduler, "optimizer") and hasattr(scheduler, "step")):
-        raise TypeError(f"expected a scheduler (a torch.optim.lr_scheduler.LRScheduler), got {type(scheduler).__name__}")
+        raise TypeError(f"expected a scheduler with an optimizer, as in torch.optim.lr_scheduler, got {name}")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of steps, at least 1")
-    asks = any(p.default is p.empty and p.kind <= p.POSITIONAL_OR_KEYWORD for p in _parameters(scheduler.step))
-    if asks and (metrics is None or len(metrics) < steps - 1):
-        given = "none" if metrics is None else str(len(metrics))
-        raise ValueError(
-            f"{type(scheduler).__name__}.step() needs a metric: pass metrics=[...] with {steps - 1} values, got {given}"
-        )
-    if not asks and metrics is not None:
-        raise ValueError(f"metrics: {type(scheduler).__name__}.step() takes no metric, leave it out")
-
-    lrs: list[list[float]] = []
-    momenta: list[list[float]] = []
+    arguments = inspect.signature(scheduler.step).parameters.values()
+    wanted = (steps - 1) * any(a.default is a.empty and a.kind <= a.POSITIONAL_OR_KEYWORD for a in arguments)
+    if (len(metrics) if metrics is not None else 0) < wanted or (metrics is not None and not wanted):
+        given = "none" if metrics is None else len(metrics)
+        raise ValueError(f"{name}.step() wants a metric in {wanted} of these {steps} steps: metrics has {given}")
+    rates, momenta = [], []
     with preserve_rng():
         twin = _twin(scheduler)
         for i in range(steps):
@@ -65,63 +62,51 @@ def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | Non
                 if i > 0:
                     twin.step(*([] if metrics is None else [metrics[i - 1]]))
             except Exception as error:
-                raise ValueError(f"{type(scheduler).__name__} ends after {i} of {steps} steps: {error}") from error
-            lrs.append([float(group["lr"]) for group in twin.optimizer.param_groups])
-            momenta.append([_momentum(group) for group in twin.optimizer.param_groups])
-    has_momentum = not np.isnan(momenta).all()
-    rates, moments = np.array(lrs), np.array(momenta) if has_momentum else None
-    return ScheduleCurve(rates, moments, _phases(scheduler, rates[:, 0], None if moments is None else moments[:, 0]))
-
-
-def _parameters(function: Any) -> list[inspect.Parameter]:
-    return list(inspect.signature(function).parameters.values())
+                raise ValueError(f"{name} ends after {i} of {steps} steps: {error}") from error
+            groups = twin.optimizer.param_groups
+            rates.append([float(group["lr"]) for group in groups])
+            momenta.append([float(group.get("momentum", group.get("betas", (np.nan,))[0])) for group in groups])
+    lrs, moments = np.array(rates), np.array(momenta)
+    return ScheduleCurve(
+        lrs, None if np.isnan(moments).all() else moments, _phases(scheduler, lrs[:, 0], moments[:, 0])
+    )
 
 
 def _twin(scheduler: Any) -> Any:
-    """A deep copy of ``scheduler`` on a stand-in for its optimizer, which shares the parameters and copies the settings.
-
-    The stand-in claims to have stepped, else torch would warn the reader of a ``step()`` in the wrong order.
-    """
+    """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of the settings."""
     optimizer = scheduler.optimizer
-    stand_in = object.__new__(type(optimizer))
-    vars(stand_in).update(vars(optimizer), state={}, step=_no_step, _opt_called=True)
-    stand_in.param_groups = [
+    twin = object.__new__(type(optimizer))
+    vars(twin).update(vars(optimizer), state={}, step=_no_step, _opt_called=True)  # as if it had stepped: no warning
+    twin.param_groups = [
         {key: list(value) if key == "params" else copy.deepcopy(value) for key, value in group.items()}
         for group in optimizer.param_groups
     ]
-    return copy.deepcopy(scheduler, {id(optimizer): stand_in})
+    return copy.deepcopy(scheduler, {id(optimizer): twin})
 
 
 def _no_step() -> None:
-    """The stand-in's ``step``: no scheduler calls it, torch only looks for the mark below."""
+    """What stands in for an optimizer's ``step``; torch looks for the mark below and warns where it is missing."""
 
 
 vars(_no_step)["_wrapped_by_lr_sched"] = True
 
 
-def _momentum(group: dict[str, Any]) -> float:
-    return float(group["momentum"] if "momentum" in group else group.get("betas", (np.nan,))[0])
-
-
-def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray | None) -> tuple[Phase, ...]:
-    """The phases of a one-cycle curve (up once, then down below where it began; Smith 2018, arXiv:1803.09820), else none."""
-    way = np.sign(np.diff(lr)) * (np.abs(np.diff(lr)) > 1e-12 * np.abs(lr).max())
+def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase, ...]:
+    """The phases where ``lr`` rises once and then falls below its start (1cycle: Smith 2018, arXiv:1803.09820), else none."""
+    way = np.sign(np.round(np.diff(lr) / np.abs(lr).max(initial=1e-300), 12))
     up, down = np.flatnonzero(way > 0), np.flatnonzero(way < 0)
     if not (up.size and down.size and up[-1] < down[0] and lr[-1] < lr[0]):
         return ()
-    known = getattr(scheduler, "_schedule_phases", None)  # torch's own cycle knows its phases, also where the slope hides them
-    if known:
-        cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]]
-    else:
-        turns = way if momentum is None else way + 3 * np.sign(np.round(np.diff(momentum), 12))
-        cuts = [float(i + 1) for i in np.flatnonzero(np.diff(turns))]
-    edges = [0.0, *(cut for cut in cuts if 0 < cut < len(lr) - 1), len(lr) - 1.0]
+    turns = np.flatnonzero(np.diff(way + 3 * np.sign(np.round(np.nan_to_num(np.diff(momentum)), 12)))) + 1
+    known = getattr(scheduler, "_schedule_phases", ())  # torch's own: phases that follow each other without a turn
+    cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]] or turns.tolist()
+    edges = [0, *(cut for cut in cuts if 0 < cut < len(lr) - 1), len(lr) - 1]
     phases: list[Phase] = []
-    for start, end in zip(edges, edges[1:], strict=False):
-        change = np.interp(end, range(len(lr)), lr) - np.interp(start, range(len(lr)), lr)
-        annealed = any(phase.name == "annealing" for phase in phases)
-        name = "warm-up" if change > 0 else "constant" if change == 0 else "annihilation" if annealed else "annealing"
-        phases.append(Phase(name, start, end))
+    for start, end in pairwise(edges):
+        rise = np.diff(np.interp((start, end), range(len(lr)), lr)).item()
+        fallen = any(phase.name == "annealing" for phase in phases)
+        kind = "warm-up" if rise > 0 else "constant" if rise == 0 else "annihilation" if fallen else "annealing"
+        phases.append(Phase(kind, start, end))
     return tuple(phases)
 
 
@@ -131,20 +116,21 @@ def plot_schedule(scheduler: Any, steps: int, *, metrics: Sequence[float] | None
     One line per parameter group where they differ. Arguments and errors as for `schedule_curve`.
     """
     curve = schedule_curve(scheduler, steps, metrics=metrics)
-    panels = {"learning rate": curve.lrs}
+    panels = {"Learning rate": curve.lrs}
     if curve.momenta is not None and np.nan_to_num(curve.momenta).any():
-        panels["momentum"] = curve.momenta
+        panels["Momentum"] = curve.momenta
     figure, axes = new_figure(len(panels), dark=dark)
-    for axis, (name, values) in zip(axes, panels.items(), strict=True):
-        alike = bool((values == values[:, :1]).all())
-        for group in range(1 if alike else values.shape[1]):
-            axis.plot(values[:, group], color=PALETTE[group % len(PALETTE)], marker="." if steps == 1 else None, label=f"group {group}")
-        for number, (phase, start, end) in enumerate(curve.phases):
-            axis.axvspan(start, end, color=GREY, alpha=0.12 + 0.12 * (number % 2), lw=0)
-            place = {"xy": ((start + end) / 2, 1.0), "xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
-            axis.annotate(phase, fontsize=8, color=axis.title.get_color(), **place)
-        if not alike:
+    for axis, (title, values) in zip(axes, panels.items(), strict=True):
+        for group, line in enumerate(values.T if (values != values[:, :1]).any() else values.T[:1]):
+            axis.plot(
+                line, color=PALETTE[group % len(PALETTE)], marker="." if steps < 20 else None, label=f"group {group}"
+            )
+        for number, (name, start, end) in enumerate(curve.phases):
+            axis.axvspan(start, end, color=GREY, alpha=0.1 + 0.15 * (number % 2), lw=0)
+            where = (start + end) / 2, 1.02
+            axis.text(*where, name, transform=axis.get_xaxis_transform(), ha="center", fontsize=8, color=GREY)
+        if len(axis.lines) > 1:
             legend(axis)
-        axis.set(xlabel="step", title=name.capitalize())
-        axis.title.set_position((0.5, 1.06))
+        axis.set(xlabel="step")
+        axis.set_title(title, pad=18 if curve.phases else None, fontsize=10)
     return figure

@@ -355,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
                     print(f"{path.name}: {act(path):.1f} s", flush=True)
                 problems = check(read(path), path.stem) if options.action != "twice" else []
             except (CellExecutionError, DeadKernelError, TimeoutError, SyntaxError, ValueError) as error:
-                problems = [str(error)]
+                problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]  # tracebacks come in colour
             for problem in problems:
                 print(f"{path.name}: {problem}", file=sys.stderr)
             failed = failed or bool(problems)

@@ -87,7 +87,7 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     assert "execution count None" in problems(lambda nb: cell(nb, "setup").update(execution_count=None))
     assert "another kernel" in problems(lambda nb: nb.metadata.kernelspec.update(name="mine"))
     assert "cells with the id" in problems(lambda nb: nb.cells[1].update(id=nb.cells[0].id))
-    assert "'baseline' before 'setup'" in problems(lambda nb: nb.cells.insert(1, cell(nb, "baseline")))
+    assert "'baseline' before 'bottleneck'" in problems(lambda nb: nb.cells.insert(1, cell(nb, "baseline")))
     assert "at most 10" in problems(lambda nb: cell(nb, "setup").update(source="import this\n" * 11))
     assert "at most 15" in problems(lambda nb: cell(nb, "baseline").update(source="pass\n" * 16))
     long_step = "def make_workload():\n    def step():" + "\n        pass" * 15 + f"  {tool.MARK}"

@@ -79,8 +79,18 @@ class JupyterServer:
 
     def start(self, timeout: float = 120) -> None:
         """Start the server and wait until it answers. Raises RuntimeError with the end of its log."""
-        options = ["--no-browser", "--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0", "--allow-root"]
-        options += ["--LabApp.expose_app_in_browser=True", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.root}"]
+        options = [
+            "--no-browser",
+            "--ip=127.0.0.1",
+            f"--port={self.port}",
+            "--ServerApp.port_retries=0",
+            "--allow-root",
+        ]
+        options += [
+            "--LabApp.expose_app_in_browser=True",
+            f"--IdentityProvider.token={self.token}",
+            f"--ServerApp.root_dir={self.root}",
+        ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterlab", *options],
@@ -205,7 +215,9 @@ class Panel:
     def wait_number(self, timeout: float = 60) -> float:
         """Wait for the first live speed-up of a run; seconds waited."""
         start = time.monotonic()
-        self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d")).wait_for(timeout=timeout * 1000)
+        self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d")).wait_for(
+            timeout=timeout * 1000
+        )
         return time.monotonic() - start
 
     def wait_finished(self, timeout: float = 120) -> str:
@@ -231,7 +243,9 @@ class NotebookPage:
         """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument`` in scope."""
         return self.page.evaluate(
             "async ([path, argument]) => { const app = window.jupyterapp;"
-            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && w.context.path === path); " + body + " }",
+            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && w.context.path === path); "
+            + body
+            + " }",
             [self.path, argument],
         )
 
@@ -246,7 +260,10 @@ class NotebookPage:
         self.page.goto(f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}?token={self.server.token}")
         self._start_app()
         self.path = path
-        self._js("app.shell.collapseLeft(); await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});", path)
+        self._js(
+            "app.shell.collapseLeft(); await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});",
+            path,
+        )
         self._wait_ready()
 
     def _wait_ready(self) -> None:
@@ -255,20 +272,28 @@ class NotebookPage:
             arg=self.path,
             timeout=30_000,
         )
-        self._js("await widget.context.ready; await widget.revealed; await widget.sessionContext.ready; app.shell.activateById(widget.id);")
+        self._js(
+            "await widget.context.ready; await widget.revealed; await widget.sessionContext.ready; app.shell.activateById(widget.id);"
+        )
         self.page.wait_for_timeout(300)
 
     def run_all(self, timeout: float = 240) -> list[str]:
         """Run all cells and wait until the kernel has finished; the errors of the cells."""
-        self._js("window.labkitRun = 'busy'; app.commands.execute('notebook:run-all-cells').then(() => { window.labkitRun = 'idle'; });")
+        self._js(
+            "window.labkitRun = 'busy'; app.commands.execute('notebook:run-all-cells').then(() => { window.labkitRun = 'idle'; });"
+        )
         self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
         self.page.wait_for_timeout(300)
-        return [f"{output['ename']}: {output['evalue']}" for output in self.outputs() if output["output_type"] == "error"]
+        return [
+            f"{output['ename']}: {output['evalue']}" for output in self.outputs() if output["output_type"] == "error"
+        ]
 
     def run_cell(self, index: int, timeout: float = 120) -> None:
         """Run one cell."""
         self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
-        self._js("window.labkitRun = 'busy'; app.commands.execute('notebook:run-cell').then(() => { window.labkitRun = 'idle'; });")
+        self._js(
+            "window.labkitRun = 'busy'; app.commands.execute('notebook:run-cell').then(() => { window.labkitRun = 'idle'; });"
+        )
         self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
 
     def execute(self, code: str) -> str:

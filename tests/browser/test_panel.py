@@ -53,7 +53,9 @@ def opened(lab_page: NotebookPage) -> NotebookPage:
 
 def endless(page: NotebookPage) -> None:
     """Make the next runs last until Stop: steps so slow that no interval narrows."""
-    page.execute("import random\npanel.lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))")
+    page.execute(
+        "import random\npanel.lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
+    )
     page.panel().set_budget(60)
 
 
@@ -163,7 +165,9 @@ def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
     opened.page.wait_for_timeout(500)
     assert "Another panel is measuring" in panel.status()
     panel.stop()
-    opened.execute("import labkit.panel, threading\nfor t in threading.enumerate():\n    if t.name == 'labkit-panel': t.join()")
+    opened.execute(
+        "import labkit.panel, threading\nfor t in threading.enumerate():\n    if t.name == 'labkit-panel': t.join()"
+    )
     panel.run()
     panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
@@ -172,7 +176,9 @@ def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
 def test_error_in_make_workload_is_shown(opened: NotebookPage) -> None:
     panel = opened.panel(2)
     panel.run()
-    opened.page.wait_for_function("text => document.body.innerText.includes(text)", arg="FileNotFoundError", timeout=20_000)
+    opened.page.wait_for_function(
+        "text => document.body.innerText.includes(text)", arg="FileNotFoundError", timeout=20_000
+    )
     assert "the images are not there" in panel.wait_finished()
     opened.screenshot("panel-error", panel.root)
 
@@ -191,7 +197,11 @@ def test_greyed_control_says_why(opened: NotebookPage) -> None:
 def test_keyboard_alone(opened: NotebookPage) -> None:
     panel, keyboard = opened.panel(), opened.page.keyboard
     cells = opened.cells()
-    for locator in (panel.button("run"), panel.control("size").locator(".noUi-handle"), panel.control("double").locator("input")):
+    for locator in (
+        panel.button("run"),
+        panel.control("size").locator(".noUi-handle"),
+        panel.control("double").locator("input"),
+    ):
         locator.focus()
         for key in ("b", "a", "d", "d", "x", "0", "0"):
             keyboard.press(key)
@@ -203,10 +213,21 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
     order = []
     for _ in range(16):
         order.append(
-            opened.page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()")
+            opened.page.evaluate(
+                "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()"
+            )
         )
         keyboard.press("Tab")
-    wanted = ["double, baseline", "double, candidate", "size, baseline", "size, candidate", "Run", "Stop", "time budget", "Sweep"]
+    wanted = [
+        "double, baseline",
+        "double, candidate",
+        "size, baseline",
+        "size, candidate",
+        "Run",
+        "Stop",
+        "time budget",
+        "Sweep",
+    ]
     assert [name for name in order if name in wanted] == wanted
 
     panel.control("double").locator("input").focus()
@@ -236,7 +257,9 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
     assert panel.runs() == 2
-    panel.root.locator(".labkit-copy img").wait_for()  # the cell's outputs are out of reach: the results show in the panel
+    panel.root.locator(
+        ".labkit-copy img"
+    ).wait_for()  # the cell's outputs are out of reach: the results show in the panel
     opened.screenshot("panel-reloaded-after", panel.root)
 
 

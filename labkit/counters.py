@@ -1,0 +1,115 @@
+"""What one training step does, in exact counts: the same on every run, so that tests can hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+from labkit.memory import saved_bytes
+from labkit.units import format_bytes
+
+# Operators that allocate, rename or read a tensor without starting a computation; views are known by their schema.
+_NO_LAUNCH = {
+    *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"),
+    *("resize_", "resize_as_", "set_", "_local_scalar_dense", "is_pinned", "is_same_size", "record_stream"),
+}
+_COPIES = {"_to_copy", "copy", "copy_"}
+_INDEXING = {"index", "index_put", "index_put_"}
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counts of one step, equal on every machine with the same device type and torch version.
+
+    flops: floating-point operations of matrix products, convolutions and attention (a multiply-add is 2), by the formulas
+    of ``torch.utils.flop_counter``. launches: operators that compute, views and allocations left out; one may start several
+    kernels, or one kernel for many tensors. saved_bytes: the most that autograd held for backward, see `labkit.memory`.
+    host_reads: operators whose result Python or the CPU waits for (``.item()``, ``nonzero`` and masks, ``equal``, copies
+    from a device to the CPU); they stall a GPU's queue. parameter_bytes: of the model, if one was given.
+    """
+
+    flops: int
+    launches: int
+    saved_bytes: int
+    host_reads: int
+    parameter_bytes: int | None = None
+
+    def __str__(self) -> str:
+        rows = [
+            ("FLOPs", f"{self.flops:,}"),
+            ("launches", f"{self.launches:,}"),
+            ("saved for backward", format_bytes(self.saved_bytes)),
+            ("host reads", f"{self.host_reads:,}"),
+        ]
+        if self.parameter_bytes is not None:
+            rows.append(("parameters", format_bytes(self.parameter_bytes)))
+        width = max(len(value) for _, value in rows)
+        return "\n".join(f"{name:<18}  {value:>{width}}" for name, value in rows)
+
+
+def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
+    """Run ``step()`` once and count. It is a real step: it trains the model and draws random numbers.
+
+    Work inside code compiled by torch or by hand (a CUDA extension) counts as the operators that the dispatcher sees.
+    What the step raises comes through, and nothing of the counting stays behind. TypeError for another kind of argument.
+    """
+    if not callable(step):
+        raise TypeError(f"step={step!r} cannot be called: pass a function of no arguments that does one training step")
+    if model is not None and not isinstance(model, nn.Module):
+        raise TypeError(f"model={model!r} is not an nn.Module")
+    with _CountingMode() as mode:
+        saved = saved_bytes(step)
+    size = None if model is None else sum(parameter.nbytes for parameter in model.parameters())
+    return Counters(mode.flops, mode.launches, saved, mode.host_reads, size)
+
+
+class _CountingMode(TorchDispatchMode):
+    supports_higher_order_operators = True  # a fused operator counts as one launch
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = self.launches = self.host_reads = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+            return NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+        kwargs = kwargs or {}
+        operator = getattr(func, "_overloadpacket", func)  # higher-order operators have no overloads
+        namespace = getattr(func, "namespace", "")
+        if operator not in flop_registry and operator is not func and namespace != "prim":
+            with self:  # in inference mode, composite operators arrive here before they were taken apart
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if operator in flop_registry:
+            self.flops += flop_registry[operator](*args, **kwargs, out_val=result)
+        if not (getattr(func, "is_view", False) or namespace in ("prim", "profiler") or _name(func) in _NO_LAUNCH):
+            self.launches += 1
+        self.host_reads += _waits_for_device(func, args, kwargs, result)
+        return result
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "_overloadpacket", func).__name__
+
+
+def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> bool:
+    """Whether the CPU needs this operator's values before it can go on, on a GPU; a CPU's own tensors count alike."""
+    tags, name = getattr(func, "tags", ()), _name(func)
+    if name in _INDEXING:  # by a mask: the number of hits is a size; by whole numbers: no need to know
+        return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in tree_leaves(args[1]))
+    if name in _COPIES:
+        source = args[1] if name == "copy_" else args[0]
+        blocking = not kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+        return bool(blocking and source.device.type not in ("cpu", "meta") and result.device.type == "cpu")
+    if name == "repeat_interleave" and kwargs.get("output_size") is not None:
+        return False
+    return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags

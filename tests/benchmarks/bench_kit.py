@@ -1,0 +1,132 @@
+"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``.
+
+Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+
+from labkit import Workload, compare
+from labkit.arms import LocalArm
+from labkit.measure import measuring
+from labkit.results import median_interval
+
+
+def report(name: str, values: list[float], goal: str, form: str = "{:.4f}") -> None:
+    low, high = median_interval(tuple(values))
+    figures = [form.format(value) for value in (float(np.median(values)), low, high)]
+    print(f"{name:<62} {figures[0]} [{figures[1]}, {figures[2]}]  n={len(values)}  goal {goal}", flush=True)
+
+
+def a_millisecond() -> tuple[torch.Tensor, int]:
+    """A matrix, and how many products of it with itself take about 1 ms on one thread."""
+    matrix = torch.randn(128, 128)
+    matrix @ matrix
+    begin = time.perf_counter()
+    for _ in range(200):
+        matrix @ matrix
+    return matrix, max(1, round(0.001 / ((time.perf_counter() - begin) / 200)))
+
+
+def harness() -> None:
+    """What the kit adds to each step it times: the same blocks, timed by the kit and by two bare clock readings, in turn."""
+    with measuring(1):
+        matrix, times = a_millisecond()
+
+        def step() -> None:
+            for _ in range(times):
+                matrix @ matrix
+
+        arm = LocalArm(lambda: Workload(step), "1 ms")
+        arm.start()
+        ratios = []
+        for number in range(400):
+            seconds = {}
+            for kit in (True, False) if number % 2 else (False, True):
+                if kit:
+                    seconds[kit] = arm.block(5)
+                else:
+                    begin = time.perf_counter()
+                    for _ in range(5):
+                        step()
+                    seconds[kit] = time.perf_counter() - begin
+            ratios.append(100 * (seconds[True] / seconds[False] - 1))
+        report("harness: kit's figure over the bare loop's, 1 ms CPU step, %", ratios, "<= 0.1 %", "{:+.3f}")
+        empty = LocalArm(lambda: Workload(lambda: None), "empty")
+        empty.start()
+        cost = [empty.block(10000) / 10000 * 1e9 for _ in range(50)]
+        report("harness: an empty step, ns (1 ms = 1,000,000)", cost, "<= 1000 ns", "{:.1f}")
+        if torch.cuda.is_available():
+            gpu_harness()
+
+
+def gpu_harness() -> None:
+    size = 1024
+    matrix = torch.randn(size, size, device="cuda")
+    for _ in range(20):
+        matrix @ matrix
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(200):
+        matrix @ matrix
+    torch.cuda.synchronize()
+    times = max(1, round(0.001 / ((time.perf_counter() - begin) / 200)))
+
+    def step() -> None:
+        for _ in range(times):
+            matrix @ matrix
+
+    arm = LocalArm(lambda: Workload(step), "1 ms")
+    arm.start()
+    ratios = []
+    for _ in range(200):
+        kit = arm.block(5)
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(5):
+            step()
+        torch.cuda.synchronize()
+        ratios.append(100 * (kit / (time.perf_counter() - begin) - 1))
+    report("harness: kit's figure over the bare loop's, 1 ms GPU step, %", ratios, "<= 1 %", "{:+.3f}")
+
+
+def control(trials: int = 40) -> None:
+    """Identical arms: how often does the kit see a difference that is not there?"""
+    matrix, times = a_millisecond()
+
+    def step() -> None:
+        for _ in range(times):
+            matrix @ matrix
+
+    results = [compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)]
+    errors = [abs(result.speedup - 1) * 100 for result in results]
+    claims = sum(result.verdict in ("faster", "slower") for result in results)
+    report("A/A: |ratio - 1|, %", errors, "-", "{:.3f}")
+    print(f"A/A: 90th percentile of |ratio - 1| {np.percentile(errors, 90):.3f} %  goal <= 2 %")
+    verdicts = {word: sum(r.verdict == word for r in results) for word in ("same", "cannot tell", "faster", "slower")}
+    print(f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}")
+
+
+def imports(rounds: int = 15) -> None:
+    """`import labkit` against `import torch`, in turn, in fresh processes."""
+    ratios = []
+    for _ in range(rounds + 1):
+        seconds = {}
+        for module in ("torch", "labkit"):
+            code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+            seconds[module] = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        ratios.append(seconds["labkit"] / seconds["torch"])
+    report("import labkit / import torch", ratios[1:], "<= 1.15", "{:.3f}")
+
+
+if __name__ == "__main__":
+    benchmarks = {"harness": harness, "control": control, "imports": imports}
+    for name in sys.argv[1:] or benchmarks:
+        benchmarks[name]()

@@ -1,0 +1,110 @@
+"""Faults that come from outside: a kernel interrupt, a killed worker. Afterwards everything is as it was, and the next run works."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from jupyter_client.manager import KernelManager
+from torch.utils.data import DataLoader, TensorDataset
+
+from labkit import Lab, Workload
+from labkit.device import torch_flags
+
+HEADLESS = """
+import torch, threading
+from labkit import Lab, Workload
+from labkit.device import torch_flags
+
+def make_workload(size):
+    torch.backends.cudnn.benchmark = True
+    matrix = torch.ones(size, size)
+    return Workload(lambda: (matrix @ matrix).sum())
+
+lab = Lab(make_workload, size=[32, 64])
+before = torch_flags(), torch.get_rng_state().tolist(), threading.active_count()
+print("ready", flush=True)
+result = lab.run(size=64, seconds=%s)
+assert (torch_flags(), torch.get_rng_state().tolist(), threading.active_count()) == before
+print(result.stopped, len(result.ratios) > 0, result.candidate.error, flush=True)
+"""
+
+
+@pytest.fixture
+def kernel():
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=120)
+    yield manager, client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def run_cell(client, code, on_text=lambda text: None):
+    """All that a cell printed; an error in the cell is raised."""
+    request, printed = client.execute(code), ""
+    while True:
+        message = client.get_iopub_msg(timeout=120)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream" and content["name"] == "stdout":
+            printed += content["text"]
+            on_text(content["text"])
+        elif kind == "error":
+            raise AssertionError("\n".join(content["traceback"]))
+        elif kind == "status" and content["execution_state"] == "idle":
+            return printed
+
+
+def test_a_kernel_interrupt_ends_a_headless_run_with_what_there_is(kernel):
+    manager, client = kernel
+
+    def interrupt_soon(text):
+        if "ready" in text:
+            threading.Timer(4, manager.interrupt_kernel).start()
+
+    # An hour's budget, unless precision ends it: a rate limit of the update keeps this from being early by chance.
+    slow = HEADLESS.replace("lambda: (matrix @ matrix).sum()", "lambda: __import__('time').sleep(0.5)")
+    assert "True True None" in run_cell(client, slow % 3600, interrupt_soon)
+    assert "False True None" in run_cell(client, HEADLESS % 0.2)  # the next run works, in the same kernel
+
+
+class Fatal(TensorDataset):
+    """A data set whose worker dies at a certain sample, as the system's out-of-memory killer would have it."""
+
+    def __getitem__(self, index):
+        if index == 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def make_loading(fatal):
+    data = (Fatal if fatal else TensorDataset)(torch.arange(40.0))
+    loader = DataLoader(data, batch_size=4, num_workers=1)
+
+    def epoch():
+        return sum(batch.sum() for (batch,) in loader)
+
+    return Workload(epoch, len(data))
+
+
+def test_a_killed_worker_is_named_and_leaves_nothing_behind():
+    lab = Lab(make_loading, memory=False, fatal=[False, True])
+    flags, generator, threads = torch_flags(), torch.get_rng_state(), set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="DataLoader worker .* killed by signal") as caught:
+        lab.run(fatal=True, seconds=0.2)
+    assert "(in the arm 'fatal=True')" in caught.value.__notes__
+    del caught
+    deadline = time.monotonic() + 30
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not multiprocessing.active_children()
+    assert torch_flags() == flags and torch.equal(torch.get_rng_state(), generator)
+    assert set(threading.enumerate()) == threads
+    assert len(lab.run(seconds=0.2).baseline.times) >= 2
