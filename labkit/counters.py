@@ -28,11 +28,11 @@ _INDEXING = {"index", "index_put", "index_put_"}
 class Counters:
     """Counts of one step, equal on every machine with the same device type and torch version.
 
-    flops: floating-point operations of matrix products, convolutions and attention (a multiply-add is 2), by the formulas
-    of ``torch.utils.flop_counter``. launches: operators that compute, views and allocations left out; one may start several
-    kernels, or one kernel for many tensors. saved_bytes: the most that autograd held for backward, see `labkit.memory`.
-    host_reads: operators whose result Python or the CPU waits for (``.item()``, ``nonzero`` and masks, ``equal``, copies
-    from a device to the CPU); they stall a GPU's queue. parameter_bytes: of the model, if one was given.
+    flops: floating-point operations of matrix products, convolutions and attention (a multiply-add is 2), by the
+    formulas of ``torch.utils.flop_counter``. launches: operators that compute, without views and allocations; one may
+    start several kernels, or a few for many tensors. saved_bytes: the most that autograd held for backward at one time.
+    host_reads: operators whose result the CPU must wait for (``.item()``, ``nonzero``, masks, ``equal``, copies from a
+    device to the CPU), which drain a GPU's queue. parameter_bytes: of the model, if one was given.
     """
 
     flops: int
@@ -57,8 +57,8 @@ class Counters:
 def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
     """Run ``step()`` once and count. It is a real step: it trains the model and draws random numbers.
 
-    Work inside code compiled by torch or by hand (a CUDA extension) counts as the operators that the dispatcher sees.
-    What the step raises comes through, and nothing of the counting stays behind. TypeError for another kind of argument.
+    Compiled code counts as the operators that it calls. What the step raises comes through and nothing of the counting
+    stays behind. Counting saved bytes has the limits named in `labkit.memory.MemoryMeter`.
     """
     if not callable(step):
         raise TypeError(f"step={step!r} cannot be called: pass a function of no arguments that does one training step")
@@ -72,6 +72,7 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
 
 class _CountingMode(TorchDispatchMode):
     supports_higher_order_operators = True  # a fused operator counts as one launch
+    ignore_compile_internals = classmethod(lambda cls: True)  # else compiled code would step aside for the eager one
 
     def __init__(self) -> None:
         super().__init__()

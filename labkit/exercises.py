@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 
 def verdict(right: bool, praise: str, hint: str) -> bool:
@@ -21,3 +24,55 @@ def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
         return answer(*arguments)
     except NotImplementedError:
         return None
+
+
+def check_06_clip_order(answer: Callable[..., Any]) -> bool:
+    """`answer(scaler, optimizer, parameters, loss, max_norm)` does one step of fp16 training with clipped gradients.
+
+    It is tried on the CPU on a large gradient, one that overflows, and a small one.
+    """
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=1.0)  # moves the weight by exactly the gradient that it is given
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    for gradient, wanted, why in (
+        ([3.0, 4.0], 1.0, "a gradient of norm 5, to be clipped to norm 1,"),
+        ([math.inf, 0.0], 0.0, "an infinite gradient, whose step has to be skipped,"),
+        ([0.3, 0.4], 0.5, "the gradient after that one, of norm 0.5 and not to be clipped,"),
+    ):
+        before, scale = weight.detach().clone(), scaler.get_scale()
+        try:
+            attempt(answer, scaler, optimizer, [weight], weight @ torch.tensor(gradient), 1.0)
+        except RuntimeError as error:  # GradScaler's own words for calls that are missing or twice there
+            return verdict(False, "", f"at {why} torch said: {error}")
+        moved = (weight.detach() - before).norm().item()
+        if not math.isclose(moved, wanted, rel_tol=1e-4, abs_tol=1e-7):
+            return verdict(False, "", f"{why} moved the weight by {moved:.3g}, not by {wanted:g}")
+        if wanted == 0 and scaler.get_scale() != scale / 2:
+            return verdict(False, "", f"{why} left the scale at {scaler.get_scale():g}: it has to be halved")
+    return verdict(True, "clipped in true units, skipped on overflow, and the scale follows", "")
+
+
+def check_00_speedup(answer: Callable[[list[float], list[float]], float]) -> bool:
+    """``answer(a, b)`` is the median of the paired ratios a / b: not of the means, not upside down."""
+    a = [1.0, 2.0, 4.0, 8.0, 80.0]  # the machine slows down, and one block was disturbed
+    b = [0.5, 1.0, 2.0, 4.0, 1.0]
+    got = attempt(answer, a, b)
+    return verdict(
+        isinstance(got, float) and abs(got - 2.0) < 1e-6,
+        "one disturbed block does not matter, nor does the drift",
+        f"a={a} and b={b} are 2.0x apart, yours says {got}",
+    )
+
+
+def check_11_best_segments(answer: Callable[..., Any]) -> bool:
+    """`answer(n, a, b)` is a number of pieces k from 1 to n with the smallest peak k*a + ceil(n/k)*b."""
+    for n, a, b in ((24, 1, 5), (16, 1, 1), (50, 2, 12), (1, 1, 5), (6, 1, 20), (40, 9, 1)):
+        peaks = {k: k * a + -(-n // k) * b for k in range(1, n + 1)}
+        found, case = attempt(answer, n, a, b), f"n={n}, a={a}, b={b}"
+        if found is None:
+            return verdict(False, "", "return a number of pieces")
+        if found not in peaks:
+            return verdict(False, "", f"{case} gave {found!r}: a whole number of pieces from 1 to {n} is wanted")
+        if peaks[found] > min(peaks.values()):
+            return verdict(False, "", f"{case} gave {found}: peak {peaks[found]}, while {min(peaks.values())} is possible")
+    return verdict(True, "the smallest peak in every case, rounding included", "")

@@ -182,8 +182,7 @@ def preserved(*objects: Any) -> Iterator[None]:
     Follows their attributes through containers, tensors, modules, optimizers and all that has a ``state_dict``. Other
     objects that they hold are out of reach: list them too. Costs one copy of every tensor, on its device.
     """
-    todo, listed = list(objects), set(map(id, objects))
-    undo: list[Callable[[], Any]] = []
+    todo, listed, undo = list(objects), set(map(id, objects)), list[Callable[[], Any]]()
     seen: dict[int, Any] = {}  # keeps them alive, so that an id stays its object's own
     while todo:
         item = todo.pop()
@@ -221,7 +220,8 @@ def preserved(*objects: Any) -> Iterator[None]:
 
 def _keep_tensor(tensor: torch.Tensor) -> Callable[[], None]:
     """Copy a tensor now; the returned function writes the copy back to the same memory."""
-    data, grad, trained = tensor.data, tensor.grad if tensor.is_leaf else None, tensor.requires_grad
+    data = tensor.detach().data  # detach refuses lazy parameters here, before the step makes them
+    grad, trained = tensor.grad if tensor.is_leaf else None, tensor.requires_grad
     once = data  # but only the first entry of expanded dimensions: copy_ refuses to write the same memory twice
     if data.layout is torch.strided:
         once = data[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in data.stride())]

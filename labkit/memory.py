@@ -6,8 +6,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -25,73 +24,70 @@ class StorageTracker(TorchDispatchMode):
     """Exact bytes of the live storages on one device, from what torch's dispatcher sees in one ``with`` block.
 
     ``existing``: storages older than the block, if an operator uses them, or the parameter whose gradient they are.
-    ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus the most that the block ever added, backward
-    pass and recomputation included. Views share one storage, which counts once and in full. Not seen: work space inside
-    an operator, what compiled code does not hand to operators, the allocator's rounding; a storage resized by hand is
-    seen when an operator uses it. Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
+    ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus the most that the block ever added,
+    backward pass and recomputation included. Views share one storage, which counts once and in full. Not seen: work
+    space in an operator, what compiled code hands to none, rounding by the allocator, a storage resized by hand until
+    an operator uses it. Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
     """
 
     supports_higher_order_operators = True
-    ignore_compile_internals = classmethod(lambda cls: True)  # else torch.compile would step aside for the eager code
+    ignore_compile_internals = classmethod(lambda cls: True)  # else compiled code would step aside for the eager one
 
     def __init__(self, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.device = _resolve(device)
         self.existing = self.current = self.peak = self._added = self._most_added = 0
         self._lock = threading.Lock()  # backward passes on CUDA run in threads of their own
-        self._alive: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
-        self._freed: deque[int] = deque()
+        self._alive: dict[int, tuple[weakref.finalize, int]] = {}
+        self._freed: deque[int] = deque()  # notes of storages that died, which may be anywhere, also under the lock
 
     def __exit__(self, *exc_info: Any) -> None:
         super().__exit__(*exc_info)
         self.record()
-        self._alive.clear()  # drops the weak references: what dies from now on is not ours to count
+        for end, _ in self._alive.values():
+            end.detach()  # what dies from now on is not ours to count
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
-        kwargs = kwargs or {}
-        inputs = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
         # Inputs that were not made in the block are older, except what `torch.tensor` just made behind the dispatcher's
         # back. So are the gradients of parameters, which `zero_grad` frees without any operator.
         grads = [leaf.grad for leaf in inputs if leaf.is_leaf and leaf.requires_grad]
         self.record(old=None if func in _LIFTS else [inputs, grads])
-        result = func(*args, **kwargs)
+        result = func(*args, **(kwargs or {}))
         self.record(new=[inputs, result])  # the inputs again: resize_ and set_ change their storage
         return result
 
     def record(self, old: Any = None, new: Any = None) -> None:
         """Bring the figures up to date, with tensors that an operator uses (``old``) or has just made (``new``)."""
+        storages = list(_storages((old, new), self.device))  # before the notes are read: an identity may be used again
         with self._lock:
             while self._freed:
-                self._added -= self._freed.popleft()
-            for storage in _storages((old, new), self.device):
+                self._added -= self._alive.pop(self._freed.popleft())[1]
+            for storage in storages:
                 # torch keeps one Python object per storage as long as the storage lives, also while only C++ (autograd)
-                # uses it: its identity names the storage, and its weak reference dies when the memory is freed.
+                # uses it: its identity names the storage, and it dies when the memory is freed.
                 key, size = id(storage), storage.nbytes()
-                reference, known = self._alive.get(key) or (weakref.ref(storage, partial(self._free, key)), None)
+                end, known = self._alive.get(key) or (weakref.finalize(storage, self._freed.append, key), None)
                 if known is None and old is not None:
                     self.existing += size
                 else:
                     self._added += size - (known or 0)
-                self._alive[key] = reference, size
+                self._alive[key] = end, size
             self._most_added = max(self._most_added, self._added)
             self.current, self.peak = self.existing + self._added, self.existing + self._most_added
 
-    def _free(self, key: int, _: Any) -> None:
-        _, size = self._alive.pop(key, (None, 0))
-        self._freed.append(size)  # only a note: this may run anywhere, also while the lock is held
-
 
 class MemoryMeter:
-    """Memory that a block needs, in bytes: ``with MemoryMeter() as memory: step()``. Can be read inside the block too.
+    """Bytes that a block of code needs: ``with MemoryMeter() as memory: step()``. Can be read inside the block too.
 
     ``peak``, ``current``: live tensors; ``reserved``: the most that torch took from the driver (None except on CUDA);
     ``saved_for_backward``: the most that autograd held at one time, see `saved_bytes` (None with ``saved=False``).
 
     On CUDA: the allocator's figures for the whole device; entering resets torch's global peak statistics. Elsewhere: a
-    `StorageTracker`. Counting what is saved replaces ``saved_tensors_hooks`` set further out, switches off autograd's
-    check for in-place changes, is refused by ``torch.func`` and may recompile compiled code: there pass ``saved=False``.
+    `StorageTracker`. Counting what is saved replaces ``saved_tensors_hooks`` set further out, stops autograd's check
+    for in-place changes, is refused by ``torch.func`` and may compile code anew: ``saved=False`` leaves it out.
     """
 
     _open: ClassVar[list[MemoryMeter]] = []
@@ -105,15 +101,13 @@ class MemoryMeter:
             raise RuntimeError("this MemoryMeter is in use: a block inside its block needs a meter of its own")
         for meter in self._open:
             meter._read()  # a CUDA device has one peak, which an inner block is about to reset
-        self._figures, self._tracker, self._saved = (0, 0, None, None), None, None
+        self._figures, self._saved = (0, 0, None, None), _SavedForBackward(self.device) if self._count_saved else None
+        self._tracker = None if self.device.type == "cuda" else StorageTracker(self.device)
+        if self._tracker is None:
+            torch.cuda.reset_peak_memory_stats(self.device)
         with ExitStack() as stack:
-            if self.device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(self.device)
-            else:
-                self._tracker = stack.enter_context(StorageTracker(self.device))
-            if self._count_saved:
-                self._saved = _SavedForBackward(self.device)
-                stack.enter_context(self._saved)
+            stack.enter_context(self._tracker or nullcontext())
+            stack.enter_context(self._saved or nullcontext())
             self._stack = stack.pop_all()
         self._open.append(self)
         return self
@@ -126,7 +120,7 @@ class MemoryMeter:
     def _read(self) -> tuple[int, int, int | None, int | None]:
         if self in self._open:
             saved = self._saved.peak if self._saved else None
-            if self._tracker is not None:
+            if self._tracker:
                 self._tracker.record()
                 self._figures = self._tracker.peak, self._tracker.current, None, saved
             else:
@@ -142,10 +136,8 @@ class MemoryMeter:
 
 
 def saved_bytes(fn: Callable[[], Any]) -> int:
-    """Run ``fn()`` once: the most bytes that autograd held for backward at one time, on all devices.
-
-    Each storage counts once and in full; leaves that require a gradient (parameters) do not: they live anyway.
-    """
+    """Run ``fn()`` once: the most bytes that autograd held for backward at one time, on all devices; each storage once
+    and in full, but not leaves that require a gradient (parameters), which live anyway."""
     with (saved := _SavedForBackward(None)):
         fn()
     return saved.peak
@@ -163,7 +155,7 @@ class _SavedForBackward(saved_tensors_hooks):
     def _hold(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
         base = tensor if tensor._base is None else tensor._base  # a linear layer saves a view of its weight
         parameter = base.is_leaf and base.requires_grad
-        held = [] if parameter else [(id(storage), storage.nbytes()) for storage in _storages(tensor, self.device)]
+        held = [(id(s), s.nbytes()) for s in _storages(tensor, self.device) if not parameter]
         while self._released:
             key, size = self._released.popleft()
             self._holders[key] -= 1
@@ -182,16 +174,13 @@ class _SavedForBackward(saved_tensors_hooks):
 
 def _storages(tree: Any, device: torch.device | None) -> Iterator[torch.UntypedStorage]:
     """The storages of all tensors in nested containers on ``device`` (None: any); opaque layouts (oneDNN) show none."""
-    for leaf in tree_leaves(tree):
-        if not isinstance(leaf, torch.Tensor):
-            continue
+    for leaf in filter(torch.is_tensor, tree_leaves(tree)):
         if is_traceable_wrapper_subclass(leaf):
             yield from _storages([getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]], device)
         elif leaf.layout in _PARTS:
             yield from _storages([getattr(leaf, name)() for name in _PARTS[leaf.layout]], device)
-        elif leaf.layout is torch.strided:
-            if device in (None, (storage := leaf.untyped_storage()).device):
-                yield storage
+        elif leaf.layout is torch.strided and device in (None, (storage := leaf.untyped_storage()).device):
+            yield storage
 
 
 def _resolve(device: torch.device | str | None) -> torch.device:

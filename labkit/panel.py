@@ -45,15 +45,17 @@ class _Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unuse
     _css = (STATIC / "panel.css").read_text(encoding="utf-8")
     state = traitlets.Dict().tag(sync=True)  # numbers and points of the latest run
     status = traitlets.Tuple(("Ready: choose the settings of both arms, then Run.", "")).tag(sync=True)  # text, tone
-    history = traitlets.List().tag(sync=True)  # one row of texts a run
+    history: Any = traitlets.List().tag(sync=True)  # one row of texts a run
     code = traitlets.Unicode().tag(sync=True)
-    copy = traitlets.Dict().tag(sync=True)  # figure and table, when the page cannot be given ordinary outputs any more
+    results = traitlets.Dict().tag(
+        sync=True
+    )  # figure and table, when the page cannot be given ordinary outputs any more
     dark = traitlets.Bool().tag(sync=True)  # the page's theme, set by the page
 
 
 @dataclass(frozen=True)
 class Control:
-    """The two widgets of one control, and the values that this machine offers; with only one there is nothing to set."""
+    """The two widgets of one control, and the values that this machine offers: one alone leaves nothing to set."""
 
     baseline: Any
     candidate: Any
@@ -85,16 +87,19 @@ class LabPanel:
         for name, values in offered.items():
             values = values or lab.controls[name][:1]
             second = values[1 if name in settable[:1] else 0]  # at first the arms differ in one control
-            arms = zip(("baseline", "candidate"), (values[0], second), strict=True)
-            self.controls[name] = Control(*(_choice(lab, name, values, value, arm) for arm, value in arms), values)
+            self.controls[name] = Control(
+                _choice(lab, name, values, values[0], "baseline"),
+                _choice(lab, name, values, second, "candidate"),
+                values,
+            )
         seconds = seconds or (1 if test_size() else 10)
         budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
-        self.budget = _marked(W.SelectionSlider(options=budgets, value=seconds, tooltip="time budget"), "budget")
+        self.budget = _marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
         self.run_button = _marked(W.Button(description="Run", icon="play", tooltip="Compare both arms"), "run")
         self.stop_button = _marked(W.Button(description="Stop", icon="stop", tooltip="Keep what there is"), "stop")
         self.sweep_button = _marked(W.Button(description="Sweep", tooltip="Try each value of a control"), "sweep")
-        self.sweep_choice = _marked(W.Dropdown(options=settable, tooltip="control to sweep"), "swept")
-        self.follow = _marked(W.Checkbox(description="in both arms", indent=False, tooltip="sweep both arms"), "follow")
+        self.sweep_choice = _marked(W.Dropdown(options=settable), "swept")
+        self.follow = _marked(W.Checkbox(description="in both arms", indent=False), "follow")
         self.same_button = _marked(W.Button(description="Same settings (A/A)", tooltip="Only noise is left"), "same")
         self.code_button = _marked(W.ToggleButton(description="Show the code", icon="code"), "code")
         self.live = _Live()
@@ -131,7 +136,7 @@ class LabPanel:
         return self.wait() if wait else None
 
     def stop(self) -> None:
-        """End the run at its next block and keep what it has. Ends another panel's run too, which may be out of sight."""
+        """End the run at its next block and keep what it has. Ends another panel's run too: it may be out of sight."""
         with _guard:
             panel = _measuring
         if panel is not None:
@@ -246,7 +251,7 @@ class LabPanel:
             update_display(shown, raw=True, display_id=f"{self._id}-figure")
             update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
         if self._page == "reloaded":
-            self.live.copy = {"png": picture, "text": text}
+            self.live.results = {"png": picture, "text": text}
 
     # -------------------------------------------------------------------------------------------------------- the page
 
@@ -256,13 +261,13 @@ class LabPanel:
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        self._shown, self._page, self.live.copy = True, None, {}
+        self._shown, self._page, self.live.results = True, None, {}
         display(self.widget._repr_mimebundle_() | {"text/plain": repr(self)}, raw=True)
         for part in ("figure", "table"):
             display({"text/plain": ""}, raw=True, display_id=f"{self._id}-{part}")
 
     def _page_shown(self, _: Any, content: dict[str, str], __: Any) -> None:
-        """A view came up. A reloaded page no longer knows which outputs have our ids: results go into the panel then."""
+        """A view came up. A reloaded page has lost our outputs' display ids: results go into the panel then."""
         self._page = content["page"] if self._page in (None, content["page"]) else "reloaded"
 
     def _say(self, text: str, tone: str = "") -> None:
@@ -313,7 +318,7 @@ def _tree(widget: Any) -> Iterator[Any]:
 
 def _choice(lab: Lab, name: str, values: tuple[Any, ...], value: Any, arm: str) -> Any:
     """A widget for one arm of one control, as ``ipywidgets.interact`` would choose it."""
-    options: dict[str, Any] = {"value": value, "disabled": len(values) < 2, "tooltip": f"{name}, {arm}"}
+    options: dict[str, Any] = {"value": value, "disabled": len(values) < 2}
     if all(isinstance(item, bool) for item in lab.controls[name]):
         widget, kind = W.Checkbox(indent=False, description="on" if value else "off", **options), "toggle"
         widget.observe(lambda change: setattr(widget, "description", "on" if change["new"] else "off"), "value")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ def new_figure(columns: int = 1, *, width: float = 8.0, height: float = 3.2, dar
     ink, paper = ("#dddddd", "#111111") if dark else ("#333333", "#ffffff")
     figure = Figure(figsize=(width, height), layout="constrained", facecolor=paper)
     FigureCanvasAgg(figure)
+    # Without pyplot nothing else makes a notebook show the figure.
+    figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
     axes = list(figure.subplots(1, columns, squeeze=False)[0])
     for axis in axes:
         axis.set_facecolor(paper)
@@ -40,6 +44,11 @@ def new_figure(columns: int = 1, *, width: float = 8.0, height: float = 3.2, dar
         axis.title.set_fontsize(10)
         axis.set_prop_cycle(color=PALETTE)
     return figure, axes
+
+
+def _png(figure: Figure) -> bytes:
+    figure.savefig(buffer := io.BytesIO(), format="png")
+    return buffer.getvalue()
 
 
 def legend(axis: Axes) -> None:

@@ -7,12 +7,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from labkit.device import preserve_rng
-from labkit.plots import GREY, PALETTE, legend, new_figure
+from labkit.plots import GREY, legend, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +31,8 @@ class Phase(NamedTuple):
 class ScheduleCurve:
     """Learning rates (steps, groups), momenta (steps, groups) or None, and phases where the curve is one cycle.
 
-    Row ``i`` holds what the optimizer's step ``i`` uses; momentum is SGD's ``momentum`` or the first of Adam's ``betas``.
+    Row ``i`` holds what the optimizer's step ``i`` uses. Momentum is SGD's ``momentum`` or the first of Adam's betas,
+    nan in a group that has neither.
     """
 
     lrs: np.ndarray
@@ -49,11 +51,10 @@ def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | Non
         raise TypeError(f"expected a scheduler with an optimizer, as in torch.optim.lr_scheduler, got {name}")
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of steps, at least 1")
-    arguments = inspect.signature(scheduler.step).parameters.values()
-    wanted = (steps - 1) * any(a.default is a.empty and a.kind <= a.POSITIONAL_OR_KEYWORD for a in arguments)
-    if (len(metrics) if metrics is not None else 0) < wanted or (metrics is not None and not wanted):
-        given = "none" if metrics is None else len(metrics)
-        raise ValueError(f"{name}.step() wants a metric in {wanted} of these {steps} steps: metrics has {given}")
+    asks = any(a.default is a.empty and a.kind <= 1 for a in inspect.signature(scheduler.step).parameters.values())
+    if asks != (metrics is not None) or (metrics is not None and len(metrics) < steps - 1):
+        wants = f"needs metrics=[...], {steps - 1} of them" if asks else "takes no metrics"
+        raise ValueError(f"{name}.step() {wants} for {steps} steps; got {None if metrics is None else len(metrics)}")
     rates, momenta = [], []
     with preserve_rng():
         twin = _twin(scheduler)
@@ -67,16 +68,16 @@ def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | Non
             rates.append([float(group["lr"]) for group in groups])
             momenta.append([float(group.get("momentum", group.get("betas", (np.nan,))[0])) for group in groups])
     lrs, moments = np.array(rates), np.array(momenta)
-    return ScheduleCurve(
-        lrs, None if np.isnan(moments).all() else moments, _phases(scheduler, lrs[:, 0], moments[:, 0])
-    )
+    phases = _phases(scheduler, lrs[:, 0], moments[:, 0])
+    return ScheduleCurve(lrs, None if np.isnan(moments).all() else moments, phases)
 
 
 def _twin(scheduler: Any) -> Any:
     """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of the settings."""
     optimizer = scheduler.optimizer
     twin = object.__new__(type(optimizer))
-    vars(twin).update(vars(optimizer), state={}, step=_no_step, _opt_called=True)  # as if it had stepped: no warning
+    step = SimpleNamespace(_wrapped_by_lr_sched=True)  # never called; with these two marks torch has no cause to warn
+    vars(twin).update(vars(optimizer), state={}, step=step, _opt_called=True)
     twin.param_groups = [
         {key: list(value) if key == "params" else copy.deepcopy(value) for key, value in group.items()}
         for group in optimizer.param_groups
@@ -84,15 +85,8 @@ def _twin(scheduler: Any) -> Any:
     return copy.deepcopy(scheduler, {id(optimizer): twin})
 
 
-def _no_step() -> None:
-    """What stands in for an optimizer's ``step``; torch looks for the mark below and warns where it is missing."""
-
-
-vars(_no_step)["_wrapped_by_lr_sched"] = True
-
-
 def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase, ...]:
-    """The phases where ``lr`` rises once and then falls below its start (1cycle: Smith 2018, arXiv:1803.09820), else none."""
+    """The phases, if ``lr`` rises once and then falls below its start (1cycle: Smith 2018, arXiv:1803.09820)."""
     way = np.sign(np.round(np.diff(lr) / np.abs(lr).max(initial=1e-300), 12))
     up, down = np.flatnonzero(way > 0), np.flatnonzero(way < 0)
     if not (up.size and down.size and up[-1] < down[0] and lr[-1] < lr[0]):
@@ -122,15 +116,13 @@ def plot_schedule(scheduler: Any, steps: int, *, metrics: Sequence[float] | None
     figure, axes = new_figure(len(panels), dark=dark)
     for axis, (title, values) in zip(axes, panels.items(), strict=True):
         for group, line in enumerate(values.T if (values != values[:, :1]).any() else values.T[:1]):
-            axis.plot(
-                line, color=PALETTE[group % len(PALETTE)], marker="." if steps < 20 else None, label=f"group {group}"
-            )
+            axis.plot(line, marker="." if steps < 20 else "", label=f"group {group}")
         for number, (name, start, end) in enumerate(curve.phases):
             axis.axvspan(start, end, color=GREY, alpha=0.1 + 0.15 * (number % 2), lw=0)
-            where = (start + end) / 2, 1.02
-            axis.text(*where, name, transform=axis.get_xaxis_transform(), ha="center", fontsize=8, color=GREY)
+            place = axis.get_xaxis_transform()  # steps across, fraction of the height upwards
+            axis.text((start + end) / 2, 1.02, name, transform=place, ha="center", fontsize=8, color=GREY)
         if len(axis.lines) > 1:
             legend(axis)
-        axis.set(xlabel="step")
-        axis.set_title(title, pad=18 if curve.phases else None, fontsize=10)
+        axis.set_title(title, pad=18 if curve.phases else 6, fontsize=10)
+        axis.set_xlabel("step")
     return figure

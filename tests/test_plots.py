@@ -75,3 +75,8 @@ def test_an_arm_that_failed_is_drawn_as_such():
 )
 def test_units(text, expected):
     assert text == expected
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    figure, _ = plots.new_figure()
+    assert figure._repr_png_().startswith(b"\x89PNG")

@@ -1,5 +1,5 @@
-// The live part of a LabPanel: status, numbers and the canvas. One message in `state` at most five times a second; nothing is
-// animated, because the browser shares its cores with what is being timed.
+// The live part of a LabPanel: status, numbers, canvas, history. One message in `state` at most five times a second, and
+// nothing is animated, because the browser shares its cores with what is being timed.
 
 const element = (tag, name, parent) => {
   const node = document.createElement(tag);
@@ -8,18 +8,39 @@ const element = (tag, name, parent) => {
   return node;
 };
 
-// ipywidgets gives sliders and switches no accessible name, and JupyterLab would take a key pressed on them for a command.
-function adopt(root, labels) {
+function fill(table, rows, cell) {
+  table.replaceChildren();
+  rows.forEach((texts, number) => {
+    const row = document.createElement("tr");
+    texts.forEach((text, column) => {
+      const node = document.createElement(number && column ? "td" : "th");
+      node.scope = number ? "row" : "col";
+      node.append(...[cell(text, column, number)].flat());
+      row.append(node);
+    });
+    table.append(row);
+  });
+}
+
+// A key pressed on a button or slider would else be a command for JupyterLab (`d d` deletes the cell), and screen readers
+// would find sliders, switches and menus without names, and sliders with an index for a value.
+const NAMES = { budget: "time budget", swept: "control to sweep", follow: "sweep in both arms" };
+function adopt(root) {
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const node of root.querySelectorAll("button, input, select, .noUi-handle")) {
     node.setAttribute("data-lm-suppress-shortcuts", "true");
-    const owner = node.closest(".labkit-named");
-    const name = owner && Object.keys(labels).find((key) => owner.classList.contains(key));
-    if (name) node.setAttribute("aria-label", labels[name]);
+    const owner = node.closest('[class*="labkit-"]');
+    const [, name, arm] = owner.className.match(/labkit-(\w+)-(baseline|candidate)/) ?? [];
+    const own = Object.keys(NAMES).find((key) => owner.classList.contains(`labkit-${key}`));
+    if (name || own) node.setAttribute("aria-label", name ? `${name}, ${arm}` : NAMES[own]);
+    const readout = owner.querySelector(".widget-readout");
+    if (!readout) continue;
+    node.setAttribute("aria-valuetext", readout.textContent);
+    readout.removeAttribute("contenteditable"); // its text cannot be set by typing, so it need not take the focus
   }
 }
 
-const floats = (view) => new Float32Array(view?.buffer?.slice(view.byteOffset, view.byteOffset + view.byteLength) ?? 0);
+const floats = (view) => (view ? new Float32Array(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength)) : []);
 
 function draw(canvas, state) {
   const box = canvas.parentElement;
@@ -31,60 +52,69 @@ function draw(canvas, state) {
   ink.scale(scale, scale);
   const style = getComputedStyle(box);
   const colour = (name) => style.getPropertyValue(`--labkit-${name}`);
-  const points = floats(state.points); // ratios, thinned to at most a few hundred
+  const points = floats(state.points); // ratios of the pairs, thinned
   const bands = floats(state.bands); // (pairs, low, high) after each update
-  const [left, right, top, bottom] = [46, 12, 10, 20];
+  const [left, right, top, bottom] = [46, 12, 10, 22];
   const pairs = Math.max(state.pairs || 0, 8);
-  // The middle of the points decides the scale: one outlier must not flatten the rest.
-  const sorted = [...points].sort((a, b) => a - b);
+  // The bulk of the points decides the scale: an outlier must not flatten the rest.
+  const sorted = Array.from(points).sort((a, b) => a - b);
   const at = (part) => sorted[Math.round(part * (sorted.length - 1))] ?? 1;
-  const low = Math.log(Math.min(0.97, at(0.03), ...(state.ends ?? []))) - 0.01;
-  const high = Math.log(Math.max(1.03, at(0.97), ...(state.ends ?? []))) + 0.01;
+  const low = Math.log(Math.min(0.97, at(0.05), ...(state.ends ?? []))) - 0.02;
+  const high = Math.log(Math.max(1.03, at(0.95), ...(state.ends ?? []))) + 0.02;
   const x = (pair) => left + ((width - left - right) * pair) / pairs;
   const y = (ratio) => top + (height - top - bottom) * Math.min(1, Math.max(0, (high - Math.log(ratio)) / (high - low)));
 
   ink.font = `11px ${style.fontFamily}`;
   ink.textBaseline = "middle";
+  ink.textAlign = "right";
   if (state.floor) {
     ink.fillStyle = colour("floor");
     ink.fillRect(left, y(Math.exp(state.floor)), width - left - right, y(Math.exp(-state.floor)) - y(Math.exp(state.floor)));
   }
-  ink.textAlign = "right";
-  const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000];
   const span = Math.exp(high) - Math.exp(low);
+  const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
   const step = steps.find((value) => span / value <= 5) ?? span;
+  const ticks = [1];
   for (let tick = Math.ceil(Math.exp(low) / step) * step; tick <= Math.exp(high); tick += step) {
-    const same = Math.abs(tick - 1) < 1e-9;
-    ink.fillStyle = same ? colour("text") : colour("faint");
+    if (Math.abs(y(tick) - y(1)) > 12) ticks.push(tick);
+  }
+  for (const tick of ticks) {
+    ink.fillStyle = colour(tick === 1 ? "text" : "faint");
     ink.fillText(`${tick.toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0)}×`, left - 6, y(tick));
-    ink.fillRect(left, y(tick) - 0.5, width - left - right, same ? 1.5 : 0.5);
+    if (tick !== 1) ink.fillStyle = colour("line");
+    ink.fillRect(left, y(tick) - 0.5, width - left - right, 1);
   }
-  ink.textAlign = "left";
   ink.fillStyle = colour("faint");
-  ink.fillText("speed-up of each pair", left, height - 8);
-  ink.textAlign = "right";
-  ink.fillText(state.pairs ? `${state.pairs} pairs` : "", width - right, height - 8);
+  ink.fillText([state.pairs && `${state.pairs} pairs`, state.left].filter(Boolean).join(", "), width - right, height - 7);
+  ink.textAlign = "left";
+  ink.fillText("Speed-up of each pair of blocks, with its 95 % interval", left, height - 7);
 
-  if (bands.length >= 6) {
-    const path = (edge, from, to, by) => {
-      for (let i = from; i !== to; i += by) ink.lineTo(x(bands[3 * i]), y(bands[3 * i + edge]));
-    };
-    const last = bands.length / 3;
-    ink.beginPath();
-    path(1, 0, last, 1);
-    path(2, last - 1, -1, -1);
-    ink.fillStyle = colour("band");
-    ink.fill();
-  }
+  const last = bands.length / 3;
+  const path = (edge, i) => ink.lineTo(x(bands[3 * i]), y(bands[3 * i + edge]));
+  ink.beginPath();
+  for (let i = 0; i < last; i++) path(1, i);
+  for (let i = last - 1; i >= 0; i--) path(2, i);
+  ink.closePath();
+  ink.fillStyle = ink.strokeStyle = colour("band");
+  ink.fill();
+  ink.stroke(); // an interval too narrow to fill is still a line
   ink.fillStyle = colour("candidate");
   points.forEach((ratio, i) => {
     ink.beginPath();
-    ink.arc(x(((i + 0.5) * state.pairs) / points.length), y(ratio), points.length > 150 ? 1.5 : 2.2, 0, 7);
+    ink.arc(x(((i + 0.5) * state.pairs) / points.length), y(ratio), points.length > 120 ? 1.6 : 2.3, 0, 7);
     ink.fill();
   });
 }
 
+const badge = (verdict, node = element("span", "badge")) => {
+  node.textContent = verdict;
+  node.dataset.verdict = verdict;
+  return node;
+};
+const HEADS = ["#", "Settings", "Baseline", "Candidate", "Speed-up", "95 % interval", "Verdict", "Peak memory"];
+
 function render({ model, el }) {
+  const code = element("pre", "source", el);
   const live = element("div", "live", el);
   const status = element("div", "status", live);
   status.setAttribute("role", "status"); // read out by screen readers when it changes
@@ -92,37 +122,67 @@ function render({ model, el }) {
   const results = element("div", "results", live);
   const head = element("div", "head", results);
   const speedup = element("div", "speedup", head);
-  const badge = element("div", "badge", head);
+  const verdict = element("span", "badge", head);
   const detail = element("div", "detail", head);
-  const table = element("table", "arms", results);
+  const arms = element("table", "arms", results);
   const plot = element("div", "plot", live);
   const canvas = element("canvas", "canvas", plot);
   canvas.setAttribute("role", "img");
+  const past = element("table", "history", element("div", "past", el));
+  const copy = element("div", "copy", el);
 
-  const update = () => {
-    const state = model.get("state");
-    live.classList.toggle("labkit-running", Boolean(state.running));
-    live.classList.toggle("labkit-empty", !state.arms);
-    bar.style.width = `${100 * (state.progress ?? 0)}%`;
-    speedup.textContent = state.speedup ?? "";
-    badge.textContent = state.badge ?? "";
-    live.dataset.verdict = badge.dataset.verdict = state.verdict ?? "";
-    detail.textContent = state.detail ?? "";
-    table.replaceChildren();
-    for (const [index, cells] of (state.arms ?? []).entries()) {
-      const row = element("tr", "arm", table);
-      cells.forEach((text, column) => {
-        const cell = element(index && column ? "td" : "th", "cell", row);
-        cell.textContent = text;
+  const shown = {
+    state: (state) => {
+      live.classList.toggle("labkit-running", Boolean(state.running));
+      live.classList.toggle("labkit-empty", !state.arms);
+      live.dataset.run = state.run ?? 0;
+      live.dataset.verdict = state.verdict ?? "";
+      bar.style.width = `${100 * (state.progress ?? 0)}%`;
+      speedup.textContent = state.speedup ?? "";
+      detail.textContent = state.detail ?? "";
+      badge(state.verdict ?? "", verdict);
+      if (state.running) verdict.textContent += " so far";
+      fill(arms, state.arms ?? [], (text) => text);
+      canvas.setAttribute("aria-label", `Speed-up of each pair of blocks: ${speedup.textContent}, ${detail.textContent}`);
+      draw(canvas, state);
+    },
+    status: ([text, tone]) => {
+      if (status.textContent !== text) status.textContent = text;
+      status.dataset.tone = tone;
+    },
+    code: (text) => {
+      code.textContent = text;
+      code.hidden = !text;
+    },
+    history: (runs) => {
+      past.hidden = !runs.length;
+      const rows = runs.map(([number, differ, shared, ...rest]) => [number, [differ, shared], ...rest]).reverse();
+      fill(past, [HEADS, ...rows], (text, column, row) => {
+        if (row && column === 1) {
+          const [differ, shared] = ["b", "small"].map((tag) => document.createElement(tag));
+          [differ.textContent, shared.textContent] = text;
+          return [differ, shared];
+        }
+        return row && column === 6 ? badge(text) : text;
       });
-    }
-    canvas.setAttribute("aria-label", `Speed-up of each pair of blocks. ${speedup.textContent} ${detail.textContent}`);
-    draw(canvas, state);
+    },
+    results: ({ png, text }) => {
+      copy.replaceChildren();
+      if (!png) return;
+      const picture = element("img", "figure", copy);
+      picture.alt = "The run as a figure; the table below has its numbers.";
+      picture.src = URL.createObjectURL(new Blob([png], { type: "image/png" }));
+      picture.onload = () => URL.revokeObjectURL(picture.src);
+      element("pre", "source", copy).textContent = text;
+      element("p", "note", copy).textContent =
+        "Shown here because the page was reloaded. Run the cell again to have results in the saved notebook.";
+    },
   };
-  const say = () => {
-    status.textContent = model.get("status");
-    status.dataset.tone = model.get("tone");
-  };
+  const listeners = Object.entries(shown).map(([name, show]) => {
+    const listener = () => show(model.get(name));
+    model.on(`change:${name}`, listener);
+    return [name, listener];
+  });
   const theme = () => {
     const dark = document.body.dataset.jpThemeLight === "false";
     if (dark !== model.get("dark")) {
@@ -131,33 +191,29 @@ function render({ model, el }) {
     }
     draw(canvas, model.get("state"));
   };
-  model.on("change:state", update);
-  model.on("change:status", say);
-  model.on("change:tone", say);
-  const watch = new MutationObserver(theme);
-  watch.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
-  const resize = new ResizeObserver(() => draw(canvas, model.get("state")));
-  resize.observe(plot);
-  const grow = new MutationObserver(() => attach());
+  const themes = new MutationObserver(theme);
+  const sizes = new ResizeObserver(() => draw(canvas, model.get("state")));
+  const grown = new MutationObserver(() => adopt(el.closest(".labkit-panel")));
   let gone = false;
   const attach = () => {
     const root = el.closest(".labkit-panel");
-    if (gone) return;
-    if (!root) return requestAnimationFrame(attach); // not in the page yet
-    adopt(root, model.get("labels"));
-    grow.observe(root, { childList: true, subtree: true });
+    if (!root && !gone) requestAnimationFrame(attach); // not in the page yet
+    if (!root || gone) return;
+    adopt(root);
+    for (const part of root.querySelectorAll(".labkit-grid, .labkit-row")) {
+      grown.observe(part, { childList: true, subtree: true });
+    }
+    listeners.forEach(([, listener]) => listener());
+    theme();
   };
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  sizes.observe(plot);
   attach();
-  update();
-  say();
-  theme();
-  model.send({ page: String(performance.timeOrigin) }); // a new page has lost the link from runs to the cell's outputs
+  model.send({ page: String(performance.timeOrigin) }); // so that the kernel sees when the page was reloaded
   return () => {
     gone = true;
-    model.off("change:state", update);
-    model.off("change:status", say);
-    model.off("change:tone", say);
-    [watch, resize, grow].forEach((observer) => observer.disconnect());
+    listeners.forEach(([name, listener]) => model.off(`change:${name}`, listener));
+    [themes, sizes, grown].forEach((observer) => observer.disconnect());
   };
 }
 

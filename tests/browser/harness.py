@@ -1,6 +1,6 @@
 """JupyterLab in headless Chromium: a server, a page that holds one notebook, and the panels on it.
 
-Everything is driven through ``window.jupyterapp`` (commands, models), not through menus: menus render late and are found by text.
+Everything is driven through ``window.jupyterapp`` (commands, models), not through menus: those render late.
 The notebooks are copied to a temporary folder, so that the ones in the repository never change.
 """
 
@@ -51,7 +51,7 @@ def find_chromium() -> str | None:
 
 
 class JupyterServer:
-    """JupyterLab on a free port with every one of its folders under ``folder``; notebooks are served from ``folder/notebooks``."""
+    """JupyterLab on a free port, all its folders under ``folder``; notebooks are served from ``folder/notebooks``."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "notebooks"
@@ -120,7 +120,7 @@ class JupyterServer:
                 self._process.wait()
 
     def add(self, source: Path | list[str], name: str | None = None) -> str:
-        """Copy a notebook (or make one of code cells) into the served folder; its path there. The folder is wiped of older copies."""
+        """Copy a notebook, or make one of code cells, in the served folder; its name there."""
         target = self.root / (name or (source.name if isinstance(source, Path) else "test.ipynb"))
         if isinstance(source, Path):
             shutil.copyfile(source, target)
@@ -138,6 +138,7 @@ class Panel:
     def __init__(self, page: NotebookPage, index: int) -> None:
         self.page = page
         self.root = page.page.locator(".labkit-panel").nth(index)
+        self._before = 0
 
     def control(self, name: str, arm: str = "candidate") -> Locator:
         """The widget of one control: ``arm`` is "baseline" or "candidate"."""
@@ -183,46 +184,57 @@ class Panel:
 
     def button(self, name: str) -> Locator:
         """A button by its class: "run", "stop", "sweep", "same", "code"."""
-        locator = self.root.locator(f".labkit-{name}")
-        return locator if locator.evaluate("node => node.tagName") == "BUTTON" else locator.locator("button")
+        return self.root.locator(f"button.labkit-{name}")
+
+    def _press(self, name: str) -> None:
+        self._before = self._started()
+        self.button(name).click()
+
+    def _started(self) -> int:
+        """How many runs this panel has started."""
+        return int(self.root.locator(".labkit-live").get_attribute("data-run") or 0)
 
     def run(self) -> None:
-        self.button("run").click()
+        self._press("run")
+
+    def sweep(self) -> None:
+        self._press("sweep")
 
     def stop(self) -> None:
         self.button("stop").click()
 
-    def sweep(self) -> None:
-        self.button("sweep").click()
+    def wait_status(self, text: str, timeout: float = 20) -> None:
+        """Wait until the status line holds ``text``."""
+        self.root.locator(".labkit-status", has_text=text).wait_for(timeout=timeout * 1000)
 
     def status(self) -> str:
         return self.root.locator(".labkit-status").inner_text()
 
     def running(self) -> bool:
-        return self.root.locator(".labkit-live.labkit-running").count() > 0
-
-    def runs(self) -> int:
-        """Rows of the history."""
-        return self.root.locator(".labkit-history tbody tr").count()
+        return self.root.locator(".labkit-running").count() > 0
 
     def speedup(self) -> str:
         """The big number; empty before the first one."""
         return self.root.locator(".labkit-speedup").inner_text()
 
-    def wait_running(self, timeout: float = 20) -> None:
-        self.root.locator(".labkit-live.labkit-running").wait_for(timeout=timeout * 1000)
+    def verdict(self) -> str:
+        return self.root.locator(".labkit-head .labkit-badge").inner_text()
+
+    def history(self) -> list[str]:
+        """Texts of the rows of the history, the newest first."""
+        return self.root.locator(".labkit-history tr").all_inner_texts()[1:]
 
     def wait_number(self, timeout: float = 60) -> float:
-        """Wait for the first live speed-up of a run; seconds waited."""
+        """Wait for the first live speed-up of a run that goes on; seconds waited."""
         start = time.monotonic()
-        self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d")).wait_for(
-            timeout=timeout * 1000
-        )
+        number = self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d"))
+        number.wait_for(timeout=timeout * 1000)
         return time.monotonic() - start
 
     def wait_finished(self, timeout: float = 120) -> str:
-        """Wait for the end of a run; the status line."""
-        self.root.locator(".labkit-live:not(.labkit-running)").wait_for(timeout=timeout * 1000)
+        """Wait until the run that was last started from here has begun and ended; the status line."""
+        run = self._before + 1
+        self.root.locator(f".labkit-live[data-run='{run}']:not(.labkit-running)").wait_for(timeout=timeout * 1000)
         return self.status()
 
 
@@ -261,7 +273,8 @@ class NotebookPage:
         self._start_app()
         self.path = path
         self._js(
-            "app.shell.collapseLeft(); await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});",
+            "app.shell.collapseLeft();"
+            "await app.commands.execute('docmanager:open', {path: argument, factory: 'Notebook'});",
             path,
         )
         self._wait_ready()
@@ -273,16 +286,21 @@ class NotebookPage:
             timeout=30_000,
         )
         self._js(
-            "await widget.context.ready; await widget.revealed; await widget.sessionContext.ready; app.shell.activateById(widget.id);"
+            "await widget.context.ready; await widget.revealed; await widget.sessionContext.ready;"
+            "app.shell.activateById(widget.id);"
         )
         self.page.wait_for_timeout(300)
 
-    def run_all(self, timeout: float = 240) -> list[str]:
-        """Run all cells and wait until the kernel has finished; the errors of the cells."""
+    def _run(self, command: str, timeout: float) -> None:
         self._js(
-            "window.labkitRun = 'busy'; app.commands.execute('notebook:run-all-cells').then(() => { window.labkitRun = 'idle'; });"
+            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { window.labkitRun = 'idle'; });",
+            command,
         )
         self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
+
+    def run_all(self, timeout: float = 240) -> list[str]:
+        """Run all cells and wait until the kernel has finished; the errors of the cells."""
+        self._run("notebook:run-all-cells", timeout)
         self.page.wait_for_timeout(300)
         return [
             f"{output['ename']}: {output['evalue']}" for output in self.outputs() if output["output_type"] == "error"
@@ -291,15 +309,13 @@ class NotebookPage:
     def run_cell(self, index: int, timeout: float = 120) -> None:
         """Run one cell."""
         self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
-        self._js(
-            "window.labkitRun = 'busy'; app.commands.execute('notebook:run-cell').then(() => { window.labkitRun = 'idle'; });"
-        )
-        self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
+        self._run("notebook:run-cell", timeout)
 
     def execute(self, code: str) -> str:
         """Run code in the kernel beside the notebook; what it printed. Raises RuntimeError when it failed."""
         reply = self._js(
-            "const future = widget.sessionContext.session.kernel.requestExecute({code: argument, store_history: false});"
+            "const kernel = widget.sessionContext.session.kernel;"
+            " const future = kernel.requestExecute({code: argument, store_history: false});"
             " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; };"
             " const reply = await future.done; return [reply.content.status, text, reply.content.evalue || ''];",
             code,

@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser
 
 from .harness import JupyterServer, NotebookPage
 
 pytestmark = pytest.mark.browser
 
 IMPORTS = """
+import random
 import time
 import torch
 from labkit import Lab, LabPanel, Workload
@@ -31,7 +33,7 @@ lab = Lab(make_workload, double=[False, True], size=[64, 128, 256], kind=["mean"
 panel = LabPanel(lab)
 panel
 """
-SECOND = "other = LabPanel(lab)\nother"
+SECOND = "LabPanel(lab)"
 BROKEN = """
 def make_broken(double):
     raise FileNotFoundError("the images are not there")
@@ -39,24 +41,36 @@ def make_broken(double):
 LabPanel(Lab(make_broken, double=[False, True]))
 """
 GREYED = """
-gone = Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"], unavailable={"kind": "sums need a GPU"})
-LabPanel(gone)
+LabPanel(Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"],
+             unavailable={"kind": "sums need a GPU"}))
+"""
+# Steps of such different lengths that no interval narrows: a run lasts until Stop.
+ENDLESS = "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
+RESTORE = "lab.make_workload = make_workload"
+# Ends whatever a test left running.
+FREE = """
+import labkit.panel, threading
+for thread in threading.enumerate():
+    if thread.name == "labkit-panel":
+        labkit.panel._measuring and labkit.panel._measuring.stop()
+        thread.join()
 """
 
 
+@pytest.fixture(scope="module")
+def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser)
+    page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED], "panel.ipynb")
+    yield page
+    page.close()
+
+
 @pytest.fixture
-def opened(lab_page: NotebookPage) -> NotebookPage:
-    lab_page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED], "panel.ipynb")
-    assert lab_page.run_all() == []
-    return lab_page
-
-
-def endless(page: NotebookPage) -> None:
-    """Make the next runs last until Stop: steps so slow that no interval narrows."""
-    page.execute(
-        "import random\npanel.lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
-    )
-    page.panel().set_budget(60)
+def opened(notebook: NotebookPage) -> NotebookPage:
+    """The notebook with new labs and panels, in the kernel of the tests before, as readers run it too."""
+    notebook.execute(FREE)
+    assert notebook.run_all() == []
+    return notebook
 
 
 def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(opened: NotebookPage) -> None:
@@ -70,34 +84,32 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(open
     panel.set_toggle("double", False)
     panel.set_toggle("double", True)
     panel.set_dropdown("kind", "sum")
-    assert "needs a GPU" in panel.root.locator(".labkit-grid").inner_text()
+    assert "fast: needs a GPU" in panel.root.locator(".labkit-grid").inner_text()
     assert panel.control("kind").locator("option").all_inner_texts() == ["mean", "sum"]
     panel.button("code").click()
-    code = panel.root.locator(".labkit-source pre")
+    code = panel.root.locator(".labkit-source", has_text="size=128")
     code.wait_for()
-    assert "double=True" in code.inner_text()
+    assert code.inner_text() == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
     opened.screenshot("panel-before", panel.root)
 
     pressed = time.monotonic()
     panel.run()
-    panel.wait_running()
     panel.wait_number()
     print(f"\nfirst live number {time.monotonic() - pressed:.2f} s after Run")
+    opened.screenshot("panel-live", panel.root)
     assert panel.wait_finished().startswith("Done:")
-    assert panel.runs() == 1
+    assert len(panel.history()) == 1
+    assert "double: False → True" in panel.history()[0]
     assert "×" in panel.speedup()
-    assert panel.root.locator(".labkit-head .labkit-badge").inner_text() != ""
+    assert panel.verdict() in ("faster", "slower", "same", "cannot tell")
     opened.screenshot("panel-after", panel.root)
-
-    saved = opened.save()
-    outputs = [output for cell in saved.cells for output in cell.outputs]
-    figures = [output for output in outputs if "image/png" in output.data]
-    tables = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
-    assert len(figures) == 1
-    assert len(tables) == 1
-    assert "baseline" in tables[0].data["text/plain"]
-    assert "widget-view" in str([list(output.data) for output in outputs])
     opened.screenshot("panel-page")
+
+    outputs = [output for cell in opened.save().cells for output in cell.outputs]
+    assert len([output for output in outputs if "image/png" in output.data]) == 1
+    (table,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
+    assert "baseline" in table.data["text/plain"]
+    assert "lab.run(double=True" in outputs[0].data["text/plain"]  # what a page without widgets shows
 
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
@@ -105,81 +117,75 @@ def test_sweep_and_same_settings(opened: NotebookPage) -> None:
     panel.root.locator(".labkit-swept select").select_option(label="size")
     panel.root.locator(".labkit-follow input").check()
     panel.sweep()
-    panel.wait_running()
-    assert "3 comparisons" in panel.wait_finished()
-    assert panel.runs() == 3
+    assert panel.wait_finished().startswith("Done: 3 comparisons")
+    assert len(panel.history()) == 3
     opened.screenshot("panel-sweep", panel.root)
     assert panel.control("double").locator("input").is_checked()
     panel.button("same").click()
-    opened.page.wait_for_timeout(300)
+    panel.control("double").get_by_text("off").wait_for()
     assert not panel.control("double").locator("input").is_checked()
-    streams = [output for output in opened.outputs() if output["output_type"] == "stream"]
-    assert streams == []
+    assert [output for output in opened.outputs() if output["output_type"] == "stream"] == []
 
 
 def test_stop_answers_and_the_next_run_works(opened: NotebookPage) -> None:
     panel = opened.panel()
-    endless(opened)
+    opened.execute(ENDLESS)
+    panel.set_budget(60)
     panel.run()
     panel.wait_number()
     panel.set_slider("size", 1)  # applies to the next run
     pressed = time.monotonic()
     panel.stop()
-    assert panel.wait_finished(20).startswith("Stopped")
+    assert panel.wait_finished(20).startswith("Stopped: ")
     print(f"\nstopped {time.monotonic() - pressed:.2f} s after Stop")
     panel.stop()
-    opened.page.wait_for_timeout(300)
-    assert "Nothing is running" in panel.status()
-    opened.execute("panel.lab.make_workload = make_workload")
+    panel.wait_status("Nothing is running")
+    opened.execute(RESTORE)
     panel.run()
-    panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
-    assert panel.runs() == 2
-    assert "size=64" not in panel.root.locator(".labkit-history tbody tr").first.inner_text()
+    newest, first = panel.history()
+    assert "size: 64 → 128" in newest
+    assert "size 64" in first
 
 
 def test_second_panel_is_refused_and_can_stop_the_first(opened: NotebookPage) -> None:
     first, second = opened.panel(0), opened.panel(1)
-    endless(opened)
+    opened.execute(ENDLESS)
+    first.set_budget(60)
     first.run()
-    first.wait_running()
+    first.wait_number()
     second.run()
-    opened.page.wait_for_timeout(500)
-    assert "Another panel is measuring" in second.status()
+    second.wait_status("Another panel is measuring")
     opened.screenshot("panel-refused", second.root)
+    first.run()
+    first.wait_status("This panel is measuring already")
     second.stop()  # the first panel may be out of sight, or no longer on the page
-    first.wait_finished(20)
-    opened.execute("lab.make_workload = make_workload")
+    first.wait_status("Stopped")
+    opened.execute(FREE + RESTORE)
     second.run()
-    second.wait_running()
     assert second.wait_finished().startswith("Done:")
 
 
 def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
-    endless(opened)
-    opened.panel().run()
-    opened.panel().wait_running()
+    former = opened.panel()
+    opened.execute(ENDLESS)
+    former.set_budget(60)
+    former.run()
+    former.wait_number()
     opened.run_cell(1)
     panel = opened.panel()
     panel.run()
-    opened.page.wait_for_timeout(500)
-    assert "Another panel is measuring" in panel.status()
+    panel.wait_status("Another panel is measuring")
     panel.stop()
-    opened.execute(
-        "import labkit.panel, threading\nfor t in threading.enumerate():\n    if t.name == 'labkit-panel': t.join()"
-    )
+    opened.execute(FREE)
     panel.run()
-    panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
 
 
 def test_error_in_make_workload_is_shown(opened: NotebookPage) -> None:
     panel = opened.panel(2)
     panel.run()
-    opened.page.wait_for_function(
-        "text => document.body.innerText.includes(text)", arg="FileNotFoundError", timeout=20_000
-    )
-    assert "the images are not there" in panel.wait_finished()
+    assert panel.wait_finished().startswith("FileNotFoundError: the images are not there")
     opened.screenshot("panel-error", panel.root)
 
 
@@ -189,7 +195,6 @@ def test_greyed_control_says_why(opened: NotebookPage) -> None:
     assert "sums need a GPU" in panel.root.locator(".labkit-grid").inner_text()
     assert panel.control("kind").locator("select").is_disabled()
     panel.run()
-    panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
     opened.screenshot("panel-greyed", panel.root)
 
@@ -197,104 +202,82 @@ def test_greyed_control_says_why(opened: NotebookPage) -> None:
 def test_keyboard_alone(opened: NotebookPage) -> None:
     panel, keyboard = opened.panel(), opened.page.keyboard
     cells = opened.cells()
-    for locator in (
-        panel.button("run"),
-        panel.control("size").locator(".noUi-handle"),
-        panel.control("double").locator("input"),
-    ):
-        locator.focus()
-        for key in ("b", "a", "d", "d", "x", "0", "0"):
+    run, slider, toggle = panel.button("run"), panel.control("size").locator(".noUi-handle"), panel.control("double")
+    for focusable in (run, slider, toggle.locator("input")):
+        focusable.focus()
+        for key in ("b", "a", "d", "d", "x"):
             keyboard.press(key)
         opened.page.wait_for_timeout(200)
         assert opened.cells() == cells
-        assert locator.evaluate("node => node.getAttribute('aria-label') || node.innerText")
 
+    focused = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()"
     panel.control("double", "baseline").locator("input").focus()
     order = []
-    for _ in range(16):
-        order.append(
-            opened.page.evaluate(
-                "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()"
-            )
-        )
+    for _ in range(14):
+        order.append(opened.page.evaluate(focused))
         keyboard.press("Tab")
-    wanted = [
-        "double, baseline",
-        "double, candidate",
-        "size, baseline",
-        "size, candidate",
-        "Run",
-        "Stop",
-        "time budget",
-        "Sweep",
+    assert order == [
+        *(f"{name}, {arm}" for name in ("double", "size", "kind") for arm in ("baseline", "candidate")),
+        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep in both arms"),
+        *("Same settings (A/A)", "Show the code"),
     ]
-    assert [name for name in order if name in wanted] == wanted
 
-    panel.control("double").locator("input").focus()
+    toggle.locator("input").focus()
     keyboard.press("Space")
-    assert not panel.control("double").locator("input").is_checked()
-    panel.button("run").focus()
+    toggle.get_by_text("off").wait_for()
+    run.focus()
     keyboard.press("Enter")
-    panel.wait_running()
-    assert panel.wait_finished().startswith("Done:")
-    assert panel.button("run").evaluate("node => node === document.activeElement")
+    panel.wait_number()
+    panel.root.locator(".labkit-live:not(.labkit-running)").wait_for()
+    assert panel.status().startswith("Done:")
+    assert run.evaluate("node => node === document.activeElement")
 
 
 def test_page_reload_during_a_run(opened: NotebookPage) -> None:
-    endless(opened)
-    opened.panel().run()
-    opened.panel().wait_number()
+    panel = opened.panel()
+    opened.execute(ENDLESS)
+    panel.set_budget(60)
+    panel.run()
+    panel.wait_number()
     opened.save()
     opened.reload()
-    panel = opened.panel()  # the widgets are back, from the kernel's state
-    assert panel.running()
-    panel.wait_number()
+    panel.wait_number()  # the widgets are back, from the kernel's state, and go on
     opened.screenshot("panel-reloaded", panel.root)
     panel.stop()
     assert panel.wait_finished(20).startswith("Stopped")
-    opened.execute("panel.lab.make_workload = make_workload")
+    opened.execute(RESTORE)
     panel.run()
-    panel.wait_running()
     assert panel.wait_finished().startswith("Done:")
-    assert panel.runs() == 2
-    panel.root.locator(
-        ".labkit-copy img"
-    ).wait_for()  # the cell's outputs are out of reach: the results show in the panel
+    assert len(panel.history()) == 2
+    panel.root.locator(".labkit-copy img").wait_for()  # the cell's outputs are out of reach: the panel has the results
     opened.screenshot("panel-reloaded-after", panel.root)
 
 
-def test_dark_theme_and_narrow_page(browser_page: NotebookPage) -> None:
-    browser_page.open([IMPORTS, LAB], "narrow.ipynb")
-    assert browser_page.run_all() == []
-    browser_page.set_theme("dark")
+def test_dark_theme_and_narrow_page(opened: NotebookPage) -> None:
+    panel = opened.panel()
+    opened.page.set_viewport_size({"width": 900, "height": 1100})
+    opened.set_theme("dark")
     try:
-        panel = browser_page.panel()
         panel.set_dropdown("kind", "sum")
         panel.run()
-        panel.wait_running()
         assert panel.wait_finished().startswith("Done:")
-        assert panel.root.evaluate("node => node.scrollWidth <= node.clientWidth")
-        browser_page.screenshot("panel-dark", panel.root)
-        browser_page.screenshot("panel-dark-page")
+        opened.screenshot("panel-dark", panel.root)
+        opened.screenshot("panel-dark-page")
+        parts = panel.root.evaluate(
+            "node => [node, ...node.children, node.querySelector('.labkit-past')].map(part => "
+            "[part.className, part.scrollWidth - part.clientWidth])"
+        )
+        assert [part for part in parts if part[1] > 0] == []
     finally:
-        browser_page.set_theme("light")
-    browser_page.screenshot("panel-narrow", browser_page.panel().root)
-
-
-@pytest.fixture
-def browser_page(browser, server: JupyterServer) -> Iterator[NotebookPage]:  # type: ignore[no-untyped-def]
-    page = NotebookPage(server, browser, width=900, height=1100)
-    yield page
-    page.close()
+        opened.set_theme("light")
+        opened.page.set_viewport_size({"width": 1300, "height": 1000})
 
 
 def test_notebook_run_twice_without_restart(opened: NotebookPage) -> None:
-    opened.panel().run()
-    opened.panel().wait_running()
-    opened.panel().wait_finished()
-    assert opened.run_all() == []
     panel = opened.panel()
-    assert panel.runs() == 0
     panel.run()
-    panel.wait_running()
+    panel.wait_finished()
+    assert opened.run_all() == []
+    assert panel.history() == []
+    panel.run()
     assert panel.wait_finished().startswith("Done:")

@@ -1,0 +1,231 @@
+"""The machine card: what this computer is, how fast it measures, and which notebooks it can show in full."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from labkit.device import pick_device, preserve_flags, preserve_rng, torch_flags
+from labkit.units import format_bytes, format_rate, format_seconds, progress
+
+UNKNOWN = "unknown"
+# Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
+_INSTRUCTIONS = {name: {name} for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")}
+_INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"}, "fp16": {"asimdhp", "fp16_arith"}}
+_FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "fp16"}}
+_FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
+_SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
+_NEEDS = {"cuda": "CUDA", "bf16": "fast bfloat16", "cores2": "2+ cores", "compiler": "a C++ compiler"}
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "_flop_per_s": partial(format_rate, unit="FLOP"),
+    "_bytes_per_s": lambda rate: f"{rate / 1e9:.3g} GB/s",
+    "_bytes": format_bytes,
+    "_s": format_seconds,
+}
+_SECONDS = 0.3  # for each measurement
+
+
+def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterable[Any]] = iter) -> dict[str, Any]:
+    """What is known of this machine, ready for JSON; ``"unknown"`` stands for what the system does not tell.
+
+    ``measure=True`` adds ``"measured"``: rates in bytes/s and FLOP/s, and seconds per operator, of the device that
+    `pick_device` picks, with torch's present number of threads; 2 s on a CPU. ``bar`` wraps the list of measurements.
+    """
+    from labkit import __version__  # here, because the package imports this module
+
+    flags, device = torch_flags(), pick_device()
+    card: dict[str, Any] = {
+        "cpu": _cpu(),
+        "gpu": _gpu(),
+        "fast_dtypes": {name: UNKNOWN if fast is None else fast for name, fast in fast_dtypes().items()},
+        "os": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "labkit": __version__,
+        "threads": torch.get_num_threads(),
+        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else UNKNOWN,
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "switches": {name: str(flags.get(name, UNKNOWN)) for name in _SWITCHES},
+    }
+    if measure:
+        card["measured"] = {"device": str(device)}
+        for name, probe in bar(list(_probes(device).items())):
+            card["measured"][name] = probe()
+    return card
+
+
+def fast_dtypes() -> dict[str, bool | None]:
+    """Whether the device that `pick_device` picks has instructions for bfloat16 and float16; None: it does not tell."""
+    if pick_device().type == "cuda":
+        capability = None if torch.version.hip else torch.cuda.get_device_capability()
+        return {name: None if capability is None else capability >= least for name, least in _FAST_FROM.items()}
+    known = _cpu()["instructions"]
+    return {name: None if known == UNKNOWN else bool(wanted & set(known)) for name, wanted in _FAST.items()}
+
+
+def matmul_rate(dtype: torch.dtype, device: torch.device | None = None, *, tf32: bool = False) -> float | None:
+    """FLOP/s of square matrix products, the best of growing sizes within about 0.3 s; None where torch has none.
+
+    ``tf32`` lets CUDA round float32 to TF32 on the way in.
+    """
+    device = device or pick_device()
+    size, largest = (1024, 8192) if device.type == "cuda" else (64, 2048)
+    best, end = 0.0, time.perf_counter() + _SECONDS
+    with preserve_rng(), preserve_flags(), torch.no_grad():
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        while True:
+            a, b = (torch.rand(size, size, device=device).to(dtype) for _ in range(2))
+            try:
+                seconds = _seconds(partial(torch.mm, a, b), device, budget=_SECONDS / 8)
+            except RuntimeError as error:
+                if re.search("not.(implemented|supported)", str(error), re.IGNORECASE):
+                    return None
+                raise
+            best = max(best, 2 * size**3 / seconds)
+            # Without fast instructions a type may take a hundred times as long: begin nothing that cannot end in time.
+            if size == largest or 16 * seconds > end - time.perf_counter():
+                return best
+            size *= 2
+
+
+def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
+    cpu, tiny = torch.device("cpu"), torch.zeros(1, device=device)
+    probes: dict[str, Callable[[], float | None]] = {"host_copy_bytes_per_s": partial(_copy_rate, cpu, cpu)}
+    for name in ("float32", "bfloat16", "float16"):
+        probes[f"{name}_flop_per_s"] = partial(matmul_rate, getattr(torch, name), device)
+    probes["launch_s"] = partial(_seconds, lambda: tiny.add_(1), device, repeat=1000)
+    if device.type == "cuda":
+        probes["tf32_flop_per_s"] = partial(matmul_rate, torch.float32, device, tf32=True)
+        probes["device_copy_bytes_per_s"] = partial(_copy_rate, device, device)
+        probes["host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device)
+        probes["pinned_host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device, pinned=True)
+        probes["event_s"] = partial(_seconds, torch.cuda.Event(enable_timing=True).record, device, repeat=1000)
+    return probes
+
+
+def _seconds(run: Callable[[], Any], device: torch.device, *, repeat: int = 1, budget: float = _SECONDS) -> float:
+    """Median seconds of ``run()``, called in groups of ``repeat``: one to warm up, then at least one."""
+    times: list[float] = []
+    end = time.perf_counter() + budget
+    while len(times) < 2 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        for _ in range(repeat):
+            run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append((time.perf_counter() - begin) / repeat)
+    return median(times[1:])
+
+
+def _copy_rate(source: torch.device, target: torch.device, *, pinned: bool = False) -> float:
+    """Bytes per second between buffers larger than any cache; within one memory, bytes read plus bytes written."""
+    size = 2**27
+    data = torch.ones(size, dtype=torch.uint8, device=source, pin_memory=pinned)
+    copy = torch.zeros(size, dtype=torch.uint8, device=target)
+    seconds = _seconds(lambda: copy.copy_(data, non_blocking=pinned), target)
+    return size * (2 if source == target else 1) / seconds
+
+
+def _cpu() -> dict[str, Any]:
+    """Linux tells in /proc and /sys; elsewhere torch's own look at the processor helps, where this torch takes one."""
+    info: dict[str, str] = {}
+    if (path := Path("/proc/cpuinfo")).exists():
+        for name, _, value in (line.partition(":") for line in path.read_text().splitlines()):
+            info.setdefault(name.strip(), value.strip())
+    torch_says: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    found = {
+        *info.get("flags", info.get("Features", "")).split(),
+        *(key for key, on in torch_says.items() if on is True),
+    }
+    caches = {"L1": torch_says.get("l1d_cache_size"), "L2": torch_says.get("l2_cache_size")}
+    for size in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")):
+        if (size.parent / "type").read_text().strip() != "Instruction":
+            level = (size.parent / "level").read_text().strip()
+            caches[f"L{level}"] = int(size.read_text().strip().removesuffix("K")) * 1024
+    pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
+    return {
+        "model": info.get("model name") or torch_says.get("cpu_name") or platform.processor() or UNKNOWN,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or UNKNOWN,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if pages else UNKNOWN,
+        "instructions": [name for name, names in _INSTRUCTIONS.items() if found & names] if found else UNKNOWN,
+        **{f"{name}_cache_bytes": size or UNKNOWN for name, size in caches.items()},
+    }
+
+
+def _gpu() -> dict[str, Any] | None:
+    if not torch.cuda.is_available():
+        return None
+    about, path = torch.cuda.get_device_properties(), Path("/proc/driver/nvidia/version")
+    driver = re.search(r"Kernel Module.*?(\d+\.[\d.]+)", path.read_text()) if path.exists() else None
+    return {
+        "name": about.name,
+        "count": torch.cuda.device_count(),
+        "capability": f"{about.major}.{about.minor}",
+        "memory_bytes": about.total_memory,
+        "driver": driver[1] if driver else UNKNOWN,
+    }
+
+
+def format_card(card: dict[str, Any]) -> str:
+    """A card as an aligned text table."""
+    rows = dict(_rows(card))
+    return "\n".join(f"{name:<{max(map(len, rows))}}  {text}" for name, text in rows.items())
+
+
+def _rows(card: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in card.items():
+        suffix = next((suffix for suffix in _FORMATS if name.endswith(suffix)), "")
+        if isinstance(value, dict):
+            yield from _rows(value, f"{name} ")
+            continue
+        if isinstance(value, list):
+            value = ", ".join(map(str, value))
+        elif value is None or isinstance(value, bool):
+            value = {None: "none", True: "yes", False: "no"}[value]
+        elif suffix and value != UNKNOWN:
+            value = _FORMATS[suffix](value)
+        yield f"{prefix}{name.removesuffix(suffix)}".replace("_", " "), str(value)
+
+
+def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
+    """What this machine shows of each notebook, by the needs in its metadata: ``in full`` or ``without: ...``."""
+    cores = _cpu()["cores"]
+    has = {
+        "cuda": torch.cuda.is_available(),
+        "bf16": fast_dtypes()["bfloat16"],
+        "cores2": None if cores == UNKNOWN else cores >= 2,
+        "compiler": any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
+    }
+    coverage = {}
+    for path in sorted((folder or Path(__file__).parent.parent / "notebooks").glob("[!_]*.ipynb")):
+        try:
+            needs = json.loads(path.read_text(encoding="utf-8"))["metadata"]["labkit"]["needs"]
+        except (ValueError, KeyError) as error:
+            coverage[path.stem] = f"cannot tell: no metadata.labkit.needs in it ({error!r})"
+            continue
+        missing = {need: arm for need, arm in needs.items() if not has.get(need)}
+        doubt = {need: ", unknown here" if has.get(need) is None else "" for need in missing}
+        arms = "; ".join(f"{arm} (needs {_NEEDS.get(need, need)}{doubt[need]})" for need, arm in missing.items())
+        coverage[path.stem] = f"without: {arms}" if arms else "in full"
+    return coverage
+
+
+def doctor(args: Any = None) -> int:
+    """Measure with a progress bar and print the card, then what each notebook shows here (``labkit doctor``)."""
+    print(format_card(machine_card(measure=True, bar=lambda probes: progress(iterable=probes, desc="measuring"))))
+    coverage = notebook_coverage() or {"notebooks": "none beside this labkit, which was installed without the course"}
+    print("", *(f"{name}: {text}" for name, text in coverage.items()), sep="\n")
+    return 0
