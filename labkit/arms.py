@@ -23,7 +23,9 @@ class ArmDied(RuntimeError):
 class LocalArm:
     """An arm in this process. Switches of torch that ``make`` or the step sets hold inside this arm's blocks only."""
 
-    def __init__(self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None):
+    def __init__(
+        self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None
+    ):
         self._make, self._seed = make, seed
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
@@ -80,20 +82,24 @@ class LocalArm:
     def evaluate(self) -> float:
         """The workload's metric, untimed."""
         if self._workload is None or self._workload.evaluate is None:
-            raise ValueError(f"the workload of {self.label!r} has no metric: return Workload(step, samples, evaluate=...)")
+            raise ValueError(
+                f"the workload of {self.label!r} has no metric: return Workload(step, samples, evaluate=...)"
+            )
         with self._inside():
             return float(self._workload.evaluate())
 
     def check(self) -> None:
-        """Raise FloatingPointError when the last step returned nan or infinity: timing a broken training says nothing."""
+        """Raise FloatingPointError when the last step returned nan or infinity: its time would say nothing."""
         value = self._last
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_sparse:
             value = float(value.detach().float().mean())
         if isinstance(value, float) and not math.isfinite(value):
-            raise FloatingPointError(f"the step of {self.label!r} returned {value}: its training is broken, so it was not compared")
+            raise FloatingPointError(
+                f"the step of {self.label!r} returned {value}: its training is broken, so it was not compared"
+            )
 
     def peak(self) -> tuple[int, int | None]:
-        """Peak bytes (allocated, reserved) of one warm step of a fresh workload; call it while no other arm is alive."""
+        """Peak bytes (allocated, reserved) of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
         with self._inside():
             step = self._build().step
@@ -120,7 +126,7 @@ _events: list[Any] = []  # one pair of CUDA events, made once: creating them ins
 
 
 def _timed(step: Callable[[], Any], steps: int) -> tuple[float, Any]:
-    """Seconds that ``steps`` calls took, and the last one's value. On CUDA by events on the device, with one synchronization."""
+    """Seconds that ``steps`` calls took, and the last one's value. On CUDA by events, with one synchronization."""
     last = None
     collecting = gc.isenabled()
     gc.disable()  # a collection in one block and not in its neighbour would be charged to the technique

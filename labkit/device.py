@@ -23,7 +23,9 @@ def test_size() -> bool:
     """Whether ``LABKIT_SIZE=test`` asks for the small sizes that CI runs. Raises ValueError for any other value."""
     value = os.environ.get("LABKIT_SIZE", "")
     if value not in ("", "full", "test"):
-        raise ValueError(f"LABKIT_SIZE={value!r}: use 'test' for CI's small sizes, 'full' or nothing for the machine's own")
+        raise ValueError(
+            f"LABKIT_SIZE={value!r}: use 'test' for CI's small sizes, 'full' or nothing for the machine's own"
+        )
     return value == "test"
 
 
@@ -86,7 +88,8 @@ def preserve_rng() -> Iterator[None]:
         set_rng_state(state)
 
 
-# ------------------------------------------------------------------------------------------------- process-wide switches
+# ------------------------------------------------------------------------------------------------- process-wide
+# switches
 
 
 def _attribute(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -100,7 +103,8 @@ def _set_anomaly(value: tuple[bool, bool]) -> None:
 def _switches() -> dict[str, tuple[Callable[[], Any], Callable[[Any], None]]]:
     """Getter and setter of each switch; the general ones first, since setting them overwrites the special ones."""
     backends = torch.backends
-    cuda, matmul, cudnn, mkldnn = backends.cuda, backends.cuda.matmul, backends.cudnn, backends.mkldnn
+    cuda, matmul, mkldnn = backends.cuda, backends.cuda.matmul, backends.mkldnn
+    cudnn: Any = backends.cudnn
     switches: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
         "num_threads": (torch.get_num_threads, torch.set_num_threads),
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
@@ -139,14 +143,17 @@ _SWITCHES = _switches()
 def torch_flags() -> dict[str, Any]:
     """Every process-wide switch of torch that a lab may flip (threads, precision, cuDNN, determinism, anomaly mode).
 
-    Two of them are thread-local in truth (``num_threads``, ``grad_enabled``): read and set them in the thread that measures.
-    A switch that this build of torch cannot read is left out.
+    Two of them are thread-local in truth (``num_threads``, ``grad_enabled``): read and set them in the thread that
+    measures. A switch that this build of torch cannot read is left out.
     """
     flags = {}
     for name, (get, _) in _SWITCHES.items():
         try:
             flags[name] = get()
-        except (RuntimeError, AttributeError):  # the old and the new TF32 switches contradict each other: torch refuses to say
+        except (
+            RuntimeError,
+            AttributeError,
+        ):  # the old and the new TF32 switches contradict each other: torch refuses to say
             continue
     return flags
 

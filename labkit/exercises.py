@@ -1,4 +1,4 @@
-"""Check functions of the exercises. Each prints one line, ``✓`` or ``not yet``, and returns whether the answer is right."""
+"""Check functions of the exercises. Each prints ``✓`` or ``not yet``, and returns whether the answer is right."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def verdict(right: bool, praise: str, hint: str) -> bool:
@@ -74,5 +75,44 @@ def check_11_best_segments(answer: Callable[..., Any]) -> bool:
         if found not in peaks:
             return verdict(False, "", f"{case} gave {found!r}: a whole number of pieces from 1 to {n} is wanted")
         if peaks[found] > min(peaks.values()):
-            return verdict(False, "", f"{case} gave {found}: peak {peaks[found]}, while {min(peaks.values())} is possible")
+            return verdict(False, "", f"{case} gave {found}, of peak {peaks[found]}; {min(peaks.values())} is possible")
     return verdict(True, "the smallest peak in every case, rounding included", "")
+
+
+def check_01_blocked_product(answer: Callable[..., Any]) -> bool:
+    """``answer(B, C, rows, columns)`` is B @ C, computed in blocks of at most ``rows`` x ``columns`` elements."""
+    generator = torch.Generator().manual_seed(1)
+    for n, inner, m, rows, columns in ((8, 4, 6, 4, 3), (7, 5, 9, 3, 4), (5, 2, 5, 9, 9), (3, 3, 3, 1, 1)):
+        B, C = torch.randn(n, inner, generator=generator), torch.randn(inner, m, generator=generator)
+        with _Products() as products:
+            got = attempt(answer, B, C, rows, columns)
+        where = f"({n}, {inner}) by ({inner}, {m}) in blocks of ({rows}, {columns})"
+        if not isinstance(got, torch.Tensor) or got.shape != (n, m):
+            shape = tuple(got.shape) if isinstance(got, torch.Tensor) else got
+            return verdict(False, "", f"{where} has the shape {(n, m)}, yours {shape}")
+        if not torch.allclose(got, B @ C, atol=1e-5):
+            return verdict(False, "", f"{where}: some elements are not those of B @ C")
+        if products.largest > rows * columns:
+            return verdict(False, "", f"{where}: one of your products had {products.largest} elements")
+    return verdict(True, "the blocks fit together, also where they do not divide the shape", "")
+
+
+class _Products(TorchDispatchMode):
+    """Sees the largest result of any product of matrices."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.mv, torch.ops.aten.dot, torch.ops.aten.bmm):
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def check_04_enough_workers(answer: Callable[[float, float], int]) -> bool:
+    """``answer(L, T)`` is the smallest number of workers, at least 1, that loads a batch every T seconds or sooner."""
+    for L, T, wanted in ((12.0, 4.0, 3), (13.0, 4.0, 4), (0.002, 0.008, 1), (8.0, 8.0, 1), (0.0, 1.0, 1)):
+        got = attempt(answer, L, T)
+        if got != wanted:
+            return verdict(False, "", f"L={L:g} and T={T:g} want {wanted} workers, yours says {got}")
+    return verdict(True, "with these the training never waits, and with one fewer it would", "")

@@ -1,7 +1,8 @@
-"""An arm in a process of its own, for state that cannot be swapped: cuDNN's plan cache, compiled code, a dead CUDA context.
+"""An arm in a process of its own, for state that cannot be swapped: cuDNN's plan cache, compiled code, a dead CUDA
+context.
 
-The parent sends one command at a time through a pipe and waits, so that only one arm runs. Run as a module, this file is the
-child: ``python -m labkit.isolate``.
+The parent sends one command at a time through a pipe and waits, so that only one arm runs. Run as a module, this file
+is the child: ``python -m labkit.isolate``.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ def _dumps(value: Any) -> bytes:
 
 
 class ProcessArm:
-    """A `LocalArm` in another process. Its death is reported as `ArmDied`; exceptions of the step come back as they are."""
+    """A `LocalArm` in another process. Its death raises `ArmDied`; exceptions of the step come back as they are."""
 
-    def __init__(self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None):
+    def __init__(
+        self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None
+    ):
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
         self._task = _dumps((make, label, settings, seed, torch_flags()))
@@ -51,7 +54,7 @@ class ProcessArm:
 
     def start(self) -> float:
         """Start the process, build the workload there and run the first step; seconds of that step."""
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the arm
         self._child = subprocess.Popen(
             [sys.executable, "-m", "labkit.isolate"],
             stdin=subprocess.PIPE,
@@ -92,7 +95,8 @@ class ProcessArm:
             return
         child.kill()
         child.wait()
-        for stream in (child.stdin, child.stdout, self._log):
+        streams: tuple[Any, ...] = child.stdin, child.stdout, self._log
+        for stream in streams:
             try:
                 stream.close()
             except BrokenPipeError:  # closing flushes what a dead child never read

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from labkit.arms import LocalArm
@@ -19,12 +20,13 @@ Reason = str | Mapping[Any, str]
 
 
 class Lab:
-    """Compare settings of ``make_workload(**settings) -> Workload``; every control lists its values, the first one the baseline.
+    """Compare settings of ``make_workload(**settings) -> Workload``; every control lists its values, the first one the
+    baseline.
 
-    Parameters: ``isolate`` gives each arm a process of its own; ``threads`` is torch's thread count on the CPU (None leaves it);
-    ``seed`` is set before each build; ``memory`` measures peak memory in a pass of its own; ``unavailable`` maps a control, or
-    some of its values, to the reason why this machine cannot show it: ``{"pin_memory": "needs CUDA"}`` or
-    ``{"precision": {"fp16": "needs CUDA"}}``.
+    Parameters: ``isolate`` gives each arm a process of its own; ``threads`` is torch's thread count on the CPU (None
+    leaves it); ``seed`` is set before each build; ``memory`` measures peak memory in a pass of its own; ``unavailable``
+    maps a control, or some of its values, to the reason why this machine cannot show it: ``{"pin_memory": "needs
+    CUDA"}`` or ``{"precision": {"fp16": "needs CUDA"}}``.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class Lab:
         return {name: values[0] for name, values in self.controls.items()}
 
     def why_not(self, name: str, value: Any) -> str | None:
-        """Why this machine cannot show ``name=value``, or None when it can. A control's first value always can be shown."""
+        """Why this machine cannot show ``name=value``, or None when it can. The baseline always can be shown."""
         reason = self.unavailable.get(name)
         if isinstance(reason, Mapping):
             return reason.get(value)
         return None if value == self.controls[name][0] else reason
 
     def settings(self, changes: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The defaults with ``changes``. TypeError for an unknown control, ValueError for what this machine cannot show."""
+        """The defaults with ``changes``. TypeError for an unknown one, ValueError for what this machine cannot show."""
         changes = changes or {}
         if unknown := set(changes) - set(self.controls):
             raise TypeError(f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}")
@@ -86,7 +88,8 @@ class Lab:
     ) -> Comparison:
         """Compare the baseline with ``settings``, each rebuilt and seeded anew; arguments as for `compare`.
 
-        Any value may be given, also one that the control does not list. ``baseline`` changes the baseline's own settings.
+        Any value may be given, also one that the control does not list. ``baseline`` changes the baseline's own
+        settings.
         """
         seconds = budget(seconds)
         arms = self._arms({"baseline": self.settings(baseline), "candidate": self.settings(settings)})
@@ -99,7 +102,9 @@ class Lab:
             if result.stopped:
                 return result
             if self.memory:
-                result = result.with_peaks(*(self._peak(arm, timed) for arm, timed in zip(arms, result.arms, strict=True)))
+                result = result.with_peaks(
+                    *(self._peak(arm, timed) for arm, timed in zip(arms, result.arms, strict=True))
+                )
         collect(self.name, result)
         return result
 
@@ -116,8 +121,8 @@ class Lab:
     ) -> list[Comparison]:
         """`run` for each value of one control that this machine can show; ``seconds`` is the budget of each.
 
-        With ``follow`` the baseline takes the swept value as well: ``lab.sweep("batch_size", amp=True, follow=True)`` asks what
-        amp brings at each batch size. Ends early, with what it has, when stopped.
+        With ``follow`` the baseline takes the swept value as well: ``lab.sweep("batch_size", amp=True, follow=True)``
+        asks what amp brings at each batch size. Ends early, with what it has, when stopped.
         """
         if control not in self.controls:
             raise TypeError(f"sweep({control!r}): the controls of this lab are {_list(self.controls)}")
@@ -135,7 +140,12 @@ class Lab:
         return results
 
     def race(
-        self, *candidates: Mapping[str, Any], baseline: Mapping[str, Any] | None = None, target: float, steps: int, **options: Any
+        self,
+        *candidates: Mapping[str, Any],
+        baseline: Mapping[str, Any] | None = None,
+        target: float,
+        steps: int,
+        **options: Any,
     ) -> RaceResult:
         """Race the baseline against each candidate's settings to ``target``; options as for `labkit.race`.
 
@@ -144,7 +154,7 @@ class Lab:
         everyone = [self.settings(baseline), *(self.settings(candidate) for candidate in candidates)]
         options = {"threads": self.threads} | options
         result = race(
-            {self._label(chosen): lambda chosen=chosen: self.make_workload(**chosen) for chosen in everyone},
+            {self._label(chosen): partial(self.make_workload, **chosen) for chosen in everyone},
             target=target,
             steps=steps,
             **options,
@@ -163,13 +173,12 @@ class Lab:
         return f"lab.run({', '.join(arguments)})"
 
     def _arms(self, arms: Mapping[str, dict[str, Any]]) -> list[Any]:
+        kind: Any = LocalArm
         if self.isolate:
-            from labkit.isolate import ProcessArm as Arm
-        else:
-            Arm = LocalArm  # type: ignore[misc]
-        make = self.make_workload
+            from labkit.isolate import ProcessArm as kind
+        labels = {role: self._label(chosen) if role == "candidate" else role for role, chosen in arms.items()}
         return [
-            Arm(lambda chosen=chosen: make(**chosen), self._label(chosen) if role == "candidate" else role, chosen, self.seed)
+            kind(partial(self.make_workload, **chosen), labels[role], chosen, self.seed)
             for role, chosen in arms.items()
         ]
 
@@ -178,7 +187,10 @@ class Lab:
 
     def _label(self, settings: Mapping[str, Any]) -> str:
         """What sets these settings apart from the defaults."""
-        return format_settings({name: value for name, value in settings.items() if value != self.defaults[name]}) or "baseline"
+        return (
+            format_settings({name: value for name, value in settings.items() if value != self.defaults[name]})
+            or "baseline"
+        )
 
 
 def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:

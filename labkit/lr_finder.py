@@ -123,12 +123,11 @@ def _sweep(step: Any, optimizer: Any, lrs: np.ndarray, divergence: float) -> tup
 
 
 def _divergence(losses: np.ndarray, factor: float) -> int | None:
-    """Index of the first diverged step; what the running median cannot settle yet is left to the next look."""
+    """Index of the first diverged step, if any; the running median settles a step two steps later."""
     finite = int(np.argmin(np.append(np.isfinite(losses), False)))
     level = _without_outliers(losses[:finite])
     first, best = np.median(losses[: min(finite, 5)]), np.minimum.accumulate(level)
     over = level > best + (factor - 1) * np.maximum(np.abs(best), first - best)
-    over[-2:] &= finite < len(losses)
     return int(np.argmax(over)) if over.any() else finite if finite < len(losses) else None
 
 

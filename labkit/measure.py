@@ -1,9 +1,9 @@
 """Time one step, or two against each other, so that the answer can be trusted.
 
-Two arms are timed in blocks in the order A B B A: each block of A stands beside one of B, so that a machine that slows down,
-heats up or is shared hits both alike. The result is the median of the paired ratios with a bootstrap interval. Neighbouring
-blocks of the *same* arm give the A/A control of the very same run: the ratio that this machine shows where there is nothing
-to be seen.
+Two arms are timed in blocks in the order A B B A: each block of A stands beside one of B, so that a machine that slows
+down, heats up or is shared hits both alike. The result is the median of the paired ratios with a bootstrap interval.
+Neighbouring blocks of the *same* arm give the A/A control of the very same run: the ratio that this machine shows where
+there is nothing to be seen.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def compare(
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it ends sooner once both
-    intervals are narrow. ``threads`` is torch's thread count on the CPU (None leaves it alone). ``on_update`` receives partial
-    results between blocks, at most five times a second. After ``stop.set()`` or an interrupt the partial result is returned.
-    torch's switches and random generators are given back as they were.
+    intervals are narrow. ``threads`` is torch's thread count on the CPU (None leaves it alone). ``on_update`` receives
+    partial results between blocks, at most five times a second. After ``stop.set()`` or an interrupt the partial result
+    is returned. torch's switches and random generators are given back as they were.
     """
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]
@@ -82,7 +82,9 @@ def as_arm(step: Any, label: str) -> Any:
     """``step`` as an arm: arms as they are, Workloads and plain functions wrapped."""
     if hasattr(step, "block"):
         return step
-    workload = replace(step, close=None) if isinstance(step, Workload) else Workload(step)  # what the caller opened, the caller closes
+    workload = (
+        replace(step, close=None) if isinstance(step, Workload) else Workload(step)
+    )  # what the caller opened, the caller closes
     return LocalArm(lambda: workload, label)
 
 
@@ -123,7 +125,9 @@ class _Timed:
     def warm_up(self, budget: float, stop: threading.Event | None = None) -> None:
         """Build, run the cold first step, then find how many steps make a block long enough to be timed."""
         self.cold = self._guard(self.arm.start)
-        if self.cold is None or self.cold > budget / 8:  # steps this long are their own blocks, and warm enough after one
+        if (
+            self.cold is None or self.cold > budget / 8
+        ):  # steps this long are their own blocks, and warm enough after one
             return
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
@@ -159,7 +163,11 @@ def alternate(
 ) -> Comparison:
     """The engine of `compare` on two arms (objects with ``start``, ``block``, ``check``, ``close``)."""
     a, b = _Timed(baseline), _Timed(candidate)
-    bar = progress(total=round(seconds, 1), unit="s", bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s") if not on_update else None
+    bar = (
+        progress(total=round(seconds, 1), unit="s", bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s")
+        if not on_update
+        else None
+    )
     begin = last_update = time.perf_counter()
     stopped = False
 
@@ -193,7 +201,7 @@ def alternate(
             partial = so_far()
             if on_update:
                 on_update(partial)
-            else:
+            if bar is not None:
                 bar.n = min(now - begin, bar.total)
                 bar.set_description_str(f"{partial.speedup:.2f}x")
             if len(partial.ratios) >= MIN_PAIRS and _narrow(partial):
@@ -213,6 +221,9 @@ def alternate(
 
 
 def _narrow(partial: Comparison) -> bool:
-    """Whether more pairs would not make the reader any wiser. Looks at widths only, never at the effect: no optional stopping."""
+    """Whether more pairs would add nothing. Looks at widths only, never at the effect: no optional stopping."""
     limit = ENOUGH * CONTROL_LIMIT[partial.device]
-    return all(high - low <= 2 * limit * mid for (low, high), mid in ((partial.interval, partial.speedup), (partial.control_interval, 1)))
+    return all(
+        high - low <= 2 * limit * mid
+        for (low, high), mid in ((partial.interval, partial.speedup), (partial.control_interval, 1))
+    )

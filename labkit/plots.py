@@ -1,4 +1,4 @@
-"""matplotlib figures of results. `Figure` objects only, no pyplot: they are drawn from threads, and after the timing."""
+"""matplotlib figures of results. `Figure` objects only, no pyplot: they are drawn in threads, after the timing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
 VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "cannot tell": GREY}
 
 
-def new_figure(columns: int = 1, *, width: float = 8.0, height: float = 3.2, dark: bool = False) -> tuple[Figure, list[Axes]]:
-    """An empty figure in the course's style, and its axes from left to right; for your own drawings beside the kit's."""
+def new_figure(
+    columns: int = 1, *, width: float = 8.0, height: float = 3.2, dark: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure in the course's style, and its axes from left to right, for drawings of your own."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -74,7 +76,15 @@ def comparison_figure(comparison: Comparison, *, dark: bool = False) -> Figure:
         if arm.times:
             steps.barh(place, arm.median * 1e3, xerr=arm.iqr * 500, color=hue, height=0.6, ecolor=GREY)
         text = f" {arm.label}" + (f": {arm.error}" if arm.error else "")
-        steps.annotate(text, (0, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9, color=steps.title.get_color())
+        steps.annotate(
+            text,
+            (0, place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=steps.title.get_color(),
+        )
     steps.set(yticks=[], ylim=(1.6, -0.6), xlim=(0, None), xlabel="ms per step (median, IQR)", title="Step time")
     return figure
 
@@ -92,7 +102,9 @@ def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = Fa
     high = [result.interval[1] - result.speedup for result in results]
     ratio.errorbar(places, [result.speedup for result in results], yerr=[low, high], fmt="-", color=GREY, capsize=3)
     for verdict, hue in VERDICT_COLOUR.items():
-        chosen = [(place, result.speedup) for place, result in zip(places, results, strict=True) if result.verdict == verdict]
+        chosen = [
+            (place, result.speedup) for place, result in zip(places, results, strict=True) if result.verdict == verdict
+        ]
         if chosen:
             ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
     ratio.axhline(1, color=GREY, lw=1, ls="--")
@@ -122,6 +134,10 @@ def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
                     axis.plot(horizontal[-1], metric[-1], "x", color=hue)
     for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
         axis.axhline(result.target, color=GREY, ls="--", lw=1)
-        axis.set(xlabel=name, ylabel=result.metric, title=f"{result.metric} against {name.split(',')[0]} (dotted: never arrived)")
+        axis.set(
+            xlabel=name,
+            ylabel=result.metric,
+            title=f"{result.metric} against {name.split(',')[0]} (dotted: never arrived)",
+        )
     legend(axes[0])
     return figure

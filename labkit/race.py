@@ -1,6 +1,7 @@
 """Race to a target: the verdict for techniques that change what is learned, where time per step says nothing.
 
-Every arm trains from the same seeds until its metric reaches a target that was fixed beforehand. Evaluation is not timed.
+Every arm trains from the same seeds until its metric reaches a target that was fixed beforehand. Evaluation is not
+timed.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ class RaceResult:
         return tuple(run for run in self.runs if run.arm == arm)
 
     def median(self, arm: str, by: str = "seconds") -> float:
-        """Median ``seconds`` or ``steps`` to the target over the seeds; infinity when fewer than half of them reached it."""
+        """Median ``seconds`` or ``steps`` to the target over the seeds; infinity when fewer than half reached it."""
         return _median(tuple(getattr(run, by) for run in self.of(arm)))
 
     def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """Bootstrap 95 % interval of that median; with five seeds nearly their range. Infinite where runs never arrived."""
+        """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
     def speedup(self, arm: str, by: str = "seconds") -> tuple[float, float, float]:
@@ -85,10 +86,9 @@ class RaceResult:
         for arm in self.arms:
             runs = self.of(arm)
             low, high = self.interval(arm)
-            lines.append(
-                f"{arm:{width}}  median {format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
-                f"  {self.median(arm, 'steps'):>6g} steps  reached by {sum(run.reached for run in runs)} of {len(runs)} seeds"
-            )
+            times = f"{format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
+            arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds"
+            lines.append(f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}")
         for arm in self.arms[1:]:
             ratio, low, high = self.speedup(arm)
             lines.append(f"{arm:{width}}  {ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}")
@@ -112,9 +112,10 @@ def race(
 ) -> RaceResult:
     """Train each arm on each seed until its metric reaches ``target``, or for ``steps`` steps at most.
 
-    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the baseline.
-    The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it diverged. The
-    default is five seeds (two in the test size). An interrupt, or ``stop.set()``, returns the runs finished so far.
+    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the
+    baseline. The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it
+    diverged. The default is five seeds (two in the test size). An interrupt, or ``stop.set()``, returns the runs
+    finished so far.
     """
     seeds = pick(cpu=5, test=2) if seeds is None else seeds
     for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
@@ -129,7 +130,10 @@ def race(
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
-            for name, make in arms.items():  # the first steps of a process pay for thread pools and kernel caches: nobody's time
+            for (
+                name,
+                make,
+            ) in arms.items():  # the first steps of a process pay for thread pools and kernel caches: nobody's time
                 with contextlib.closing(LocalArm(make, name, seed=0)) as arm:
                     arm.start()
             for seed in range(seeds):

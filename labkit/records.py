@@ -1,7 +1,8 @@
-"""Recorded reference runs: what another machine measured, kept as JSON under ``data/reference/<machine>/<notebook>.json``.
+"""Recorded reference runs: what another machine measured, kept as JSON under
+``data/reference/<machine>/<notebook>.json``.
 
-Records are made by ``labkit record`` and never by hand. Each holds the machine's card, the date, and every comparison and race
-that the notebook's headless calls produced, with their times in order.
+Records are made by ``labkit record`` and never by hand. Each holds the machine's card, the date, and every comparison
+and race that the notebook's headless calls produced, with their times in order.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ def as_dict(result: Any) -> dict[str, Any]:
 def _arm(arm: Measurement) -> dict[str, Any]:
     return {
         "label": arm.label,
-        "settings": {name: value if isinstance(value, (bool, int, float, str)) else str(value) for name, value in arm.settings.items()},
+        "settings": {
+            name: value if isinstance(value, (bool, int, float, str)) else str(value)
+            for name, value in arm.settings.items()
+        },
         "times": [_round(seconds) for seconds in arm.times],
         "median": _round(arm.median),
         "steps_per_block": arm.steps_per_block,
@@ -109,7 +113,7 @@ def write(folder: Path, notebook: str, card: dict[str, Any], results: list[dict[
 
 
 def read(notebook: str, folder: Path | None = None) -> dict[str, dict[str, Any]]:
-    """All records of a notebook by machine; empty when it was not recorded yet. ValueError names a record that is not one."""
+    """All records of a notebook by machine; empty when there are none. ValueError names a file that is no record."""
     found = {}
     for path in sorted((folder or reference_folder()).glob(f"*/{notebook}.json")):
         record = json.loads(path.read_text())
@@ -137,24 +141,26 @@ class Reference:
         for result in record["results"]:
             if result["kind"] == "comparison":
                 before, after = result["baseline"], result["candidate"]
-                shared = {key: value for key, value in before["settings"].items() if after["settings"].get(key) == value}
+                shared = {
+                    key: value for key, value in before["settings"].items() if after["settings"].get(key) == value
+                }
                 changed = {key: value for key, value in after["settings"].items() if key not in shared}
                 at = f"  (at {format_settings(shared)})" if shared else ""
                 ended = before["error"] or after["error"]
                 peaks = f"{format_bytes(before['peak_bytes'])} -> {format_bytes(after['peak_bytes'])}"
-                figure = (
-                    f"{result['speedup']:.2f}x [{result['interval'][0]:.2f}, {result['interval'][1]:.2f}] {result['verdict']}"
-                    if result["speedup"] is not None
-                    else f"ended by {ended}"
-                )
+                figure = f"ended by {ended}"
+                if result["speedup"] is not None:
+                    low, high = result["interval"]
+                    figure = f"{result['speedup']:.2f}x [{low:.2f}, {high:.2f}] {result['verdict']}"
                 what = format_settings(changed) or "the same again (A/A)"
                 lines.append(f"  {what}: {figure}; peak memory {peaks}{at}")
             else:
                 for arm, seconds in result["median_seconds"].items():
                     arrived = [run["reached"] for run in result["runs"] if run["arm"] == arm]
+                    median = format_seconds(math.inf if seconds is None else seconds)
+                    goal = f"{result['metric']} {result['target']:g}"
                     lines.append(
-                        f"  race to {result['metric']} {result['target']:g}, {arm}: median "
-                        f"{format_seconds(math.inf if seconds is None else seconds)}, {sum(arrived)} of {len(arrived)} seeds arrived"
+                        f"  race to {goal}, {arm}: median {median}, {sum(arrived)} of {len(arrived)} seeds arrived"
                     )
         return lines
 
@@ -184,8 +190,14 @@ def record(notebook: Path, folder: Path | None = None) -> Path:
     with tempfile.TemporaryDirectory() as draft:
         results = Path(draft) / "results.json"
         environment = os.environ | {"LABKIT_RECORD": str(results), "LABKIT_SIZE": "full"}
-        client = NotebookClient(nbformat.read(notebook, as_version=4), timeout=None, resources={"metadata": {"path": notebook.parent}})
+        client = NotebookClient(
+            nbformat.read(notebook, as_version=4), timeout=None, resources={"metadata": {"path": notebook.parent}}
+        )
         client.execute(env=environment)
         if not results.exists():
-            raise ValueError(f"{notebook}: none of its cells called lab.run, lab.sweep or lab.race, so there is nothing to record")
-        return write((folder or reference_folder()) / machine_name(card), notebook.stem, card, json.loads(results.read_text()))
+            raise ValueError(
+                f"{notebook}: none of its cells called lab.run, lab.sweep or lab.race, so there is nothing to record"
+            )
+        return write(
+            (folder or reference_folder()) / machine_name(card), notebook.stem, card, json.loads(results.read_text())
+        )

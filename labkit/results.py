@@ -21,8 +21,8 @@ NOISY_MARGIN = 5  # in a noisy run an effect has to clear this many noise floors
 class Workload:
     """What a lab times: one training step, and how much it gets through.
 
-    ``step`` takes nothing and may return its loss (detached); ``samples`` is the number of ``unit`` it processes. ``evaluate``
-    returns the metric of a race; ``close`` releases what the step holds, such as worker processes.
+    ``step`` takes nothing and may return its loss (detached); ``samples`` is the number of ``unit`` it processes.
+    ``evaluate`` returns the metric of a race; ``close`` releases what the step holds, such as worker processes.
     """
 
     step: Callable[[], Any]
@@ -131,7 +131,7 @@ class Comparison:
 
     @property
     def noisy(self) -> bool:
-        """Whether the control alone varied by more than a quiet machine of this kind does (2 % on CPU, 0.5 % on CUDA)."""
+        """Whether the control alone varied by more than it does on a quiet machine: 2 % on CPU, 0.5 % on CUDA."""
         low, high = self.control_interval
         return not (high - low) / 2 <= CONTROL_LIMIT[self.device]
 
@@ -139,8 +139,8 @@ class Comparison:
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``cannot tell``.
 
-        A difference is claimed when the interval lies wholly outside the noise floor, or, in a noisy run, outside five of them.
-        ``same`` needs a quiet run, and an interval within the limit for this kind of device.
+        A difference is claimed when the interval lies wholly outside the noise floor, or, in a noisy run, outside five
+        of them. ``same`` needs a quiet run, and an interval within the limit for this kind of device.
         """
         if len(self.ratios) < CLAIM_PAIRS or self.baseline.error or self.candidate.error:
             return "cannot tell"
@@ -163,11 +163,13 @@ class Comparison:
     def __str__(self) -> str:
         low, high = self.interval
         ended = ", stopped early" if self.stopped else ""
+        restless = self.noisy and len(self.ratios) >= CLAIM_PAIRS
+        noisy = " (noisy: is something else using this machine?)" if restless else ""
         lines = [
             table([self.baseline, self.candidate]),
             f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]   {self.verdict.upper()}",
-            f"{len(self.ratios)} pairs in {self.seconds:.1f} s on {self.device}{ended}; A/A noise floor {self.noise_floor:.1%}"
-            + (" (noisy: something else is using this machine)" if self.noisy and len(self.ratios) >= CLAIM_PAIRS else ""),
+            f"{len(self.ratios)} pairs in {self.seconds:.1f} s on {self.device}{ended}; "
+            f"A/A noise floor {self.noise_floor:.1%}{noisy}",
         ]
         return "\n".join(lines)
 
@@ -175,7 +177,7 @@ class Comparison:
 
 
 def median_interval(values: tuple[float, ...], confidence: float = 0.95, resamples: int = 1000) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median; (nan, nan) without values. Its own generator: the reader's is untouched."""
+    """Percentile bootstrap interval of the median; (nan, nan) without values. NumPy's own generator is untouched."""
     if not values:
         return math.nan, math.nan
     data = np.asarray(values)
@@ -200,4 +202,6 @@ def table(arms: list[Measurement]) -> str:
     if any(arm.error for arm in arms):
         rows.append(["ended by", *(arm.error or "-" for arm in arms)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -12,8 +12,9 @@ from labkit.device import synchronize
 class Timer:
     """Record several running times, in seconds, on a monotonic clock.
 
-    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around GPU work measures how long
-    it took to *queue* that work: d2l's own class does just that. Starts on creation; ``with Timer() as timer:`` times a block.
+    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around GPU work measures how
+    long it took to *queue* that work: d2l's own class does just that. Starts on creation; ``with Timer() as timer:``
+    times a block.
     """
 
     def __init__(self, *, sync: bool = False) -> None:
@@ -52,5 +53,7 @@ class Timer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

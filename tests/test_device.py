@@ -57,7 +57,14 @@ def test_every_switch_is_given_back():
     with pytest.raises(RuntimeError), preserve_flags():
         flip_everything()
         changed = {name for name, value in torch_flags().items() if value != before[name]}
-        assert {"num_threads", "cudnn.benchmark", "deterministic", "anomaly", "default_dtype", "grad_enabled"} <= changed
+        assert {
+            "num_threads",
+            "cudnn.benchmark",
+            "deterministic",
+            "anomaly",
+            "default_dtype",
+            "grad_enabled",
+        } <= changed
         raise RuntimeError
     assert torch_flags() == before
 
@@ -91,7 +98,7 @@ def test_pick(monkeypatch):
 
 def test_a_misspelt_size_is_an_error(monkeypatch):
     monkeypatch.setenv("LABKIT_SIZE", "tiny")
-    with pytest.raises(ValueError, match="'tiny'.*'test'"):
+    with pytest.raises(ValueError, match=r"'tiny'.*'test'"):
         pick(cpu=1, test=2)
 
 

@@ -1,4 +1,4 @@
-"""Faults that come from outside: a kernel interrupt, a killed worker. Afterwards everything is as it was, and the next run works."""
+"""Faults from outside: a kernel interrupt, a killed worker. Afterwards all is as it was, and the next run works."""
 
 import multiprocessing
 import os
@@ -97,7 +97,7 @@ def make_loading(fatal):
 def test_a_killed_worker_is_named_and_leaves_nothing_behind():
     lab = Lab(make_loading, memory=False, fatal=[False, True])
     flags, generator, threads = torch_flags(), torch.get_rng_state(), set(threading.enumerate())
-    with pytest.raises(RuntimeError, match="DataLoader worker .* killed by signal") as caught:
+    with pytest.raises(RuntimeError, match=r"DataLoader worker .* killed by signal") as caught:
         lab.run(fatal=True, seconds=0.2)
     assert "(in the arm 'fatal=True')" in caught.value.__notes__
     del caught

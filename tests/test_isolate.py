@@ -62,7 +62,7 @@ def test_an_arm_that_dies_is_a_result():
 
 
 def test_an_exception_in_the_child_is_raised_here():
-    class Odd(Exception):  # noqa: N818
+    class Odd(Exception):
         def __init__(self, a, b):
             super().__init__(a)
 

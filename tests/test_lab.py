@@ -119,7 +119,7 @@ def test_code_repeats_the_call(lab):
 
 
 def test_an_unknown_setting_lists_the_valid_ones(lab):
-    with pytest.raises(TypeError, match="unknown setting 'batch'; .*'act', 'wide', 'width'"):
+    with pytest.raises(TypeError, match=r"unknown setting 'batch'; .*'act', 'wide', 'width'"):
         lab.run(batch=3)
     with pytest.raises(TypeError, match="'act', 'wide', 'width'"):
         lab.sweep("batch")

@@ -1,4 +1,4 @@
-"""The measuring engine: order of blocks, arm-local switches, budgets, faults. Nothing here asserts a wall-clock time."""
+"""The measuring engine: order of blocks, switches of an arm, budgets, faults. Nothing here asserts a time."""
 
 import gc
 import threading
@@ -128,7 +128,9 @@ def test_updates_carry_partial_results_and_come_between_blocks():
         updates.append(partial)
 
     result = compare(step, step, seconds=1.0, on_update=on_update)
-    assert updates and all(len(first.ratios) <= len(second.ratios) for first, second in zip(updates, updates[1:], strict=False))
+    assert updates and all(
+        len(first.ratios) <= len(second.ratios) for first, second in zip(updates, updates[1:], strict=False)
+    )
     assert len(updates) <= result.seconds * 5 + 1
 
 

@@ -4,6 +4,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_an_old_tensor_that_dies_lowers_the_current_figure() -> None:
         box.clear()  # 1 KB less
         return double + 1  # again 1 KB more
 
-    assert tracked(run) == (KB, KB, KB)
+    assert tracked(run) == (KB, KB, 0)
 
 
 def test_forward_backward() -> None:
@@ -91,7 +92,10 @@ def test_forward_backward() -> None:
 def test_sgd_state(momentum: float) -> None:
     model, x = network(), torch.ones(BATCH, 8)
     step = training_step(model, x, torch.optim.SGD(model.parameters(), 0.1, momentum=momentum))
-    for existing, kept in ((x.nbytes + WEIGHTS, bool(momentum) * WEIGHTS), (x.nbytes + WEIGHTS * (1 + bool(momentum)), 0)):
+    for existing, kept in (
+        (x.nbytes + WEIGHTS, bool(momentum) * WEIGHTS),
+        (x.nbytes + WEIGHTS * (1 + bool(momentum)), 0),
+    ):
         assert tracked(step)[::2] == (existing, kept)  # the first step makes the buffers, the second finds them
 
 
@@ -116,30 +120,27 @@ def test_gradients_left_from_the_last_step_count_until_they_are_freed() -> None:
 
 
 def test_checkpoint_keeps_inputs_and_computes_again() -> None:
-    blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 100), nn.ReLU(), nn.Linear(100, 8)) for _ in range(4))
-    x = torch.ones(BATCH, 8)
+    x, wide, block_bytes = torch.ones(BATCH, 8), BATCH * 100 * 4, (8 * 100 + 100 + 100 * 8 + 8) * 4
 
-    def step(recompute: bool) -> None:
-        hidden = x
-        for block in blocks:
-            hidden = checkpoint(block, hidden, use_reentrant=False, preserve_rng_state=False) if recompute else block(hidden)
-        hidden.sum().backward()
-
-    figures = []
-    for recompute in (False, True):
-        blocks.zero_grad()
+    def measure(depth: int, recompute: bool) -> tuple[int, int | None]:
+        blocks = [nn.Sequential(nn.Linear(8, 100), nn.ReLU(), nn.Linear(100, 8)) for _ in range(depth)]
         with MemoryMeter("cpu") as memory:
-            step(recompute)
-        figures.append(memory)
-    plain, lean = figures
-    wide = BATCH * 100 * 4
-    assert plain.saved_for_backward == 4 * (x.nbytes + wide)
-    assert lean.saved_for_backward == 4 * x.nbytes
-    assert plain.current == lean.current
-    # The plain backward begins with four wide tensors saved and adds a gradient; the lean one holds one at a time, which
-    # it adds when the gradients of three blocks are there already.
-    gradients = sum(parameter.nbytes for parameter in blocks.parameters())
-    assert plain.peak - plain.current + gradients > 4 * wide > lean.peak - lean.current + wide
+            hidden = x
+            for each in blocks:
+                # A snapshot of the RNG is made behind the dispatcher's back, so none is taken here.
+                keep = {"use_reentrant": False, "preserve_rng_state": False}
+                hidden = checkpoint(each, hidden, **keep) if recompute else each(hidden)
+            hidden.sum().backward()
+        assert memory.current - hidden.nbytes == x.nbytes + 2 * depth * block_bytes
+        return memory.peak - x.nbytes - depth * block_bytes, memory.saved_for_backward
+
+    alone, saved = measure(1, False)
+    assert saved == x.nbytes + wide
+    assert measure(1, True) == (alone, x.nbytes)
+    # Each further block adds what it saves, at the end of the forward pass ...
+    assert measure(4, False) == (alone + 3 * (wide + x.nbytes), 4 * (wide + x.nbytes))
+    # ... or nothing but its gradients, at the end of the backward pass, when only one block is there again.
+    assert measure(4, True) == (alone + 3 * block_bytes, 4 * x.nbytes)
 
 
 def test_reentrant_recomputation_is_seen() -> None:
@@ -196,7 +197,8 @@ def test_sparse_tensors_count_their_parts() -> None:
 def test_what_takes_no_memory_counts_nothing() -> None:
     assert tracked(lambda: torch.ones(250, device="meta") + 1) == (0, 0, 0)
     with StorageTracker("meta") as tracker:
-        torch.ones(250, device="meta") + torch.ones(250)
+        torch.ones(250)
+        torch.ones(250, device="meta") + 1
     assert tracker.peak == 2 * KB  # on its own device only: what it would take
 
 
@@ -277,7 +279,9 @@ def test_errors_come_through_and_nothing_stays() -> None:
 
 def test_results_do_not_change() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.LazyLinear(2))
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.LazyLinear(2)
+    )
     x = torch.randn(2, 3, 8, 8)
     model(x)
     gradients = []
@@ -350,7 +354,6 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
 
     def step() -> None:
         hidden = first(x)
-        # A snapshot of the RNG is made behind the dispatcher's back, so none is taken here.
         out = checkpoint(second, hidden, use_reentrant=False, preserve_rng_state=False) if recompute else second(hidden)
         out.square().mean().backward()
         optimizer.step()
@@ -366,12 +369,14 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
     assert memory.peak == tracker.peak == tracker.existing + truth  # counting what is saved changes nothing
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: the tracker is checked against torch.cuda there")
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA device: the tracker is checked against torch.cuda there"
+)
 def test_tracker_against_the_cuda_allocator() -> None:
     torch.manual_seed(0)
     device = torch.device("cuda", torch.cuda.current_device())
     widths = (512, 2048, 2048, 512)
-    layers = [layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     model = nn.Sequential(*layers, nn.Linear(512, 512)).to(device)
     x = torch.randn(4096, 512, device=device)
     step = training_step(model, x, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))

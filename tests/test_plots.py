@@ -20,22 +20,36 @@ def comparison(**settings):
 
 
 RACE = RaceResult(
-    (RaceRun("a", 0, ((1, 0.5, 0.2), (2, 1.0, 0.9)), True), RaceRun("b", 0, ((1, 0.5, 0.2), (2, 1.0, 0.3)), False)), 0.8, "accuracy", True
+    (RaceRun("a", 0, ((1, 0.5, 0.2), (2, 1.0, 0.9)), True), RaceRun("b", 0, ((1, 0.5, 0.2), (2, 1.0, 0.3)), False)),
+    0.8,
+    "accuracy",
+    True,
 )
 
 
 def labels(figure):
     texts = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
-    return " ".join(texts + [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()])
+    return " ".join(
+        texts + [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()]
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(
     ("draw", "words"),
     [
-        (lambda dark: plots.comparison_figure(comparison(), dark=dark), ["faster", "median 2.000x", "noise floor", "ms per step"]),
-        (lambda dark: plots.sweep_figure([comparison(size=n) for n in (1, 8, 64)], "size", dark=dark), ["size", "Throughput", "faster"]),
-        (lambda dark: plots.sweep_figure([comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark), ["act", "Speed-up"]),
+        (
+            lambda dark: plots.comparison_figure(comparison(), dark=dark),
+            ["faster", "median 2.000x", "noise floor", "ms per step"],
+        ),
+        (
+            lambda dark: plots.sweep_figure([comparison(size=n) for n in (1, 8, 64)], "size", dark=dark),
+            ["size", "Throughput", "faster"],
+        ),
+        (
+            lambda dark: plots.sweep_figure([comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark),
+            ["act", "Speed-up"],
+        ),
         (lambda dark: plots.race_figure(RACE, dark=dark), ["accuracy", "training time", "steps", "a", "b"]),
     ],
 )

@@ -74,7 +74,15 @@ def test_seeds_are_the_same_for_every_arm_and_the_reader_s_generator_is_given_ba
 
 def test_stop_and_interrupt_keep_the_finished_runs():
     stop = threading.Event()
-    result = race({"a": halving(0.5)}, target=0.1, steps=50, higher_is_better=False, seeds=5, stop=stop, on_update=lambda r: stop.set())
+    result = race(
+        {"a": halving(0.5)},
+        target=0.1,
+        steps=50,
+        higher_is_better=False,
+        seeds=5,
+        stop=stop,
+        on_update=lambda r: stop.set(),
+    )
     assert result.stopped and len(result.runs) == 1
 
     def interrupt(partial):
@@ -86,7 +94,12 @@ def test_stop_and_interrupt_keep_the_finished_runs():
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"steps": 0}, "steps=0"), ({"every": 1.5}, "every=1.5"), ({"seeds": -1}, "seeds=-1"), ({"target": math.nan}, "target=nan")],
+    [
+        ({"steps": 0}, "steps=0"),
+        ({"every": 1.5}, "every=1.5"),
+        ({"seeds": -1}, "seeds=-1"),
+        ({"target": math.nan}, "target=nan"),
+    ],
 )
 def test_bad_arguments(change, message):
     with pytest.raises(ValueError, match=message):

@@ -12,13 +12,17 @@ from labkit.results import Comparison, Measurement
 
 def comparison(error=None):
     base = Measurement("baseline", {"amp": False, "size": 8}, (0.0123456, 0.2), cold=0.5, peak_bytes=2**20)
-    other = Measurement("amp=True", {"amp": True, "size": 8}, () if error else (0.01, 0.1), peak_bytes=2**21, error=error)
+    other = Measurement(
+        "amp=True", {"amp": True, "size": 8}, () if error else (0.01, 0.1), peak_bytes=2**21, error=error
+    )
     return Comparison(base, other)
 
 
 def test_round_trip_and_table(tmp_path):
     card = {"torch": "2.9"}
-    records.write(tmp_path / "laptop", "06_x", card, [records.as_dict(comparison()), records.as_dict(comparison("out of memory"))])
+    records.write(
+        tmp_path / "laptop", "06_x", card, [records.as_dict(comparison()), records.as_dict(comparison("out of memory"))]
+    )
     record = records.read("06_x", tmp_path)["laptop"]
     first = record["results"][0]
     assert first["baseline"]["times"] == [0.01235, 0.2] and first["candidate"]["settings"] == {"amp": True, "size": 8}

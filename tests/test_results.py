@@ -14,7 +14,9 @@ def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0):
     a, b = [], []
     for position in range(2 * pairs):
         arm = "abba"[position % 4]
-        seconds = (0.01 if arm == "a" else 0.01 / speedup) * math.exp(rng.normal() * noise) * (1 + drift * position / pairs)
+        seconds = (
+            (0.01 if arm == "a" else 0.01 / speedup) * math.exp(rng.normal() * noise) * (1 + drift * position / pairs)
+        )
         (a if arm == "a" else b).append(seconds)
     return Comparison(Measurement("baseline", times=tuple(a)), Measurement("candidate", times=tuple(b)), device)
 
@@ -93,7 +95,11 @@ def test_figures_of_a_measurement():
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
-    [(("no function",), TypeError, "'no function'"), ((lambda: None, 0), ValueError, "samples=0"), ((lambda: None, -1), ValueError, "-1")],
+    [
+        (("no function",), TypeError, "'no function'"),
+        ((lambda: None, 0), ValueError, "samples=0"),
+        ((lambda: None, -1), ValueError, "-1"),
+    ],
 )
 def test_workload_checks_its_arguments(arguments, error, message):
     with pytest.raises(error, match=message):

@@ -1,4 +1,5 @@
-"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``.
+"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME
+...]``.
 
 Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
 """
@@ -36,7 +37,7 @@ def a_millisecond() -> tuple[torch.Tensor, int]:
 
 
 def harness() -> None:
-    """What the kit adds to each step it times: the same blocks, timed by the kit and by two bare clock readings, in turn."""
+    """What the kit adds to each step: the same blocks, timed by the kit and by two bare clock readings, in turn."""
     with measuring(1):
         matrix, times = a_millisecond()
 
@@ -121,7 +122,9 @@ def imports(rounds: int = 15) -> None:
         seconds = {}
         for module in ("torch", "labkit"):
             code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-            seconds[module] = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+            seconds[module] = float(
+                subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+            )
         ratios.append(seconds["labkit"] / seconds["torch"])
     report("import labkit / import torch", ratios[1:], "<= 1.15", "{:.3f}")
 

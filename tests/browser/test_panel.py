@@ -46,7 +46,7 @@ LabPanel(Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"
 """
 # Steps of such different lengths that no interval narrows: a run lasts until Stop.
 ENDLESS = "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
-RESTORE = "lab.make_workload = make_workload"
+RESTORE = "lab.make_workload = make_workload; panel.budget.value = 1"
 # Ends whatever a test left running.
 FREE = """
 import labkit.panel, threading
@@ -240,8 +240,11 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     panel.run()
     panel.wait_number()
     opened.save()
+    print(opened.execute("print(panel._page, list(panel.live.results))"), opened.console[-5:])
     opened.reload()
-    panel.wait_number()  # the widgets are back, from the kernel's state, and go on
+    opened.page.wait_for_timeout(5000); opened.screenshot("dbg-reload"); print(opened.console[-8:])
+    print([(o.get("data") or o).keys() for o in opened.outputs()])
+    panel.wait_number(10)  # the widgets are back, from the kernel's state, and go on
     opened.screenshot("panel-reloaded", panel.root)
     panel.stop()
     assert panel.wait_finished(20).startswith("Stopped")
@@ -249,6 +252,8 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     panel.run()
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 2
+    print(opened.execute("print(panel._page, list(panel.live.results))"), opened.console[-5:])
+    print(panel.root.locator(".labkit-copy").evaluate("n=>n.outerHTML")[:300])
     panel.root.locator(".labkit-copy img").wait_for()  # the cell's outputs are out of reach: the panel has the results
     opened.screenshot("panel-reloaded-after", panel.root)
 
