@@ -146,10 +146,8 @@ def _cpu() -> dict[str, Any]:
         for name, _, value in (line.partition(":") for line in path.read_text().splitlines()):
             info.setdefault(name.strip(), value.strip())
     torch_says: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    found = {
-        *info.get("flags", info.get("Features", "")).split(),
-        *(key for key, on in torch_says.items() if on is True),
-    }
+    found = set(info.get("flags", info.get("Features", "")).split())
+    found |= {name for name, value in torch_says.items() if value is True}
     caches = {"L1": torch_says.get("l1d_cache_size"), "L2": torch_says.get("l2_cache_size")}
     for size in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")):
         if (size.parent / "type").read_text().strip() != "Instruction":

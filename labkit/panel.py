@@ -7,6 +7,7 @@ text table become ordinary outputs of the cell, so that the saved notebook holds
 
 from __future__ import annotations
 
+import contextvars
 import io
 import math
 import threading
@@ -51,6 +52,18 @@ class _Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unuse
         sync=True
     )  # figure and table, when the page cannot be given ordinary outputs any more
     dark = traitlets.Bool().tag(sync=True)  # the page's theme, set by the page
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        super().__init__()
+
+    def _send(self, *arguments: Any, **options: Any) -> None:
+        """Send in the name of the cell, whichever thread this is.
+
+        A kernel with subshells takes what a page sends to a widget to the subshell that the widget last answered to.
+        That one is gone after a reload of the page; a cell's own, the main shell, is not.
+        """
+        self.context.copy().run(super()._send, *arguments, **options)
 
 
 @dataclass(frozen=True)
@@ -178,7 +191,13 @@ class LabPanel:
             self._stop, self._error, self._swept = threading.Event(), None, swept
             self._budget: float = self.budget.value
             self._bands: list[tuple[float, float, float]] = []
-            self._thread = threading.Thread(target=self._work, args=(job, self._stop), name="labkit-panel", daemon=True)
+            work = (
+                self.live.context.copy().run,
+                self._work,
+                job,
+                self._stop,
+            )  # what it prints belongs to the panel's cell
+            self._thread = threading.Thread(target=work[0], args=work[1:], name="labkit-panel", daemon=True)
             self.live.state = {"run": self._runs, "running": True}
             self._say("Building and warming up both arms ...")
             self._thread.start()
@@ -262,13 +281,19 @@ class LabPanel:
         from IPython.display import display
 
         self._shown, self._page, self.live.results = True, None, {}
+        self.live.context = contextvars.copy_context()
         display(self.widget._repr_mimebundle_() | {"text/plain": repr(self)}, raw=True)
         for part in ("figure", "table"):
             display({"text/plain": ""}, raw=True, display_id=f"{self._id}-{part}")
 
     def _page_shown(self, _: Any, content: dict[str, str], __: Any) -> None:
         """A view came up. A reloaded page has lost our outputs' display ids: results go into the panel then."""
-        self._page = content["page"] if self._page in (None, content["page"]) else "reloaded"
+        if self._page in (None, content["page"]):
+            self._page = content["page"]
+            return
+        self._page = "reloaded"
+        for widget in _tree(self.widget):
+            self.live.context.copy().run(widget.send_state)  # see _Live._send
 
     def _say(self, text: str, tone: str = "") -> None:
         self.live.status = (text, tone)

@@ -54,6 +54,7 @@ TAGS = [tag for tag, _, _ in ANATOMY]
 # Introductions that toggle no technique need not have the cells that speak of one.
 EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse", "reference"}}
 
+NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
 LEVELS = ("beginner", "intermediate", "advanced")
 CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded solution
 CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
@@ -239,10 +240,10 @@ def check_storage(notebook: NotebookNode) -> list[str]:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if not any(is_checked(cell) for cell in code):
         problems.append(f"has no cell tagged {CHECKED}")
-    for count, cell in enumerate(code, start=1):
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        problems.append("was not executed from top to bottom (execution counts): refresh it")
+    for cell in code:
         where = label(notebook, cell)
-        if cell.execution_count != count:
-            problems.append(f"{where} has execution count {cell.execution_count}, not {count}: refresh it")
         if not is_checked(cell):
             if cell.outputs:
                 problems.append(f"{where} stores outputs but is not tagged {CHECKED}")
@@ -268,6 +269,11 @@ def check_metadata(notebook: NotebookNode) -> list[str]:
         return problems
     if about["level"] not in LEVELS:
         problems.append(f"metadata.labkit.level is {about['level']!r}, none of {', '.join(LEVELS)}")
+    for need, arm in about["needs"].items():
+        if need not in NEEDS or not isinstance(arm, str):
+            problems.append(
+                f"metadata.labkit.needs has {need!r}: {arm!r}; use {', '.join(NEEDS)}, and say what is left out"
+            )
     first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
     if first != f"# {about['title']}":
         problems.append(f"begins with {first!r}, while metadata.labkit.title is {about['title']!r}")

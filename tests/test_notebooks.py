@@ -84,7 +84,7 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     assert "not tagged" in problems(lambda nb: cell(nb, "baseline").outputs.append(stream))
     assert "no plain result: stderr" in problems(lambda nb: cell(nb, "counters").outputs.append(errors))
     assert "widget state" in problems(lambda nb: nb.metadata.update(widgets={}))
-    assert "execution count None" in problems(lambda nb: cell(nb, "setup").update(execution_count=None))
+    assert "not executed from top to bottom" in problems(lambda nb: cell(nb, "setup").update(execution_count=None))
     assert "another kernel" in problems(lambda nb: nb.metadata.kernelspec.update(name="mine"))
     assert "cells with the id" in problems(lambda nb: nb.cells[1].update(id=nb.cells[0].id))
     assert "'baseline' before 'bottleneck'" in problems(lambda nb: nb.cells.insert(1, cell(nb, "baseline")))
@@ -97,6 +97,7 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     assert "no LabPanel" in problems(lambda nb: cell(nb, "panel").update(source="pass"))
     assert "metadata.labkit.minutes" in problems(lambda nb: nb.metadata.labkit.update(minutes="ten"))
     assert "none of beginner" in problems(lambda nb: nb.metadata.labkit.update(level="easy"))
+    assert "metadata.labkit.needs" in problems(lambda nb: nb.metadata.labkit.update(needs={"gpu": "the GPU arm"}))
     assert "metadata.labkit.title" in problems(lambda nb: nb.metadata.labkit.update(title="Something else"))
 
 

@@ -152,11 +152,15 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
             yield from (f"{match} (line {getattr(node, 'lineno', '?')})" for match in TECHNIQUE.findall(name or ""))
 
 
+ALLOWED = {"machine": {"pin_memory"}}  # the machine card measures copies from page-locked memory
+
+
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_labkit_names_no_technique(name: str) -> None:
     if name.split(".")[0] in ("checkpointing", "distributed", "exercises"):
         return
-    assert list(named_techniques(MODULES[name])) == []
+    found = [text for text in named_techniques(MODULES[name]) if text.split()[0] not in ALLOWED.get(name, ())]
+    assert found == []
 
 
 def test_the_search_for_techniques_finds_them() -> None:

@@ -31,7 +31,7 @@ def linear(start: float, end: float, part: float) -> float:
 
 
 def one_cycle(i: int, shape: Callable[[float, float, float], float]) -> tuple[float, float]:
-    """Peak 0.5 at step 29 of 100, from 0.5 / 25 down to 0.5 / 25 / 1e4; momentum the other way between 0.95 and 0.85."""
+    """Peak 0.5 at step 29 of 100, from 0.5 / 25 down to 0.5 / 25 / 1e4; momentum the other way, 0.95 to 0.85."""
     if i <= 29:
         return shape(0.02, 0.5, i / 29), shape(0.95, 0.85, i / 29)
     return shape(0.5, 2e-6, (i - 29) / 70), shape(0.85, 0.95, (i - 29) / 70)
@@ -273,8 +273,7 @@ def test_something_that_is_no_scheduler() -> None:
         schedule_curve(make_optimizer(), 10)
 
 
-# ------------------------------------------------------------------------------------------------------------ the
-# figure
+# ----------------------------------------------------------------------------------------------------------- the figure
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -193,10 +193,10 @@ function render({ model, el }) {
   };
   const themes = new MutationObserver(theme);
   const sizes = new ResizeObserver(() => draw(canvas, model.get("state")));
-  const grown = new MutationObserver(() => adopt(el.closest(".labkit-panel")));
-  let gone = false;
+  const grown = new MutationObserver(() => root?.isConnected && adopt(root));
+  let [root, gone] = [null, false];
   const attach = () => {
-    const root = el.closest(".labkit-panel");
+    root = el.closest(".labkit-panel");
     if (!root && !gone) requestAnimationFrame(attach); // not in the page yet
     if (!root || gone) return;
     adopt(root);

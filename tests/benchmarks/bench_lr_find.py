@@ -20,7 +20,7 @@ from labkit.lr_finder import lr_find
 from labkit.measure import measuring
 from labkit.results import median_interval
 
-STEPS, PAIRS = 100, 60
+STEPS, PAIRS = 100, 40
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -1,0 +1,50 @@
+"""Every notebook of the course in a real browser: run all cells, operate its first panel, take pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .harness import ROOT, NotebookPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.notebook]
+
+NOTEBOOKS = sorted(path for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS, "notebooks/ holds no numbered notebook"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(lab_page: NotebookPage, path: Path) -> None:
+    lab_page.open(path)
+    assert lab_page.run_all() == []
+    lab_page.screenshot(f"{path.stem}-top")
+
+    panel = lab_page.panel()
+    for name in panel.names("toggle")[:1]:
+        toggle = panel.control(name).locator("input")
+        wanted = not toggle.is_checked()
+        panel.set_toggle(name, wanted)
+        assert toggle.is_checked() == wanted
+        panel.set_toggle(name, not wanted)
+    for name in panel.names("slider")[:1]:
+        before = panel.readout(name)
+        assert panel.set_slider(name, 1) != before or panel.set_slider(name, -1) != before
+    panel.run()
+    panel.wait_number()
+    assert panel.wait_finished().startswith("Done:")
+    assert len(panel.history()) == 1
+    lab_page.screenshot(f"{path.stem}-panel", panel.root)
+
+    panel.set_budget(60)
+    panel.run()
+    panel.wait_number()
+    panel.stop()
+    assert panel.wait_finished().startswith(("Stopped:", "Done:"))  # done: its intervals were narrow before the click
+    assert len(panel.history()) == 2
+    outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    lab_page.screenshot(f"{path.stem}-page")
