@@ -1,19 +1,25 @@
-"""The `labkit` command: `doctor` prints the machine card; `data` lists, fetches and verifies the data sets."""
+"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
-from labkit import data
+from labkit import data, records
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 where all is well, 1 where data are damaged or cannot be had, 2 for a wrong command line."""
-    parser = argparse.ArgumentParser(prog="labkit", description="PyTorch Speed Lab: the machine card, the data sets.")
+    parser = argparse.ArgumentParser(
+        prog="labkit", description="PyTorch Speed Lab: machine card, data sets, recorded runs."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     card = "print this machine's card: devices, measured rates, which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
+    recorder = commands.add_parser("record", help="run notebooks at full size and record what they measured")
+    recorder.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK", help="path of a notebook")
+    recorder.add_argument("--out", type=Path, help="folder for the records instead of data/reference")
     sets = commands.add_parser("data", help="list, fetch or verify the data sets")
     actions = sets.add_subparsers(required=True, metavar="ACTION")
     for name, run, text in (
@@ -29,12 +35,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         from labkit.machine import doctor
 
         return doctor(args)
+    if args.command == "record":
+        return _record(args.notebooks, args.out)
     if unknown := [name for name in args.names if name not in data.SETS]:
         parser.error(f"unknown data set {', '.join(unknown)}; there are: {', '.join(data.SETS)}")
     try:
         return args.run(args.names or list(data.SETS))
     except NotADirectoryError as error:  # LABKIT_DATA
         parser.error(str(error))
+
+
+def _record(notebooks: list[Path], out: Path | None) -> int:
+    if missing := [str(path) for path in notebooks if not path.is_file()]:
+        print(f"labkit: no notebook at {', '.join(missing)}", file=sys.stderr)
+        return 1
+    for number, notebook in enumerate(notebooks, 1):
+        print(f"{notebook.stem} ({number} of {len(notebooks)}) ...", flush=True)
+        print(f"recorded in {records.record(notebook, out)}", flush=True)
+    return 0
 
 
 def _list(names: list[str]) -> int:

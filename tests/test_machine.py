@@ -7,6 +7,7 @@ import platform
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from labkit.device import torch_flags
 from labkit.machine import doctor, fast_dtypes, format_card, machine_card, matmul_rate, notebook_coverage
 
 machine = importlib.import_module("labkit.machine")
-CPU_ONLY = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device: this is about the answers of a CPU")
 
 
 @pytest.fixture
@@ -137,6 +137,22 @@ def test_fast_dtypes_of_gpus(
     assert tuple(fast_dtypes().values()) == expected
     monkeypatch.setattr(torch.version, "hip", "6.0")
     assert tuple(fast_dtypes().values()) == (None, None)
+
+
+def test_gpu_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    exists, read = Path.exists, Path.read_text
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\nGCC version: 12.2.0\n"
+    pretend = {"/proc/driver/nvidia/version": version}
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) in pretend or exists(path))
+    monkeypatch.setattr(Path, "read_text", lambda path, *args, **kw: pretend.get(str(path)) or read(path, *args, **kw))
+    properties = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, total_memory=139 * 2**30)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
+    known = {"name": "NVIDIA H200", "count": 1, "capability": "9.0", "memory_bytes": 139 * 2**30, "driver": "580.95.05"}
+    assert machine._gpu() == known
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    assert machine._gpu() == known | {"driver": "unknown"}
 
 
 def test_unknown_hardware_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

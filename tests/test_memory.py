@@ -277,6 +277,19 @@ def test_errors_come_through_and_nothing_stays() -> None:
     assert meter.peak == KB
 
 
+def test_where_autograd_refuses_hooks_the_meter_does_too() -> None:
+    meter = MemoryMeter("cpu")
+    with torch.autograd.graph.disable_saved_tensors_hooks("no hooks in here"):
+        with pytest.raises(RuntimeError, match="no hooks in here"), meter:
+            pass
+        assert torch._C._len_torch_dispatch_stack() == 0
+        with MemoryMeter("cpu", saved=False) as lean:
+            torch.ones(250)
+    with meter:
+        torch.ones(250)
+    assert meter.peak == lean.peak == KB
+
+
 def test_results_do_not_change() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
@@ -367,6 +380,28 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
     with StorageTracker("cpu") as tracker:
         step()
     assert memory.peak == tracker.peak == tracker.existing + truth  # counting what is saved changes nothing
+
+
+def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bookkeeping alone, with an allocator that this test plays."""
+    held = {"memory_allocated": 5, "max_memory_allocated": 90, "max_memory_reserved": 100}
+
+    def use(current: int, peak: int) -> None:
+        held.update(memory_allocated=current, max_memory_allocated=peak, max_memory_reserved=2 * peak)
+
+    for name in held:
+        monkeypatch.setattr(torch.cuda, name, lambda _, name=name: held[name])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: use(*[held["memory_allocated"]] * 2))
+    monkeypatch.setattr("labkit.memory._resolve", lambda _: torch.device("cuda", 0))
+    with MemoryMeter() as outer:
+        use(current=10, peak=70)
+        with MemoryMeter() as inner:
+            use(current=20, peak=30)
+            assert (inner.peak, outer.peak) == (30, 70)
+        use(current=12, peak=40)
+    use(current=0, peak=1000)
+    assert (inner.peak, inner.current, inner.reserved) == (30, 20, 60)
+    assert (outer.peak, outer.current, outer.reserved) == (70, 12, 140)
 
 
 @pytest.mark.skipif(

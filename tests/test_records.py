@@ -4,9 +4,13 @@ import json
 import math
 import os
 
+import nbformat
 import pytest
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit import Lab, Workload, race, records
+from labkit.cli import main
 from labkit.results import Comparison, Measurement
 
 
@@ -82,3 +86,38 @@ def test_committed_records_are_valid_and_small():
         assert path.parent.name in records.read(path.stem)
         assert path.stat().st_size < 200_000, path
         assert str(records.Reference(path.stem))
+
+
+NOTEBOOK = """
+from labkit import Lab, Workload
+def make_nothing(x):
+    return Workload(lambda: None)
+Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
+"""
+
+
+def test_record_runs_a_notebook_at_full_size_and_writes_what_it_measured(tmp_path, monkeypatch):
+    notebook = tmp_path / "05_tiny.ipynb"
+    nbformat.write(
+        new_notebook(cells=[new_code_cell("import os; assert os.environ['LABKIT_SIZE'] == 'full'" + NOTEBOOK)]),
+        notebook,
+    )
+    assert main(["record", str(notebook), "--out", str(tmp_path / "out")]) == 0
+    [(machine, record)] = records.read("05_tiny", tmp_path / "out").items()
+    assert machine == records.machine_name(record["machine"]) and record["machine"]["measured"]
+    assert [entry["lab"] for entry in record["results"]] == ["make_nothing"]
+
+
+def test_a_notebook_that_fails_or_measures_nothing_leaves_no_record(tmp_path):
+    notebook = tmp_path / "05_bad.ipynb"
+    for code, error in (("1 / 0", CellExecutionError), ("pass", ValueError)):
+        nbformat.write(new_notebook(cells=[new_code_cell(code)]), notebook)
+        with pytest.raises(error):
+            records.record(notebook, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert main(["record", str(tmp_path / "nowhere.ipynb")]) == 1
+
+
+def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
+    assert records.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
+    assert records.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"
