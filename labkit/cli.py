@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from labkit import data, records
+from labkit import data
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,9 +49,11 @@ def _record(notebooks: list[Path], out: Path | None) -> int:
     if missing := [str(path) for path in notebooks if not path.is_file()]:
         print(f"labkit: no notebook at {', '.join(missing)}", file=sys.stderr)
         return 1
+    from labkit.recording import record
+
     for number, notebook in enumerate(notebooks, 1):
         print(f"{notebook.stem} ({number} of {len(notebooks)}) ...", flush=True)
-        print(f"recorded in {records.record(notebook, out)}", flush=True)
+        print(f"recorded in {record(notebook, out)}", flush=True)
     return 0
 
 

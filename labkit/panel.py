@@ -12,8 +12,9 @@ import io
 import math
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ except ImportError as error:
     raise ImportError("LabPanel needs ipywidgets and anywidget; lab.run(...) measures the same without them") from error
 
 STATIC = Path(__file__).with_name("static")
+Result = Comparison | list[Comparison] | None
 BUDGETS = (1, 2, 5, 10, 20, 30, 60)  # seconds
 MOST_POINTS, MOST_BANDS = 200, 40  # on the canvas: keeps an update under 2 KiB
 
@@ -48,9 +50,7 @@ class _Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unuse
     status = traitlets.Tuple(("Ready: choose the settings of both arms, then Run.", "")).tag(sync=True)  # text, tone
     history: Any = traitlets.List().tag(sync=True)  # one row of texts a run
     code = traitlets.Unicode().tag(sync=True)
-    results = traitlets.Dict().tag(
-        sync=True
-    )  # figure and table, when the page cannot be given ordinary outputs any more
+    results = traitlets.Dict().tag(sync=True)  # figure and table for a page that was reloaded
     dark = traitlets.Bool().tag(sync=True)  # the page's theme, set by the page
 
     def __init__(self) -> None:
@@ -84,13 +84,12 @@ class LabPanel:
 
     def __init__(self, lab: Lab, *, seconds: float | None = None) -> None:
         self.lab = lab
-        self.result: Comparison | list[Comparison] | None = None
+        self.result: Result = None
         self.history: list[Comparison] = []
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._error: BaseException | None = None
-        self._runs = 0
-        self._shown = False
+        self._runs, self._shown = 0, False
         self._page: str | None = None  # the page that holds our outputs
         self._id = uuid.uuid4().hex
 
@@ -100,11 +99,8 @@ class LabPanel:
         for name, values in offered.items():
             values = values or lab.controls[name][:1]
             second = values[1 if name in settable[:1] else 0]  # at first the arms differ in one control
-            self.controls[name] = Control(
-                _choice(lab, name, values, values[0], "baseline"),
-                _choice(lab, name, values, second, "candidate"),
-                values,
-            )
+            choose = partial(_choice, lab, name, values)
+            self.controls[name] = Control(choose(values[0], "baseline"), choose(second, "candidate"), values)
         seconds = seconds or (1 if test_size() else 10)
         budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
         self.budget = _marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
@@ -121,7 +117,7 @@ class LabPanel:
         self.run_button.on_click(lambda _: self._pressed(self.run))
         self.stop_button.on_click(lambda _: self.stop())
         self.sweep_button.on_click(lambda _: self._pressed(self.sweep))
-        self.same_button.on_click(lambda _: self._same_settings())
+        self.same_button.on_click(self._same_settings)
         self.live.on_msg(self._page_shown)
         for widget in _tree(self.widget):
             if widget.has_trait("value"):
@@ -131,40 +127,37 @@ class LabPanel:
         """What is chosen for "baseline" or "candidate"; controls with nothing to choose are left out."""
         return {name: getattr(control, arm).value for name, control in self.controls.items() if len(control.values) > 1}
 
-    def run(self, wait: bool = False) -> Comparison | list[Comparison] | None:
+    def run(self, wait: bool = False) -> Result:
         """Start a run with the settings shown; with ``wait`` the result. RuntimeError while a panel is measuring."""
-        arguments = {"baseline": self.settings("baseline"), "seconds": self.budget.value} | self.settings()
-        self._start(lambda **live: self.lab.run(**live, **arguments))
+        self._start(self.lab.run, self.settings())
         return self.wait() if wait else None
 
-    def sweep(self, wait: bool = False) -> Comparison | list[Comparison] | None:
+    def sweep(self, wait: bool = False) -> Result:
         """Compare each value of the chosen control in turn. RuntimeError while a panel is measuring."""
-        control = self.sweep_choice.value
+        control, settings = self.sweep_choice.value, self.settings()
         if control is None:
             raise RuntimeError("No control of this lab has two values to sweep over on this machine.")
-        arguments = {"baseline": self.settings("baseline"), "seconds": self.budget.value} | self.settings()
-        del arguments[control]
-        follow = self.follow.value
-        self._start(lambda **live: self.lab.sweep(control, follow=follow, **live, **arguments), control)
+        del settings[control]
+        self._start(partial(self.lab.sweep, control, follow=self.follow.value), settings, control)
         return self.wait() if wait else None
 
     def stop(self) -> None:
         """End the run at its next block and keep what it has. Ends another panel's run too: it may be out of sight."""
         with _guard:
-            panel = _measuring
-        if panel is not None:
-            panel._stop.set()
-            panel._say("Stopping after this block ...")
-        if panel is not self:
-            self._say("Stopping the other panel's run." if panel else "Nothing is running.")
+            if _measuring is not None:
+                _measuring._stop.set()
+                _measuring._say("Stopping after this block ...")
+            if _measuring is not self:
+                self._say("Stopping the other panel's run." if _measuring else "Nothing is running.")
 
-    def wait(self, timeout: float | None = None) -> Comparison | list[Comparison] | None:
+    def wait(self, timeout: float | None = None) -> Result:
         """The result of the run once it has ended, or what it raised. TimeoutError after ``timeout`` seconds."""
         if self._thread is not None:
             try:
                 self._thread.join(timeout)
             except KeyboardInterrupt:  # the kernel's interrupt reaches this thread only
                 self._stop.set()
+                self._thread.join(10)
                 raise
             if self._thread.is_alive():
                 raise TimeoutError(f"the panel is still measuring after {timeout} s")
@@ -178,10 +171,9 @@ class LabPanel:
         for widget in _tree(self.widget):
             widget.close()
 
-    # ------------------------------------------------------------------------------------------------------ the worker
-
-    def _start(self, job: Callable[..., Any], swept: str | None = None) -> None:
+    def _start(self, job: Callable[..., Any], settings: dict[str, Any], swept: str | None = None) -> None:
         global _measuring
+        job = partial(job, baseline=self.settings("baseline"), seconds=self.budget.value, **settings)
         with _guard:
             if _measuring is self:
                 raise RuntimeError("This panel is measuring already. What you change applies to the next run.")
@@ -190,14 +182,10 @@ class LabPanel:
             self._runs += 1
             self._stop, self._error, self._swept = threading.Event(), None, swept
             self._budget: float = self.budget.value
-            self._bands: list[tuple[float, float, float]] = []
-            work = (
-                self.live.context.copy().run,
-                self._work,
-                job,
-                self._stop,
-            )  # what it prints belongs to the panel's cell
-            self._thread = threading.Thread(target=work[0], args=work[1:], name="labkit-panel", daemon=True)
+            self._drawn: dict[str, Any] | None = None  # the settings that the points on the canvas belong to
+            work = (self._work, job, self._stop)
+            enter = self.live.context.copy().run  # what the thread prints belongs to the panel's cell
+            self._thread = threading.Thread(target=enter, args=work, name="labkit-panel", daemon=True)
             self.live.state = {"run": self._runs, "running": True}
             self._say("Building and warming up both arms ...")
             self._thread.start()
@@ -206,60 +194,50 @@ class LabPanel:
     def _work(self, job: Callable[..., Any], stop: threading.Event) -> None:
         global _measuring
         try:
-            self._finish(job(on_update=self._update, stop=stop))
+            said = self._finish(job(on_update=self._update, stop=stop)), "good"
         except BaseException as error:  # SystemExit too: nobody sees what ends a thread; wait() raises it again
             self._error = error
             reason = (str(error).strip() or "no message").splitlines()[0]
-            self._say(f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad")
-        finally:
-            with _guard:
-                _measuring = None
-                self.live.state = self.live.state | {"running": False}
+            said = f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
+        with _guard:
+            _measuring = None
+            self._say(*said)
+            self.live.state = self.live.state | {"running": False}
 
-    def _update(self, partial: Comparison) -> None:
+    def _update(self, so_far: Comparison) -> None:
         """Partial results: called between blocks, at most five times a second."""
         values = self.controls[self._swept].values if self._swept else ()
-        done = values.index(partial.candidate.settings[self._swept]) if self._swept else 0
+        done = values.index(so_far.candidate.settings[self._swept]) if self._swept else 0
         if not self._stop.is_set():
             self._say(f"Sweeping {self._swept}: {values[done]}, {done + 1} of {len(values)}" if values else "Measuring")
-        self._draw(partial, (done + min(1.0, partial.seconds / self._budget)) / max(1, len(values)))
+        self._draw(so_far, (done + min(1.0, so_far.seconds / self._budget)) / max(1, len(values)))
 
     def _draw(self, run: Comparison, progress: float) -> None:
-        if self._bands and self._bands[-1][0] > len(run.ratios):
-            self._bands.clear()  # a sweep has come to its next value
+        if run.candidate.settings != self._drawn:  # a sweep has come to its next value
+            self._drawn, self._bands = run.candidate.settings, []
         self._bands.append((len(run.ratios), *run.interval))
-        left = max(0.0, self._budget - run.seconds) if progress < 1 else 0.0
-        self.live.state = _state(run, self._bands) | {
-            "run": self._runs,
-            "running": True,
-            "progress": progress,
-            "left": f"{left:.0f} s left" if left else "",
-        }
+        left = f"{max(0.0, self._budget - run.seconds):.0f} s left" if progress < 1 else ""
+        now = {"run": self._runs, "running": True, "progress": progress, "left": left}
+        self.live.state = _state(run, self._bands) | now
 
-    def _finish(self, result: Comparison | list[Comparison]) -> None:
+    def _finish(self, result: Comparison | list[Comparison]) -> str:
+        """Show and publish the result; what the status line says."""
         self.result = result
         runs = result if isinstance(result, list) else [result]
         runs = [run for run in runs if run.ratios or any(arm.error for arm in run.arms)]
         if not runs:
-            self._say("Stopped before there was anything to compare.")
-            return
+            return "Stopped before there was anything to compare."
         self.history += runs
         self._draw(runs[-1], 1.0)
         self.live.history = [_row(number, run) for number, run in enumerate(self.history, 1)]
         self._publish(runs)
-        summary = _summary(runs[0]) if len(runs) == 1 else f"{len(runs)} comparisons; the figure below shows them all"
-        self._say(f"{'Stopped' if runs[-1].stopped else 'Done'}: {summary}", "good")
+        return f"{'Stopped' if runs[-1].stopped else 'Done'}: {_summary(runs)}"
 
     def _publish(self, runs: list[Comparison]) -> None:
         """Figure and table as ordinary outputs of the cell that showed the panel."""
         from labkit import plots
-
-        dark = self.live.dark
-        figure = (
-            plots.sweep_figure(runs, self._swept, dark=dark)
-            if self._swept
-            else plots.comparison_figure(runs[0], dark=dark)
-        )
+        swept, dark = self._swept, self.live.dark
+        figure = plots.sweep_figure(runs, swept, dark=dark) if swept else plots.comparison_figure(runs[0], dark=dark)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
         picture, text = buffer.getvalue(), "\n\n".join(map(str, runs))
@@ -271,8 +249,6 @@ class LabPanel:
             update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
         if self._page == "reloaded":
             self.live.results = {"png": picture, "text": text}
-
-    # -------------------------------------------------------------------------------------------------------- the page
 
     def __repr__(self) -> str:
         return f"LabPanel: its widgets need JupyterLab and a running kernel. Without them:\n    {self._code()}"
@@ -304,7 +280,7 @@ class LabPanel:
         except RuntimeError as error:  # refused: the page is the only place where the reader sees it
             self._say(str(error), "bad")
 
-    def _same_settings(self) -> None:
+    def _same_settings(self, _: Any) -> None:
         for control in self.controls.values():
             control.candidate.value = control.baseline.value
 
@@ -321,11 +297,9 @@ class LabPanel:
             reasons = self.lab.unavailable.get(name, {})
             lines = [reasons] if isinstance(reasons, str) else [f"{value}: {why}" for value, why in reasons.items()]
             cells += [W.Label("\n".join([name, *lines])), control.baseline, control.candidate]
-        rows = [
-            [self.run_button, self.stop_button, W.Label("Time budget"), self.budget],
-            [self.sweep_button, self.sweep_choice, self.follow, self.same_button, self.code_button],
-        ]
-        boxes = [_marked(W.GridBox(cells), "grid"), *(_marked(W.HBox(row), "row") for row in rows), self.live]
+        run = W.HBox([self.run_button, self.stop_button, W.Label("Time budget"), self.budget])
+        more = W.HBox([self.sweep_button, self.sweep_choice, self.follow, self.same_button, self.code_button])
+        boxes = [_marked(W.GridBox(cells), "grid"), _marked(run, "row"), _marked(more, "row"), self.live]
         return _marked(W.VBox(boxes), "panel")
 
 
@@ -356,37 +330,35 @@ def _choice(lab: Lab, name: str, values: tuple[Any, ...], value: Any, arm: str) 
     return _marked(widget, kind, arm, f"{name}-{arm}", *(["disabled"] if len(values) < 2 else []))
 
 
-def _state(run: Comparison, bands: list[tuple[float, float, float]]) -> dict[str, Any]:
+def _state(run: Comparison, bands: Sequence[tuple[float, ...]]) -> dict[str, Any]:
     """What the page draws: texts, and the points thinned to what a canvas can show."""
-    low, high = run.interval
+    low, high = (_factor(bound, 3) for bound in run.interval)
     floor = run.noise_floor if math.isfinite(run.noise_floor) else 0.0
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
     newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]
-    heads = ["", "Step (median)", "IQR", "Throughput", "First step", "Peak memory"]
-    detail = f"95 % interval {low:.3f} – {high:.3f}\nnoise floor ± {100 * floor:.1f} %, {len(run.ratios)} pairs"
     return {
-        "speedup": f"{run.speedup:.2f}×" if run.ratios else "–",
+        "speedup": f"{_factor(run.speedup)}×",
         "verdict": run.verdict,
-        "detail": detail if run.ratios else "",
+        "detail": f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %" if run.ratios else "",
         "pairs": len(run.ratios),
         "floor": floor,
-        "ends": [low, high] if run.ratios else [],
         "points": np.asarray(run.ratios[::every], np.float32).tobytes(),
         "bands": np.asarray(newest, np.float32).tobytes(),
-        "arms": [heads, *(_arm(*pair) for pair in zip(("Baseline", "Candidate"), run.arms, strict=True))],
+        "arms": [_arm("Baseline", run.baseline), _arm("Candidate", run.candidate)],
     }
 
 
+def _factor(ratio: float, digits: int = 2) -> str:
+    """``1.234`` -> ``'1.23'``, ``0.01234`` -> ``'0.012'``, ``1234.5`` -> ``'1,234'``."""
+    if math.isnan(ratio):
+        return "–"
+    return f"{ratio:.{digits}g}" if ratio < 0.1 else f"{ratio:.{digits}f}" if ratio < 100 else f"{ratio:,.0f}"
+
+
 def _arm(name: str, arm: Measurement) -> list[str]:
+    head = f"{name}: {arm.error}" if arm.error else name
     times = [format_seconds(arm.median), format_seconds(arm.iqr), format_rate(arm.throughput, arm.unit)]
-    name = f"{name}: {arm.error}" if arm.error else name
-    return [name, *times, format_seconds(arm.cold), format_bytes(arm.peak_bytes)]
-
-
-def _summary(run: Comparison) -> str:
-    low, high = run.interval
-    errors = [f"{arm.label} ended by {arm.error}" for arm in run.arms if arm.error]
-    return "; ".join(errors) or f"{run.verdict}, {run.speedup:.2f}× [{low:.2f}, {high:.2f}]"
+    return [head, *times, format_seconds(arm.cold), format_bytes(arm.peak_bytes)]
 
 
 def _row(number: int, run: Comparison) -> list[str]:
@@ -394,8 +366,15 @@ def _row(number: int, run: Comparison) -> list[str]:
     one, other = (arm.settings for arm in run.arms)
     differ = [f"{name}: {one[name]} → {value}" for name, value in other.items() if one[name] != value]
     shared = [f"{name} {value}" for name, value in other.items() if one[name] == value]
-    low, high = run.interval
-    speed = [f"{run.speedup:.2f}×", f"{low:.2f} – {high:.2f}"] if run.ratios else ["–", "–"]
+    speed = [f"{_factor(run.speedup)}×", " – ".join(map(_factor, run.interval))]
     steps = [format_seconds(arm.median) for arm in run.arms]
     memory = " → ".join(format_bytes(arm.peak_bytes) for arm in run.arms)
     return [str(number), ", ".join(differ) or "same settings", ", ".join(shared), *steps, *speed, run.verdict, memory]
+
+
+def _summary(runs: list[Comparison]) -> str:
+    if len(runs) > 1:
+        return f"{len(runs)} comparisons; the figure below shows them all"
+    errors = [f"{arm.label} ended by {arm.error}" for arm in runs[0].arms if arm.error]
+    interval = ", ".join(map(_factor, runs[0].interval))
+    return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]"

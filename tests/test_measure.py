@@ -1,6 +1,7 @@
 """The measuring engine: order of blocks, switches of an arm, budgets, faults. Nothing here asserts a time."""
 
 import gc
+import itertools
 import threading
 import weakref
 
@@ -129,7 +130,7 @@ def test_updates_carry_partial_results_and_come_between_blocks():
 
     result = compare(step, step, seconds=1.0, on_update=on_update)
     assert updates and all(
-        len(first.ratios) <= len(second.ratios) for first, second in zip(updates, updates[1:], strict=False)
+        len(first.ratios) <= len(second.ratios) for first, second in itertools.pairwise(updates)
     )
     assert len(updates) <= result.seconds * 5 + 1
 

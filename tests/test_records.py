@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from labkit import Lab, Workload, race, records
 from labkit.cli import main
+from labkit.recording import machine_name, record
 from labkit.results import Comparison, Measurement
 
 
@@ -27,12 +28,12 @@ def test_round_trip_and_table(tmp_path):
     records.write(
         tmp_path / "laptop", "06_x", card, [records.as_dict(comparison()), records.as_dict(comparison("out of memory"))]
     )
-    record = records.read("06_x", tmp_path)["laptop"]
-    first = record["results"][0]
+    kept = records.read("06_x", tmp_path)["laptop"]
+    first = kept["results"][0]
     assert first["baseline"]["times"] == [0.01235, 0.2] and first["candidate"]["settings"] == {"amp": True, "size": 8}
-    assert record["machine"] == card and record["schema"] == records.SCHEMA
+    assert kept["machine"] == card and kept["schema"] == records.SCHEMA
     text = str(records.Reference("06_x", tmp_path))
-    for word in ("laptop", record["date"], "amp=True", "(at size=8)", "1.00 MiB -> 2.00 MiB", "ended by out of memory"):
+    for word in ("laptop", kept["date"], "amp=True", "(at size=8)", "1.00 MiB -> 2.00 MiB", "ended by out of memory"):
         assert word in text, text
 
 
@@ -103,9 +104,9 @@ def test_record_runs_a_notebook_at_full_size_and_writes_what_it_measured(tmp_pat
         notebook,
     )
     assert main(["record", str(notebook), "--out", str(tmp_path / "out")]) == 0
-    [(machine, record)] = records.read("05_tiny", tmp_path / "out").items()
-    assert machine == records.machine_name(record["machine"]) and record["machine"]["measured"]
-    assert [entry["lab"] for entry in record["results"]] == ["make_nothing"]
+    [(machine, written)] = records.read("05_tiny", tmp_path / "out").items()
+    assert machine == machine_name(written["machine"]) and written["machine"]["measured"]
+    assert [entry["lab"] for entry in written["results"]] == ["make_nothing"]
 
 
 def test_a_notebook_that_fails_or_measures_nothing_leaves_no_record(tmp_path):
@@ -113,11 +114,11 @@ def test_a_notebook_that_fails_or_measures_nothing_leaves_no_record(tmp_path):
     for code, error in (("1 / 0", CellExecutionError), ("pass", ValueError)):
         nbformat.write(new_notebook(cells=[new_code_cell(code)]), notebook)
         with pytest.raises(error):
-            records.record(notebook, tmp_path / "out")
+            record(notebook, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert main(["record", str(tmp_path / "nowhere.ipynb")]) == 1
 
 
 def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
-    assert records.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
-    assert records.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"
+    assert machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
+    assert machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"

@@ -217,6 +217,20 @@ def test_parameters_are_not_copied() -> None:
     assert schedule_curve(lr_scheduler.ExponentialLR(optimizer, 0.5), 3).lrs.shape == (3, 1)
 
 
+def test_a_scheduler_that_clears_the_optimizer_clears_a_stand_in() -> None:
+    class Restarts(lr_scheduler.ExponentialLR):
+        def step(self, epoch: int | None = None) -> None:
+            self.optimizer.state.clear()
+            super().step(epoch)
+
+    optimizer = make_optimizer("Adam")
+    scheduler = Restarts(optimizer, 0.9)
+    optimizer.param_groups[0]["params"][0].grad = torch.ones(2)
+    optimizer.step()
+    schedule_curve(scheduler, 5)
+    assert len(optimizer.state) == 1
+
+
 def test_random_schedules_leave_the_generators_alone() -> None:
     torch.manual_seed(0)
     scheduler = lr_scheduler.LambdaLR(

@@ -59,8 +59,9 @@ function draw(canvas, state) {
   // The bulk of the points decides the scale: an outlier must not flatten the rest.
   const sorted = Array.from(points).sort((a, b) => a - b);
   const at = (part) => sorted[Math.round(part * (sorted.length - 1))] ?? 1;
-  const low = Math.log(Math.min(0.97, at(0.05), ...(state.ends ?? []))) - 0.02;
-  const high = Math.log(Math.max(1.03, at(0.95), ...(state.ends ?? []))) + 0.02;
+  const ends = bands.slice(-2); // of the latest interval
+  const low = Math.log(Math.min(0.97, at(0.05), ...ends)) - 0.02;
+  const high = Math.log(Math.max(1.03, at(0.95), ...ends)) + 0.02;
   const x = (pair) => left + ((width - left - right) * pair) / pairs;
   const y = (ratio) => top + (height - top - bottom) * Math.min(1, Math.max(0, (high - Math.log(ratio)) / (high - low)));
 
@@ -71,16 +72,18 @@ function draw(canvas, state) {
     ink.fillStyle = colour("floor");
     ink.fillRect(left, y(Math.exp(state.floor)), width - left - right, y(Math.exp(-state.floor)) - y(Math.exp(state.floor)));
   }
-  const span = Math.exp(high) - Math.exp(low);
-  const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000];
-  const step = steps.find((value) => span / value <= 5) ?? span;
-  const ticks = [1];
-  for (let tick = Math.ceil(Math.exp(low) / step) * step; tick <= Math.exp(high); tick += step) {
-    if (Math.abs(y(tick) - y(1)) > 12) ticks.push(tick);
+  const [least, most] = [Math.exp(low), Math.exp(high)];
+  const decades = [-3, -2, -1, 0, 1, 2, 3, 4].flatMap((power) => [1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
+  const step = decades.find((value) => (most - least) / value <= 5) ?? 1;
+  const even = Array.from({ length: 6 }, (_, i) => (Math.ceil(least / step) + i) * step);
+  const ticks = [1]; // even steps, or decades where the scale is visibly logarithmic
+  for (const tick of most / least > 4 ? decades : even) {
+    const free = ticks.every((other) => Math.abs(y(tick) - y(other)) > 13);
+    if (tick >= least && tick <= most && free) ticks.push(tick);
   }
   for (const tick of ticks) {
     ink.fillStyle = colour(tick === 1 ? "text" : "faint");
-    ink.fillText(`${tick.toFixed(step < 0.1 ? 2 : step < 1 ? 1 : 0)}×`, left - 6, y(tick));
+    ink.fillText(`${+tick.toPrecision(3)}×`, left - 6, y(tick));
     if (tick !== 1) ink.fillStyle = colour("line");
     ink.fillRect(left, y(tick) - 0.5, width - left - right, 1);
   }
@@ -111,6 +114,7 @@ const badge = (verdict, node = element("span", "badge")) => {
   node.dataset.verdict = verdict;
   return node;
 };
+const ARM_HEADS = ["", "Step (median)", "IQR", "Throughput", "First step", "Peak memory"];
 const HEADS = ["#", "Settings", "Baseline", "Candidate", "Speed-up", "95 % interval", "Verdict", "Peak memory"];
 
 function render({ model, el }) {
@@ -142,7 +146,7 @@ function render({ model, el }) {
       detail.textContent = state.detail ?? "";
       badge(state.verdict ?? "", verdict);
       if (state.running) verdict.textContent += " so far";
-      fill(arms, state.arms ?? [], (text) => text);
+      fill(arms, [ARM_HEADS, ...(state.arms ?? [])], (text) => text);
       canvas.setAttribute("aria-label", `Speed-up of each pair of blocks: ${speedup.textContent}, ${detail.textContent}`);
       draw(canvas, state);
     },
