@@ -128,12 +128,13 @@ class Lab:
             raise TypeError(f"sweep({control!r}): the controls of this lab are {_list(self.controls)}")
         values = [value for value in self.controls[control] if self.why_not(control, value) is None]
         results: list[Comparison] = []
+        quiet = on_update or (lambda partial: None)  # one bar for all: a bar within a bar fills the page with lines
         bar = progress(total=len(values), desc=f"sweep of {control}", unit="run")
         with contextlib.closing(bar):
             for value in values:
                 base = dict(baseline or {}) | ({control: value} if follow else {})
                 changed = settings | {control: value}
-                results.append(self.run(baseline=base, seconds=seconds, on_update=on_update, stop=stop, **changed))
+                results.append(self.run(baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed))
                 bar.update()
                 if results[-1].stopped:
                     break

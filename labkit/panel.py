@@ -183,8 +183,7 @@ class LabPanel:
             self._stop, self._error, self._swept = threading.Event(), None, swept
             self._budget: float = self.budget.value
             self._drawn: dict[str, Any] | None = None  # the settings that the points on the canvas belong to
-            work = (self._work, job, self._stop)
-            enter = self.live.context.copy().run  # what the thread prints belongs to the panel's cell
+            enter, work = self.live.context.copy().run, (self._work, job, self._stop)  # it prints to the panel's cell
             self._thread = threading.Thread(target=enter, args=work, name="labkit-panel", daemon=True)
             self.live.state = {"run": self._runs, "running": True}
             self._say("Building and warming up both arms ...")
@@ -223,30 +222,31 @@ class LabPanel:
     def _finish(self, result: Comparison | list[Comparison]) -> str:
         """Show and publish the result; what the status line says."""
         self.result = result
-        runs = result if isinstance(result, list) else [result]
-        runs = [run for run in runs if run.ratios or any(arm.error for arm in run.arms)]
+        every = result if isinstance(result, list) else [result]
+        runs = [run for run in every if run.ratios or any(arm.error for arm in run.arms)]
         if not runs:
             return "Stopped before there was anything to compare."
         self.history += runs
         self._draw(runs[-1], 1.0)
         self.live.history = [_row(number, run) for number, run in enumerate(self.history, 1)]
-        self._publish(runs)
+        if self._shown:
+            self._publish(runs)
         return f"{'Stopped' if runs[-1].stopped else 'Done'}: {_summary(runs)}"
 
     def _publish(self, runs: list[Comparison]) -> None:
         """Figure and table as ordinary outputs of the cell that showed the panel."""
+        from IPython.display import update_display
+
         from labkit import plots
+
         swept, dark = self._swept, self.live.dark
         figure = plots.sweep_figure(runs, swept, dark=dark) if swept else plots.comparison_figure(runs[0], dark=dark)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
         picture, text = buffer.getvalue(), "\n\n".join(map(str, runs))
-        if self._shown:
-            from IPython.display import update_display
-
-            shown = {"image/png": picture, "text/plain": "The run as a figure; the table below has its numbers."}
-            update_display(shown, raw=True, display_id=f"{self._id}-figure")
-            update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
+        shown = {"image/png": picture, "text/plain": "The run as a figure; the table below has its numbers."}
+        update_display(shown, raw=True, display_id=f"{self._id}-figure")
+        update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
         if self._page == "reloaded":
             self.live.results = {"png": picture, "text": text}
 

@@ -122,7 +122,7 @@ def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = Fa
 
 def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
     """The metric against training time and against steps; a cross where the target was reached."""
-    figure, axes = new_figure(2, dark=dark)
+    figure, axes = new_figure(2, height=3.4 + 0.2 * len(result.arms), dark=dark)
     for position, arm in enumerate(result.arms):
         hue = PALETTE[position % len(PALETTE)]
         for number, run in enumerate(result.of(arm)):
@@ -133,11 +133,14 @@ def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
                 if run.reached:
                     axis.plot(horizontal[-1], metric[-1], "x", color=hue)
     for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
-        axis.axhline(result.target, color=GREY, ls="--", lw=1)
-        axis.set(
-            xlabel=name,
-            ylabel=result.metric,
-            title=f"{result.metric} against {name.split(',')[0]} (dotted: never arrived)",
-        )
-    legend(axes[0])
+        axis.axhline(result.target, color=GREY, ls="--", lw=1, label="target (dotted: never arrived)")
+        axis.set(xlabel=name, ylabel=result.metric, title=f"Against {name.split(',')[0]}")
+    # Below the axes: the names are long, and curves fill every corner.
+    figure.legend(
+        handles=axes[0].get_legend_handles_labels()[0],
+        loc="outside lower left",
+        fontsize=8,
+        framealpha=0,
+        labelcolor=axes[0].title.get_color(),
+    )
     return figure

@@ -91,7 +91,8 @@ class RaceResult:
             lines.append(f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}")
         for arm in self.arms[1:]:
             ratio, low, high = self.speedup(arm)
-            lines.append(f"{arm:{width}}  {ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}")
+            factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}"
+            lines.append(f"{arm:{width}}  {'never arrived' if math.isnan(ratio) else factor}")
         return "\n".join(lines)
 
     __repr__ = __str__

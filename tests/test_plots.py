@@ -29,9 +29,8 @@ RACE = RaceResult(
 
 def labels(figure):
     texts = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
-    return " ".join(
-        texts + [text.get_text() for axis in figure.axes if axis.get_legend() for text in axis.get_legend().get_texts()]
-    )
+    legends = [axis.get_legend() for axis in figure.axes if axis.get_legend()] + figure.legends
+    return " ".join(texts + [text.get_text() for legend in legends for text in legend.get_texts()])
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -50,7 +49,7 @@ def labels(figure):
             lambda dark: plots.sweep_figure([comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark),
             ["act", "Speed-up"],
         ),
-        (lambda dark: plots.race_figure(RACE, dark=dark), ["accuracy", "training time", "steps", "a", "b"]),
+        (lambda dark: plots.race_figure(RACE, dark=dark), ["accuracy", "training time", "steps", "target"]),
     ],
 )
 def test_figures_say_what_they_show(draw, words, dark, tmp_path):

@@ -1,0 +1,89 @@
+"""What the live panel costs, in a real browser. By hand: ``uv run python tests/benchmarks/bench_panel.py``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium, running_server  # noqa: E402
+
+SET_UP = """
+import threading, time, torch
+from labkit import Lab, LabPanel, Workload
+from labkit.results import median_interval
+
+def make_workload(same):
+    matrix = torch.randn(128, 128)
+    begin = time.perf_counter()
+    for _ in range(200):
+        matrix @ matrix
+    times = max(1, round(0.001 / ((time.perf_counter() - begin) / 200)))
+    times = globals().setdefault("TIMES", times)
+    def step():
+        for _ in range(times):
+            matrix @ matrix
+    return Workload(step)
+
+lab = Lab(make_workload, memory=False, same=[1, 2])
+"""
+PANEL = "panel = LabPanel(lab)\npanel"
+# The kit stops early once the intervals are narrow; an unreachable precision keeps every run at its full budget.
+TRIALS = """
+import labkit.measure
+labkit.measure.ENOUGH = 0
+panel.budget.value = panel.budget.options[1][1] if isinstance(panel.budget.options[0], tuple) else panel.budget.options[1]
+seconds = panel.budget.value
+
+def step_time(result):
+    times = sorted(result.baseline.times + result.candidate.times)
+    return times[len(times) // 2]
+
+def off():
+    kept = []
+    thread = threading.Thread(target=lambda: kept.append(lab.run(same=2, seconds=seconds, on_update=lambda partial: None)))
+    thread.start(); thread.join()
+    return step_time(kept[0])
+
+def on():
+    panel.run()
+    return step_time(panel.wait())
+
+ratios = []
+for trial in range(%d):
+    pair = (on(), off()) if trial %% 2 else (off(), on())[::-1]
+    ratios.append(100 * (pair[0] / pair[1] - 1))
+low, high = median_interval(tuple(ratios))
+print(f"live panel on against off, 1 ms step: {sorted(ratios)[len(ratios) // 2]:+.2f} %% [{low:+.2f}, {high:+.2f}] "
+      f"n={len(ratios)} of {seconds:g} s each  goal <= 1 %%")
+"""
+
+
+def main(trials: int = 15) -> None:
+    os.environ["LABKIT_SIZE"] = "full"
+    with tempfile.TemporaryDirectory() as folder, running_server(Path(folder)) as server, sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_FLAGS)
+        page = NotebookPage(server, chromium)
+        page.open([SET_UP, PANEL], "bench")
+        assert page.run_all() == []
+        panel = page.panel()
+        waits = []
+        for _ in range(5):
+            panel.run()
+            waits.append(panel.wait_number())
+            panel.stop()
+            panel.wait_finished()
+        print(f"first live number after Run: {min(waits):.2f} to {max(waits):.2f} s, n={len(waits)}  goal <= 5 s", flush=True)
+        print(page.execute(TRIALS % trials), flush=True)
+        page.close()
+        chromium.close()
+
+
+if __name__ == "__main__":
+    main()
