@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class LocalArm:
         self._flags: dict[str, Any] | None = None
         self._last: Any = None
 
-    @contextmanager
+    @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
         """Swap this arm's switches in, and the caller's back."""
         outside = torch_flags()
@@ -67,8 +67,13 @@ class LocalArm:
         """Build the workload and run its first step; seconds of that step."""
         with self._inside():
             step = self._build().step
-            seconds, self._last = _timed(step, 1)
-        self.device = "cuda" if torch.cuda.is_initialized() else "cpu"
+            if torch.cuda.is_initialized():  # a process's first product loads the library: no arm shall pay for it
+                torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+            # Device work shows by the loss it returns; one that returns nothing counts as CUDA
+
+            seconds, self._last = _timed(step, 1, "cuda" if torch.cuda.is_initialized() else "cpu")
+        if torch.cuda.is_initialized():
+            self.device = self._last.device.type if isinstance(self._last, torch.Tensor) else "cuda"
         self.check()
         return seconds
 
@@ -76,7 +81,7 @@ class LocalArm:
         """Run ``steps`` steps; their seconds."""
         assert self._workload is not None, "start() comes first"
         with self._inside():
-            seconds, self._last = _timed(self._workload.step, steps)
+            seconds, self._last = _timed(self._workload.step, steps, self.device)
         return seconds
 
     def evaluate(self) -> float:
@@ -101,20 +106,18 @@ class LocalArm:
     def peak(self) -> tuple[int, int | None]:
         """Peak bytes (allocated, reserved) of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
-        with self._inside():
+        others = torch.cuda.memory_allocated() if self.device == "cuda" else 0  # what the notebook itself holds
+        with self._inside(), contextlib.closing(self):
             step = self._build().step
             step()  # gradients and optimizer state exist only from the second step on
-            with MemoryMeter(saved=False) as memory:  # counting what is saved would get in the way of torch.func
+            with MemoryMeter(self.device, saved=False) as memory:  # saved=True would get in the way of torch.func
                 step()
-        self.close()
-        return memory.peak, memory.reserved
+            return memory.peak - others, memory.reserved
 
     def close(self) -> None:
         """Release the workload, its workers and its memory."""
         workload, self._workload, self._last = self._workload, None, None
-        if workload is None:
-            return
-        if workload.close is not None:
+        if workload is not None and workload.close is not None:
             workload.close()
         del workload
         gc.collect()
@@ -122,33 +125,35 @@ class LocalArm:
             torch.cuda.empty_cache()
 
 
-_events: list[Any] = []  # one pair of CUDA events, made once: creating them inside a run would show
+_events: dict[int, Any] = {}  # a pair of CUDA events for each device, made once: creating them inside a run would show
 
 
-def _timed(step: Callable[[], Any], steps: int) -> tuple[float, Any]:
-    """Seconds that ``steps`` calls took, and the last one's value. On CUDA by events, with one synchronization."""
+def _timed(step: Callable[[], Any], steps: int, device: str) -> tuple[float, Any]:
+    """Seconds that ``steps`` calls took, and the last one's value. On CUDA by events, with one synchronization.
+
+    Events see the current stream: a step that works on others has to join them before it returns.
+    """
     last = None
     collecting = gc.isenabled()
     gc.disable()  # a collection in one block and not in its neighbour would be charged to the technique
     try:
-        if not torch.cuda.is_initialized():
-            begin = time.perf_counter()
+        synchronize()
+        if device == "cuda":
+            here = torch.cuda.current_device()
+            if here not in _events:
+                _events[here] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            first, second = _events[here]
+            first.record()
             for _ in range(steps):
                 last = step()
-            seconds = time.perf_counter() - begin
-            if torch.cuda.is_initialized():  # the very first step woke CUDA up: wait for what it queued
-                torch.cuda.synchronize()
-                seconds = time.perf_counter() - begin
-            return seconds, last
-        if not _events:
-            _events.extend(torch.cuda.Event(enable_timing=True) for _ in range(2))
-        synchronize()
-        _events[0].record()
+            second.record()
+            second.synchronize()
+            return first.elapsed_time(second) / 1e3, last
+        begin = time.perf_counter()
         for _ in range(steps):
             last = step()
-        _events[1].record()
-        _events[1].synchronize()
-        return _events[0].elapsed_time(_events[1]) / 1e3, last
+        synchronize()
+        return time.perf_counter() - begin, last
     finally:
         if collecting:
             gc.enable()

@@ -49,8 +49,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether ``error`` says that memory ran out, on the GPU or in torch's CPU allocator."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in text or "not enough memory" in text)
+    texts = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 # ---------------------------------------------------------------------------------------------------------- randomness
@@ -76,6 +76,8 @@ def set_rng_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None:
         torch.cuda.set_rng_state_all(state["cuda"])
+    elif torch.cuda.is_initialized():  # it woke up since: as it would have without us
+        torch.cuda.manual_seed_all(torch.initial_seed())
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class ProcessArm:
     ):
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
-        self._task = _dumps((make, label, settings, seed, torch_flags()))
+        self._task = make, label, settings, seed
         self._child: subprocess.Popen[bytes] | None = None
         self._log: Any = None
 
@@ -64,7 +64,7 @@ class ProcessArm:
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
-            self._send(self._task)
+            self._send(_dumps((*self._task, torch_flags())))
             self._answer()  # it is up, and could unpickle its task: from here on its death is a result
         except ArmDied as error:
             raise RuntimeError(f"could not start {self.label!r} in a process of its own: {error}") from None
@@ -93,6 +93,8 @@ class ProcessArm:
         child, self._child = self._child, None
         if child is None:
             return
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)  # with its own children, such as the workers of a loader
         child.kill()
         child.wait()
         streams: tuple[Any, ...] = child.stdin, child.stdout, self._log

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from labkit.arms import LocalArm
+from labkit.arms import ArmDied, LocalArm
+from labkit.device import is_out_of_memory
 from labkit.measure import Update, alternate, budget, measuring
 from labkit.race import RaceResult, race
 from labkit.records import collect
-from labkit.results import Comparison, Measurement
+from labkit.results import Comparison
 from labkit.units import format_settings, progress
 
 Reason = str | Mapping[Any, str]
@@ -44,6 +45,11 @@ class Lab:
             raise TypeError(f"Lab({make_workload!r}): the first argument is a function that returns a Workload")
         self.controls = {name: _values(name, values) for name, values in controls.items()}
         _check_signature(make_workload, self.controls)
+        for name, value, kind in (("isolate", isolate, bool), ("memory", memory, bool), ("seed", seed, int)):
+            if not isinstance(value, kind):
+                raise TypeError(f"{name}={value!r}: {name} is an argument of Lab; give a control another name")
+        if threads is not None and not isinstance(threads, int):
+            raise TypeError(f"threads={threads!r}: threads is an argument of Lab; give a control another name")
         self.unavailable = {} if unavailable is None else dict(unavailable)
         if unknown := set(self.unavailable) - set(self.controls):
             raise TypeError(f"unavailable names {_list(unknown)}; the controls are {_list(self.controls)}")
@@ -92,7 +98,7 @@ class Lab:
         settings.
         """
         seconds = budget(seconds)
-        arms = self._arms({"baseline": self.settings(baseline), "candidate": self.settings(settings)})
+        arms = self._arms(self.settings(baseline), self.settings(settings))
         with measuring(self.threads), contextlib.ExitStack() as stack:
             for arm in arms:
                 stack.callback(arm.close)
@@ -102,9 +108,7 @@ class Lab:
             if result.stopped:
                 return result
             if self.memory:
-                result = result.with_peaks(
-                    *(self._peak(arm, timed) for arm, timed in zip(arms, result.arms, strict=True))
-                )
+                result = self._with_peaks(result, arms, stop)
         collect(self.name, result)
         return result
 
@@ -129,12 +133,17 @@ class Lab:
         values = [value for value in self.controls[control] if self.why_not(control, value) is None]
         results: list[Comparison] = []
         quiet = on_update or (lambda partial: None)  # one bar for all: a bar within a bar fills the page with lines
-        bar = progress(total=len(values), desc=f"sweep of {control}", unit="run")
+        bar = progress(total=len(values), desc=f"sweep of {control}", unit="run", disable=on_update is not None)
         with contextlib.closing(bar):
             for value in values:
                 base = dict(baseline or {}) | ({control: value} if follow else {})
                 changed = settings | {control: value}
-                results.append(self.run(baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed))
+                try:
+                    results.append(self.run(baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed))
+                except KeyboardInterrupt:
+                    if not results:
+                        raise
+                    break
                 bar.update()
                 if results[-1].stopped:
                     break
@@ -152,46 +161,75 @@ class Lab:
 
         The workload needs ``evaluate``. ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``.
         """
-        everyone = [self.settings(baseline), *(self.settings(candidate) for candidate in candidates)]
-        options = {"threads": self.threads} | options
+        if self.isolate:
+            raise ValueError("isolate=True: races run in this process; make a lab without it")
+        base = self.settings(baseline)
+        arms = {_difference(base, self.defaults) or "baseline": base}
+        for candidate in candidates:
+            chosen = self.settings(candidate)
+            label = _difference(chosen, base) or "same settings"
+            if label in arms:
+                raise ValueError(f"{candidate!r} is in this race already")
+            arms[label] = chosen
         result = race(
-            {self._label(chosen): partial(self.make_workload, **chosen) for chosen in everyone},
+            {label: partial(self.make_workload, **chosen) for label, chosen in arms.items()},
             target=target,
             steps=steps,
-            **options,
+            **({"threads": self.threads} | options),
         )
         if not result.stopped:
             collect(self.name, result)
         return result
 
-    def code(self, *, baseline: Mapping[str, Any] | None = None, seconds: float | None = None, **settings: Any) -> str:
+    def code(
+        self,
+        *,
+        sweep: str | None = None,
+        follow: bool = False,
+        baseline: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+        **settings: Any,
+    ) -> str:
         """The headless call for these settings, as source text; only what differs from the defaults."""
-        arguments = [f"{name}={value!r}" for name, value in settings.items() if value != self.defaults[name]]
-        if base := {name: value for name, value in (baseline or {}).items() if value != self.defaults[name]}:
+        arguments = [] if sweep is None else [repr(sweep)]
+        changes = {name: value for name, value in settings.items() if value != self.defaults[name] and name != sweep}
+        arguments += [f"{name}={value!r}" for name, value in changes.items()]
+        base = {name: value for name, value in (baseline or {}).items() if value != self.defaults[name]}
+        if sweep is not None and follow:
+            base.pop(sweep, None)
+            arguments.append("follow=True")
+        if base:
             arguments.append(f"baseline={base!r}")
         if seconds is not None:
             arguments.append(f"seconds={seconds:g}")
-        return f"lab.run({', '.join(arguments)})"
+        return f"lab.{'run' if sweep is None else 'sweep'}({', '.join(arguments)})"
 
-    def _arms(self, arms: Mapping[str, dict[str, Any]]) -> list[Any]:
+    def _arms(self, baseline: dict[str, Any], candidate: dict[str, Any]) -> list[Any]:
         kind: Any = LocalArm
         if self.isolate:
             from labkit.isolate import ProcessArm as kind
-        labels = {role: self._label(chosen) if role == "candidate" else role for role, chosen in arms.items()}
-        return [
-            kind(partial(self.make_workload, **chosen), labels[role], chosen, self.seed)
-            for role, chosen in arms.items()
-        ]
+        arms = (("baseline", baseline), (_difference(candidate, baseline) or "same settings", candidate))
+        return [kind(partial(self.make_workload, **chosen), label, chosen, self.seed) for label, chosen in arms]
 
-    def _peak(self, arm: Any, timed: Measurement) -> tuple[int | None, int | None]:
-        return (None, None) if timed.error else arm.peak()
+    def _with_peaks(self, result: Comparison, arms: list[Any], stop: threading.Event | None) -> Comparison:
+        """The peak memory of each arm, as far as it can be had: the times are there, and nothing may lose them."""
+        peaks: list[tuple[int | None, int | None]] = []
+        for arm, timed in zip(arms, result.arms, strict=True):
+            measured: tuple[int | None, int | None] = (None, None)
+            if not timed.error and not (stop and stop.is_set()):
+                try:
+                    measured = arm.peak()
+                except KeyboardInterrupt:
+                    return result
+                except (ArmDied, MemoryError, RuntimeError) as error:
+                    if not isinstance(error, ArmDied) and not is_out_of_memory(error):
+                        raise
+            peaks.append(measured)
+        return result.with_peaks(*peaks)
 
-    def _label(self, settings: Mapping[str, Any]) -> str:
-        """What sets these settings apart from the defaults."""
-        return (
-            format_settings({name: value for name, value in settings.items() if value != self.defaults[name]})
-            or "baseline"
-        )
+
+def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
+    return format_settings({name: value for name, value in settings.items() if value != from_these[name]})
 
 
 def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -205,8 +243,9 @@ def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
 
 def _check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:
     """Fail where the lab is made, not at the first run, when its controls are not the keywords of ``make_workload``."""
-    if reserved := set(controls) & set(inspect.signature(Lab.run).parameters):
-        raise TypeError(f"a control cannot be named {_list(reserved)}: lab.run has an argument of that name")
+    taken = {name for method in (Lab.run, Lab.sweep) for name in inspect.signature(method).parameters}
+    if reserved := set(controls) & taken:
+        raise TypeError(f"a control cannot be named {_list(reserved)}: lab.run or lab.sweep has such an argument")
     try:
         inspect.signature(make_workload).bind(**controls)
     except TypeError as error:

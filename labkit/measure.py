@@ -9,6 +9,7 @@ there is nothing to be seen.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import threading
 import time
@@ -35,12 +36,14 @@ def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1)
     with measuring(threads):
         arm = as_arm(step, "step")
         state = _Timed(arm)
-        with contextlib.closing(arm):
-            limit = budget(seconds)
-            state.warm_up(limit)
-            end = time.perf_counter() + limit
-            while state.alive and (len(state.times) < CLAIM_PAIRS or time.perf_counter() < end):
+        bar = _bar(budget(seconds))
+        with contextlib.closing(arm), contextlib.closing(bar):
+            state.warm_up(bar.total)
+            begin = now = time.perf_counter()
+            while state.alive and (len(state.times) < CLAIM_PAIRS or now - begin < bar.total):
                 state.block()
+                now = time.perf_counter()
+                bar.update(min(now - begin, bar.total) - bar.n)
             return state.result()
 
 
@@ -67,28 +70,40 @@ def compare(
         return alternate(arms[0], arms[1], seconds=budget(seconds), on_update=on_update, stop=stop)
 
 
+_measuring = threading.RLock()
+
+
 @contextlib.contextmanager
 def measuring(threads: int | None) -> Iterator[None]:
-    """What every measurement happens in: one torch thread, and everything global given back afterwards."""
+    """What every measurement happens in: alone, on one torch thread, and everything global is given back afterwards."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(f"threads={threads!r}: use a positive number of CPU threads, or None for torch's own setting")
-    with preserve_rng(), preserve_flags():
-        if threads is not None:
-            torch.set_num_threads(threads)
-        yield
+    if not _measuring.acquire(blocking=False):
+        raise RuntimeError("another measurement is running in this kernel; two at once would disturb each other: wait")
+    freeze = gc.get_freeze_count() == 0
+    try:
+        if freeze:
+            gc.freeze()  # else each release of an arm searches all of torch for garbage: longer than a short run
+        with preserve_rng(), preserve_flags():
+            if threads is not None:
+                torch.set_num_threads(threads)
+            yield
+    finally:
+        if freeze:
+            gc.unfreeze()
+        _measuring.release()
 
 
 def as_arm(step: Any, label: str) -> Any:
     """``step`` as an arm: arms as they are, Workloads and plain functions wrapped."""
-    if hasattr(step, "block"):
+    if hasattr(step, "block") and not callable(step):
         return step
-    workload = (
-        replace(step, close=None) if isinstance(step, Workload) else Workload(step)
-    )  # what the caller opened, the caller closes
-    return LocalArm(lambda: workload, label)
+    workload = step if isinstance(step, Workload) else Workload(step)
+    return LocalArm(lambda: replace(workload, close=None), label)  # what the caller opened, the caller closes
 
 
 def budget(seconds: float | None) -> float:
+    """The time budget in seconds: the caller's, or the default for this size. ValueError when it makes no sense."""
     seconds = pick(cpu=10.0, test=0.5) if seconds is None else seconds
     if not seconds > 0 or math.isinf(seconds):
         raise ValueError(f"seconds={seconds!r}: use a positive time budget in seconds")
@@ -125,9 +140,7 @@ class _Timed:
     def warm_up(self, budget: float, stop: threading.Event | None = None) -> None:
         """Build, run the cold first step, then find how many steps make a block long enough to be timed."""
         self.cold = self._guard(self.arm.start)
-        if (
-            self.cold is None or self.cold > budget / 8
-        ):  # steps this long are their own blocks, and warm enough after one
+        if self.cold is None or self.cold > budget:  # one more such step only to warm up would be too much to ask
             return
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
@@ -163,16 +176,12 @@ def alternate(
 ) -> Comparison:
     """The engine of `compare` on two arms (objects with ``start``, ``block``, ``check``, ``close``)."""
     a, b = _Timed(baseline), _Timed(candidate)
-    bar = (
-        progress(total=round(seconds, 1), unit="s", bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s")
-        if not on_update
-        else None
-    )
+    bar = None if on_update else _bar(seconds)
     begin = last_update = time.perf_counter()
     stopped = False
 
     def so_far() -> Comparison:
-        device = "cuda" if torch.cuda.is_initialized() or "cuda" in (a.arm.device, b.arm.device) else "cpu"
+        device = "cuda" if "cuda" in (a.arm.device, b.arm.device) else "cpu"
         return Comparison(a.partial(), b.partial(), device, time.perf_counter() - begin, stopped)
 
     def halted() -> bool:
@@ -218,6 +227,10 @@ def alternate(
     if not stopped:
         result = replace(result, baseline=a.result(), candidate=b.result())
     return result
+
+
+def _bar(seconds: float) -> Any:
+    return progress(total=seconds, unit="s", bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s")
 
 
 def _narrow(partial: Comparison) -> bool:

@@ -207,7 +207,7 @@ class LabPanel:
         """Partial results: called between blocks, at most five times a second."""
         values = self.controls[self._swept].values if self._swept else ()
         done = values.index(so_far.candidate.settings[self._swept]) if self._swept else 0
-        if not self._stop.is_set():
+        if so_far.candidate.settings != self._drawn and not self._stop.is_set():  # once, or it would hide a refusal
             self._say(f"Sweeping {self._swept}: {values[done]}, {done + 1} of {len(values)}" if values else "Measuring")
         self._draw(so_far, (done + min(1.0, so_far.seconds / self._budget)) / max(1, len(values)))
 

@@ -126,7 +126,7 @@ def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
     for position, arm in enumerate(result.arms):
         hue = PALETTE[position % len(PALETTE)]
         for number, run in enumerate(result.of(arm)):
-            steps, seconds, metric = zip(*run.curve, strict=True)
+            steps, seconds, metric = zip(*run.curve, strict=True) if run.curve else ((), (), ())
             for axis, horizontal in zip(axes, (seconds, steps), strict=True):
                 label = arm if number == 0 else None
                 axis.plot(horizontal, metric, color=hue, lw=1.2, alpha=0.7, ls="-" if run.reached else ":", label=label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from labkit.arms import LocalArm
-from labkit.device import pick
+from labkit.device import is_out_of_memory, pick
 from labkit.measure import measuring
 from labkit.results import median_interval
 from labkit.units import format_seconds, progress
@@ -31,6 +31,7 @@ class RaceRun:
     seed: int
     curve: tuple[tuple[int, float, float], ...]
     reached: bool
+    error: str | None = None  # out of memory
 
     @property
     def seconds(self) -> float:
@@ -87,7 +88,8 @@ class RaceResult:
             runs = self.of(arm)
             low, high = self.interval(arm)
             times = f"{format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
-            arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds"
+            errors = "".join(sorted({f" ({run.error})" for run in runs if run.error}))
+            arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds{errors}"
             lines.append(f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}")
         for arm in self.arms[1:]:
             ratio, low, high = self.speedup(arm)
@@ -115,8 +117,8 @@ def race(
 
     ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the
     baseline. The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it
-    diverged. The default is five seeds (two in the test size). An interrupt, or ``stop.set()``, returns the runs
-    finished so far.
+    diverged. A run that ends out of memory never arrives. The default is five seeds (two in the test size). An
+    interrupt, or ``stop.set()``, returns the runs finished so far.
     """
     seeds = pick(cpu=5, test=2) if seeds is None else seeds
     for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
@@ -135,8 +137,9 @@ def race(
                 name,
                 make,
             ) in arms.items():  # the first steps of a process pay for thread pools and kernel caches: nobody's time
-                with contextlib.closing(LocalArm(make, name, seed=0)) as arm:
-                    arm.start()
+                with contextlib.closing(LocalArm(make, name, seed=0)) as arm, _survive_out_of_memory():
+                    if not (stop and stop.is_set()):
+                        arm.start()
             for seed in range(seeds):
                 # The order alternates, so that no arm always runs on the machine that the other one has warmed up.
                 for name in list(arms)[:: -1 if seed % 2 else 1]:
@@ -169,7 +172,8 @@ def _train(
 ) -> RaceRun | None:
     curve: list[tuple[int, float, float]] = []
     seconds, done, reached = 0.0, 0, False
-    with contextlib.closing(LocalArm(make, name, seed=seed)) as arm:
+    error = "out of memory"
+    with contextlib.closing(LocalArm(make, name, seed=seed)) as arm, _survive_out_of_memory():
         arm.enter()
         while done < steps and not reached:
             if stop is not None and stop.is_set():
@@ -182,7 +186,17 @@ def _train(
             if not math.isfinite(value):
                 break
             reached = value >= target if higher_is_better else value <= target
-    return RaceRun(name, seed, tuple(curve), reached)
+        error = ""
+    return RaceRun(name, seed, tuple(curve), reached, error or None)
+
+
+@contextlib.contextmanager
+def _survive_out_of_memory() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
 
 
 def _result(arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool) -> RaceResult:

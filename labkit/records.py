@@ -129,7 +129,9 @@ class Reference:
 
     def __str__(self) -> str:
         if not self.records:
-            return f"{self.notebook}: not recorded yet. `labkit record {self.notebook}.ipynb` records it on your machine."
+            return (
+                f"{self.notebook}: not recorded yet. `labkit record {self.notebook}.ipynb` records it on your machine."
+            )
         return "\n\n".join("\n".join(self._lines(name, record)) for name, record in self.records.items())
 
     __repr__ = __str__

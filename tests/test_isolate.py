@@ -95,3 +95,15 @@ def test_a_child_that_cannot_start_says_why(monkeypatch):
     with pytest.raises(RuntimeError, match="ended with exit status 1"):
         arm.start()
     arm.close()
+
+
+def test_an_isolated_arm_runs_on_the_lab_s_number_of_threads():
+    def make(x):
+        if torch.get_num_threads() != 1:
+            raise ValueError(f"{torch.get_num_threads()} threads")
+        return Workload(lambda: None)
+
+    torch.set_num_threads(2)
+    assert Lab(make, isolate=True, memory=False, threads=1, x=[1]).run(seconds=0.05).ratios
+    with pytest.raises(ValueError, match="2 threads"):
+        Lab(make, isolate=True, memory=False, threads=2, x=[1]).run(seconds=0.05)

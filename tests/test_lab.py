@@ -20,7 +20,7 @@ def make_workload(width=8, act="relu", wide=False):
         loss.backward()
         return loss.detach()
 
-    return Workload(step, 32, evaluate=lambda: float(model(data).square().mean()))
+    return Workload(step, 32, evaluate=lambda: float(model(data).detach().square().mean()))
 
 
 @pytest.fixture
@@ -115,6 +115,77 @@ def test_code_repeats_the_call(lab):
     assert eval(call, {"lab": lab}).candidate.settings == {"wide": True, "width": 64, "act": "tanh"}
 
 
+def test_code_of_a_sweep(lab):
+    call = lab.code(sweep="width", wide=True, width=64, baseline={"width": 64}, follow=True, seconds=0.05)
+    assert call == "lab.sweep('width', wide=True, follow=True, seconds=0.05)"
+    assert len(eval(call, {"lab": lab})) == 3
+    assert lab.code(sweep="width", baseline={"act": "tanh"}) == "lab.sweep('width', baseline={'act': 'tanh'})"
+
+
+def test_labels_tell_the_arms_apart(lab):
+    labels = [arm.label for arm in lab.run(baseline={"width": 64}, seconds=0.05).arms]
+    assert labels == ["baseline", "width=8"]
+    assert lab.run(seconds=0.05).candidate.label == "same settings"
+    options = {"target": -1, "steps": 1, "seeds": 1}
+    assert lab.race({}, {"width": 64}, **options).arms == ("baseline", "same settings", "width=64")
+    assert lab.race({"width": 8}, baseline={"width": 64}, **options).arms == ("width=64", "width=8")
+    with pytest.raises(ValueError, match="in this race already"):
+        lab.race({"width": 64}, {"width": 64}, **options)
+    with pytest.raises(ValueError, match="isolate=True"):
+        Lab(make_workload, isolate=True, width=[8]).race({}, **options)
+
+
+def test_two_measurements_at_once_are_refused(lab):
+    refused = []
+
+    def meanwhile(partial):
+        def other():
+            with pytest.raises(RuntimeError, match="another measurement is running"):
+                lab.run(seconds=0.05)
+            refused.append(True)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    lab.run(width=64, seconds=0.5, on_update=meanwhile)
+    assert refused
+    assert lab.run(seconds=0.05).ratios
+
+
+def test_out_of_memory_while_building_and_in_the_memory_pass():
+    def make(size):
+        if size > 2**40:
+            torch.empty(size)
+        return Workload(lambda: None)
+
+    result = Lab(make, size=[8, 2**55]).run(size=2**55, seconds=0.05)
+    assert result.candidate.error == "out of memory" and result.baseline.times
+    assert result.baseline.peak_bytes is not None and result.candidate.peak_bytes is None
+    built = []
+
+    def make_late(size):
+        built.append(size)
+        if len(built) > 2:  # not while it is timed
+            torch.empty(2**55)
+        return Workload(lambda: None)
+
+    result = Lab(make_late, size=[8, 16]).run(size=16, seconds=0.05)
+    assert result.ratios and result.candidate.peak_bytes is None
+
+
+def test_an_interrupt_in_a_later_value_of_a_sweep_keeps_the_finished_ones():
+    def make(size):
+        if size == 2:
+            raise KeyboardInterrupt
+        return Workload(lambda: None)
+
+    lab = Lab(make, memory=False, size=[1, 2])
+    assert len(lab.sweep("size", seconds=0.05)) == 1
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(size=2, seconds=0.05)
+
+
 # ------------------------------------------------------------------------------------------------------------ bad input
 
 
@@ -132,6 +203,9 @@ def test_an_unknown_setting_lists_the_valid_ones(lab):
         ({"width": 8}, TypeError, r"width=\[8\]"),
         ({"act": "relu"}, TypeError, r"act=\['relu'\]"),
         ({"seconds": [1, 2]}, TypeError, "'seconds'"),
+        ({"follow": [1, 2]}, TypeError, "'follow'"),
+        ({"threads": [1, 2]}, TypeError, "threads is an argument of Lab"),
+        ({"seed": [1, 2]}, TypeError, "seed is an argument of Lab"),
         ({"depth": [1]}, TypeError, "cannot be called with the controls 'depth'"),
     ],
 )

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import threading
+import time
 import weakref
 
 import pytest
@@ -63,6 +64,17 @@ def test_short_steps_are_gathered_into_blocks_that_can_be_timed():
     assert result.steps_per_block > 100
     assert result.median * result.steps_per_block > BLOCK_SECONDS / 4
     assert len(result.times) >= 6 and result.cold is not None
+
+
+def test_a_slow_first_step_is_no_reason_for_short_blocks():
+    calls = []
+
+    def step():
+        calls.append(1)
+        if len(calls) == 1:
+            time.sleep(0.1)  # compilation, say: a quarter of the budget
+
+    assert measure(step, seconds=0.4).steps_per_block > 100
 
 
 def test_compare_counts_what_the_steps_did():
@@ -129,9 +141,7 @@ def test_updates_carry_partial_results_and_come_between_blocks():
         updates.append(partial)
 
     result = compare(step, step, seconds=1.0, on_update=on_update)
-    assert updates and all(
-        len(first.ratios) <= len(second.ratios) for first, second in itertools.pairwise(updates)
-    )
+    assert updates and all(len(first.ratios) <= len(second.ratios) for first, second in itertools.pairwise(updates))
     assert len(updates) <= result.seconds * 5 + 1
 
 

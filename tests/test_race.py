@@ -92,6 +92,16 @@ def test_stop_and_interrupt_keep_the_finished_runs():
     assert result.stopped and len(result.runs) == 1
 
 
+def test_an_arm_that_runs_out_of_memory_never_arrives():
+    def hungry():
+        return Workload(lambda: torch.empty(2**55), evaluate=lambda: 0.0)
+
+    result = race({"a": halving(0.5), "hungry": hungry}, target=0.1, steps=50, higher_is_better=False, seeds=2)
+    assert [run.error for run in result.of("hungry")] == ["out of memory"] * 2
+    assert result.median("hungry") == math.inf and all(run.reached for run in result.of("a"))
+    assert "reached by 0 of 2 seeds (out of memory)" in str(result)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
