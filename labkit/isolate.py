@@ -7,6 +7,7 @@ is the child: ``python -m labkit.isolate``.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -94,7 +95,8 @@ class ProcessArm:
         if child is None:
             return
         if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)  # with its own children, such as the workers of a loader
+            with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
+                os.killpg(child.pid, signal.SIGKILL)  # with its own children, such as the workers of a loader
         child.kill()
         child.wait()
         streams: tuple[Any, ...] = child.stdin, child.stdout, self._log

@@ -82,6 +82,7 @@ def measuring(threads: int | None) -> Iterator[None]:
         raise RuntimeError("another measurement is running in this kernel; two at once would disturb each other: wait")
     freeze = gc.get_freeze_count() == 0
     try:
+        gc.collect()  # what the notebook has dropped must not sit in the memory that the arms need
         if freeze:
             gc.freeze()  # else each release of an arm searches all of torch for garbage: longer than a short run
         with preserve_rng(), preserve_flags():

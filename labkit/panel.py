@@ -11,6 +11,7 @@ import contextvars
 import io
 import math
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -195,6 +196,7 @@ class LabPanel:
         try:
             said = self._finish(job(on_update=self._update, stop=stop)), "good"
         except BaseException as error:  # SystemExit too: nobody sees what ends a thread; wait() raises it again
+            traceback.clear_frames(error.__traceback__)  # else it keeps the failed arm's model and data alive
             self._error = error
             reason = (str(error).strip() or "no message").splitlines()[0]
             said = f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
@@ -288,7 +290,10 @@ class LabPanel:
         return self.lab.code(baseline=self.settings("baseline"), seconds=self.budget.value, **self.settings())
 
     def _show_code(self, _: Any) -> None:
-        self.live.code = self._code() if self.code_button.value else ""
+        arms = {"baseline": self.settings("baseline"), "seconds": self.budget.value, **self.settings()}
+        sweep = self.lab.code(sweep=self.sweep_choice.value, follow=self.follow.value, **arms)
+        lines = dict.fromkeys((self._code(), sweep))  # one and the same when there is nothing to sweep over
+        self.live.code = "\n".join(lines) if self.code_button.value else ""
 
     def _arrange(self) -> Any:
         """The tree of boxes; all looks are in ``static/panel.css``."""

@@ -121,11 +121,12 @@ def test_sweep(panel: LabPanel) -> None:
 def test_code_is_the_headless_call(panel: LabPanel) -> None:
     assert panel.live.code == ""
     panel.code_button.value = True
-    assert panel.live.code == "lab.run(double=True, seconds=0.3)"
+    assert panel.live.code == "lab.run(double=True, seconds=0.3)\nlab.sweep('double', seconds=0.3)"
     panel.controls["size"].baseline.value = 32
-    assert panel.live.code == "lab.run(double=True, baseline={'size': 32}, seconds=0.3)"
-    assert panel.live.code in repr(panel)
-    result = eval(panel.live.code, {"lab": panel.lab})
+    code = panel.live.code.splitlines()[0]
+    assert code == "lab.run(double=True, baseline={'size': 32}, seconds=0.3)"
+    assert code in repr(panel)
+    result = eval(code, {"lab": panel.lab})
     assert result.baseline.settings["size"] == 32
 
 

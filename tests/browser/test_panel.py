@@ -89,7 +89,9 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(open
     panel.button("code").click()
     code = panel.root.locator(".labkit-source", has_text="size=128")
     code.wait_for()
-    assert code.inner_text() == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
+    call, sweep = code.inner_text().splitlines()
+    assert call == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
+    assert sweep.startswith("lab.sweep('double', ")
     opened.screenshot("panel-before", panel.root)
 
     pressed = time.monotonic()
