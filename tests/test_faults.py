@@ -16,11 +16,15 @@ def make_workload(size):
     return Workload(lambda: (matrix @ matrix).sum())
 
 lab = Lab(make_workload, size=[32, 64])
-before = torch_flags(), torch.get_rng_state().tolist(), {t.name for t in threading.enumerate() if "History" not in t.name}
+
+def state():
+    threads = {thread.name for thread in threading.enumerate() if "History" not in thread.name}  # IPython's own ends
+    return torch_flags(), torch.get_rng_state().tolist(), threads
+
+before = state()
 print("ready", flush=True)
 result = lab.run(size=64, seconds=%s)
-after = {t.name for t in threading.enumerate() if "History" not in t.name}
-assert (torch_flags(), torch.get_rng_state().tolist(), after) == before
+assert state() == before
 print(result.stopped, len(result.ratios) > 0, result.candidate.error, flush=True)
 """
 
