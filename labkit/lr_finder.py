@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from labkit.device import preserve_rng
+from labkit.units import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,14 +90,15 @@ def lr_find(
     if not (isinstance(steps, int) and steps >= 10):
         raise ValueError(f"lr_find({steps=}): expected a whole number of steps, at least 10")
     lrs = np.geomspace(min_lr, max_lr, steps)
-    with preserve_rng(), preserved(model, optimizer, *also):
-        losses, stopped = _sweep(step, optimizer, lrs, divergence)
+    bar = progress(total=steps, desc="lr_find", unit="step")
+    with closing(bar), preserve_rng(), preserved(model, optimizer, *also):
+        losses, stopped = _sweep(step, optimizer, lrs, divergence, bar)
     lrs = lrs[: len(losses)]
     smoothed, suggestions = _read(lrs, losses, smoothing, stopped is not None)
     return LRFindResult(tuple(lrs.tolist()), tuple(losses.tolist()), tuple(smoothed.tolist()), suggestions, stopped)
 
 
-def _sweep(step: Any, optimizer: Any, lrs: np.ndarray, divergence: float) -> tuple[np.ndarray, float | None]:
+def _sweep(step: Any, optimizer: Any, lrs: np.ndarray, divergence: float, bar: Any) -> tuple[np.ndarray, float | None]:
     """The losses, all finite, and the learning rate at which the test stopped, if it did."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     shares = [rate / max(rates) if max(rates) > 0 else 1.0 for rate in rates]  # all zero: a warm-up that begins there
@@ -113,6 +115,7 @@ def _sweep(step: Any, optimizer: Any, lrs: np.ndarray, divergence: float) -> tup
         record[i] = loss.detach().reshape(())  # a copy on the device: nothing waits, and the step may reuse its tensor
         if i % CHECK_EVERY == 0 or i == len(lrs) - 1:
             losses = np.array(record[: i + 1].tolist())
+            bar.update(i + 1 - bar.n)
             if not np.isfinite(losses[0]):
                 raise ValueError(f"the loss is {losses[0]} at the first step (lr={lrs[0]:g}), before any training")
             stop = _divergence(losses, divergence)
