@@ -225,9 +225,12 @@ class Panel:
         return self.root.locator(".labkit-history tr").all_inner_texts()[1:]
 
     def wait_number(self, timeout: float = 60) -> float:
-        """Wait for the first live speed-up of a run that goes on; seconds waited."""
-        start = time.monotonic()
-        number = self.root.locator(".labkit-running .labkit-speedup", has_text=re.compile(r"\d"))
+        """Wait for the first speed-up of the run that was last started from here; seconds waited.
+
+        The run may have ended by then: on a quiet machine the intervals are narrow in a fraction of a second.
+        """
+        start, run = time.monotonic(), self._before + 1
+        number = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-speedup", has_text=re.compile(r"\d"))
         number.wait_for(timeout=timeout * 1000)
         return time.monotonic() - start
 

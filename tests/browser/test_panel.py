@@ -229,8 +229,7 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
     toggle.get_by_text("off").wait_for()
     run.focus()
     keyboard.press("Enter")
-    panel.wait_number()
-    panel.root.locator(".labkit-live:not(.labkit-running)").wait_for()
+    panel.root.locator(".labkit-live[data-run='1']:not(.labkit-running)").wait_for()
     assert panel.status().startswith("Done:")
     assert run.evaluate("node => node === document.activeElement")
 
