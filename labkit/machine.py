@@ -48,7 +48,7 @@ def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterab
     card: dict[str, Any] = {
         "cpu": _cpu(),
         "gpu": _gpu(),
-        "fast_dtypes": {name: UNKNOWN if fast is None else fast for name, fast in fast_dtypes().items()},
+        "native_dtypes": {name: UNKNOWN if fast is None else fast for name, fast in fast_dtypes().items()},
         "os": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,

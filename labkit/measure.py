@@ -99,7 +99,7 @@ def as_arm(step: Any, label: str) -> Any:
     """``step`` as an arm: arms as they are, Workloads and plain functions wrapped."""
     if hasattr(step, "block") and not callable(step):
         return step
-    workload = step if isinstance(step, Workload) else Workload(step)
+    workload = step if isinstance(step, Workload) else Workload(step, unit="steps")
     return LocalArm(lambda: replace(workload, close=None), label)  # what the caller opened, the caller closes
 
 
@@ -231,7 +231,7 @@ def alternate(
 
 
 def _bar(seconds: float) -> Any:
-    return progress(total=seconds, unit="s", bar_format="{desc} |{bar}| {n:.0f}/{total:.0f} s")
+    return progress(total=seconds, unit="s", bar_format="{desc} |{bar}| {n:.2g}/{total:.2g} s")
 
 
 def _narrow(partial: Comparison) -> bool:

@@ -84,6 +84,8 @@ class LabPanel:
     """
 
     def __init__(self, lab: Lab, *, seconds: float | None = None) -> None:
+        if not isinstance(lab, Lab):
+            raise TypeError(f"LabPanel({lab!r}): it takes a Lab, as in LabPanel(Lab(make_workload, amp=[False, True]))")
         self.lab = lab
         self.result: Result = None
         self.history: list[Comparison] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,12 @@ class Workload:
     def __post_init__(self) -> None:
         if not callable(self.step):
             raise TypeError(f"Workload(step={self.step!r}): the step must be a function without arguments")
+        try:
+            inspect.signature(self.step).bind()
+        except TypeError as error:
+            raise TypeError(f"a step takes no arguments ({error}): bind them, as in `lambda: step(inputs)`") from None
+        except ValueError:
+            pass  # a built-in function without a signature: calling it will tell
         if not self.samples > 0:
             raise ValueError(f"Workload(samples={self.samples!r}): a step processes a positive number of {self.unit}")
 
@@ -97,8 +104,12 @@ class Comparison:
 
     @cached_property
     def ratios(self) -> tuple[float, ...]:
-        """baseline / candidate of each pair of neighbouring blocks; above 1 the candidate is faster."""
-        return tuple(a / b for a, b in zip(self.baseline.times, self.candidate.times, strict=False))
+        """baseline / candidate of each pair of neighbouring blocks; above 1 the candidate is faster.
+
+        Of the time per sample, where the arms process different amounts a step: other batch sizes, say.
+        """
+        scale = self.candidate.samples / self.baseline.samples
+        return tuple(scale * a / b for a, b in zip(self.baseline.times, self.candidate.times, strict=False))
 
     @cached_property
     def control(self) -> tuple[float, ...]:
@@ -165,9 +176,10 @@ class Comparison:
         ended = ", stopped early" if self.stopped else ""
         restless = self.noisy and len(self.ratios) >= CLAIM_PAIRS
         noisy = " (noisy: is something else using this machine?)" if restless else ""
+        per = "" if self.baseline.samples == self.candidate.samples else f" for the same number of {self.baseline.unit}"
         lines = [
             table([self.baseline, self.candidate]),
-            f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]   {self.verdict.upper()}",
+            f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]{per}   {self.verdict.upper()}",
             f"{len(self.ratios)} pairs in {self.seconds:.1f} s on {self.device}{ended}; "
             f"A/A noise floor {self.noise_floor:.1%}{noisy}",
         ]

@@ -46,7 +46,7 @@ def test_card_holds_what_is_known() -> None:
     assert card["python"] == platform.python_version()
     assert card["threads"] == torch.get_num_threads()
     assert (card["gpu"] is None) == (not torch.cuda.is_available())
-    assert set(card["fast_dtypes"]) == {"bfloat16", "float16"}
+    assert set(card["native_dtypes"]) == {"bfloat16", "float16"}
     assert card["cpu"]["model"]
     assert 1 <= card["cpu"]["cores"] <= (os.cpu_count() or 1)
     assert card["switches"]["float32_matmul_precision"] == torch.get_float32_matmul_precision()
@@ -165,7 +165,7 @@ def test_unknown_hardware_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     card = machine_card()
     assert set(card["cpu"].values()) == {"unknown"}
     assert card["load_average"] == "unknown"
-    assert set(card["fast_dtypes"].values()) == {"unknown"}
+    assert set(card["native_dtypes"].values()) == {"unknown"}
     assert "cpu L1 cache" in format_card(card)
 
 
@@ -173,7 +173,7 @@ def test_format_card() -> None:
     card = {
         "cpu": {"model": "Z80", "L1_cache_bytes": 49152, "memory_bytes": "unknown", "instructions": ["avx2", "sve"]},
         "gpu": None,
-        "fast_dtypes": {"bfloat16": True, "float16": False},
+        "native_dtypes": {"bfloat16": True, "float16": False},
         "load_average": [0.5, 1.0],
         "measured": {
             "host_copy_bytes_per_s": 12.34e9,
@@ -188,8 +188,8 @@ def test_format_card() -> None:
         ("cpu memory", "unknown"),
         ("cpu instructions", "avx2, sve"),
         ("gpu", "none"),
-        ("fast dtypes bfloat16", "yes"),
-        ("fast dtypes float16", "no"),
+        ("native dtypes bfloat16", "yes"),
+        ("native dtypes float16", "no"),
         ("load average", "0.5, 1.0"),
         ("measured host copy", "12.3 GB/s"),
         ("measured float32", "1.50 T FLOP/s"),

@@ -300,3 +300,8 @@ def test_after_a_reload_results_go_into_the_panel(panel: LabPanel) -> None:
 def test_numbers_of_every_size() -> None:
     shown = [labkit.panel._factor(ratio) for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))]
     assert shown == ["1.23", "0.012", "0.50", "12.35", "12,346", "–"]
+
+
+def test_not_a_lab() -> None:
+    with pytest.raises(TypeError, match="it takes a Lab"):
+        LabPanel(make_workload)  # type: ignore[arg-type]

@@ -110,3 +110,14 @@ def test_the_table_names_what_a_reader_needs():
     text = str(planted(2.0, noise=0.01).with_peaks((2**20, None), (2**21, None)))
     for word in ("speed-up 2.0", "FASTER", "noise floor", "40 pairs", "1.00 MiB", "2.00 MiB", "samples/s"):
         assert word in text, text
+
+
+def test_arms_that_process_different_amounts_are_compared_per_sample():
+    big = Comparison(Measurement("a", times=(1.0,) * 30, samples=64), Measurement("b", times=(2.0,) * 30, samples=256))
+    assert big.speedup == 2.0 and big.verdict == "faster"
+    assert "for the same number of samples" in str(big)
+
+
+def test_a_step_that_wants_an_argument():
+    with pytest.raises(TypeError, match=r"a step takes no arguments \(missing .* 'inputs'\): bind them"):
+        Workload(lambda inputs: None)
