@@ -197,7 +197,7 @@ def lines_of_code(path: Path) -> int:
 def test_labkit_can_be_read_in_an_hour() -> None:
     paths = [path for path in LABKIT.rglob("*.py") if "checkpointing" not in path.parts]
     lines = {path.name: lines_of_code(path) for path in paths if path.name != "exercises.py"}  # that one grows
-    assert sum(lines.values()) <= 2750, lines
+    assert sum(lines.values()) <= 2800, lines
 
 
 def test_import_is_light() -> None:
