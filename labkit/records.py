@@ -147,13 +147,15 @@ class Reference:
                 changed = {key: value for key, value in after["settings"].items() if key not in shared}
                 at = f"  (at {format_settings(shared)})" if shared else ""
                 ended = before["error"] or after["error"]
-                peaks = f"{format_bytes(before['peak_bytes'])} -> {format_bytes(after['peak_bytes'])}"
+                peaks = ""
+                if before["peak_bytes"] is not None:
+                    peaks = f"; peak memory {format_bytes(before['peak_bytes'])} -> {format_bytes(after['peak_bytes'])}"
                 figure = f"ended by {ended}"
                 if result["speedup"] is not None:
                     low, high = result["interval"]
                     figure = f"{result['speedup']:.2f}x [{low:.2f}, {high:.2f}] {result['verdict']}"
                 what = format_settings(changed) or "the same again (A/A)"
-                lines.append(f"  {what}: {figure}; peak memory {peaks}{at}")
+                lines.append(f"  {what}: {figure}{peaks}{at}")
             else:
                 for arm, seconds in result["median_seconds"].items():
                     arrived = [run["reached"] for run in result["runs"] if run["arm"] == arm]
