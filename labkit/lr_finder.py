@@ -19,7 +19,7 @@ from labkit.units import progress
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CHECK_EVERY = 10  # steps between two looks at the losses: each look waits for the device
+CHECK_EVERY = 25  # steps between two looks at the losses: each look waits for the device
 AGREEMENT = 10.0  # rules further apart than this factor name no learning rate
 
 
@@ -112,7 +112,10 @@ def _sweep(step: Any, optimizer: Any, lrs: np.ndarray, divergence: float, bar: A
             raise ValueError(f"step() returned {loss!r}: expected its loss, a real tensor of one element or a number")
         if i == 0:
             record = torch.empty(len(lrs), dtype=torch.promote_types(loss.dtype, torch.float32), device=loss.device)
-        record[i] = loss.detach().reshape(())  # a copy on the device: nothing waits, and the step may reuse its tensor
+            places = record.unbind()  # all at once: an index for each step would cost more than the copy
+        places[i].copy_(
+            loss.detach().reshape(())
+        )  # a copy on the device: nothing waits, and the step may reuse its tensor
         if i % CHECK_EVERY == 0 or i == len(lrs) - 1:
             losses = np.array(record[: i + 1].tolist())
             bar.update(i + 1 - bar.n)
