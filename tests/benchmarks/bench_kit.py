@@ -10,12 +10,14 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from labkit import Workload, compare
 from labkit.arms import LocalArm
+from labkit.device import synchronize
 from labkit.measure import measuring
 from labkit.results import median_interval
 
@@ -26,86 +28,58 @@ def report(name: str, values: list[float], goal: str, form: str = "{:.4f}") -> N
     print(f"{name:<62} {figures[0]} [{figures[1]}, {figures[2]}]  n={len(values)}  goal {goal}", flush=True)
 
 
-def a_millisecond() -> tuple[torch.Tensor, int]:
-    """A matrix, and how many products of it with itself take about 1 ms on one thread."""
-    matrix = torch.randn(128, 128)
+def a_millisecond(matrix: torch.Tensor) -> Callable[[], None]:
+    """A step of as many products of ``matrix`` with itself as take about 1 ms on its device."""
     matrix @ matrix
+    synchronize()
     begin = time.perf_counter()
     for _ in range(200):
         matrix @ matrix
-    return matrix, max(1, round(0.001 / ((time.perf_counter() - begin) / 200)))
-
-
-def harness() -> None:
-    """What the kit adds to each step: the same blocks, timed by the kit and by two bare clock readings, in turn."""
-    with measuring(1):
-        matrix, times = a_millisecond()
-
-        def step() -> None:
-            for _ in range(times):
-                matrix @ matrix
-
-        arm = LocalArm(lambda: Workload(step), "1 ms")
-        arm.start()
-        ratios = []
-        for number in range(400):
-            seconds = {}
-            for kit in (True, False) if number % 2 else (False, True):
-                if kit:
-                    seconds[kit] = arm.block(5)
-                else:
-                    begin = time.perf_counter()
-                    for _ in range(5):
-                        step()
-                    seconds[kit] = time.perf_counter() - begin
-            ratios.append(100 * (seconds[True] / seconds[False] - 1))
-        report("harness: kit's figure over the bare loop's, 1 ms CPU step, %", ratios, "<= 0.1 %", "{:+.3f}")
-        empty = LocalArm(lambda: Workload(lambda: None), "empty")
-        empty.start()
-        cost = [empty.block(10000) / 10000 * 1e9 for _ in range(50)]
-        report("harness: an empty step, ns (1 ms = 1,000,000)", cost, "<= 1000 ns", "{:.1f}")
-        if torch.cuda.is_available():
-            gpu_harness()
-
-
-def gpu_harness() -> None:
-    size = 1024
-    matrix = torch.randn(size, size, device="cuda")
-    for _ in range(20):
-        matrix @ matrix
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(200):
-        matrix @ matrix
-    torch.cuda.synchronize()
+    synchronize()
     times = max(1, round(0.001 / ((time.perf_counter() - begin) / 200)))
 
     def step() -> None:
         for _ in range(times):
             matrix @ matrix
 
+    return step
+
+
+def harness() -> None:
+    """What the kit adds to each step: the same blocks, timed by the kit and by two bare clock readings, in turn."""
+    with measuring(1):
+        against_bare(a_millisecond(torch.randn(128, 128)), "CPU", "<= 0.1 %")
+        empty = LocalArm(lambda: Workload(lambda: None), "empty")
+        empty.start()
+        cost = [empty.block(10000) / 10000 * 1e9 for _ in range(50)]
+        report("harness: an empty step, ns (1 ms = 1,000,000)", cost, "<= 1000 ns", "{:.1f}")
+        if torch.cuda.is_available():
+            against_bare(a_millisecond(torch.randn(1024, 1024, device="cuda")), "GPU", "<= 1 %")
+
+
+def against_bare(step: Callable[[], None], device: str, goal: str) -> None:
     arm = LocalArm(lambda: Workload(step), "1 ms")
     arm.start()
     ratios = []
-    for _ in range(200):
-        kit = arm.block(5)
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(5):
-            step()
-        torch.cuda.synchronize()
-        ratios.append(100 * (kit / (time.perf_counter() - begin) - 1))
-    report("harness: kit's figure over the bare loop's, 1 ms GPU step, %", ratios, "<= 1 %", "{:+.3f}")
+    for number in range(400):
+        seconds = {}
+        for kit in (True, False) if number % 2 else (False, True):
+            if kit:
+                seconds[kit] = arm.block(5)
+            else:
+                synchronize()
+                begin = time.perf_counter()
+                for _ in range(5):
+                    step()
+                synchronize()
+                seconds[kit] = time.perf_counter() - begin
+        ratios.append(100 * (seconds[True] / seconds[False] - 1))
+    report(f"harness: kit's figure over the bare loop's, 1 ms {device} step, %", ratios, goal, "{:+.3f}")
 
 
 def control(trials: int = 40) -> None:
     """Identical arms: how often does the kit see a difference that is not there?"""
-    matrix, times = a_millisecond()
-
-    def step() -> None:
-        for _ in range(times):
-            matrix @ matrix
-
+    step = a_millisecond(torch.randn(128, 128))
     results = [compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)]
     errors = [abs(result.speedup - 1) * 100 for result in results]
     claims = sum(result.verdict in ("faster", "slower") for result in results)
