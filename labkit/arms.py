@@ -7,10 +7,12 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
+from labkit.counters import count
 from labkit.device import seed_all, set_torch_flags, synchronize, torch_flags
 from labkit.memory import MemoryMeter
 from labkit.results import Workload
@@ -113,6 +115,18 @@ class LocalArm:
             with MemoryMeter(self.device, saved=False) as memory:  # saved=True would get in the way of torch.func
                 step()
             return memory.peak - others, memory.reserved
+
+    def counters(self) -> dict[str, int] | str:
+        """Exact counts of one warm step of a fresh workload, or why they cannot be had."""
+        self.close()
+        with self._inside(), contextlib.closing(self):
+            step = self._build().step
+            step()
+            try:
+                counted = asdict(count(step))
+            except RuntimeError as error:  # torch.func and the hooks that count saved bytes exclude each other, say
+                return f"cannot be counted: {error}"
+            return {name: value for name, value in counted.items() if value is not None}
 
     def close(self) -> None:
         """Release the workload, its workers and its memory."""

@@ -1,4 +1,5 @@
-"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks."""
+"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks, and
+`results` holds the records against the notebooks' claims."""
 
 import argparse
 import sys
@@ -18,8 +19,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     card = "print this machine's card: devices, measured rates, which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
     recorder = commands.add_parser("record", help="run notebooks at full size and record what they measured")
-    recorder.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK", help="path of a notebook")
-    recorder.add_argument("--out", type=Path, help="folder for the records instead of data/reference")
+    recorder.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="path or name; all if none")
+    recorder.add_argument("--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference")
+    recorder.add_argument("--budget-minutes", type=float, metavar="M", help="first what is missing or oldest")
+    recorder.add_argument("--again", action="store_true", help="also what was recorded already with the very same code")
+    recorder.add_argument("--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines")
+    results = commands.add_parser("results", help="hold the records against the notebooks' claims: writes RESULTS.md")
+    results.add_argument("--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date")
+    results.add_argument("--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure")
+    results.add_argument("--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map")
     sets = commands.add_parser("data", help="list, fetch or verify the data sets")
     actions = sets.add_subparsers(required=True, metavar="ACTION")
     for name, run, text in (
@@ -36,25 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return doctor(args)
     if args.command == "record":
-        return _record(args.notebooks, args.out)
+        from labkit.records import recording
+
+        return recording.main(args)
+    if args.command == "results":
+        from labkit.records import results as ledger
+
+        return ledger.main(args)
     if unknown := [name for name in args.names if name not in data.SETS]:
         parser.error(f"unknown data set {', '.join(unknown)}; there are: {', '.join(data.SETS)}")
     try:
         return args.run(args.names or list(data.SETS))
     except NotADirectoryError as error:  # LABKIT_DATA
         parser.error(str(error))
-
-
-def _record(notebooks: list[Path], out: Path | None) -> int:
-    if missing := [str(path) for path in notebooks if not path.is_file()]:
-        print(f"labkit: no notebook at {', '.join(missing)}", file=sys.stderr)
-        return 1
-    from labkit.recording import record
-
-    for number, notebook in enumerate(notebooks, 1):
-        print(f"{notebook.stem} ({number} of {len(notebooks)}) ...", flush=True)
-        print(f"recorded in {record(notebook, out)}", flush=True)
-    return 0
 
 
 def _list(names: list[str]) -> int:

@@ -82,10 +82,17 @@ class ProcessArm:
 
     def peak(self) -> tuple[int, int | None]:
         """As `LocalArm.peak`, in a fresh process."""
+        return self._ask_afresh("peak")
+
+    def counters(self) -> dict[str, int] | str:
+        """As `LocalArm.counters`, in a fresh process."""
+        return self._ask_afresh("counters")
+
+    def _ask_afresh(self, command: str) -> Any:
         self.close()
         try:
             self.start()
-            return self._ask("peak")
+            return self._ask(command)
         finally:
             self.close()
 

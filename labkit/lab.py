@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from labkit.arms import ArmDied, LocalArm
 from labkit.device import is_out_of_memory
 from labkit.measure import Update, alternate, budget, measuring
 from labkit.race import RaceResult, race
-from labkit.records import collect
+from labkit.records.files import Failure, collect, collecting
 from labkit.results import Comparison
 from labkit.units import format_settings, progress
 
@@ -99,17 +100,20 @@ class Lab:
         """
         seconds = budget(seconds)
         arms = self._arms(self.settings(baseline), self.settings(settings))
-        with measuring(self.threads), contextlib.ExitStack() as stack:
+        with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
             for arm in arms:
                 stack.callback(arm.close)
             result = alternate(*arms, seconds=seconds, on_update=on_update, stop=stop)
+            result = replace(result, lab=self.name)
             for arm in arms:
                 arm.close()
             if result.stopped:
                 return result
             if self.memory:
                 result = self._with_peaks(result, arms, stop)
-        collect(self.name, result)
+            if collecting():
+                result = self._with_counters(result, arms)
+        collect(result, seed=self.seed, threads=self.threads)
         return result
 
     def sweep(
@@ -171,14 +175,12 @@ class Lab:
             if label in arms:
                 raise ValueError(f"{candidate!r} is in this race already")
             arms[label] = chosen
-        result = race(
-            {label: partial(self.make_workload, **chosen) for label, chosen in arms.items()},
-            target=target,
-            steps=steps,
-            **({"threads": self.threads} | options),
-        )
+        makers = {label: partial(self.make_workload, **chosen) for label, chosen in arms.items()}
+        with self._failures({}):
+            result = race(makers, target=target, steps=steps, **({"threads": self.threads} | options))
+        result = replace(result, lab=self.name)
         if not result.stopped:
-            collect(self.name, result)
+            collect(result)
         return result
 
     def code(
@@ -226,6 +228,22 @@ class Lab:
                         raise
             peaks.append(measured)
         return result.with_peaks(*peaks)
+
+    def _with_counters(self, result: Comparison, arms: list[Any]) -> Comparison:
+        counted = [
+            timed if timed.error else replace(timed, counters=arm.counters())
+            for arm, timed in zip(arms, result.arms, strict=True)
+        ]
+        return replace(result, baseline=counted[0], candidate=counted[1])
+
+    @contextlib.contextmanager
+    def _failures(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """A record holds what went wrong, too."""
+        try:
+            yield
+        except Exception as error:
+            collect(Failure(self.name, dict(settings), f"{type(error).__name__}: {error}"))
+            raise
 
 
 def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:

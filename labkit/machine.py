@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -56,7 +57,7 @@ def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterab
         "cudnn": torch.backends.cudnn.version(),
         "labkit": __version__,
         "threads": torch.get_num_threads(),
-        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else UNKNOWN,
+        "load_average": machine_state()["load_average"],
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "switches": {name: str(flags.get(name, UNKNOWN)) for name in _SWITCHES},
     }
@@ -65,6 +66,30 @@ def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterab
         for name, probe in bar(list(_probes(device).items())):
             card["measured"][name] = probe()
     return card
+
+
+def machine_state() -> dict[str, Any]:
+    """What changes while a machine works, to be noted before and after: load, clocks in MHz, GPU watts and celsius."""
+    path = Path("/proc/cpuinfo")
+    clocks = re.findall(r"cpu MHz\s*: ([\d.]+)", path.read_text()) if path.exists() else []
+    return {
+        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else UNKNOWN,
+        "cpu_mhz": round(median(map(float, clocks))) if clocks else UNKNOWN,
+        "gpu": _gpu_state() if torch.cuda.is_available() else None,
+    }
+
+
+def _gpu_state() -> dict[str, Any]:
+    """From NVIDIA's own tool, which needs no Python package; "unknown" where it is missing or does not tell."""
+    fields = {"power_w": "power.draw", "sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "celsius": "temperature.gpu"}
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return dict.fromkeys(fields, UNKNOWN)
+    query = [f"--id={torch.cuda.current_device()}", f"--query-gpu={','.join(fields.values())}"]
+    done = subprocess.run([tool, *query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=30)
+    numbers = [text.strip() for text in done.stdout.split(",")] if done.returncode == 0 else []
+    known = dict(zip(fields, numbers, strict=False))
+    return {name: float(known[name]) if re.fullmatch(r"[\d.]+", known.get(name, "")) else UNKNOWN for name in fields}
 
 
 def fast_dtypes() -> dict[str, bool | None]:

@@ -24,6 +24,7 @@ import traitlets
 
 from labkit.device import test_size
 from labkit.lab import Lab
+from labkit.records.beside import reference
 from labkit.results import Comparison, Measurement
 from labkit.units import format_bytes, format_rate, format_seconds
 
@@ -81,12 +82,14 @@ class LabPanel:
 
     ``controls[name].baseline`` and ``.candidate`` are the widgets; ``result`` is what the latest run returned (a
     Comparison, or a list of them after a sweep), ``history`` all comparisons; ``seconds`` presets the time budget.
+    ``recorded`` names the notebook whose recorded runs are drawn beside the reader's; a menu picks the machine.
     """
 
-    def __init__(self, lab: Lab, *, seconds: float | None = None) -> None:
+    def __init__(self, lab: Lab, *, seconds: float | None = None, recorded: str | None = None) -> None:
         if not isinstance(lab, Lab):
             raise TypeError(f"LabPanel({lab!r}): it takes a Lab, as in LabPanel(Lab(make_workload, amp=[False, True]))")
         self.lab = lab
+        self.recorded = None if recorded is None else reference(recorded)
         self.result: Result = None
         self.history: list[Comparison] = []
         self._thread: threading.Thread | None = None
@@ -114,6 +117,10 @@ class LabPanel:
         self.follow = _marked(W.Checkbox(description="in both arms", indent=False), "follow")
         self.same_button = _marked(W.Button(description="Same settings (A/A)", tooltip="Only noise is left"), "same")
         self.code_button = _marked(W.ToggleButton(description="Show the code", icon="code"), "code")
+        machines = self.recorded.machines if self.recorded else ()
+        beside = [("no other machine", ()), *((name, (name,)) for name in machines)]
+        beside += [("all of them", machines)] if len(machines) > 1 else []
+        self.beside = _marked(W.Dropdown(options=beside, value=machines[:1]), "beside")
         self.live = _Live()
         self.widget = self._arrange()
 
@@ -218,9 +225,10 @@ class LabPanel:
     def _draw(self, run: Comparison, progress: float) -> None:
         if run.candidate.settings != self._drawn:  # a sweep has come to its next value
             self._drawn, self._bands = run.candidate.settings, []
+            self._lines = [[label, other.speedup] for label, other in self._references(run) if other.ratios]
         self._bands.append((len(run.ratios), *run.interval))
         left = f"{max(0.0, self._budget - run.seconds):.0f} s left" if progress < 1 else ""
-        now = {"run": self._runs, "running": True, "progress": progress, "left": left}
+        now = {"run": self._runs, "running": True, "progress": progress, "left": left, "recorded": self._lines}
         self.live.state = _state(run, self._bands) | now
 
     def _finish(self, result: Comparison | list[Comparison]) -> str:
@@ -244,10 +252,16 @@ class LabPanel:
         from labkit import plots
 
         swept, dark = self._swept, self.live.dark
-        figure = plots.sweep_figure(runs, swept, dark=dark) if swept else plots.comparison_figure(runs[0], dark=dark)
+        text = "\n\n".join(map(str, runs))
+        if self.recorded and self.beside.value:
+            beside = self.recorded.on(*self.beside.value).beside(runs if swept else runs[0])
+            figure, text = beside.figure(dark=dark), f"{text}\n\n{beside}"
+        else:
+            draw = partial(plots.sweep_figure, runs, swept) if swept else partial(plots.comparison_figure, runs[0])
+            figure = draw(dark=dark)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
-        picture, text = buffer.getvalue(), "\n\n".join(map(str, runs))
+        picture = buffer.getvalue()
         shown = {"image/png": picture, "text/plain": "The run as a figure; the table below has its numbers."}
         update_display(shown, raw=True, display_id=f"{self._id}-figure")
         update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
@@ -291,6 +305,17 @@ class LabPanel:
     def _code(self) -> str:
         return self.lab.code(baseline=self.settings("baseline"), seconds=self.budget.value, **self.settings())
 
+    def _unrecorded(self) -> list[str]:
+        """Why there is less to pick from than one might expect."""
+        assert self.recorded is not None
+        if self.recorded.machines:
+            return []
+        return list(self.recorded.refused) or ["not recorded yet"]
+
+    def _references(self, own: Comparison) -> list[tuple[str, Any]]:
+        """What the picked machines recorded for the same question."""
+        return self.recorded.on(*self.beside.value).matching(own) if self.recorded else []
+
     def _show_code(self, _: Any) -> None:
         arms = {"baseline": self.settings("baseline"), "seconds": self.budget.value, **self.settings()}
         sweep = self.lab.code(sweep=self.sweep_choice.value, follow=self.follow.value, **arms)
@@ -306,7 +331,11 @@ class LabPanel:
             cells += [W.Label("\n".join([name, *lines])), control.baseline, control.candidate]
         run = W.HBox([self.run_button, self.stop_button, W.Label("Time budget"), self.budget])
         more = W.HBox([self.sweep_button, self.sweep_choice, self.follow, self.same_button, self.code_button])
-        boxes = [_marked(W.GridBox(cells), "grid"), _marked(run, "row"), _marked(more, "row"), self.live]
+        rows = [_marked(run, "row"), _marked(more, "row")]
+        if self.recorded is not None:
+            texts = [W.Label("Recorded runs of"), self.beside, *map(W.Label, self._unrecorded())]
+            rows.append(_marked(W.HBox(texts), "row"))
+        boxes = [_marked(W.GridBox(cells), "grid"), *rows, self.live]
         return _marked(W.VBox(boxes), "panel")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,10 +16,14 @@ if TYPE_CHECKING:
     from labkit.race import RaceResult
     from labkit.results import Comparison
 
+Kind = TypeVar("Kind")
+Recorded = Sequence[tuple[str, Kind]]  # label (machine and date) and result, of other machines
+
 # Okabe and Ito's palette, told apart under every common colour blindness.
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+MUTED = "#A08FB5"  # recorded runs of other machines: seen, but behind the reader's own
 VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "cannot tell": GREY}
 
 
@@ -48,6 +53,11 @@ def new_figure(
     return figure, axes
 
 
+def _muted_styles() -> Iterator[Any]:
+    """Line styles that tell recorded machines apart, which all have the same muted colour."""
+    return cycle(["--", ":", "-.", (0, (1, 3))])
+
+
 def _png(figure: Figure) -> bytes:
     figure.savefig(buffer := io.BytesIO(), format="png")
     return buffer.getvalue()
@@ -58,8 +68,8 @@ def legend(axis: Axes) -> None:
     axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
 
 
-def comparison_figure(comparison: Comparison, *, dark: bool = False) -> Figure:
-    """The paired ratios with interval and noise floor; the step times of both arms."""
+def comparison_figure(comparison: Comparison, *, recorded: Recorded[Comparison] = (), dark: bool = False) -> Figure:
+    """The paired ratios with interval and noise floor; the step times of both arms. Muted: ``recorded`` runs."""
     figure, (pairs, steps) = new_figure(2, dark=dark)
     colour = VERDICT_COLOUR[comparison.verdict]
     if comparison.ratios:
@@ -69,6 +79,10 @@ def comparison_figure(comparison: Comparison, *, dark: bool = False) -> Figure:
         pairs.plot(range(1, len(comparison.ratios) + 1), comparison.ratios, ".", color=colour, ms=4, alpha=0.6)
         pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
         pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
+    for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
+        pairs.axhspan(*other.interval, color=MUTED, alpha=0.15, lw=0)
+        pairs.axhline(other.speedup, color=MUTED, lw=1.2, ls=style, label=f"{label}: {other.speedup:.3f}x")
+    if comparison.ratios or recorded:
         legend(pairs)
     pairs.axhline(1, color=GREY, lw=1, ls="--")
     pairs.set(xlabel="pair of blocks", ylabel="baseline / candidate", title=f"Speed-up: {comparison.verdict}")
@@ -89,8 +103,10 @@ def comparison_figure(comparison: Comparison, *, dark: bool = False) -> Figure:
     return figure
 
 
-def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = False) -> Figure:
-    """Throughput of both arms and the speed-up, over the values of the swept control."""
+def sweep_figure(
+    results: Sequence[Comparison], control: str, *, recorded: Recorded[Sequence[Comparison]] = (), dark: bool = False
+) -> Figure:
+    """Throughput of both arms and the speed-up, over the values of the swept control. ``recorded`` sweeps are muted."""
     figure, (rate, ratio) = new_figure(2, dark=dark)
     values = [result.candidate.settings[control] for result in results]
     numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
@@ -107,6 +123,17 @@ def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = Fa
         ]
         if chosen:
             ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
+    for style, (label, others) in zip(_muted_styles(), recorded, strict=False):
+        # By text, since a record may hold a value by its name; numbers that only the other swept have a place too.
+        where = {str(value): place for value, place in zip(values, places, strict=True)}
+        swept = [(other.candidate.settings[control], other) for other in others]
+        found = [(where.get(str(value), value), other) for value, other in swept if numeric or str(value) in where]
+        found.sort(key=lambda pair: pair[0])
+        if not found:
+            continue
+        line = [place for place, _ in found], [other.speedup for _, other in found]
+        ratio.plot(*line, "s", ls=style, color=MUTED, ms=3, lw=1.2, label=label)
+        ratio.vlines(line[0], *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1)
     ratio.axhline(1, color=GREY, lw=1, ls="--")
     for axis in (rate, ratio):
         axis.set_xlabel(control)
@@ -120,8 +147,8 @@ def sweep_figure(results: Sequence[Comparison], control: str, *, dark: bool = Fa
     return figure
 
 
-def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
-    """The metric against training time and against steps; a cross where the target was reached."""
+def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False) -> Figure:
+    """The metric against training time and against steps; a cross where the target was reached; ``recorded`` muted."""
     figure, axes = new_figure(2, height=3.4 + 0.2 * len(result.arms), dark=dark)
     for position, arm in enumerate(result.arms):
         hue = PALETTE[position % len(PALETTE)]
@@ -132,6 +159,12 @@ def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
                 axis.plot(horizontal, metric, color=hue, lw=1.2, alpha=0.7, ls="-" if run.reached else ":", label=label)
                 if run.reached:
                     axis.plot(horizontal[-1], metric[-1], "x", color=hue)
+    for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
+        for number, run in enumerate(run for run in other.runs if run.curve):
+            steps, seconds, metric = zip(*run.curve, strict=True)
+            for axis, horizontal in zip(axes, (seconds, steps), strict=True):
+                axis.plot(horizontal, metric, color=MUTED, lw=0.8, alpha=0.7, ls=style, zorder=1)
+                axis.lines[-1].set_label(label if number == 0 else "_")
     for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
         axis.axhline(result.target, color=GREY, ls="--", lw=1, label="target (dotted: never arrived)")
         axis.set(xlabel=name, ylabel=result.metric, title=f"Against {name.split(',')[0]}")
@@ -143,4 +176,28 @@ def race_figure(result: RaceResult, *, dark: bool = False) -> Figure:
         framealpha=0,
         labelcolor=axes[0].title.get_color(),
     )
+    return figure
+
+
+def heat_map(
+    rows: Mapping[str, Sequence[tuple[float, str]]], columns: Sequence[str], *, title: str = "", dark: bool = False
+) -> Figure:
+    """Rows against columns: cells of (ratio, text), red below 1, green above; nan stays blank, with its text."""
+    figure, (axis,) = new_figure(width=4.6 + 1.7 * len(columns), height=1.1 + 0.42 * len(rows), dark=dark)
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])
+    for y, cells in enumerate(rows.values()):
+        for x, (ratio, text) in enumerate(cells):
+            blank = math.isnan(ratio)
+            shade = 0.5 if blank else 0.5 + max(-1.0, min(1.0, math.log2(ratio) / 2)) / 2  # full at 4x and 1/4
+            face = "none" if blank else colours(shade)
+            axis.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5)
+            ink = GREY if blank else "#222222"
+            axis.text(x, y, text, ha="center", va="center", fontsize=8, color=ink)
+    axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    figure.suptitle(title, fontsize=10, color=axis.title.get_color())
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    axis.grid(visible=False)
     return figure

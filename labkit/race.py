@@ -53,6 +53,7 @@ class RaceResult:
     metric: str
     higher_is_better: bool
     stopped: bool = False
+    lab: str = ""  # the name of the lab's function
 
     @cached_property
     def arms(self) -> tuple[str, ...]:
@@ -72,9 +73,9 @@ class RaceResult:
         """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
-    def speedup(self, arm: str, by: str = "seconds") -> tuple[float, float, float]:
-        """Baseline over ``arm``, paired by seed: median and its interval. nan when neither of a pair arrived."""
-        pairs = zip(self.of(self.arms[0]), self.of(arm), strict=False)
+    def speedup(self, arm: str, by: str = "seconds", against: str | None = None) -> tuple[float, float, float]:
+        """``against`` (the baseline) over ``arm``, paired by seed: median, interval; nan when no pair arrived."""
+        pairs = zip(self.of(against or self.arms[0]), self.of(arm), strict=False)
         ratios = [_ratio(getattr(a, by), getattr(b, by)) for a, b in pairs]
         known = tuple(ratio for ratio in ratios if not math.isnan(ratio))
         return (_median(known), *median_interval(known))

@@ -59,6 +59,7 @@ class Measurement:
     peak_bytes: int | None = None
     reserved_bytes: int | None = None
     error: str | None = None  # what ended this arm: out of memory, or the death of its process
+    counters: dict[str, int] | str | None = None  # exact counts of a step, or why there are none; for records
 
     @cached_property
     def median(self) -> float:
@@ -88,6 +89,7 @@ class Comparison:
     device: str = "cpu"
     seconds: float = 0.0  # spent measuring
     stopped: bool = False
+    lab: str = ""  # the name of the lab's function
 
     @property
     def arms(self) -> tuple[Measurement, Measurement]:

@@ -48,11 +48,12 @@ ANATOMY = [
     ("exercise", "code", "stub and check in one cell"),
     ("solution", "code", "the solution, folded"),
     ("reference", None, "the recorded run beside the reader's own"),
+    ("claims", "code", "what the sources say, and what the recorded runs found"),
     ("yours", None, "the lines to copy for your own model"),
 ]
 TAGS = [tag for tag, _, _ in ANATOMY]
 # Introductions that toggle no technique need not have the cells that speak of one.
-EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse", "reference"}}
+EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse"}}
 
 NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
 LEVELS = ("beginner", "intermediate", "advanced")

@@ -24,7 +24,7 @@ function fill(table, rows, cell) {
 
 // A key pressed on a button or slider would else be a command for JupyterLab (`d d` deletes the cell), and screen readers
 // would find sliders, switches and menus without names, and sliders with an index for a value.
-const NAMES = { budget: "time budget", swept: "control to sweep", follow: "sweep in both arms" };
+const NAMES = { beside: "recorded machine", budget: "time budget", swept: "control to sweep", follow: "sweep in both arms" };
 function adopt(root) {
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const node of root.querySelectorAll("button, input, select, .noUi-handle")) {
@@ -59,7 +59,8 @@ function draw(canvas, state) {
   // The bulk of the points decides the scale: an outlier must not flatten the rest.
   const sorted = Array.from(points).sort((a, b) => a - b);
   const at = (part) => sorted[Math.round(part * (sorted.length - 1))] ?? 1;
-  const ends = bands.slice(-2); // of the latest interval
+  const recorded = state.recorded ?? []; // [label, speed-up] of other machines
+  const ends = [...bands.slice(-2), ...recorded.map(([, ratio]) => ratio)]; // of the latest interval
   const low = Math.log(Math.min(0.97, at(0.05), ...ends)) - 0.02;
   const high = Math.log(Math.max(1.03, at(0.95), ...ends)) + 0.02;
   const x = (pair) => left + ((width - left - right) * pair) / pairs;
@@ -91,6 +92,17 @@ function draw(canvas, state) {
   ink.fillText([state.pairs && `${state.pairs} pairs`, state.left].filter(Boolean).join(", "), width - right, height - 7);
   ink.textAlign = "left";
   ink.fillText("Speed-up of each pair of blocks, with its 95 % interval", left, height - 7);
+
+  ink.fillStyle = ink.strokeStyle = colour("recorded");
+  recorded.forEach(([label, ratio], i) => {
+    ink.setLineDash([[7, 4], [2, 3], [9, 3, 2, 3]][i % 3]);
+    ink.beginPath();
+    ink.moveTo(left, y(ratio));
+    ink.lineTo(width - right, y(ratio));
+    ink.stroke();
+    ink.fillText(`${label}: ${ratio.toFixed(2)}×`, left + 4, y(ratio) + (y(ratio) < top + 16 ? 8 : -8));
+  });
+  ink.setLineDash([]);
 
   const last = bands.length / 3;
   const path = (edge, i) => ink.lineTo(x(bands[3 * i]), y(bands[3 * i + edge]));
@@ -147,7 +159,9 @@ function render({ model, el }) {
       badge(state.verdict ?? "", verdict);
       if (state.running) verdict.textContent += " so far";
       fill(arms, [ARM_HEADS, ...(state.arms ?? [])], (text) => text);
-      canvas.setAttribute("aria-label", `Speed-up of each pair of blocks: ${speedup.textContent}, ${detail.textContent}`);
+      const others = (state.recorded ?? []).map(([label, ratio]) => `; recorded on ${label}: ${ratio.toFixed(2)}×`).join("");
+      const text = `${speedup.textContent}, ${detail.textContent}${others}`;
+      canvas.setAttribute("aria-label", `Speed-up of each pair of blocks: ${text}`);
       draw(canvas, state);
     },
     status: ([text, tone]) => {

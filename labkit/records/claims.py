@@ -1,0 +1,199 @@
+"""Claims: what a source says, what we expect, and what the recorded runs found.
+
+A notebook declares its claims in one cell, tagged ``claims``; ``labkit results`` collects them all in ``RESULTS.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from labkit.race import RaceResult
+from labkit.records.beside import MISSING, Recorded, reference
+from labkit.records.files import Record, Result
+from labkit.results import Comparison
+
+Range = tuple[float, float]
+HIGHER_IS_BETTER = {"speedup": True, "memory": False, "flops": False, "launches": False, "saved_bytes": False}
+VERDICTS = ("reproduced", "beaten", "refuted", "cannot tell", MISSING)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim about one lab.
+
+    ``said`` is the source's figure in its own terms, ``figure`` the same as a range of our ``metric``; (1, inf) is a
+    plain "faster". ``metric``: ``speedup`` (baseline / candidate time; in a race, time to the target), ``memory`` (peak
+    of the candidate / baseline), or a counter's ratio, ``flops``, ``launches``, ``saved_bytes``.
+
+    ``change`` picks the comparison by what its candidate sets differently, and ``at`` by what both arms have set;
+    ``...`` stands for any value. In a race, ``change={"arm": "*cycle_steps=*", "against": "max_lr=*"}``: patterns as of
+    file names, without ``against`` the baseline. Where several fit, ``pick`` takes the ``"largest"`` or ``"smallest"``
+    figure. ``device`` is ``"cpu"``, ``"cuda"`` or ``"any"``. ``expect`` is where our figure should be, ``why`` explains
+    it.
+    """
+
+    text: str
+    source: str
+    said: str
+    figure: Range
+    expect: Range
+    why: str
+    change: Mapping[str, Any]
+    at: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = "speedup"
+    lab: str = "make_workload"
+    device: str = "any"
+    pick: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.metric not in HIGHER_IS_BETTER:
+            raise ValueError(f"metric={self.metric!r}: use one of {', '.join(HIGHER_IS_BETTER)}")
+        if self.device not in ("any", "cpu", "cuda"):
+            raise ValueError(f"device={self.device!r}: use 'any', 'cpu' or 'cuda'")
+        if self.pick not in (None, "largest", "smallest"):
+            raise ValueError(f"pick={self.pick!r}: use 'largest', 'smallest' or None")
+        for name in ("figure", "expect"):
+            low, high = getattr(self, name)
+            if not 0 <= low <= high:
+                raise ValueError(f"{name}={getattr(self, name)!r}: use (low, high), with 0 <= low <= high")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """An error in a source: its words, what is right, and how one knows. ``holds`` is a check that can be run today."""
+
+    source: str
+    says: str
+    right: str
+    evidence: str
+    holds: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one machine's record says to a claim: a figure with its interval, and a verdict."""
+
+    machine: str
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    verdict: str = MISSING
+    contradicts: bool = False  # it lies wholly outside of what we said to expect
+
+    def __str__(self) -> str:
+        if math.isnan(self.value):
+            return self.verdict
+        interval = f" [{self.low:.3g}, {self.high:.3g}]" if self.high > self.low else ""
+        return f"{self.value:.3g}{interval} {self.verdict}"
+
+
+def findings(claim: Claim, references: Recorded) -> list[Finding]:
+    """One finding for each machine of the claim's kind. ValueError when a record's answer is not unique."""
+    records = [record for record in references.records if claim.device in ("any", record.device)]
+    return [_finding(claim, record) for record in records] or [Finding("")]
+
+
+def _finding(claim: Claim, record: Record) -> Finding:
+    figures = {str(where): figure for result in record.results for where, figure in _figures(claim, result)}
+    if not figures:
+        return Finding(record.label)
+    if len(figures) > 1 and claim.pick is None:
+        raise ValueError(
+            f"{claim.text!r}: {record.label} has {len(figures)} comparisons that fit; narrow `at`, or `pick`"
+        )
+    value, low, high, word = (min if claim.pick == "smallest" else max)(figures.values())
+    if word == "cannot tell":
+        return Finding(record.label, value, low, high, word)
+    # A plain "faster" or "slower" is refuted by a run that found the two the same.
+    direction_only = 0 in claim.figure or math.inf in claim.figure
+    verdict = "refuted" if word == "same" and direction_only else _verdict(claim, low, high)
+    outside = high < claim.expect[0] or low > claim.expect[1]
+    return Finding(record.label, value, low, high, verdict, outside)
+
+
+def _figures(claim: Claim, result: Result) -> list[tuple[Any, tuple[float, float, float, str]]]:
+    """Where the claim's metric was taken, and (value, low, high, the comparison's own verdict on times)."""
+    if getattr(result, "lab", None) != claim.lab:
+        return []
+    if isinstance(result, RaceResult):
+        if claim.metric != "speedup" or not (arm := _arm(result, claim.change.get("arm"))):
+            return []
+        against = _arm(result, claim.change["against"]) if "against" in claim.change else result.arms[0]
+        if against is None:
+            return []
+        found = result.speedup(arm, against=against)
+        return [] if math.isnan(found[0]) else [((arm, against), (*found, ""))]
+    if not isinstance(result, Comparison) or not _fits(claim, result):
+        return []
+    where = result.candidate.settings | {"against": result.baseline.settings}
+    if claim.metric == "speedup":
+        return [(where, (result.speedup, *result.interval, result.verdict))] if result.ratios else []
+    ratio = result.memory_ratio if claim.metric == "memory" else _counter_ratio(result, claim.metric)
+    return [] if math.isnan(ratio) else [(where, (ratio, ratio, ratio, ""))]
+
+
+def _arm(race: RaceResult, pattern: str | None) -> str | None:
+    """The first arm of a race whose name fits the pattern."""
+    return next((arm for arm in race.arms if pattern and fnmatchcase(arm, pattern)), None)
+
+
+def _fits(claim: Claim, result: Comparison) -> bool:
+    before, after = result.baseline.settings, result.candidate.settings
+    changed = {name for name, value in after.items() if before.get(name) != value}
+    if "arm" in claim.change or changed != set(claim.change):
+        return False
+    wanted = all(value is ... or str(after[name]) == str(value) for name, value in claim.change.items())
+    return wanted and all(str(after.get(name)) == str(value) for name, value in claim.at.items())
+
+
+def _counter_ratio(result: Comparison, counter: str) -> float:
+    before, after = result.baseline.counters, result.candidate.counters
+    if not isinstance(before, dict) or not isinstance(after, dict) or not before.get(counter):
+        return math.nan
+    return after[counter] / before[counter]
+
+
+def _verdict(claim: Claim, low: float, high: float) -> str:
+    """Our interval against the source's range; an open range, a plain "faster", has to hold the whole of it."""
+    least, most = claim.figure
+    if not HIGHER_IS_BETTER[claim.metric]:  # as gains, where more is better
+        least, most, low, high = (1 / bound if bound else math.inf for bound in (most, least, high, low))
+    if high < least or (high == least and math.isinf(most)):
+        return "refuted"
+    if low > most:
+        return "beaten"
+    return "reproduced" if low >= least or math.isfinite(most) else "cannot tell"
+
+
+class Ledger:
+    """A notebook's claims with what was found: `print` it, or let a cell end in it."""
+
+    def __init__(self, notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()) -> None:
+        self.notebook, self.claims, self.corrections = notebook, tuple(claims), tuple(corrections)
+        self.references = reference(notebook)
+
+    def rows(self) -> list[tuple[Claim, list[Finding]]]:
+        """Each claim with its findings, a machine each."""
+        return [(claim, findings(claim, self.references)) for claim in self.claims]
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for claim, found in self.rows():
+            lines += [claim.text, f"  {claim.source}: {claim.said}"]
+            lines += [f"  {finding.machine + ': ' if finding.machine else ''}{finding}" for finding in found]
+            lines.append(f"  {claim.why}")
+        for correction in self.corrections:
+            lines += [f'{correction.source} says: "{correction.says}"', f"  Right: {correction.right}"]
+            lines.append(f"  {correction.evidence}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def ledger(notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()) -> Ledger:
+    """The claims of a notebook, held against its recorded runs."""
+    return Ledger(notebook, claims, corrections)

@@ -1,0 +1,122 @@
+"""`labkit results`: the claims of all notebooks against all recorded runs, as ``RESULTS.md`` and as a heat map."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labkit.records.claims import HIGHER_IS_BETTER, Claim, Finding, Ledger
+from labkit.records.files import notebook_path, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HEAD = """# Results
+
+What the sources say, and what our recorded runs found. Written by `labkit results` from the claims in the notebooks and
+the records in [data/reference](data/reference); a test fails when it is out of date. Do not edit it by hand.
+
+A figure is the ratio named in the row, with its bootstrap 95 % interval where it comes from times. **reproduced**:
+inside the source's range; **beaten**: better than it; **refuted**: worse; **cannot tell**: too noisy, or on both sides
+of the bound; **not recorded yet**: no machine of this kind has run it.
+"""
+METRIC = {
+    "speedup": "speed-up",
+    "memory": "peak memory, candidate / baseline",
+    "flops": "FLOPs, candidate / baseline",
+    "launches": "launches, candidate / baseline",
+    "saved_bytes": "bytes saved for backward, candidate / baseline",
+}
+
+
+def ledgers(folder: Path | None = None) -> list[Ledger]:
+    """The ledger of each notebook that declares claims. The cell tagged ``claims`` is run, and nothing else."""
+    found = []
+    for path in sorted((folder or notebook_path("x").parent).glob("[0-9]*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if "claims" in cell["metadata"].get("tags", ()):
+                names: dict[str, Any] = {}
+                exec(compile("".join(cell["source"]), f"{path.name}, cell claims", "exec"), names)
+                corrections = names.get("corrections", ())
+                found.append(Ledger(path.stem, names["claims"], corrections))
+    return found
+
+
+def results_text(every: Sequence[Ledger]) -> str:
+    """The whole of ``RESULTS.md``."""
+    parts = [HEAD]
+    for book in every:
+        parts.append(f"## [{book.notebook}](notebooks/{book.notebook}.ipynb)\n")
+        if book.claims:
+            parts.append("| claim | source | its figure | ours | what explains it |\n|---|---|---|---|---|")
+            parts += [_row(claim, found) for claim, found in book.rows()]
+            parts.append("")
+        if book.corrections:
+            parts.append("Errors in the sources:\n\n| source | says | right | how we know |\n|---|---|---|---|")
+            parts += [_cells(c.source, c.says, c.right, c.evidence) for c in book.corrections]
+            parts.append("")
+    return "\n".join(parts)
+
+
+def _row(claim: Claim, found: list[Finding]) -> str:
+    ours = "<br>".join(f"{finding.machine}: {finding}" if finding.machine else str(finding) for finding in found)
+    settings = ", ".join(f"{k} {'(any)' if v is ... else v}" for k, v in {**claim.change, **claim.at}.items())
+    where = "" if claim.device == "any" else f", {claim.device} only"
+    text = f"{claim.text} ({METRIC[claim.metric]}; {settings}{where})"
+    return _cells(text, claim.source, claim.said, ours, claim.why)
+
+
+def _cells(*texts: str) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
+
+
+def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
+    """Technique against machine: how many times faster, or smaller. ValueError for a machine without any record."""
+    from labkit import plots
+
+    known = sorted({record.machine for book in every for record in book.references.records})
+    if unknown := [machine for machine in machines if machine not in known]:
+        raise ValueError(f"no record of {', '.join(unknown)}; there are records of {', '.join(known) or 'no machine'}")
+    columns = list(machines) or known
+    rows = {}
+    for book in every:
+        for claim, found in book.rows():
+            cells = {finding.machine.split(",")[0]: _gain(claim, finding) for finding in found}
+            rows[f"{book.notebook[:2]} {claim.text}"] = [cells.get(machine, (math.nan, "–")) for machine in columns]
+    return plots.heat_map(rows, columns, title="Gain over the baseline: times faster, or times smaller in memory")
+
+
+def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
+    """The gain, above 1 an improvement, and the text of its cell; nan where there is nothing to colour."""
+    if math.isnan(finding.value):
+        return math.nan, finding.verdict
+    gain = finding.value if HIGHER_IS_BETTER[claim.metric] else 1 / finding.value if finding.value else math.inf
+    what = "" if claim.metric == "speedup" else " smaller"
+    return (math.nan, finding.verdict) if finding.verdict == "cannot tell" else (gain, f"{gain:.2f}x{what}")
+
+
+def main(args: Any) -> int:
+    """``labkit results``: write RESULTS.md, or with ``--check`` say whether it is up to date; a heat map on demand."""
+    every = ledgers()
+    path = notebook_path("x").parent.parent / "RESULTS.md"
+    text = results_text(every)
+    try:
+        if args.figure is not None:
+            heat_map(every, args.machines).savefig(args.figure, dpi=120)
+            print(f"drawn: {args.figure}")
+        elif args.machines:
+            raise ValueError("--machines compares machines in a figure: say where to draw it with --figure FILE.png")
+    except ValueError as error:
+        print(f"labkit: {error}", file=sys.stderr)
+        return 1
+    if args.check:
+        stale = not path.exists() or path.read_text(encoding="utf-8") != text
+        print("RESULTS.md is out of date: run `labkit results`" if stale else "RESULTS.md is up to date")
+        return int(stale)
+    write_whole(path, text)
+    print(f"written: {path.name}, {sum(len(book.claims) for book in every)} claims")
+    return 0
