@@ -14,7 +14,7 @@ import threading
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -314,7 +314,8 @@ class LabPanel:
 
     def _references(self, own: Comparison) -> list[tuple[str, Any]]:
         """What the picked machines recorded for the same question."""
-        return self.recorded.on(*self.beside.value).matching(own) if self.recorded else []
+        named = replace(own, lab=self.lab.name)  # a partial result does not know its lab
+        return self.recorded.on(*self.beside.value).matching(named) if self.recorded else []
 
     def _show_code(self, _: Any) -> None:
         arms = {"baseline": self.settings("baseline"), "seconds": self.budget.value, **self.settings()}

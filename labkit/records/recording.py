@@ -29,6 +29,7 @@ from labkit.records.files import (
 )
 from labkit.units import progress
 
+_ROOT = Path(__file__).resolve().parents[2]  # where labkit lies
 UNKNOWN_SECONDS = 120  # what a notebook is taken to need that nobody has recorded yet
 
 
@@ -173,7 +174,11 @@ def _run(path: Path, card: dict[str, Any], seconds_left: float | None) -> dict[s
             on_cell_executed=lambda **_: bar.update(),
         )
         try:
-            client.execute(env=os.environ | {"LABKIT_RECORD": str(results), "LABKIT_SIZE": "full"})
+            found_here = os.pathsep.join(
+                filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")])
+            )  # not installed, perhaps
+            recording = {"LABKIT_RECORD": str(results), "LABKIT_SIZE": "full", "PYTHONPATH": found_here}
+            client.execute(env=os.environ | recording)
         except CellTimeoutError:
             failed = "the time budget was over"
         except CellExecutionError as error:

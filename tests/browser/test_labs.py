@@ -37,6 +37,8 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     panel.wait_number()
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
+    machines = [option.inner_text() for option in panel.root.locator(".labkit-beside option").all()]
+    assert len(machines) > 1, "no recorded run to draw beside the reader's"
     lab_page.screenshot(f"{path.stem}-panel", panel.root)
 
     panel.set_budget(60)
