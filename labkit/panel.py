@@ -226,9 +226,11 @@ class LabPanel:
         if run.candidate.settings != self._drawn:  # a sweep has come to its next value
             self._drawn, self._bands = run.candidate.settings, []
             self._lines = [[label, other.speedup] for label, other in self._references(run) if other.ratios]
+            self._note = "" if self._lines or not self.beside.value else "these settings were not recorded there"
         self._bands.append((len(run.ratios), *run.interval))
         left = f"{max(0.0, self._budget - run.seconds):.0f} s left" if progress < 1 else ""
-        now = {"run": self._runs, "running": True, "progress": progress, "left": left, "recorded": self._lines}
+        now = {"run": self._runs, "running": True, "progress": progress, "left": left}
+        now |= {"recorded": self._lines, "unrecorded": self._note}
         self.live.state = _state(run, self._bands) | now
 
     def _finish(self, result: Comparison | list[Comparison]) -> str:

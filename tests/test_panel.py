@@ -350,6 +350,7 @@ def test_a_question_that_nobody_recorded_shows_no_line(beside: LabPanel) -> None
     beside.controls["kind"].candidate.value = "sum"
     beside.run(wait=True)
     assert beside.live.state["recorded"] == []
+    assert beside.live.state["unrecorded"] == "these settings were not recorded there"
 
 
 def test_a_notebook_without_records_says_so() -> None:

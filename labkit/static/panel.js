@@ -91,16 +91,16 @@ function draw(canvas, state) {
   ink.fillStyle = colour("faint");
   ink.fillText([state.pairs && `${state.pairs} pairs`, state.left].filter(Boolean).join(", "), width - right, height - 7);
   ink.textAlign = "left";
-  ink.fillText("Speed-up of each pair of blocks, with its 95 % interval", left, height - 7);
+  const note = state.unrecorded ? `; ${state.unrecorded}` : "";
+  ink.fillText(`Speed-up of each pair of blocks, with its 95 % interval${note}`, left, height - 7);
 
   ink.fillStyle = ink.strokeStyle = colour("recorded");
-  recorded.forEach(([label, ratio], i) => {
+  recorded.forEach(([, ratio], i) => {
     ink.setLineDash([[7, 4], [2, 3], [9, 3, 2, 3]][i % 3]);
     ink.beginPath();
     ink.moveTo(left, y(ratio));
     ink.lineTo(width - right, y(ratio));
     ink.stroke();
-    ink.fillText(`${label}: ${ratio.toFixed(2)}×`, left + 4, y(ratio) + (y(ratio) < top + 16 ? 8 : -8));
   });
   ink.setLineDash([]);
 
@@ -118,6 +118,15 @@ function draw(canvas, state) {
     ink.beginPath();
     ink.arc(x(((i + 0.5) * state.pairs) / points.length), y(ratio), points.length > 120 ? 1.6 : 2.3, 0, 7);
     ink.fill();
+  });
+  recorded.forEach(([label, ratio]) => {
+    const text = `${label}: ${ratio.toFixed(2)}×`;
+    const under = y(ratio) > y(at(0.5)) && y(ratio) + 16 < height - bottom; // away from the reader's own points
+    const middle = y(ratio) + (under ? 9 : -9);
+    ink.fillStyle = colour("paper");
+    ink.fillRect(left + 2, middle - 7, ink.measureText(text).width + 4, 14);
+    ink.fillStyle = colour("recorded");
+    ink.fillText(text, left + 4, middle);
   });
 }
 

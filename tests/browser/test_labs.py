@@ -17,6 +17,27 @@ def test_there_are_notebooks() -> None:
     assert NOTEBOOKS, "notebooks/ holds no numbered notebook"
 
 
+def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> None:
+    """On the canvas while it runs, and in the figure and the table that stay."""
+    lab_page.open(NOTEBOOKS[0])
+    assert lab_page.run_all() == []
+    panel = lab_page.panel()
+    menu = panel.root.locator(".labkit-beside select")
+    machine = menu.locator("option:checked").inner_text()
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    drawn = panel.root.locator("canvas").get_attribute("aria-label")
+    assert f"recorded on {machine}" in drawn
+    lab_page.screenshot("recorded-beside", panel.root)
+    lab_page.screenshot("recorded-page")
+    texts = [output.get("data", {}).get("text/plain", "") for output in lab_page.outputs()]
+    assert any(machine in text and "you" in text for text in texts)
+    menu.select_option(label="no other machine")
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    assert "recorded on" not in panel.root.locator("canvas").get_attribute("aria-label")
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     lab_page.open(path)
