@@ -1,0 +1,1 @@
+"""Plan which activations to keep and which to compute again."""
