@@ -6,8 +6,12 @@ so that plans can be made for a machine that is not at hand, and tested without 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from labkit.checkpointing.files import load, store
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,14 @@ class Option:
     forward_peak: int
     backward_peak: int
 
+    def __post_init__(self) -> None:
+        _check(self, "saved_bytes", "forward_peak", "backward_peak", seconds=("forward", "backward"))
+        if self.forward_peak < self.saved_bytes:
+            raise ValueError(
+                f"Option {self.name!r}: forward_peak={self.forward_peak} is below saved_bytes={self.saved_bytes}, "
+                "which are alive when the forward ends"
+            )
+
 
 @dataclass(frozen=True)
 class Block:
@@ -44,13 +56,21 @@ class Block:
     bare_peak: int
     forward: float  # seconds of a forward that saves nothing
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(self.options))
+        _check(self, "output_bytes", "gradient_bytes", "bare_peak", seconds=("forward",))
+        if not self.options:
+            raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
+
 
 @dataclass(frozen=True)
 class Chain:
     """The blocks of one model at one batch size on one device.
 
-    ``fixed_bytes``: alive through the whole step: parameters, buffers, optimizer state, the batch.
-    ``extra_seconds``: of a plain step beyond the sum of its blocks (optimizer, loss), from an end-to-end run.
+    ``input_bytes``: what the first block reads, alive through the whole step.
+    ``fixed_bytes``: what else is: parameters, buffers, optimizer state, targets.
+    ``extra_seconds``: of a plain step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative
+    where blocks take longer alone than in their step.
     ``source``: "measured" or "estimated"; an estimate says from which roofline in ``device``.
     """
 
@@ -61,3 +81,84 @@ class Chain:
     device: str
     source: str
     extra_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "blocks", tuple(self.blocks))
+        _check(self, "input_bytes", "fixed_bytes", "batch_size")
+        if not self.blocks:
+            raise ValueError("Chain: no blocks; a chain has at least one")
+        if self.batch_size < 1:
+            raise ValueError(f"Chain: batch_size={self.batch_size}; it is at least 1")
+        if not math.isfinite(self.extra_seconds):
+            raise ValueError(f"Chain: extra_seconds={self.extra_seconds!r}; it is a finite number of seconds")
+        if self.source not in ("measured", "estimated"):
+            raise ValueError(f"Chain: source={self.source!r}; it is 'measured' or 'estimated'")
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def at_batch(self, batch_size: int) -> Chain:
+        """The same chain at another batch size: activation bytes and seconds of blocks scale with it (bytes are
+        rounded up), ``fixed_bytes``, gradients of parameters and ``extra_seconds`` do not."""
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")
+        if batch_size == self.batch_size:
+            return self
+        ratio = batch_size / self.batch_size
+
+        def scaled(size: int) -> int:
+            return -(-size * batch_size // self.batch_size)
+
+        def option_at(option: Option) -> Option:
+            return Option(
+                option.name,
+                scaled(option.saved_bytes),
+                option.forward * ratio,
+                option.backward * ratio,
+                scaled(option.forward_peak),
+                scaled(option.backward_peak),
+            )
+
+        def block_at(block: Block) -> Block:
+            return replace(
+                block,
+                output_bytes=scaled(block.output_bytes),
+                options=tuple(map(option_at, block.options)),
+                bare_peak=scaled(block.bare_peak),
+                forward=block.forward * ratio,
+            )
+
+        blocks = tuple(map(block_at, self.blocks))
+        return replace(self, blocks=blocks, input_bytes=scaled(self.input_bytes), batch_size=batch_size)
+
+    def to_json(self, path: str | Path | None = None) -> dict[str, Any]:
+        """A plain dictionary, also written to ``path`` if there is one."""
+        return store(asdict(self), path)
+
+    @classmethod
+    def from_json(cls, source: dict[str, Any] | str | Path) -> Chain:
+        """The chain in a dictionary or file that `to_json` made. Raises ValueError for anything else."""
+        data = load(source)
+        try:
+            blocks = (
+                Block(**{**block, "options": tuple(Option(**option) for option in block["options"])})
+                for block in data["blocks"]
+            )
+            return cls(**{**data, "blocks": tuple(blocks)})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a chain as to_json writes it: {error}") from None
+
+
+def _check(item: Any, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
+    """Raise unless these fields hold whole, non-negative numbers of bytes, and those finite, non-negative seconds."""
+    owner = f"{type(item).__name__} {getattr(item, 'name', '')!r}".removesuffix(" ''")
+    for field in sizes:
+        value = getattr(item, field)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{owner}: {field}={value!r}; it is a whole number")
+        if value < 0:
+            raise ValueError(f"{owner}: {field}={value}; it is 0 or more")
+    for field in seconds:
+        value = getattr(item, field)
+        if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
+            raise ValueError(f"{owner}: {field}={value!r}; it is a number of seconds, 0 or more")
