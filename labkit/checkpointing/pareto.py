@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labkit.checkpointing.chain import Chain
 from labkit.checkpointing.cost import simulate
@@ -61,9 +61,9 @@ class Pareto:
             mine = [point for point in self.points if point.method == method]
             memory = [point.peak_bytes / self.plain.peak_bytes for point in mine]
             time = [point.seconds / self.plain.seconds for point in mine]
-            style = (
-                {"marker": marks[method], "ls": "", "ms": 7} if method in marks else {"marker": ".", "lw": 1.2, "ms": 4}
-            )
+            style: dict[str, Any] = {"marker": ".", "lw": 1.2, "ms": 4}
+            if method in marks:
+                style = {"marker": marks[method], "ls": "", "ms": 7}
             axis.plot(memory, time, label=method, **style)
         title = f"Memory against time{': ' * bool(self.title)}{self.title}"
         axis.set(xlabel="peak memory / plain", ylabel="time per step / plain", xlim=(0, None), title=title)
@@ -73,8 +73,8 @@ class Pareto:
 
 def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -> Pareto:
     """What each of ``methods`` offers for ``chain``; searches that mind a budget give up to ``count`` plans each."""
-    unknown = [method for method in (methods := tuple(methods)) if method not in METHODS]
-    if unknown or count < 2:
+    methods = tuple(methods)
+    if not set(methods) <= set(METHODS) or count < 2:
         raise ValueError(f"methods={methods!r}, count={count!r}: methods are {', '.join(METHODS)}; count is 2 or more")
     points: list[Point] = []
     for method in methods:

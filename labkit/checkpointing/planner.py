@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from labkit.checkpointing.chain import Chain
 from labkit.checkpointing.cost import Prediction, simulate
@@ -31,14 +32,8 @@ FIXED: dict[str, Callable[[Chain], Plan]] = {
 }
 SEARCHES: dict[str, Search] = {
     "single-level": Search(single_level.lowest_peak, single_level.SingleLevelTable),
-    "optimal": Search(
-        lambda chain: optimal.lowest_peak(chain, menu=False),
-        lambda chain, capacity: optimal.OptimalTable(chain, capacity, menu=False),
-    ),
-    "menu": Search(
-        lambda chain: optimal.lowest_peak(chain, menu=True),
-        lambda chain, capacity: optimal.OptimalTable(chain, capacity, menu=True),
-    ),
+    "optimal": Search(partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)),
+    "menu": Search(partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)),
 }
 METHODS = (*FIXED, *SEARCHES)
 
@@ -75,8 +70,8 @@ def plan(
         )
 
     if max_overhead is None:
-        return table.fastest(chain, search.table, floor, lowest.peak_bytes if budget is None else int(budget))
-    return table.smallest(chain, search.table, floor, _plain(chain).seconds * (1 + max_overhead))
+        return _fastest(chain, method, floor, lowest.peak_bytes if budget is None else int(budget))
+    return _smallest(chain, method, floor, max_overhead)
 
 
 def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = None, method: str = "menu") -> int:
@@ -93,7 +88,7 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
         if costs.peak_bytes > budget or max_overhead is None:
             return costs.peak_bytes <= budget
         if method in SEARCHES:  # the plan above was for the least memory, not for the least time
-            costs = simulate(scaled, table.fastest(scaled, SEARCHES[method].table, found, int(budget)))
+            costs = simulate(scaled, _fastest(scaled, method, found, int(budget)))
         return costs.seconds <= _plain(scaled).seconds * (1 + max_overhead) * table.CLOSE
 
     if not fits(1):
@@ -112,14 +107,33 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
     return low
 
 
+def _fastest(chain: Chain, method: str, floor: Plan, budget: int) -> Plan:
+    found = table.fastest(chain, SEARCHES[method].table, floor, budget)
+    # Plans of one level are plans of the nested searches too, and their table has finer slots.
+    flat = SEARCHES["single-level"].lowest_peak(chain)
+    if method == "single-level" or simulate(chain, flat).peak_bytes > budget:
+        return found
+    rival = _fastest(chain, "single-level", flat, budget)
+    return Plan(rival.nodes, method) if simulate(chain, rival).seconds < simulate(chain, found).seconds else found
+
+
+def _smallest(chain: Chain, method: str, floor: Plan, max_overhead: float) -> Plan:
+    found = table.smallest(chain, SEARCHES[method].table, floor, _plain(chain).seconds * (1 + max_overhead))
+    if method == "single-level":
+        return found
+    rival = _smallest(chain, "single-level", SEARCHES["single-level"].lowest_peak(chain), max_overhead)
+    better = simulate(chain, rival).peak_bytes < simulate(chain, found).peak_bytes
+    return Plan(rival.nodes, method) if better else found
+
+
 def _fixed(chain: Chain, found: Plan, budget: int | None, max_overhead: float | None) -> Plan:
     """The plan itself, or ValueError where it breaks a limit that its method does not know."""
     costs = simulate(chain, found)
     if budget is not None and costs.peak_bytes > budget:
         lowest = simulate(chain, SEARCHES["menu"].lowest_peak(chain))
         raise ValueError(
-            f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is {_size(costs.peak_bytes)}. "
-            f"{_floor(chain, 'menu', lowest)}"
+            f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is "
+            f"{_size(costs.peak_bytes)}; {_floor(chain, 'menu', lowest)}"
         )
     if max_overhead is not None and costs.seconds > (plain := _plain(chain).seconds) * (1 + max_overhead) * table.CLOSE:
         raise ValueError(

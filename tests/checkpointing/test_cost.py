@@ -1,0 +1,200 @@
+"""Chains, plans, and the account of what a plan costs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_chains import chains, forests, random_chain, thorough
+
+from labkit.checkpointing.chain import Block, Chain, Option
+from labkit.checkpointing.cost import simulate
+from labkit.checkpointing.plan import Checkpoint, Keep, Plan, keeps
+from labkit.checkpointing.searches.simple import every_block, keep_all, sqrt_segments
+
+
+def chain_of(*outputs, saved=10, gradient=0):
+    option = Option("all", saved, 1.0, 2.0, saved + 1, 3)
+    blocks = tuple(Block(f"b{i}", size, (option,), gradient, size, 0.5) for i, size in enumerate(outputs))
+    return Chain(blocks, 100, 1000, 8, "cpu", "measured", 0.25)
+
+
+class Ledger:
+    """The rules of the account once more, told by names: a dictionary of everything that is alive."""
+
+    def __init__(self, chain):
+        self.chain, self.peak, self.seconds = chain, 0, chain.extra_seconds
+        self.live = {"fixed": chain.fixed_bytes, "input": chain.input_bytes}
+        self.runs = [0] * len(chain)
+
+    def during(self, extra):
+        self.peak = max(self.peak, sum(self.live.values()) + extra)
+
+    def forward(self, nodes):
+        for node in nodes:
+            if isinstance(node, Keep):
+                option = self.chain.blocks[node.block].options[node.option]
+                self.during(option.forward_peak)
+                self.live["saved", node.block] = option.saved_bytes
+                self.seconds += option.forward
+                self.runs[node.block] += 1
+            else:
+                numbers = [keep.block for keep in keeps((node,))]
+                for number in numbers:
+                    block = self.chain.blocks[number]
+                    self.during(block.bare_peak)
+                    self.live["output", number] = block.output_bytes
+                    if number > numbers[0]:
+                        del self.live["output", number - 1]
+                    self.seconds += block.forward
+                    self.runs[number] += 1
+
+    def backward(self, nodes):
+        for node in reversed(nodes):
+            if isinstance(node, Keep):
+                block = self.chain.blocks[node.block]
+                option = block.options[node.option]
+                self.live["gradient", node.block] = block.output_bytes
+                self.during(option.backward_peak)
+                del self.live["gradient", node.block], self.live["saved", node.block]
+                self.live["parameters", node.block] = block.gradient_bytes
+                self.seconds += option.backward
+            else:
+                last = [keep.block for keep in keeps((node,))][-1]
+                del self.live["output", last]
+                self.live["gradient", last] = self.chain.blocks[last].output_bytes
+                self.forward(node.inside)
+                self.backward(node.inside)
+
+
+@given(st.data())
+@thorough
+def test_the_account_equals_a_second_one_that_names_what_is_alive(data):
+    chain = data.draw(chains(max_blocks=4, menu=2))
+    found = data.draw(st.sampled_from(forests(0, len(chain), tuple(len(block.options) for block in chain.blocks))))
+    ledger = Ledger(chain)
+    ledger.forward(found)
+    ledger.backward(found)
+    costs = simulate(chain, Plan(found, "drawn"))
+    assert (costs.peak_bytes, costs.seconds, costs.block_forwards) == (ledger.peak, ledger.seconds, tuple(ledger.runs))
+    assert costs.timeline[-1].alive_bytes == sum(ledger.live.values())
+    assert ("gradient", 0) not in ledger.live and ("saved", 0) not in ledger.live
+
+
+def test_plain_training_by_hand():
+    costs = simulate(chain_of(4, 6, gradient=7), keep_all(chain_of(4, 6)))
+    # Before backward 1100 + 20; block 1: + its output's gradient 6 + 3. Then 1100 + 10 + gradients 7 of parameters.
+    assert [moment[:3] for moment in costs.timeline] == [
+        ("forward", 0, 1110),
+        ("forward", 1, 1120),
+        ("backward", 1, 1117),
+        ("backward", 0, 1114),
+    ]
+    assert [moment.peak_bytes for moment in costs.timeline] == [1111, 1121, 1129, 1124]
+    assert (costs.peak_bytes, costs.bottleneck.block, costs.bottleneck.event) == (1129, 1, "backward")
+    assert costs.seconds == 0.25 + 2 * 3
+    assert costs.block_forwards == (1, 1)
+
+
+def test_a_nested_checkpoint_by_hand():
+    chain = chain_of(4, 6, 5)
+    nested = Plan((Checkpoint((Checkpoint((Keep(0),)), Keep(1))), Keep(2)), "by hand")
+    costs = simulate(chain, nested)
+    events = [(moment.event, moment.block) for moment in costs.timeline]
+    forward = [("bare", 0), ("bare", 1), ("forward", 2), ("backward", 2)]
+    assert events == [*forward, ("bare", 0), ("forward", 1), ("backward", 1), ("forward", 0), ("backward", 0)]
+    assert costs.block_forwards == (3, 2, 1)
+    assert costs.seconds == 0.25 + 3 * 3 + 3 * 0.5
+    # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6) are there.
+    assert costs.timeline[5].peak_bytes == 1100 + 4 + 6 + 11
+
+
+def test_an_option_of_the_menu_is_charged_as_it_says():
+    plain = chain_of(4, 6)
+    selective = Option("selective", 5, 1.0, 2.5, 11, 8)
+    first = replace(plain.blocks[0], options=(*plain.blocks[0].options, selective))
+    chain = replace(plain, blocks=(first, plain.blocks[1]))
+    costs = simulate(chain, Plan((Keep(0, 1), Keep(1)), "by hand"))
+    assert costs.timeline[0].alive_bytes == 1105
+    assert costs.seconds == 0.25 + 3 + 3.5
+    assert "run again" in str(costs)
+
+
+def test_every_block_and_sqrt():
+    chain = chain_of(*[4] * 10)
+    assert str(every_block(chain)) == "[(0) (1) (2) (3) (4) (5) (6) (7) (8) (9)]"
+    assert str(sqrt_segments(chain)) == "[(0 1) (2 3 4) (5 6 7) 8 9]" or sqrt_segments(chain).depth == 1
+    assert len(sqrt_segments(chain).nodes) < len(chain)
+    assert simulate(chain, sqrt_segments(chain)).peak_bytes < simulate(chain, keep_all(chain)).peak_bytes
+
+
+# --------------------------------------------------------------------------------------------------- chains and plans
+
+
+def test_a_chain_survives_json(tmp_path):
+    chain = random_chain(5, seed=1, menu=3)
+    data = chain.to_json(tmp_path / "chain.json")
+    assert Chain.from_json(json.loads(json.dumps(data))) == chain == Chain.from_json(tmp_path / "chain.json")
+
+
+def test_a_plan_survives_json_and_draws_itself(tmp_path):
+    nested = Plan(
+        (Keep(0), Keep(1), Checkpoint((Keep(2), Keep(3))), Checkpoint((Keep(4, 1), Checkpoint((Keep(5),))))), "x"
+    )
+    data = nested.to_json(tmp_path / "plan.json")
+    assert Plan.from_json(json.loads(json.dumps(data))) == nested == Plan.from_json(str(tmp_path / "plan.json"))
+    assert str(nested) == "[0 1 (2 3) (4/1 (5))]"
+    assert (nested.depth, len(nested)) == (2, 6)
+
+
+def test_another_batch_size_scales_activations_and_seconds_only():
+    chain = chain_of(4, 6, gradient=7).at_batch(12)
+    block = chain.blocks[1]
+    assert (chain.batch_size, chain.input_bytes, chain.fixed_bytes, chain.extra_seconds) == (12, 150, 1000, 0.25)
+    assert (block.output_bytes, block.gradient_bytes, block.bare_peak, block.forward) == (9, 7, 9, 0.75)
+    assert block.options == (Option("all", 15, 1.5, 3.0, 17, 5),)  # 16.5 and 4.5 bytes, rounded up
+    assert chain.at_batch(12) is chain
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Option("o", -1, 0, 0, 0, 0), ValueError, r"Option 'o': saved_bytes=-1; it is 0 or more"),
+        (lambda: Option("o", 1.5, 0, 0, 2, 0), TypeError, r"saved_bytes=1.5; it is a whole number"),
+        (lambda: Option("o", 5, 0, 0, 4, 0), ValueError, r"forward_peak=4 is below saved_bytes=5"),
+        (lambda: Option("o", 5, float("nan"), 0, 5, 0), ValueError, r"forward=nan; it is a number of seconds"),
+        (lambda: Block("b", 1, (), 0, 0, 0.0), ValueError, r"Block 'b': no options"),
+        (lambda: Chain((), 0, 0, 1, "cpu", "measured"), ValueError, r"no blocks"),
+        (lambda: replace(chain_of(1), source="guessed"), ValueError, r"source='guessed'"),
+        (lambda: replace(chain_of(1), batch_size=0), ValueError, r"batch_size=0"),
+        (lambda: replace(chain_of(1), extra_seconds=float("inf")), ValueError, r"extra_seconds=inf"),
+        (lambda: chain_of(1).at_batch(0), ValueError, r"batch_size=0: use a whole number"),
+        (lambda: Chain.from_json({"blocks": [{}]}), ValueError, r"not a chain as to_json writes it"),
+        (lambda: Plan((), "m"), ValueError, r"Plan: no nodes"),
+        (lambda: Plan((Checkpoint(()),), "m"), ValueError, r"Checkpoint: no nodes"),
+        (lambda: Plan((Keep(0), 1), "m"), TypeError, r"1 is a int"),
+        (lambda: Keep(-1), ValueError, r"Keep\(block=-1\)"),
+        (lambda: Plan((Keep(0), Keep(2)), "m"), ValueError, r"block 2 stands where block 1 should"),
+        (lambda: Plan((Keep(0), Checkpoint((Keep(0),))), "m"), ValueError, r"block 0 stands where block 1 should"),
+        (lambda: Plan.from_json({"nodes": [0, "1"], "method": "m"}), ValueError, r"'1' in a plan"),
+        (lambda: Plan.from_json({"nodes": 3}), ValueError, r"not a plan"),
+        (lambda: simulate(chain_of(1, 2), Plan((Keep(0),), "m")), ValueError, r"plan is for 1 blocks, the chain has 2"),
+        (
+            lambda: simulate(chain_of(1), Plan((Keep(0, 3),), "m")),
+            ValueError,
+            r"option 3 of block 0 \('b0'\), which has 0 'all'",
+        ),
+    ],
+)
+def test_bad_input_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "a.json").write_text("{", encoding="utf-8")
+    (tmp_path / "b.json").write_text("[]", encoding="utf-8")
+    for name in ("a.json", "b.json"):
+        with pytest.raises(ValueError, match=name):
+            Plan.from_json(tmp_path / name)
