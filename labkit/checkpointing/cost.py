@@ -49,19 +49,23 @@ def simulate(chain: Chain, plan: Plan) -> Prediction:
     A kept block holds what its option saves until its backward. A checkpoint runs its blocks without saving and holds
     the last one's output. Its backward drops that output, runs the plan inside forward, with the gradient of the output
     alive, and then backward. Each backward has the gradient of its block's output alive, and leaves behind the
-    gradients of the block's parameters. Torch may end a recomputation before the last block's output; that is ignored.
+    gradients of the block's parameters.
+
+    Torch ends the run for the backward of a checkpoint as soon as all that it saves is there. So the last node inside
+    is not run if it is a checkpoint, which only needs its input, and saves everything if it is a kept block, whatever
+    its option, since its own selective run would come right after. That less than a block may be left out is ignored.
     """
     plan.check(chain)
     step = _Step(chain)
-    step.forward(plan.nodes)
-    step.backward(plan.nodes)
+    step.forward(plan.nodes, inside=False)
+    step.backward(plan.nodes, inside=False)
     peak = max(moment.peak_bytes for moment in step.timeline)
     return Prediction(peak, step.seconds, tuple(step.forwards), tuple(step.timeline))
 
 
 class _Step:
     def __init__(self, chain: Chain) -> None:
-        self.blocks = chain.blocks
+        self.chain, self.blocks = chain, chain.blocks
         self.alive = chain.fixed_bytes + chain.input_bytes
         self.seconds = chain.extra_seconds
         self.forwards = [0] * len(chain.blocks)
@@ -75,36 +79,39 @@ class _Step:
         self.forwards[block] += event != "backward"
         self.timeline.append(Moment(event, block, self.alive, peak))
 
-    def forward(self, nodes: Sequence[Node]) -> None:
+    def forward(self, nodes: Sequence[Node], *, inside: bool) -> None:
         for node in nodes:
+            early = inside and node is nodes[-1]
             if isinstance(node, Keep):
-                option = self.blocks[node.block].options[node.option]
+                option = self.blocks[node.block].options[0 if early else node.option]
                 self.note("forward", node.block, option.forward_peak, option.saved_bytes, option.forward)
-            else:
-                previous = 0  # the output of the block before, unless that is the input of the segment
-                for block in (keep.block for keep in keeps(node.inside)):
-                    costs = self.blocks[block]
+            elif not early:
+                blocks = [keep.block for keep in keeps(node.inside)]
+                previous = 0  # bytes of what crossed from the block before, unless that is the input of the segment
+                for block in blocks:
+                    costs, held = self.blocks[block], self.chain.held(blocks[0], block)
                     self.alive += previous
-                    self.note("bare", block, costs.bare_peak, costs.output_bytes - previous, costs.forward)
-                    self.alive -= costs.output_bytes
-                    previous = costs.output_bytes
+                    self.note("bare", block, costs.bare_peak, held - previous, costs.forward)
+                    self.alive -= held
+                    previous = held
                 self.alive += previous
 
-    def backward(self, nodes: Sequence[Node]) -> None:
+    def backward(self, nodes: Sequence[Node], *, inside: bool) -> None:
         for node in reversed(nodes):
+            early = inside and node is nodes[-1]
             if isinstance(node, Keep):
                 costs = self.blocks[node.block]
-                option = costs.options[node.option]
+                option = costs.options[0 if early else node.option]
+                above = costs.output_bytes + costs.gradient_bytes + option.backward_peak
                 change = costs.gradient_bytes - option.saved_bytes
-                self.note("backward", node.block, costs.output_bytes + option.backward_peak, change, option.backward)
+                self.note("backward", node.block, above, change, option.backward)
             else:
-                # The output is dropped, and as many bytes of its gradient are there: the account stays as it is.
-                self.forward(node.inside)
-                self.alive -= self.blocks[_last(node).block].output_bytes
-                self.backward(node.inside)
-
-
-def _last(node: Node) -> Keep:
-    while not isinstance(node, Keep):
-        node = node.inside[-1]
-    return node
+                *_, last = (keep.block for keep in keeps(node.inside))
+                gradient = self.blocks[last].output_bytes
+                if not early:
+                    first = next(keeps(node.inside)).block
+                    self.alive -= self.chain.held(first, last)
+                self.alive += gradient
+                self.forward(node.inside, inside=True)
+                self.alive -= gradient
+                self.backward(node.inside, inside=True)

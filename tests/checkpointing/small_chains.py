@@ -25,12 +25,23 @@ def options(draw):
 def chains(draw, max_blocks=5, menu=1):
     """A chain whose bytes and seconds are small whole numbers; blocks of up to ``menu`` options."""
 
-    def block(number):
-        menus = tuple(draw(st.lists(options(), min_size=1, max_size=menu)))
-        return Block(f"b{number}", draw(sizes), menus, draw(few), draw(sizes), float(draw(few)))
+    count = draw(st.integers(1, max_blocks))
+    # Skips: tensors that cross several cuts; cut 0 is the input, cut i is behind block i - 1.
+    skips = draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, count), sizes), max_size=2))
+    cuts = [[(cut, draw(sizes))] for cut in range(count + 1)]
+    for number, (begin, end, size) in enumerate(skips):
+        for cut in range(begin, end + 1):
+            cuts[cut].append((100 + number, size))
 
-    blocks = tuple(block(number) for number in range(draw(st.integers(1, max_blocks))))
-    return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)))
+    def block(number):
+        crossing = tuple(cuts[number + 1])
+        output = sum(size for _, size in crossing)
+        menus = tuple(draw(st.lists(options(), min_size=1, max_size=menu)))
+        return Block(f"b{number}", output, menus, draw(few), draw(sizes), float(draw(few)), crossing if skips else ())
+
+    blocks = tuple(block(number) for number in range(count))
+    entered = tuple(cuts[0]) if skips else ()
+    return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)), entered)
 
 
 @cache

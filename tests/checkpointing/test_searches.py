@@ -91,7 +91,7 @@ def test_the_needs_of_a_segment_are_those_that_the_account_shows():
     chain = random_chain(7, seed=3)
     needs = Needs(chain, menu=False)
     plan = from_splits([2, 5], 7, "x")  # (0 1) (2 3 4) 5 6
-    segment = needs.base + needs.output[1] + needs.kept_segment()[2, 4]
+    segment = needs.base + needs.held[0, 1] + needs.kept_segment()[2, 4]
     # All that the blocks 2, 3, 4 do, first run included, happens beside the output of block 1.
     during = [moment.peak_bytes for moment in simulate(chain, plan).timeline if moment.block in (2, 3, 4)]
     assert max(during) == segment

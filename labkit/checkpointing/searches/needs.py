@@ -16,9 +16,10 @@ class Needs:
     """Bytes (int64) and seconds of the ``n`` blocks of a chain. ``base``: alive through the whole step.
 
     ``behind[t]``: bytes there while the plan of a checkpoint that ends in t runs forward: the gradient of t's output,
-    and the gradients of the parameters behind t. ``output[t]`` and ``saved[t][option]``: what stays after a forward.
+    and the gradients of the parameters behind t. ``saved[t][option]``: what stays after a forward that saves;
+    ``held[s, t]``: after a run of s..t that does not.
     ``forward[t][option]``, ``backward[t][option]``: needed in a forward that saves, without ``behind``; in its
-    backward, all gradients and what it saved included. ``bare[s, t]``: in a run of s..t that saves nothing.
+    backward, all gradients and what it saved included. ``bare[s, t]``: in a run of s..t that does not save.
     ``elapsed[t]``: seconds of bare forwards before t. ``seconds[t][option]``: of a forward that saves, and backward.
     """
 
@@ -27,23 +28,25 @@ class Needs:
         options = [block.options if menu else block.options[:1] for block in blocks]
         self.n = len(blocks)
         self.base = chain.fixed_bytes + chain.input_bytes
-        self.output = np.array([block.output_bytes for block in blocks], np.int64)
+        output = np.array([block.output_bytes for block in blocks], np.int64)
         gradients = np.array([block.gradient_bytes for block in blocks], np.int64)
-        self.behind = self.output + gradients[::-1].cumsum()[::-1] - gradients
+        through = output + gradients[::-1].cumsum()[::-1]  # the block's own gradients too
+        self.behind = through - gradients
         self.saved = [[option.saved_bytes for option in menu] for menu in options]
         self.forward = [[option.forward_peak for option in menu] for menu in options]
         self.backward = [
-            [int(behind) + option.saved_bytes + option.backward_peak for option in menu]
-            for behind, menu in zip(self.behind, options, strict=True)
+            [int(gradient) + option.saved_bytes + option.backward_peak for option in menu]
+            for gradient, menu in zip(through, options, strict=True)
         ]
         self.seconds = [[option.forward + option.backward for option in menu] for menu in options]
         self.elapsed = np.concatenate([[0.0], np.cumsum([block.forward for block in blocks])])
-        alone = np.array([block.bare_peak for block in blocks], np.int64)
-        behind_previous = alone + np.concatenate([[0], self.output[:-1]])
+        self.held = np.zeros((self.n, self.n), np.int64)
         self.bare = np.zeros((self.n, self.n), np.int64)
+        peaks = np.array([block.bare_peak for block in blocks], np.int64)
         for first in range(self.n):
-            self.bare[first, first:] = behind_previous[first:]
-            self.bare[first, first] = alone[first]
+            self.held[first, first:] = [chain.held(first, last) for last in range(first, self.n)]
+            self.bare[first, first:] = peaks[first:]
+            self.bare[first, first + 1 :] += self.held[first, first:-1]
             np.maximum.accumulate(self.bare[first, first:], out=self.bare[first, first:])
 
     def kept_segment(self) -> np.ndarray:

@@ -28,39 +28,35 @@ class OptimalTable(Table):
 
     Either block s is kept with one of its options and s+1..t go on in what it leaves, or s..k is a checkpoint, runs
     bare, k+1..t go on beside its output, and C[s, k, m] runs it again. A checkpoint that reaches t would hold and
-    repeat for nothing. The step itself is such a plan too, with no gradient alive while it first runs forward:
-    ``_whole``. O(n^3 m), in O(n^2) NumPy calls.
+    repeat for nothing. The step itself is such a plan too, with no gradient alive while it first runs forward: the
+    last column. O(n^3 m), in O(n^2) NumPy calls.
     """
 
     def __init__(self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None) -> None:
         slots = slots or min(SLOTS, max(100, CELLS // len(chain) ** 2))
         super().__init__(chain, needs := Needs(chain, menu=menu), capacity, slots, method_name(menu))
         n, width = needs.n, self.slots + 1
-        self._output = self.size(needs.output)
+        self._held = self.size(needs.held)
         self._saved = [self.size(np.array(row)) for row in needs.saved]
         self._inside = np.full((n, n, width), np.inf, np.float32)
         self._scratch = np.empty((n, width), np.float32)
         for last in range(n - 1):
             self._fill(last, int(needs.behind[last]), self._inside[:, last])
-        # The last column of _inside would never be read: no checkpoint reaches the end of the chain.
-        self._whole = self._inside[:, n - 1]
-        self._fill(n - 1, 0, self._whole)
-        self.times = self._whole[0].astype(np.float64)
+        self._fill(n - 1, 0, self._inside[:, n - 1])  # the step: no checkpoint needs this column
+        self.times = self._inside[0, n - 1].astype(np.float64)
 
     def _fill(self, last: int, behind: int, column: np.ndarray) -> None:
         """Column ``[first, slots]`` of plans that end with block ``last``, from the columns before it."""
         needs, width = self.needs, self.slots + 1
-        after = np.full(
-            (last, width), np.inf, np.float32
-        )  # [k, m]: seconds of what follows a checkpoint that ends in k
+        # [k, m]: seconds of what follows a checkpoint that ends with k, and of all bare runs up to there.
+        after, shifts = np.empty((last, width), np.float32), np.full(last, -1)
         limits = np.minimum(self.need(needs.bare[: last + 1, : last + 1] + behind), width)
         for first in range(last, -1, -1):
             best = column[first]
             if first < last:
-                if (held := self._output[first]) < width:
-                    after[first, held:] = column[first + 1, : width - held]
-                    after[first] += needs.elapsed[first + 1]
-                self._checkpoint(first, last, after, limits[first, first:last], best)
+                ends, rest, elapsed = slice(first, last), column[first + 1 :], needs.elapsed[first + 1 :]
+                self.follow(after[ends], self._held[first, ends], shifts[ends], rest, elapsed)
+                self._checkpoint(first, last, after, limits[first, ends], best)
             for option, low, rest in self._kept(first, last, behind, column):
                 if low < width:
                     np.minimum(best[low:], rest + np.float32(needs.seconds[first][option]), out=best[low:])
@@ -76,10 +72,14 @@ class OptimalTable(Table):
         best[low:] -= np.float32(self.needs.elapsed[first])
 
     def _kept(self, first: int, last: int, behind: int, column: np.ndarray) -> list[tuple[int, int, np.ndarray | int]]:
-        """Per option: its number, the slots it needs, and the seconds of the blocks after ``first`` from there on."""
+        """Per option: its number, the slots it needs, and the seconds of the blocks after ``first`` from there on.
+
+        Last in a checkpoint a block saves everything, see `simulate`.
+        """
         needs, width = self.needs, self.slots + 1
         found: list[tuple[int, int, np.ndarray | int]] = []
-        for option, saved in enumerate(self._saved[first].tolist()):
+        options = self._saved[first][: 1 if first == last < needs.n - 1 else None]
+        for option, saved in enumerate(options.tolist()):
             need = self.need(max(behind + needs.forward[first][option], needs.backward[first][option]))
             low = max(int(need), saved)
             found.append((option, low, column[first + 1, low - saved : width - saved] if first < last else 0))
@@ -101,7 +101,7 @@ class OptimalTable(Table):
                 for option, low, rest in self._kept(first, last, behind, column)
                 if low <= slots
             ]
-            left = slots - self._output[first:last]
+            left = slots - self._held[first, first:last]
             ends = np.arange(first, last)
             possible = (left >= 0) & (slots >= self.need(needs.bare[first, first:last] + behind))
             again = np.where(
@@ -119,7 +119,7 @@ class OptimalTable(Table):
             else:
                 end = first + int(again.argmin())
                 nodes.append(Checkpoint(self._nodes(first, end, int(needs.behind[end]), slots)))
-                slots -= int(self._output[end])
+                slots -= int(self._held[first, end])
                 first = end + 1
         return tuple(nodes)
 
@@ -147,12 +147,13 @@ class _Lowest:
 
     def kept(self, first: int, last: int, behind: int) -> list[tuple[int, int]]:
         needs, rest = self.needs, int(self.inside[first + 1, last]) if first < last else 0
-        rows = zip(needs.forward[first], needs.backward[first], needs.saved[first], strict=True)
+        rows = list(zip(needs.forward[first], needs.backward[first], needs.saved[first], strict=True))
+        rows = rows[: 1 if first == last < needs.n - 1 else None]  # see OptimalTable
         return [(max(behind + f, b, saved + rest), option) for option, (f, b, saved) in enumerate(rows)]
 
     def dropped(self, first: int, last: int, behind: int) -> np.ndarray:
         needs, inside = self.needs, self.inside
-        beside = needs.output[first:last] + inside[first + 1 : last + 1, last]
+        beside = needs.held[first, first:last] + inside[first + 1 : last + 1, last]
         return np.maximum(np.maximum(beside, inside[first, first:last]), needs.bare[first, first:last] + behind)
 
     def plan(self, method: str) -> Plan:
@@ -172,6 +173,6 @@ class _Lowest:
                 ends = first + np.flatnonzero(self.dropped(first, last, behind) <= memory)
                 end = int(ends[len(ends) // 2])
                 nodes.append(Checkpoint(self.nodes(first, end, memory)))
-                memory -= int(needs.output[end])
+                memory -= int(needs.held[first, end])
                 first = end + 1
         return tuple(nodes)

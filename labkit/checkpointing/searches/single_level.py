@@ -27,7 +27,7 @@ def lowest_peak(chain: Chain) -> Plan:
     for first in range(n - 1, -1, -1):
         kept = max(needs.forward[first][0], needs.backward[first][0], needs.saved[first][0] + rest[first + 1])
         # The last block is never in a checkpoint: to keep it needs no more.
-        dropped = np.maximum(segments[first, first : n - 1], needs.output[first : n - 1] + rest[first + 1 : n])
+        dropped = np.maximum(segments[first, first : n - 1], needs.held[first, first : n - 1] + rest[first + 1 : n])
         rest[first] = kept
         if len(dropped) and dropped.min() < kept:
             ends[first], rest[first] = first + int(dropped.argmin()), dropped.min()
@@ -46,46 +46,38 @@ class SingleLevelTable(Table):
         super().__init__(chain, needs := Needs(chain, menu=False), capacity, slots, METHOD)
         n, width = needs.n, self.slots + 1
         self._saved = self.size(np.array([row[0] for row in needs.saved]))
-        self._kept = self.need(np.array([max(f[0], b[0]) for f, b in zip(needs.forward, needs.backward, strict=True)]))
-        self._output, self._segments = self.size(needs.output), self.need(needs.kept_segment())
-        self._best = np.full((n + 1, width), np.inf)
-        self._best[n] = 0
-        self._after = np.full((n, width), np.inf)  # [t, m]: seconds of the blocks behind t, if t is a checkpoint's end
-        slot = np.arange(width)
+        kept = self.need(np.array([max(f[0], b[0]) for f, b in zip(needs.forward, needs.backward, strict=True)]))
+        self._kept = np.maximum(kept, self._saved)
+        self._held, self._segments = self.size(needs.held), self.need(needs.kept_segment())
+        self._seconds = np.array([row[0] for row in needs.seconds])
+        self._twice = needs.elapsed + np.concatenate([[0.0], np.cumsum(self._seconds)])  # blocks before, in checkpoints
+        self._rest = np.full((n + 1, width), np.inf)  # [s, m]: seconds of the blocks from s on
+        self._rest[n] = 0
+        # [t, m]: seconds of a checkpoint that ends with t, and of what follows. The last block is in none.
+        after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)
         for first in range(n - 1, -1, -1):
-            if (held := self._output[first]) < width:
-                self._after[first, held:] = self._best[first + 1, : width - held]
-            choices = np.where(
-                slot >= self._segments[first, first : n - 1, None], self._checkpointed(first, slot), np.inf
-            )
-            best = choices.min(axis=0, initial=np.inf)
-            low = max(self._kept[first], self._saved[first])
+            ends, best = slice(first, n - 1), self._rest[first]
+            behind, twice = self._rest[first + 1 : n], self._twice[first + 1 : n]
+            self.follow(after[ends], self._held[first, ends], shifts[ends], behind, twice)
+            choices = np.where(slot >= self._segments[first, ends, None], after[ends], np.inf)
+            np.subtract(choices.min(axis=0, initial=np.inf), self._twice[first], out=best)
+            low, saved = self._kept[first], self._saved[first]
             if low < width:
-                kept = (
-                    needs.seconds[first][0]
-                    + self._best[first + 1, low - self._saved[first] : width - self._saved[first]]
-                )
+                kept = self._rest[first + 1, low - saved : width - saved] + self._seconds[first]
                 np.minimum(best[low:], kept, out=best[low:])
-            self._best[first] = best
-        self.times = self._best[0]
-
-    def _checkpointed(self, first: int, slot: np.ndarray | int) -> np.ndarray:
-        """Seconds if a checkpoint covers first..t, for t up to the last block but one: its blocks run twice."""
-        needs, last = self.needs, self.needs.n - 1
-        inside = np.cumsum([row[0] for row in needs.seconds[first:last]])
-        twice = inside + needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
-        after = self._after[first:last, slot]
-        return after + (twice[:, None] if after.ndim == 2 else twice)
+        self.times = self._rest[0]
 
     def nodes(self, slots: int) -> tuple[Node, ...]:
-        needs, n = self.needs, self.needs.n
+        n, first = self.needs.n, 0
         nodes: list[Node] = []
-        first = 0
         while first < n:
-            choices = np.where(slots >= self._segments[first, first : n - 1], self._checkpointed(first, slots), np.inf)
+            left = slots - self._held[first, first : n - 1]
+            possible = (left >= 0) & (slots >= self._segments[first, first : n - 1])
+            rest = self._rest[np.arange(first + 1, n), np.maximum(left, 0)]
+            choices = np.where(possible, rest + self._twice[first + 1 : n] - self._twice[first], np.inf)
             kept = np.inf
-            if slots >= max(self._kept[first], self._saved[first]):
-                kept = needs.seconds[first][0] + self._best[first + 1, slots - self._saved[first]]
+            if slots >= self._kept[first]:
+                kept = self._seconds[first] + self._rest[first + 1, slots - self._saved[first]]
             if kept <= choices.min(initial=np.inf):
                 nodes.append(Keep(first))
                 slots -= int(self._saved[first])
@@ -93,7 +85,7 @@ class SingleLevelTable(Table):
             else:
                 last = first + int(choices.argmin())
                 nodes.append(_segment(first, last))
-                slots -= int(self._output[last])
+                slots -= int(self._held[first, last])
                 first = last + 1
         return tuple(nodes)
 

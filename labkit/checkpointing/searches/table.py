@@ -40,6 +40,16 @@ class Table(ABC):
         """The least number of slots that hold so many bytes."""
         return -(-np.asarray(size) // self.slot)
 
+    def follow(
+        self, after: np.ndarray, held: np.ndarray, shifts: np.ndarray, rest: np.ndarray, plus: np.ndarray
+    ) -> None:
+        """Bring ``after[k, m]`` up to date, the seconds of what follows a checkpoint that ends with k and holds
+        ``held[k]`` slots: ``rest[k]`` of that many slots less, ``plus[k]``. ``shifts``: what each row has now."""
+        for end in np.flatnonzero(held != shifts).tolist():
+            shifts[end] = shift = min(int(held[end]), after.shape[1])
+            after[end, :shift] = np.inf
+            np.add(rest[end, : after.shape[1] - shift], plus[end], out=after[end, shift:])
+
     @abstractmethod
     def nodes(self, slots: int) -> tuple[Node, ...]:
         """The nodes of the fastest plan within so many slots."""
