@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from labkit.checkpointing.blocks import Blocks, State, split
-from labkit.checkpointing.guards import frozen_statistics, norms
+from labkit.checkpointing.guards import SpareStatistics, norms
 from labkit.checkpointing.plan import Checkpoint, Keep, Node, Plan, keeps
 
 _aten = torch.ops.aten
@@ -30,6 +30,9 @@ MENU: tuple[tuple[str, frozenset[Any]], ...] = (
     ("save layers", frozenset(_LAYERS | _ATTENTION)),
     ("save layers and products", frozenset(_LAYERS | _ATTENTION | _PRODUCTS)),
 )
+
+
+_OVERWRITING = (nn.RNNBase, nn.RNNCellBase)  # their gates are activated in place, unseen by torch's own check
 
 
 def keep_only(option: int) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -62,6 +65,13 @@ def apply(model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | 
         )
     if unknown := [keep for keep in chosen if keep.option >= len(MENU)]:
         raise ValueError(f"{unknown[0]}: options go from 0 to {len(MENU) - 1}: {', '.join(name for name, _ in MENU)}")
+    for keep in chosen:
+        recurrent = [module for module in blocks.modules(keep.block) if isinstance(module, _OVERWRITING)]
+        if keep.option and recurrent:
+            raise ValueError(
+                f"{keep}: {blocks.names[keep.block]} holds a {type(recurrent[0]).__name__}, which overwrites what the "
+                "option would keep: use option 0 or a checkpoint"
+            )
     kind = type(model)
     body = {"plan": plan, "blocks": blocks, "runner": _Runner(blocks), "__module__": kind.__module__}
     planned: Any = object.__new__(type(f"Planned{kind.__name__}", (Planned, kind), body))
@@ -75,6 +85,7 @@ class Planned:
     ``blocks``: what the plan counts; ``runner.calls``: how often each block has run so far.
     """
 
+    is_planned = True
     plan: Plan
     blocks: Blocks
     runner: _Runner
@@ -85,10 +96,10 @@ class Planned:
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
         self.blocks.check_mode()
+        self.runner.prepare()
         if self.blocks.kind == "wrapped":
             with self.runner.standing_in(self.plan.nodes):
                 return original(*args, **kwargs)
-        self.runner.caches.clear()  # of a backward pass that was interrupted
         return self.runner.run(self.plan.nodes, self.blocks.enter(args, kwargs))[0]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
@@ -111,9 +122,15 @@ class _Runner:
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
         self.calls = [0] * len(blocks)
-        self.norms = [norms(blocks.modules(i)) for i in range(len(blocks))]
+        self.statistics = [SpareStatistics(norms(blocks.modules(i))) for i in range(len(blocks))]
         self.caches: dict[int, AbstractContextManager[Any]] = {}  # of a selective block, between its last two passes
         self.local = _Pass()
+
+    def prepare(self) -> None:
+        """Before a forward."""
+        self.caches.clear()  # of a backward pass that was interrupted
+        for statistics in self.statistics:
+            statistics.prepare()
 
     def run(self, nodes: tuple[Node, ...], state: State) -> State:
         for node in nodes:
@@ -127,7 +144,7 @@ class _Runner:
 
     def _block(self, i: int, state: State) -> State:
         self.calls[i] += 1
-        with frozen_statistics(self.norms[i]) if self.local.again and self.norms[i] else nullcontext():
+        with self.statistics[i].swapped_in() if self.local.again else nullcontext():
             return self.blocks.run(i, *state)
 
     def _segment(self, node: Checkpoint, state: State) -> State:

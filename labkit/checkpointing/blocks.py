@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.checkpointing.guards import refuse, undisturbed, untouched
+from labkit.checkpointing.guards import attributes, changes, impure, refuse, undisturbed, untouched
 
 State = tuple[Any, ...]  # what crosses from a block to the next
 
@@ -125,6 +125,18 @@ def _below(model: nn.Module, names: list[str]) -> tuple[str, ...]:
     )
 
 
+def _name(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{parts[0]}..{parts[-1]}"
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """Whether a module does real work. Blocks begin with one: it saves its input, which is then held only once.
+
+    An activation in a block of its own would not need its input any more, and a plan would count it in vain.
+    """
+    return any(parameter.dim() > 1 for parameter in module.parameters())
+
+
 # ---------------------------------------------------------------------------------------------------------- Sequential
 
 
@@ -149,18 +161,18 @@ def changes_input(module: nn.Module) -> bool:
 def _sequential(model: nn.Module) -> Blocks:
     groups: list[list[tuple[str, nn.Module]]] = []
     for name, module in _flatten(model):
-        if not changes_input(module):
-            groups.append([(name, module)])
-        elif groups:
-            groups[-1].append((name, module))  # its input must not be what a checkpoint holds
-        else:
+        if not groups and changes_input(module):
             raise ValueError(_OVERWRITES.format(name=name))
+        if groups and (changes_input(module) or not _has_weights(module)):
+            groups[-1].append((name, module))
+        else:
+            groups.append([(name, module)])
     if not groups:
         raise ValueError("the model is an nn.Sequential without modules: there is nothing to plan")
     names = [[name for name, _ in group] for group in groups]
     return Blocks(
         model,
-        tuple("+".join(group) for group in names),
+        tuple(_name(group) for group in names),
         tuple(_below(model, group) for group in names),
         "sequential",
         "",
@@ -189,12 +201,31 @@ class _CannotTrace(Exception):
     """Why torch.fx cannot follow a model."""
 
 
+class _Proxy(fx.Proxy):
+    """Keeps ``x += y`` what it is: torch.fx's own turns it into ``x = x + y``, which needs more memory and is another
+    thing where a second name of ``x`` is used later."""
+
+
+def _augmented(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operate(self: fx.Proxy, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return operate
+
+
+for _function in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imod):
+    setattr(_Proxy, f"__{_function.__name__}__", _augmented(_function))
+
+
 class _Tracer(fx.Tracer):
     """Keeps whole the modules whose own forward cannot be followed, such as those that look at their data."""
 
     def __init__(self, opaque: set[str]) -> None:
         super().__init__()
         self.opaque, self.entered = opaque, list[str]()
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name in self.opaque or super().is_leaf_module(m, module_qualified_name)
@@ -231,13 +262,19 @@ def _trace(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any
         tracer = _Tracer(opaque)
         try:
             with untouched(model):
-                return tracer.trace(model, fixed or None)
+                before = attributes(model.modules())
+                graph = tracer.trace(model, fixed or None)
+                changed = changes(before)
         except Exception as error:  # torch.fx raises whatever the model's code raises when it meets a proxy
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             where = next((name for name in reversed(tracer.entered) if name not in opaque), None)
             if where is None:
                 raise _CannotTrace(f"torch.fx cannot follow its forward ({reason})") from None
             opaque.add(where)
+            continue
+        if changed:
+            raise ValueError(impure("the model", changed))
+        return graph
 
 
 def _traced(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any], width: int) -> Blocks:
@@ -258,21 +295,13 @@ def _traced(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, An
     for piece, here, after in zip(pieces, crossing, [*crossing[1:], None], strict=True):
         programs.append(_program(model, piece, here, (output.args[0],) if after is None else tuple(after)))
         called = [str(node.target) for node in piece if node.op == "call_module"]
-        names.append(_name(called, piece))
+        names.append(_name(called or [next((node for node in piece if _heavy(model, node)), piece[0]).name]))
         inside.append(_below(model, called))
     return Blocks(model, tuple(names), tuple(inside), "traced", "", tuple(programs), _modes(model))
 
 
-def _name(called: list[str], piece: list[fx.Node]) -> str:
-    if not called:
-        return piece[0].name
-    return called[0] if len(called) == 1 else f"{called[0]}..{called[-1]}"
-
-
 def _heavy(model: nn.Module, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return any(parameter.dim() > 1 for parameter in model.get_submodule(str(node.target)).parameters())
-    return node.target in _HEAVY
+    return _has_weights(model.get_submodule(str(node.target))) if node.op == "call_module" else node.target in _HEAVY
 
 
 def _overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
@@ -315,7 +344,7 @@ def _crossing(nodes: list[fx.Node], inputs: list[fx.Node], end: int) -> list[fx.
 def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: int) -> list[int]:
     """Where to cut: between two heavy nodes the place that fewest values cross, if they are few, the last such."""
     place = {node: i for i, node in enumerate(nodes)}
-    crossing = [len(inputs)] + [len(_crossing(nodes, inputs, end)) for end in range(1, len(nodes))]
+    crossing = [0] + [len(_crossing(nodes, [], end)) for end in range(1, len(nodes))]  # inputs are there anyway
     allowed = [True] * len(nodes)
     for i, node in enumerate(nodes):
         for changed in _overwritten(model, node):
@@ -443,7 +472,7 @@ def _longest_run(calls: list[_Call], chosen: list[str] | None) -> list[_Call]:
                 runs[-1].append(call)
             else:
                 runs.append([call])
-    best = max(runs, key=len)
+    best = max(runs, key=lambda run: (len(run), -run[0].name.count(".") if run else 0))
     if chosen and len(best) < len(chosen):
         missing = [name for name in chosen if name not in {call.name for call in best}]
         raise ValueError(

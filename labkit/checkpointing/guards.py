@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,17 +28,17 @@ def refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what a planned model could not keep doing as before."""
     for name, module in model.named_modules():
         here = name or "the model itself"
-        if hasattr(type(module), "plan") and hasattr(type(module), "blocks"):
+        if getattr(module, "is_planned", False):
             raise ValueError(f"{here}: a plan is applied to it already: plan the model that was given to apply()")
         if reason := _WRAPPERS.get(type(module).__name__):
             raise ValueError(f"{here} is a {type(module).__name__}: {reason}")
+        if any(map(is_lazy, [*module._parameters.values(), *module._buffers.values()])):
+            raise ValueError(f"{here} has parameters without a shape yet: run the model once on an example")
         if hooks := [kind.strip("_").replace("_", " ") for kind in _HOOKS if getattr(module, kind, None)]:
             raise ValueError(
                 f"{here} has {' and '.join(hooks)}, which would run again whenever a block is computed again: remove "
                 "them, or call that code from forward"
             )
-        if any(map(is_lazy, [*module._parameters.values(), *module._buffers.values()])):
-            raise ValueError(f"{here} has parameters without a shape yet: run the model once on an example")
 
 
 @contextmanager
@@ -80,32 +80,74 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             parameter.grad = grad
 
 
-def norms(modules: Iterator[nn.Module]) -> tuple[_NormBase, ...]:
+def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
     """The layers that update running statistics in training: batch and instance norm."""
     return tuple(
         m for m in modules if isinstance(m, _NormBase) and m.track_running_stats and m.running_mean is not None
     )
 
 
-@contextmanager
-def frozen_statistics(layers: tuple[_NormBase, ...]) -> Iterator[None]:
-    """Normalise by the batch, as in training, but leave running statistics and counters as they are.
+class SpareStatistics:
+    """Somewhere to write for layers that must leave their running statistics alone.
 
-    Batch norm at momentum 0 writes back what it reads. Instance norm averages copies of it, which rounds: it gets
-    clones to write to. Not ``track_running_stats=False``, under which other tensors would be saved.
+    In training those are only written. Not ``track_running_stats=False``, under which other tensors would be saved.
     """
-    before = [(layer, layer.momentum, dict(layer._buffers)) for layer in layers]
-    try:
-        for layer in layers:
-            layer.momentum, layer.num_batches_tracked = 0.0, None
-            if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
-                for name in ("running_mean", "running_var"):
-                    layer._buffers[name] = layer.get_buffer(name).clone()
+
+    def __init__(self, layers: tuple[_NormBase, ...]) -> None:
+        self.layers = layers
+        self._spare: list[dict[str, Any]] = [{} for _ in layers]
+
+    def prepare(self) -> None:
+        """Make the spare buffers, outside of any pass: selective checkpoints count operators."""
+        for layer, spare in zip(self.layers, self._spare, strict=True):
+            for name, buffer in layer._buffers.items():
+                if buffer is not None and (name not in spare or spare[name].device != buffer.device):
+                    spare[name] = torch.zeros_like(buffer)
+
+    @contextmanager
+    def swapped_in(self) -> Iterator[None]:
+        """Within the block, layers in training write to the spare buffers."""
+        before = [(layer, dict(layer._buffers)) for layer in self.layers]
+        try:
+            for layer, spare in zip(self.layers, self._spare, strict=True):
+                if layer.training:  # in evaluation they are read
+                    layer._buffers.update(spare)
+            yield
+        finally:
+            for layer, buffers in before:
+                layer._buffers.update(buffers)
+
+
+@contextmanager
+def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Normalise by the batch, as in training, but leave the running statistics of ``modules`` as they are."""
+    spare = SpareStatistics(norms(modules))
+    spare.prepare()
+    with spare.swapped_in():
         yield
-    finally:
-        for layer, momentum, buffers in before:
-            layer.momentum = momentum
-            layer._buffers.update(buffers)
+
+
+Attributes = list[tuple[nn.Module, dict[str, Any]]]
+
+
+def attributes(modules: Iterable[nn.Module]) -> Attributes:
+    """The plain attributes of modules as they are now."""
+    return [(module, dict(module.__dict__)) for module in modules]
+
+
+def changes(before: Attributes) -> list[str]:
+    """The attributes that modules have set since, as ``Module.attribute``."""
+    return [
+        f"{type(module).__name__}.{key}"
+        for module, old in before
+        for key, value in module.__dict__.items()
+        if key not in _CONTAINERS and (key not in old or old[key] is not value)
+    ]
+
+
+def impure(where: str, changed: list[str]) -> str:
+    """The message for them."""
+    return f"{where} changes {changed[0]} in forward: computing it again would do so again"
 
 
 def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module, ...], state: tuple[Any, ...]) -> Any:
@@ -113,14 +155,14 @@ def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module
 
     Bitwise, except on CUDA without deterministic algorithms, where its kernels may add in any order.
     """
-    layers = norms(iter(modules))
+    layers = norms(modules)
     own = [(n, b) for m in modules for n, b in m.named_buffers(recurse=False)]
     own_norms = {id(b) for layer in layers for b in layer.buffers()}
     versions = [tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)]
     buffers = [(n, b, b.clone()) for n, b in own if id(b) not in own_norms]
-    plain = [(module, dict(module.__dict__)) for module in modules]
+    plain = attributes(modules)
     begin = rng_state()
-    with frozen_statistics(layers):
+    with frozen_statistics(modules):
         first = run()
         if versions != [tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)]:
             raise ValueError(
@@ -134,16 +176,10 @@ def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module
             raise ValueError(
                 f"block {name} changes its buffer {label} in forward: computing it again would do so again"
             )
-    for module, attributes in plain:
-        now = module.__dict__
-        changed = [key for key in now if key not in attributes or now[key] is not attributes[key]]
-        if changed := [key for key in changed if key not in ("momentum", *_CONTAINERS)]:
-            raise ValueError(
-                f"block {name} changes {type(module).__name__}.{changed[0]} in forward: computing it again would do so "
-                "again"
-            )
+    if changed := changes(plain):
+        raise ValueError(impure(f"block {name}", changed))
     for one, two in zip(tree_leaves(first), tree_leaves(second), strict=True):
-        if torch.is_tensor(one) and not _same(one, two):
+        if torch.is_tensor(one) and not same(one, two):
             raise ValueError(
                 f"block {name} does not compute the same twice from the same input and random state: it cannot be "
                 "checkpointed; look for randomness outside torch, NumPy and Python's random, or for "
@@ -152,7 +188,8 @@ def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module
     return second
 
 
-def _same(one: torch.Tensor, two: torch.Tensor) -> bool:
+def same(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether two tensors are equal bit by bit; on CUDA without deterministic algorithms, up to the order of sums."""
     if one.is_meta:
         return one.shape == two.shape
     if one.is_cuda and one.is_floating_point() and not torch.are_deterministic_algorithms_enabled():

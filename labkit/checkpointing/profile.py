@@ -18,7 +18,8 @@ from labkit.checkpointing.apply import MENU, keep_only
 from labkit.checkpointing.blocks import Blocks, State, split
 from labkit.checkpointing.chain import Block, Chain, Option
 from labkit.checkpointing.gauge import Clock, Gauge, Roofline
-from labkit.checkpointing.guards import check_repeatable, frozen_statistics, norms, undisturbed
+from labkit.checkpointing.guards import check_repeatable, frozen_statistics, same, undisturbed
+from labkit.device import rng_state, set_rng_state
 
 Loss = Callable[[Any], torch.Tensor]
 
@@ -231,6 +232,9 @@ class _Bench:
     options: int
     output: State = ()
 
+    def __post_init__(self) -> None:
+        self.begin = rng_state()  # each way to run a block draws the same numbers
+
     def chain(self, task: Training) -> tuple[list[Block], tuple[tuple[int, int], ...], int]:
         """All blocks, what crosses into the first, and bytes that a wrapped model saves outside its blocks."""
         wrapped = self.blocks.kind == "wrapped"
@@ -290,23 +294,27 @@ class _Bench:
         with torch.no_grad():
             check_repeatable(name, partial(run, *state), modules, state)
         ways: list[Callable[..., State]] = [run]
-        for option in range(1, self.options):
-            ways += [partial(checkpoint, run, use_reentrant=False, context_fn=partial(keep_only, option))]
+        for number in range(1, self.options):
+            ways += [partial(checkpoint, run, use_reentrant=False, context_fn=partial(keep_only, number))]
         bare = partial(checkpoint, run, use_reentrant=False)
-        with frozen_statistics(norms(iter(modules))):
+        with frozen_statistics(modules):
             peak, seconds = self._bare(bare, state)
-            full, after, owned = self._option(MENU[0][0], run, state)
+            full, after, grads = self._option(MENU[0][0], run, state)
             options = [full]
             for number, way in enumerate(ways[1:], 1):
                 label = MENU[number][0]
                 try:
-                    options.append(self._option(label, way, state)[0])
+                    option, _, found = self._option(label, way, state)
                 except RuntimeError as error:
-                    if "mutated" not in str(error):  # an operator in place overwrites what the option would keep
+                    if "mutated" not in str(error):
                         raise
-                    options.append(replace(full, name=label))
-        output = sum(size for _, size in _storages(after))
-        return Block(name, output, tuple(options), 0, peak, seconds), after, owned
+                    option, found = full, {}
+                # What an option keeps may be overwritten in place, which torch does not always notice.
+                usable = found.keys() == grads.keys() and all(same(grads[key], found[key]) for key in grads)
+                options.append(option if usable else replace(full, name=label))
+        crossing = sum(size for _, size in _storages(after))
+        owned = {id(p): p.nbytes for p in self.blocks.model.parameters() if id(p) in grads}
+        return Block(name, crossing, tuple(options), 0, peak, seconds), after, owned
 
     def _bare(self, way: Callable[..., State], state: State) -> tuple[int, float]:
         seconds = []
@@ -320,8 +328,8 @@ class _Bench:
             way(*inputs)
             return max(0, gauge.peak), min(seconds)
 
-    def _option(self, name: str, way: Callable[..., State], state: State) -> tuple[Option, State, dict[int, int]]:
-        """Bytes and seconds of one way to keep a block; what leaves it; its parameters' gradients."""
+    def _option(self, name: str, way: Callable[..., State], state: State) -> tuple[Option, State, dict[int, Any]]:
+        """Bytes and seconds of one way to keep a block; what leaves it; gradients of its parameters and inputs."""
         ahead, back = [], []
         for _ in range(self.repeats):
             inputs = _leaves(state)
@@ -346,6 +354,7 @@ class _Bench:
         # The outputs are not held while the backward is measured, so that they die when the block lets go of them.
         torch.clear_autocast_cache()
         del after
+        set_rng_state(self.begin)
         inputs = _leaves(state)
         with Gauge(self.device) as gauge:
             pull = _pull(way(*inputs))
@@ -353,9 +362,12 @@ class _Bench:
             if pull is not None:
                 pull.backward()
             top = gauge.peak
-        grads = {id(p): p.grad.nbytes for p in self.blocks.model.parameters() if p.grad is not None}
+        grads: dict[int, Any] = {id(p): p.grad for p in self.blocks.model.parameters() if p.grad is not None}
+        made = sum(grad.nbytes for grad in grads.values())
+        leaves = [leaf for leaf in tree_leaves(inputs) if torch.is_tensor(leaf) and leaf.grad is not None]
+        grads |= {place: leaf.grad for place, leaf in enumerate(leaves)}
         self.blocks.model.zero_grad(set_to_none=True)
-        backward_peak = max(0, top - saved - output - sum(grads.values()))
+        backward_peak = max(0, top - saved - output - made)
         saved = max(saved, 0)
         return Option(name, saved, min(ahead), min(back), max(saved, forward_peak), backward_peak), leaving, grads
 
