@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from labkit.checkpointing.chain import Chain
-from labkit.checkpointing.plan import Keep, Node, Plan, keeps
+from labkit.checkpointing.plan import Keep, Node, Plan, span
 from labkit.units import format_bytes, format_seconds
 
 
@@ -86,7 +86,7 @@ class _Step:
                 option = self.blocks[node.block].options[0 if early else node.option]
                 self.note("forward", node.block, option.forward_peak, option.saved_bytes, option.forward)
             elif not early:
-                blocks = [keep.block for keep in keeps(node.inside)]
+                blocks = span(node)
                 previous = 0  # bytes of what crossed from the block before, unless that is the input of the segment
                 for block in blocks:
                     costs, held = self.blocks[block], self.chain.held(blocks[0], block)
@@ -106,11 +106,10 @@ class _Step:
                 change = costs.gradient_bytes - option.saved_bytes
                 self.note("backward", node.block, above, change, option.backward)
             else:
-                *_, last = (keep.block for keep in keeps(node.inside))
-                gradient = self.blocks[last].output_bytes
+                blocks = span(node)
+                gradient = self.blocks[blocks[-1]].output_bytes
                 if not early:
-                    first = next(keeps(node.inside)).block
-                    self.alive -= self.chain.held(first, last)
+                    self.alive -= self.chain.held(blocks[0], blocks[-1])
                 self.alive += gradient
                 self.forward(node.inside, inside=True)
                 self.alive -= gradient

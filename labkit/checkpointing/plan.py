@@ -102,6 +102,16 @@ def keeps(nodes: tuple[Node, ...]) -> Iterator[Keep]:
             yield from keeps(node.inside)
 
 
+def span(node: Node) -> range:
+    """The blocks under a node of a plan."""
+    first = last = node
+    while isinstance(first, Checkpoint):
+        first = first.inside[0]
+    while isinstance(last, Checkpoint):
+        last = last.inside[-1]
+    return range(first.block, last.block + 1)
+
+
 def _nodes(nodes: Any, owner: str) -> tuple[Node, ...]:
     nodes = tuple(nodes)
     if not nodes:

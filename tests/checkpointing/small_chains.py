@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from labkit.checkpointing.chain import Block, Chain, Option
-from labkit.checkpointing.plan import Checkpoint, Keep, Node
+from labkit.checkpointing.plan import Checkpoint, Keep, Node, Plan
 
 few, sizes = st.integers(0, 3), st.integers(0, 7)
 thorough = settings(max_examples=250, deadline=None, derandomize=True, database=None)
@@ -42,6 +42,12 @@ def chains(draw, max_blocks=5, menu=1):
     blocks = tuple(block(number) for number in range(count))
     entered = tuple(cuts[0]) if skips else ()
     return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)), entered)
+
+
+@cache
+def all_plans(options: tuple[int, ...], depth: int = 99) -> list[Plan]:
+    """Every plan for blocks with so many options each, checkpoints nested up to ``depth`` deep."""
+    return [Plan(nodes, "one of all") for nodes in forests(0, len(options), options, depth)]
 
 
 @cache

@@ -15,7 +15,7 @@ from labkit.checkpointing.searches.needs import Needs
 from labkit.checkpointing.searches.table import Table
 
 SLOTS = 500
-CELLS = 20_000_000  # of the table at most, 4 bytes each: long chains get fewer slots
+CELLS = 12_000_000  # of the table at most, 4 bytes each: long chains get fewer slots
 
 
 def method_name(menu: bool) -> str:
@@ -57,9 +57,9 @@ class OptimalTable(Table):
                 ends, rest, elapsed = slice(first, last), column[first + 1 :], needs.elapsed[first + 1 :]
                 self.follow(after[ends], self._held[first, ends], shifts[ends], rest, elapsed)
                 self._checkpoint(first, last, after, limits[first, ends], best)
-            for option, low, rest in self._kept(first, last, behind, column):
+            for option, low, follows in self._kept(first, last, behind, column):
                 if low < width:
-                    np.minimum(best[low:], rest + np.float32(needs.seconds[first][option]), out=best[low:])
+                    np.minimum(best[low:], follows + np.float32(needs.seconds[first][option]), out=best[low:])
 
     def _checkpoint(self, first: int, last: int, after: np.ndarray, limits: np.ndarray, best: np.ndarray) -> None:
         """Fastest with a checkpoint of first..k, any k < last. ``limits[k]``: slots for its bare run, never falling."""
@@ -71,18 +71,19 @@ class OptimalTable(Table):
         sums.min(axis=0, out=best[low:])
         best[low:] -= np.float32(self.needs.elapsed[first])
 
-    def _kept(self, first: int, last: int, behind: int, column: np.ndarray) -> list[tuple[int, int, np.ndarray | int]]:
+    def _kept(self, first: int, last: int, behind: int, column: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
         """Per option: its number, the slots it needs, and the seconds of the blocks after ``first`` from there on.
 
         Last in a checkpoint a block saves everything, see `simulate`.
         """
         needs, width = self.needs, self.slots + 1
-        found: list[tuple[int, int, np.ndarray | int]] = []
+        found = []
+        rest = column[first + 1] if first < last else np.zeros(width, np.float32)
         options = self._saved[first][: 1 if first == last < needs.n - 1 else None]
         for option, saved in enumerate(options.tolist()):
             need = self.need(max(behind + needs.forward[first][option], needs.backward[first][option]))
             low = max(int(need), saved)
-            found.append((option, low, column[first + 1, low - saved : width - saved] if first < last else 0))
+            found.append((option, low, rest[low - saved : width - saved]))
         return found
 
     def nodes(self, slots: int) -> tuple[Node, ...]:
@@ -95,7 +96,7 @@ class OptimalTable(Table):
         while first <= last:
             kept = [
                 (
-                    needs.seconds[first][option] + (float(rest[slots - low]) if isinstance(rest, np.ndarray) else 0),
+                    needs.seconds[first][option] + float(rest[slots - low]),
                     option,
                 )
                 for option, low, rest in self._kept(first, last, behind, column)

@@ -78,22 +78,24 @@ def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
     return floor
 
 
-def smallest(chain: Chain, table_of: TableOf, floor: Plan, seconds: float, *, passes: int = 2) -> Plan:
-    """The plan with the lowest simulated peak that takes at most ``seconds``; a second table looks more closely."""
+def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds: float) -> Plan:
+    """The plan with the lowest simulated peak that takes at most ``seconds``.
+
+    ``floor``: the plan with the lowest peak of all. ``known``: one that is fast enough; the lower its peak, the finer
+    the slots in which a better one is looked for.
+    """
     if simulate(chain, floor).seconds <= seconds * CLOSE:
         return floor
-    plain = keep_all(chain)
-    best, lowest = Plan(plain.nodes, floor.method), simulate(chain, plain).peak_bytes
-    for _ in range(passes):
-        table = table_of(chain, lowest)
-        start = int(np.argmax(table.times + chain.extra_seconds <= seconds * (1 + 1e-6)))
-        found = False
-        for plan in table.plans(range(start, min(start + 12, table.slots + 1))):
-            costs = simulate(chain, plan)
-            if costs.seconds <= seconds * CLOSE and costs.peak_bytes < lowest:
-                best, lowest, found = plan, costs.peak_bytes, True
-        if not found or table.slot == 1:
-            break
+    best, lowest = known, simulate(chain, known).peak_bytes
+    table = table_of(chain, lowest)
+    first = int(
+        np.argmax(table.times + chain.extra_seconds <= seconds * (1 + 1e-6))
+    )  # times may be of single precision
+    # Sizes were rounded: a plan for some slots more may have the lower peak in truth.
+    for plan in table.plans(range(first, min(first + 12, table.slots + 1))):
+        costs = simulate(chain, plan)
+        if costs.seconds <= seconds * CLOSE and costs.peak_bytes < lowest:
+            best, lowest = plan, costs.peak_bytes
     return best
 
 
