@@ -112,11 +112,11 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
 
 def _fastest(chain: Chain, method: str, floor: Plan, budget: int) -> Plan:
     found = table.fastest(chain, SEARCHES[method].table, floor, budget)
-    flat = SEARCHES["single-level"].lowest_peak(chain)
-    if method == "single-level" or simulate(chain, flat).peak_bytes > budget:
-        return found
-    rival = _fastest(chain, "single-level", flat, budget)
-    return Plan(rival.nodes, method) if simulate(chain, rival).seconds < simulate(chain, found).seconds else found
+    flat = SEARCHES["single-level"]
+    if method != "single-level" and simulate(chain, known := flat.lowest_peak(chain)).peak_bytes <= budget:
+        rival = table.fastest(chain, flat.table, known, budget)
+        found = min(found, rival, key=lambda plan: simulate(chain, plan).seconds)
+    return Plan(found.nodes, method)
 
 
 def _smallest(chain: Chain, method: str, floor: Plan, seconds: float) -> Plan:

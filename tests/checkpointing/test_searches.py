@@ -10,7 +10,6 @@ from small_chains import all_plans, chains, random_chain, thorough
 
 from labkit.checkpointing.chain import Block, Chain, Option
 from labkit.checkpointing.cost import simulate
-from labkit.checkpointing.plan import Plan
 from labkit.checkpointing.searches import optimal, single_level, table
 from labkit.checkpointing.searches.genetic import evolve, genetic
 from labkit.checkpointing.searches.grid import cut, grid, threshold_splits
@@ -38,7 +37,7 @@ def assert_exact(chain, every, lowest, exact_table):
         assert promised + chain.extra_seconds == best, slots
         if best < last:  # the plan has changed
             last = best
-            costs = simulate(chain, Plan(exact_table.nodes(slots), "found"))
+            costs = simulate(chain, exact_table.plan(base + slots))
             assert costs.peak_bytes <= base + slots
             assert costs.seconds == best
 
@@ -116,8 +115,7 @@ def test_plans_from_rounded_tables_keep_to_the_budget_to_the_byte(menu):
 def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
     chain = random_chain(30, seed=8)
     budget = simulate(chain, keep_all(chain)).peak_bytes // 2
-    floor = optimal.lowest_peak(chain, menu=False)
-    times = []
+    floor, times = optimal.lowest_peak(chain, menu=False), []
     for slots in (50, 2000):
         table_of = partial(optimal.OptimalTable, menu=False, slots=slots)
         found = table.fastest(chain, table_of, floor, budget)

@@ -20,6 +20,7 @@ class Needs:
     ``held[s, t]``: after a run of s..t that does not.
     ``forward[t][option]``, ``backward[t][option]``: needed in a forward that saves, without ``behind``; in its
     backward, all gradients and what it saved included. ``bare[s, t]``: in a run of s..t that does not save.
+    ``saved_all`` and so on: those of option 0, which saves everything, as arrays.
     ``elapsed[t]``: seconds of bare forwards before t. ``seconds[t][option]``: of a forward that saves, and backward.
     """
 
@@ -39,6 +40,9 @@ class Needs:
             for gradient, menu in zip(through, options, strict=True)
         ]
         self.seconds = [[option.forward + option.backward for option in menu] for menu in options]
+        self.saved_all, self.forward_all, self.backward_all = (
+            np.array([row[0] for row in rows], np.int64) for rows in (self.saved, self.forward, self.backward)
+        )
         self.elapsed = np.concatenate([[0.0], np.cumsum([block.forward for block in blocks])])
         self.held = np.zeros((self.n, self.n), np.int64)
         self.bare = np.zeros((self.n, self.n), np.int64)
@@ -51,9 +55,7 @@ class Needs:
 
     def kept_segment(self) -> np.ndarray:
         """(n, n) bytes that a checkpoint of s..t which keeps every block inside needs, first run included."""
-        saved, forward, backward = (
-            np.array([row[0] for row in rows]) for rows in (self.saved, self.forward, self.backward)
-        )
+        saved, forward, backward = self.saved_all, self.forward_all, self.backward_all
         before = saved.cumsum() - saved
         needs = self.bare.copy()
         for first in range(self.n):

@@ -12,7 +12,7 @@ import numpy as np
 from labkit.checkpointing.chain import Chain
 from labkit.checkpointing.plan import Checkpoint, Keep, Node, Plan
 from labkit.checkpointing.searches.needs import Needs
-from labkit.checkpointing.searches.table import Table
+from labkit.checkpointing.searches.table import UNKNOWN, Table, choose
 
 SLOTS = 500
 CELLS = 12_000_000  # of the table at most, 4 bytes each: long chains get fewer slots
@@ -28,8 +28,8 @@ class OptimalTable(Table):
 
     Either block s is kept with one of its options and s+1..t go on in what it leaves, or s..k is a checkpoint, runs
     bare, k+1..t go on beside its output, and C[s, k, m] runs it again. A checkpoint that reaches t would hold and
-    repeat for nothing. The step itself is such a plan too, with no gradient alive while it first runs forward: the
-    last column. O(n^3 m), in O(n^2) NumPy calls.
+    repeat for nothing. No checkpoint reaches the last block, so the last column is free for the step itself, a plan in
+    whose first run no gradient is alive. O(n^3 m), in O(n^2) NumPy calls.
     """
 
     def __init__(self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None) -> None:
@@ -39,10 +39,10 @@ class OptimalTable(Table):
         self._held = self.size(needs.held)
         self._saved = [self.size(np.array(row)) for row in needs.saved]
         self._inside = np.full((n, n, width), np.inf, np.float32)
-        self._scratch = np.empty((n, width), np.float32)
-        for last in range(n - 1):
-            self._fill(last, int(needs.behind[last]), self._inside[:, last])
-        self._fill(n - 1, 0, self._inside[:, n - 1])  # the step: no checkpoint needs this column
+        self._scratch, self._nothing = np.empty((n, width), np.float32), np.zeros(width, np.float32)
+        self._fits = _Fits(needs)
+        for last in range(n):
+            self._fill(last, self._fits.behind(last), self._inside[:, last])
         self.times = self._inside[0, n - 1].astype(np.float64)
 
     def _fill(self, last: int, behind: int, column: np.ndarray) -> None:
@@ -54,12 +54,16 @@ class OptimalTable(Table):
         for first in range(last, -1, -1):
             best = column[first]
             if first < last:
-                ends, rest, elapsed = slice(first, last), column[first + 1 :], needs.elapsed[first + 1 :]
-                self.follow(after[ends], self._held[first, ends], shifts[ends], rest, elapsed)
+                ends, elapsed = slice(first, last), needs.elapsed[first + 1 :]
+                self.follow(after[ends], self._held[first, ends], shifts[ends], column[first + 1 :], elapsed)
                 self._checkpoint(first, last, after, limits[first, ends], best)
-            for option, low, follows in self._kept(first, last, behind, column):
-                if low < width:
-                    np.minimum(best[low:], follows + np.float32(needs.seconds[first][option]), out=best[low:])
+            rest = column[first + 1] if first < last else self._nothing
+            for option in range(options_of(needs, first, last)):
+                saved = int(self._saved[first][option])
+                need = self.need(max(behind + needs.forward[first][option], needs.backward[first][option]))
+                if (low := max(saved, int(need))) < width:
+                    seconds = rest[low - saved : width - saved] + np.float32(needs.seconds[first][option])
+                    np.minimum(best[low:], seconds, out=best[low:])
 
     def _checkpoint(self, first: int, last: int, after: np.ndarray, limits: np.ndarray, best: np.ndarray) -> None:
         """Fastest with a checkpoint of first..k, any k < last. ``limits[k]``: slots for its bare run, never falling."""
@@ -71,109 +75,86 @@ class OptimalTable(Table):
         sums.min(axis=0, out=best[low:])
         best[low:] -= np.float32(self.needs.elapsed[first])
 
-    def _kept(self, first: int, last: int, behind: int, column: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-        """Per option: its number, the slots it needs, and the seconds of the blocks after ``first`` from there on.
+    def plan(self, memory: int) -> Plan:
+        nodes = self._fits.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
+        return Plan(nodes, self.method)
 
-        Last in a checkpoint a block saves everything, see `simulate`.
-        """
-        needs, width = self.needs, self.slots + 1
-        found = []
-        rest = column[first + 1] if first < last else np.zeros(width, np.float32)
-        options = self._saved[first][: 1 if first == last < needs.n - 1 else None]
-        for option, saved in enumerate(options.tolist()):
-            need = self.need(max(behind + needs.forward[first][option], needs.backward[first][option]))
-            low = max(int(need), saved)
-            found.append((option, low, rest[low - saved : width - saved]))
-        return found
-
-    def nodes(self, slots: int) -> tuple[Node, ...]:
-        return self._nodes(0, self.needs.n - 1, 0, slots)
-
-    def _nodes(self, first: int, last: int, behind: int, slots: int) -> tuple[Node, ...]:
-        """The nodes of the plan that column ``last`` has for ``first``, found by looking at the choices again."""
-        needs, column = self.needs, self._inside[:, last]
-        nodes: list[Node] = []
-        while first <= last:
-            kept = [
-                (
-                    needs.seconds[first][option] + float(rest[slots - low]),
-                    option,
-                )
-                for option, low, rest in self._kept(first, last, behind, column)
-                if low <= slots
-            ]
-            left = slots - self._held[first, first:last]
-            ends = np.arange(first, last)
-            possible = (left >= 0) & (slots >= self.need(needs.bare[first, first:last] + behind))
-            again = np.where(
-                possible,
-                self._inside[first, first:last, slots]
-                + column[ends + 1, np.maximum(left, 0)]
-                + (needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]),
-                np.inf,
-            )
-            seconds, option = min(kept, default=(np.inf, 0))
-            if seconds <= again.min(initial=np.inf):
-                nodes.append(Keep(first, option))
-                slots -= int(self._saved[first][option])
-                first += 1
-            else:
-                end = first + int(again.argmin())
-                nodes.append(Checkpoint(self._nodes(first, end, int(needs.behind[end]), slots)))
-                slots -= int(self._held[first, end])
-                first = end + 1
-        return tuple(nodes)
+    def guess(self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
+        """Seconds of blocks first..last in so many bytes; where slots say never, in the fewest that will do."""
+        enough = np.isfinite(self._inside[first, last]).argmax(axis=-1)
+        found = self._inside[first, last, np.clip(np.asarray(memory) // self.slot, enough, self.slots)]
+        return np.minimum(found.astype(np.float64), UNKNOWN)
 
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
-    """The plan with the lowest peak, checkpoints nested to any depth: exact to the byte, no slots.
+    """The plan with the lowest peak, checkpoints nested to any depth: exact to the byte, no slots."""
+    fits = _Fits(Needs(chain, menu=menu))
+    return Plan(fits.nodes(0, len(chain) - 1, int(fits.inside[0, -1])), method_name(menu))
 
-    The same choices as in `OptimalTable`, but what counts is the least memory in which blocks s..t can run at all.
+
+class _Fits:
+    """``inside[s, t]``: the least bytes in which the plan inside a checkpoint of s..t can run, exactly.
+
+    The choices are those of `OptimalTable`, of which the one that asks for the least memory counts. As there, the last
+    column is that of the whole step.
     """
-    return _Lowest(Needs(chain, menu=menu)).plan(method_name(menu))
 
-
-class _Lowest:
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
-        self.inside = np.zeros((needs.n, needs.n), np.int64)  # the last column is that of the whole step
+        self.inside = np.zeros((needs.n, needs.n), np.int64)
         for last in range(needs.n):
-            behind = self.behind(last)
             for first in range(last, -1, -1):
-                kept = min(need for need, _ in self.kept(first, last, behind))
-                self.inside[first, last] = min(kept, self.dropped(first, last, behind).min(initial=kept))
+                kept = min(need for need, _ in self.kept(first, last))
+                self.inside[first, last] = self.dropped(first, last).min(initial=kept)
 
     def behind(self, last: int) -> int:
+        """Bytes there when the plan for blocks ..last begins its forward, see `Needs`: none at the start of a step."""
         return int(self.needs.behind[last]) if last < self.needs.n - 1 else 0
 
-    def kept(self, first: int, last: int, behind: int) -> list[tuple[int, int]]:
-        needs, rest = self.needs, int(self.inside[first + 1, last]) if first < last else 0
-        rows = list(zip(needs.forward[first], needs.backward[first], needs.saved[first], strict=True))
-        rows = rows[: 1 if first == last < needs.n - 1 else None]  # see OptimalTable
-        return [(max(behind + f, b, saved + rest), option) for option, (f, b, saved) in enumerate(rows)]
+    def kept(self, first: int, last: int) -> list[tuple[int, int]]:
+        """(bytes that first..last need, option) if ``first`` is kept with that option."""
+        needs, behind = self.needs, self.behind(last)
+        rest = int(self.inside[first + 1, last]) if first < last else 0
+        rows = zip(needs.forward[first], needs.backward[first], needs.saved[first], strict=True)
+        found = [
+            (max(behind + forward, backward, saved + rest), o) for o, (forward, backward, saved) in enumerate(rows)
+        ]
+        return found[: options_of(needs, first, last)]
 
-    def dropped(self, first: int, last: int, behind: int) -> np.ndarray:
+    def dropped(self, first: int, last: int) -> np.ndarray:
+        """Bytes that first..last need if a checkpoint reaches from ``first`` to k, for every k < last."""
         needs, inside = self.needs, self.inside
         beside = needs.held[first, first:last] + inside[first + 1 : last + 1, last]
-        return np.maximum(np.maximum(beside, inside[first, first:last]), needs.bare[first, first:last] + behind)
+        bare = needs.bare[first, first:last] + self.behind(last)
+        return np.maximum(np.maximum(beside, inside[first, first:last]), bare)
 
-    def plan(self, method: str) -> Plan:
-        return Plan(self.nodes(0, self.needs.n - 1, int(self.inside[0, -1])), method)
-
-    def nodes(self, first: int, last: int, memory: int) -> tuple[Node, ...]:
-        """A plan within ``memory``: blocks are kept as long as that fits, then the middle one of the ends that do."""
-        needs, behind = self.needs, self.behind(last)
+    def nodes(self, first: int, last: int, memory: int, table: OptimalTable | None = None) -> tuple[Node, ...]:
+        """The choices that fit into ``memory`` bytes, by ``table`` the fastest; without, kept as long as that fits."""
+        needs = self.needs
         nodes: list[Node] = []
         while first <= last:
-            options = [(needs.seconds[first][o], o) for need, o in self.kept(first, last, behind) if need <= memory]
-            if options:
-                nodes.append(Keep(first, min(options)[1]))
-                memory -= needs.saved[first][min(options)[1]]
+            kept = [(needs.seconds[first][option], option) for need, option in self.kept(first, last) if need <= memory]
+            held, ends = needs.held[first, first:last], np.arange(first, last)
+            dropped = np.full(last - first, np.inf if kept and not table else 0.0)
+            if table:
+                if first < last:
+                    rest = [float(table.guess(first + 1, last, memory - needs.saved[first][o])) for _, o in kept]
+                    kept = [(own + others, option) for (own, option), others in zip(kept, rest, strict=True)]
+                bare = needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
+                dropped = bare + table.guess(first, ends, memory) + table.guess(ends + 1, last, memory - held)
+            option, end = choose(kept, np.where(self.dropped(first, last) <= memory, dropped, np.inf))
+            if end is None:
+                nodes.append(Keep(first, option))
+                memory -= needs.saved[first][option]
                 first += 1
             else:
-                ends = first + np.flatnonzero(self.dropped(first, last, behind) <= memory)
-                end = int(ends[len(ends) // 2])
-                nodes.append(Checkpoint(self.nodes(first, end, memory)))
-                memory -= int(needs.held[first, end])
-                first = end + 1
+                nodes.append(Checkpoint(self.nodes(first, first + end, memory, table)))
+                memory -= int(held[end])
+                first += end + 1
         return tuple(nodes)
+
+
+def options_of(needs: Needs, first: int, last: int) -> int:
+    """How many options block ``first`` of a plan for first..last has: last in a checkpoint it saves everything, see
+    `simulate`."""
+    return 1 if first == last < needs.n - 1 else len(needs.saved[first])
