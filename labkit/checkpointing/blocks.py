@@ -22,11 +22,7 @@ from labkit.checkpointing.guards import attributes, changes, impure, refuse, und
 
 State = tuple[Any, ...]  # what crosses from a block to the next
 
-_HEAVY = {
-    *(torch.matmul, torch.bmm, torch.mm, torch.addmm, torch.baddbmm, torch.einsum, operator.matmul),
-    *(F.linear, F.conv1d, F.conv2d, F.conv3d, F.scaled_dot_product_attention, F.embedding),
-    *("matmul", "bmm", "mm", "__matmul__"),
-}
+_WEIGHTED = {F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose2d, F.embedding, F.bilinear}
 _IN_PLACE = {value for name, value in vars(operator).items() if name in operator.__all__ and name.startswith("i")}
 _IN_PLACE -= {operator.index, operator.indexOf, operator.inv, operator.invert, operator.is_, operator.is_not}
 
@@ -88,13 +84,13 @@ def split(
     kwargs: dict[str, Any] | None = None,
     *,
     modules: list[str] | None = None,
-    width: int = 2,
+    width: int = 6,
 ) -> Blocks:
     """Read ``model`` as blocks. ``args`` (a tensor or tuple) are example inputs, which only wrapped models need.
 
-    ``modules`` chooses by name the modules to wrap. ``width``: a trace is cut between two operators with weights
-    wherever at most so many values cross, and elsewhere where fewest do. Raises ValueError for what cannot be computed
-    twice, by name: hooks, shared or repeated modules, checkpoints already there, in-place changes of the input.
+    ``modules`` chooses by name the modules to wrap. ``width``: how many values may cross a cut of a
+    trace, as skips do. Raises ValueError, by name, for what would not train as before: hooks, other wrappers,
+    attributes set in forward, in-place changes of the input.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")
@@ -301,7 +297,7 @@ def _traced(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, An
 
 
 def _heavy(model: nn.Module, node: fx.Node) -> bool:
-    return _has_weights(model.get_submodule(str(node.target))) if node.op == "call_module" else node.target in _HEAVY
+    return _has_weights(model.get_submodule(str(node.target))) if node.op == "call_module" else node.target in _WEIGHTED
 
 
 def _overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
@@ -342,26 +338,30 @@ def _crossing(nodes: list[fx.Node], inputs: list[fx.Node], end: int) -> list[fx.
 
 
 def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: int) -> list[int]:
-    """Where to cut: between two heavy nodes the place that fewest values cross, if they are few, the last such."""
+    """Where to cut: between two nodes with weights where the fewest values cross, and if they are few; as late as
+    possible, and sooner than right before the second node only for fewer values than cross there.
+
+    The node after a cut must use the result of the one before. Between parallel branches a value would wait that nobody
+    saves for backward, and so would the input of a node that does not save it.
+    """
     place = {node: i for i, node in enumerate(nodes)}
     crossing = [0] + [len(_crossing(nodes, [], end)) for end in range(1, len(nodes))]  # inputs are there anyway
-    allowed = [True] * len(nodes)
+    allowed = [False] + [before in after.all_input_nodes for before, after in pairwise(nodes)]
     for i, node in enumerate(nodes):
         for changed in _overwritten(model, node):
             made = place.get(_source(changed), -1)
             allowed[made + 1 : i + 1] = [False] * (i - made)  # neither side of a cut may change what crosses it
     heavy = [i for i, node in enumerate(nodes) if _heavy(model, node)]
-    best = []
+    cuts = []
     for before, after in pairwise(heavy):
-        places = [end for end in range(before + 1, after + 1) if allowed[end]]
-        if places:
-            best.append(min(places, key=lambda end: (crossing[end], -end)))
-    widths = [crossing[end] for end in best]
-    return [
-        end
-        for i, end in enumerate(best)
-        if widths[i] <= width or widths[i] <= min(widths[max(i - 1, 0) : i + 2], default=widths[i])
-    ]
+        fewer = max(1, crossing[after] - 1)
+        narrow = [
+            end for end in range(before + 1, after + 1) if allowed[end] and (end == after or crossing[end] <= fewer)
+        ]
+        narrow = [end for end in narrow if crossing[end] <= width]
+        if narrow:
+            cuts.append(min(narrow, key=lambda end: (crossing[end], -end)))
+    return cuts
 
 
 def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: Any) -> Callable[..., State]:

@@ -114,7 +114,7 @@ def profile(
 
 
 def _with_turn(block: Block, turn: int) -> Block:
-    """The last block, with what the loss needs for a moment between forward and backward."""
+    """The last block, with what happens for a moment between its forward and its backward."""
     grown = tuple(replace(option, backward_peak=max(option.backward_peak, turn)) for option in block.options)
     return replace(block, options=grown, bare_peak=block.bare_peak + turn)
 
@@ -212,13 +212,17 @@ class _Pull(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> torch.Tensor:
-        ctx.shapes = [(torch.empty_like(tensor, device="meta"), tensor.device) for tensor in tensors]
+        like = [torch.empty_like(tensor, device="meta") for tensor in tensors]
+        ctx.layouts = [(m.shape, m.stride(), m.dtype, t.device) for m, t in zip(like, tensors, strict=True)]
         return tensors[0].new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return tuple(torch.ones_like(shape, device=device) for shape, device in ctx.shapes)
+        return tuple(
+            torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(1)
+            for shape, stride, dtype, device in ctx.layouts
+        )
 
 
 @dataclass
@@ -231,12 +235,13 @@ class _Bench:
     repeats: int
     options: int
     output: State = ()
+    after: int = 0  # bytes that a wrapped model's code after its last block needs for a moment
 
     def __post_init__(self) -> None:
         self.begin = rng_state()  # each way to run a block draws the same numbers
 
     def chain(self, task: Training) -> tuple[list[Block], tuple[tuple[int, int], ...], int]:
-        """All blocks, what crosses into the first, and bytes that a wrapped model saves outside its blocks."""
+        """All blocks, what crosses into the first, and bytes that a wrapped model needs beyond its blocks."""
         wrapped = self.blocks.kind == "wrapped"
         state = self._fed(task) if wrapped else self.blocks.enter(task.args, task.kwargs)
         count = 0
@@ -266,9 +271,14 @@ class _Bench:
             return rows, entered, 0
         with Gauge(self.device) as gauge:
             output = self.blocks.model(*task.args, **task.kwargs)
-            outside = gauge.added - sum(row.options[0].saved_bytes for row in rows) - sum(size for _, size in entered)
+            inside = sum(row.options[0].saved_bytes for row in rows) + sum(size for _, size in entered)
+            outside = max(0, gauge.added - inside)
+            gauge.restart()
+            task.loss(output).backward()
+            self.after = max(0, gauge.peak - inside - outside - rows[-1].output_bytes)
             del output
-        return rows, entered, max(0, outside)
+        self.blocks.model.zero_grad(set_to_none=True)
+        return rows, entered, outside
 
     def _fed(self, task: Training) -> State:
         """What the first wrapped module receives in a run of the model."""
@@ -372,10 +382,10 @@ class _Bench:
         return Option(name, saved, min(ahead), min(back), max(saved, forward_peak), backward_peak), leaving, grads
 
     def loss_peak(self, loss: Loss) -> int:
-        """Bytes that the loss needs for a moment beyond the gradient of the model's output."""
+        """Bytes needed for a moment between the last block's forward and backward, beyond its output's gradient."""
         output = _leaves(self.output)
         if self.blocks.kind == "wrapped" or self.device.type == "meta":
-            return 0
+            return self.after
         with Gauge(self.device) as gauge:
             loss(output[0]).backward()
             return max(0, gauge.peak - sum(size for _, size in _storages(output)))

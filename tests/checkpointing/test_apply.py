@@ -73,13 +73,13 @@ def test_frozen_batch_norm_reads_its_statistics_when_computed_again() -> None:
 
 def test_a_copy_is_planned_and_separate() -> None:
     model = UNet()
-    planned = apply(model, every(7))
+    planned = apply(model, every(8))
     twin = copy.deepcopy(planned)
     with torch.no_grad():
         twin.head.weight.zero_()
     twin(images()).sum().backward()
-    assert twin.runner.calls == [2] * 7 and twin.head.weight.grad is not None
-    assert planned.runner.calls == [0] * 7 and model.head.weight.grad is None and model.head.weight.abs().sum() > 0
+    assert twin.runner.calls == [2] * 8 and twin.head.weight.grad is not None
+    assert planned.runner.calls == [0] * 8 and model.head.weight.grad is None and model.head.weight.abs().sum() > 0
     with pytest.raises(TypeError, match=r"state_dict.*apply\(\) again"):
         pickle.dumps(planned)
 
@@ -109,7 +109,7 @@ def test_recomputation_costs_what_the_plan_says() -> None:
 
 def test_a_mode_switched_after_planning_is_noticed() -> None:
     model = Encoder()
-    planned = apply(model, every(17))
+    planned = apply(model, every(14))
     model.blocks[1].eval()
     with pytest.raises(RuntimeError, match=r"switched.*blocks\.1"):
         planned(tokens())

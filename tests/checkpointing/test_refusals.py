@@ -10,12 +10,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from labkit import models
-from labkit.checkpointing import profile as profiling
 from labkit.checkpointing.apply import apply
 from labkit.checkpointing.blocks import split
 from labkit.checkpointing.fit import fit
 from labkit.checkpointing.plan import Checkpoint, Plan
-from labkit.checkpointing.profile import profile
+from labkit.checkpointing.profile import _Bench, profile
 from labkit.checkpointing.verify import verify
 from labkit.device import rng_state
 
@@ -249,8 +248,8 @@ def test_an_interrupted_profile_leaves_the_model_untouched(make, error, monkeypa
             raise error("stopped")
         return original(*args)
 
-    original = profiling._Bench._option
-    monkeypatch.setattr(profiling._Bench, "_option", interrupted)
+    original = _Bench._option
+    monkeypatch.setattr(_Bench, "_option", interrupted)
     with pytest.raises(error, match="stopped"):
         fit(model, x, budget=1 << 30)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
