@@ -56,15 +56,13 @@ class Pareto:
 
         figure, (axis,) = new_figure(height=4.2, dark=dark)
         axis.axhline(1, color=GREY, lw=1, ls="--")
-        marks = dict(zip(FIXED, "oX^vDP", strict=True))
+        marks, lines = dict(zip(FIXED, "oX^vDP", strict=True)), dict(zip(SEARCHES, ("-", "--", ":"), strict=True))
         for method in dict.fromkeys(point.method for point in self.points):
             mine = [point for point in self.points if point.method == method]
             memory = [point.peak_bytes / self.plain.peak_bytes for point in mine]
             time = [point.seconds / self.plain.seconds for point in mine]
-            style: dict[str, Any] = {"marker": ".", "lw": 1.2, "ms": 4}
-            if method in marks:
-                style = {"marker": marks[method], "ls": "", "ms": 7}
-            axis.plot(memory, time, label=method, **style)
+            style: dict[str, Any] = {"marker": marks.get(method, "."), "ls": lines.get(method, ""), "ms": 6}
+            axis.plot(memory, time, label=method, lw=1.2, **style)
         title = f"Memory against time{': ' * bool(self.title)}{self.title}"
         axis.set(xlabel="peak memory / plain", ylabel="time per step / plain", xlim=(0, None), title=title)
         legend(axis)
