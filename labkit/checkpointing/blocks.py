@@ -25,6 +25,7 @@ State = tuple[Any, ...]  # what crosses from a block to the next
 _WEIGHTED = {F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose2d, F.embedding, F.bilinear}
 _IN_PLACE = {value for name, value in vars(operator).items() if name in operator.__all__ and name.startswith("i")}
 _IN_PLACE -= {operator.index, operator.indexOf, operator.inv, operator.invert, operator.is_, operator.is_not}
+_IN_PLACE -= {operator.itemgetter}  # the others that begin with an i: iadd, imul, ...
 
 
 @dataclass(frozen=True)
@@ -307,13 +308,20 @@ def _overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
     else:
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         in_place = node.target in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
-        in_place = in_place or node.kwargs.get("inplace") is True or name == "setitem"
+        in_place = in_place or _argument(node, "inplace") is True or name == "setitem"
         if name.startswith("__i") and name.endswith("__") and name not in ("__index__", "__invert__"):
             in_place = True
     out = node.kwargs.get("out")
     return ([node.all_input_nodes[0]] if in_place and node.all_input_nodes else []) + (
         [out] if isinstance(out, fx.Node) else []
     )
+
+
+def _argument(node: fx.Node, name: str) -> Any:
+    """What a call of a function of torch's in Python passes as ``name``."""
+    if name in node.kwargs or node.op != "call_function" or not inspect.isfunction(node.target):
+        return node.kwargs.get(name)
+    return inspect.signature(node.target).bind_partial(*node.args, **node.kwargs).arguments.get(name)
 
 
 _VIEWS = {"view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "chunk", "split", "t"}
@@ -349,7 +357,9 @@ def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: 
     allowed = [False] + [before in after.all_input_nodes for before, after in pairwise(nodes)]
     for i, node in enumerate(nodes):
         for changed in _overwritten(model, node):
-            made = place.get(_source(changed), -1)
+            while changed.all_input_nodes and not _heavy(model, changed):
+                changed = changed.all_input_nodes[0]  # may share memory with it
+            made = place.get(changed, -1)
             allowed[made + 1 : i + 1] = [False] * (i - made)  # neither side of a cut may change what crosses it
     heavy = [i for i, node in enumerate(nodes) if _heavy(model, node)]
     cuts = []

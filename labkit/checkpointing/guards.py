@@ -150,16 +150,17 @@ def impure(where: str, changed: list[str]) -> str:
     return f"{where} changes {changed[0]} in forward: computing it again would do so again"
 
 
-def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module, ...], state: tuple[Any, ...]) -> Any:
+def check_repeatable(
+    name: str, run: Callable[[], Any], model: nn.Module, modules: tuple[nn.Module, ...], state: tuple[Any, ...]
+) -> Any:
     """Run a block twice from the same state; its output. Raises ValueError if it did not do the same both times.
 
     Bitwise, except on CUDA without deterministic algorithms, where its kernels may add in any order.
     """
     layers = norms(modules)
-    own = [(n, b) for m in modules for n, b in m.named_buffers(recurse=False)]
     own_norms = {id(b) for layer in layers for b in layer.buffers()}
     versions = [tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)]
-    buffers = [(n, b, b.clone()) for n, b in own if id(b) not in own_norms]
+    buffers = [(n, b, b.clone()) for n, b in model.named_buffers() if id(b) not in own_norms]
     plain = attributes(modules)
     begin = rng_state()
     with frozen_statistics(modules):
@@ -172,9 +173,9 @@ def check_repeatable(name: str, run: Callable[[], Any], modules: tuple[nn.Module
         set_rng_state(begin)
         second = run()
     for label, buffer, value in buffers:
-        if not torch.equal(buffer, value):
+        if not same(buffer, value):
             raise ValueError(
-                f"block {name} changes its buffer {label} in forward: computing it again would do so again"
+                f"block {name} changes the buffer {label} in forward: computing it again would do so again"
             )
     if changed := changes(plain):
         raise ValueError(impure(f"block {name}", changed))

@@ -302,7 +302,7 @@ class _Bench:
         run = partial(self.blocks.run, i)
         name = self.blocks.names[i]
         with torch.no_grad():
-            check_repeatable(name, partial(run, *state), modules, state)
+            check_repeatable(name, partial(run, *state), self.blocks.model, modules, state)
         ways: list[Callable[..., State]] = [run]
         for number in range(1, self.options):
             ways += [partial(checkpoint, run, use_reentrant=False, context_fn=partial(keep_only, number))]

@@ -149,8 +149,9 @@ def test_wrapped_modules_and_the_rest_of_their_model() -> None:
     assert chain.input_bytes == 512 * 8 * 4
     for plan in plans(4):
         measured = peak(apply(model, plan, x), x)
-        # What runs after the last block is taken to need its memory while that block is computed again: too much at worst.
-        assert 0.98 * measured <= simulate(chain, plan).peak_bytes <= 1.35 * measured, plan.method
+        error = simulate(chain, plan).peak_bytes / measured - 1
+        # What follows the last block counts as part of it: too much where that one holds less than everything.
+        assert error >= -0.02 and (error <= 0.05 or plan.method != "none"), f"{plan.method}: {error:+.1%}"
 
 
 def test_under_autocast() -> None:

@@ -75,7 +75,7 @@ class Doubling(nn.Linear):
 @pytest.mark.parametrize(
     ("odd", "words"),
     [
-        (Buffered(), "block 1 changes its buffer seen in forward"),
+        (Buffered(), "block 1 changes the buffer 1.seen in forward"),
         (Attributed(4, 4), "block 1 changes Attributed.calls in forward"),
         (Changing(4, 4), "block 1 does not compute the same twice"),
         (Doubling(4, 4), "block 1 overwrites its input in place"),
@@ -88,6 +88,22 @@ def test_impure_blocks(odd: nn.Module, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         profile(model, X.clone())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_buffer_of_the_models_own_code() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(linear())
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("var", torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = nn.functional.batch_norm(self.layers[0](x), self.mean, self.var, training=True)
+            return self.layers[2](self.layers[1](x))
+
+    with pytest.raises(ValueError, match=r"block layers\.0 changes the buffer mean in forward"):
+        profile(Own(), X)
 
 
 def test_an_attribute_set_while_tracing() -> None:
@@ -204,6 +220,25 @@ def test_tied_parameters_and_repeated_modules() -> None:
     assert sum(block.gradient_bytes for block in chain.blocks) == shared
 
 
+def test_an_argument_other_than_planned() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(linear())
+
+        def forward(self, x: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+            for layer in self.layers:
+                x = layer(x) * scale
+            return x if mask is None else x * mask
+
+    planned = apply(Masked(), every(3))
+    assert planned(X).shape == X.shape
+    with pytest.raises(AssertionError, match="mask has been specialized"):
+        planned(X, torch.ones(4))
+    with pytest.raises(AssertionError, match="scale has been specialized"):
+        planned(X, scale=2.0)
+
+
 def test_in_place_relu_stays_with_the_block_before() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -213,7 +248,11 @@ def test_in_place_relu_stays_with_the_block_before() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.relu(self.b(self.relu(self.a(x))))
 
-    for model in (Net(), nn.Sequential(nn.Linear(4, 4), nn.ReLU(True), nn.Linear(4, 4), nn.ReLU(True))):
+    class Positional(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.relu(self.b(nn.functional.relu(self.a(x), True)), True)
+
+    for model in (Net(), Positional(), nn.Sequential(nn.Linear(4, 4), nn.ReLU(True), nn.Linear(4, 4), nn.ReLU(True))):
         assert verify(model, every(2), X).passed
 
 
