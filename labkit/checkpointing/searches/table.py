@@ -93,9 +93,8 @@ def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds:
         return floor
     best, lowest, least = known, simulate(chain, known).peak_bytes, costs.peak_bytes
     table = table_of(chain, lowest)
-    first = int(
-        np.argmax(table.times + chain.extra_seconds <= seconds * (1 + 1e-6))
-    )  # times may be of single precision
+    in_time = table.times + chain.extra_seconds <= seconds * (1 + 1e-6)  # times may be of single precision
+    first = int(np.argmax(in_time))
     # Sizes were rounded: the plan for some slots less or more may be fast enough, or have the lower peak.
     for slots in range(first - 4, min(first + 12, table.slots + 1)):
         if (memory := table.needs.base + slots * table.slot) >= least:
