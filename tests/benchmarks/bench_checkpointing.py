@@ -3,6 +3,8 @@
 Ratios are against the same plain model. On a CPU, chains are measured at a small batch and scaled to the goal's batch
 by `Chain.at_batch` (these rows say "predicted"); plans for the small batch itself are then run and measured, peaks
 exactly by `StorageTracker`. With CUDA, or --full, everything is measured at the goal's batch.
+
+    python tests/benchmarks/bench_checkpointing.py --card 16     # largest batches on an emulated card of 16 GiB
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 
 from labkit.checkpointing.apply import apply
 from labkit.checkpointing.blocks import split
+from labkit.checkpointing.card import Card, probe_in_process, search_batch
 from labkit.checkpointing.chain import Chain
 from labkit.checkpointing.cost import simulate
 from labkit.checkpointing.fit import Fitted
@@ -29,6 +33,7 @@ from labkit.checkpointing.profile import profile, training
 from labkit.checkpointing.searches.simple import keep_all
 from labkit.device import pick_device
 from labkit.memory import StorageTracker
+from labkit.results import Workload
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 
@@ -176,14 +181,57 @@ def depth(layers: int = 128) -> None:
         model.zero_grad()
 
 
+def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workload:
+    """A step with SGD and momentum at a batch size: plain without a chain, else by the plan for that batch."""
+    torch.manual_seed(0)
+    model: nn.Module = case.make().to(pick_device())
+    if chain is not None:
+        model = apply(model, plan(chain, batch_size=batch, max_overhead=overhead))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = case.inputs(batch).to(pick_device())
+
+    def step() -> Tensor:
+        loss: Tensor = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return Workload(step, batch)
+
+
+def on_card(case: Case, gib: float, overhead: float) -> None:
+    """The largest batch on a smaller card, plain and planned: measured with CUDA, predicted without."""
+    card, device = Card(gib), pick_device()
+    model = case.make().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    chain = profile(model, case.inputs(case.small).to(device), optimizer=optimizer)
+    del model, optimizer
+    print(f"{case.name} on {card}; planned for at most {overhead:.0%} more time")
+    for label, arm in (("plain", None), ("planned", chain)):
+        if device.type == "cuda":
+            probe = partial(train, case, arm, overhead)
+            print(f"  {label}: {search_batch(lambda n: probe_in_process(probe, n, card), start=8)}")  # noqa: B023
+        elif arm is None:
+            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)")
+        else:
+            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="measure at the goals' batch sizes")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each measured comparison")
     parser.add_argument("--only", default="", help="part of a case's name")
+    parser.add_argument("--card", type=float, metavar="GIB", help="only the largest batches on a card of this size")
     options = parser.parse_args()
     device = pick_device()
     full = options.full or device.type == "cuda"
+    if options.card:
+        for case in CASES:
+            if options.only.lower() in case.name.lower():
+                on_card(case, options.card, 0.25)
+        return
     if not options.only:
         depth()
     for case in CASES:
