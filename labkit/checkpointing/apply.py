@@ -73,37 +73,39 @@ def apply(model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | 
                 "option would keep: use option 0 or a checkpoint"
             )
     kind = type(model)
-    body = {"plan": plan, "blocks": blocks, "runner": _Runner(blocks), "__module__": kind.__module__}
+    body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
     planned: Any = object.__new__(type(f"Planned{kind.__name__}", (Planned, kind), body))
     object.__setattr__(planned, "__dict__", model.__dict__)
     return planned
 
 
 class Planned:
-    """What `apply` puts before a model's own class: the same object, but its forward follows ``plan``.
+    """What `apply` puts before a model's own class: the same object, but its forward follows a plan.
 
-    ``blocks``: what the plan counts; ``runner.calls``: how often each block has run so far.
+    All that it adds is ``runs_by``, with the ``plan``, the ``blocks``, and the ``calls`` of each block so far.
     """
 
-    is_planned = True
-    plan: Plan
-    blocks: Blocks
-    runner: _Runner
+    runs_by: _Runner
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the model's own forward."""
         original: Callable[..., Any] = super().forward  # type: ignore[misc]
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
-        self.blocks.check_mode()
-        self.runner.prepare()
-        if self.blocks.kind == "wrapped":
-            with self.runner.standing_in(self.plan.nodes):
+        runner = self.runs_by
+        runner.prepare()
+        if runner.blocks.kind == "wrapped":
+            with runner.standing_in():
                 return original(*args, **kwargs)
-        return self.runner.run(self.plan.nodes, self.blocks.enter(args, kwargs))[0]
+        return runner.run(runner.plan.nodes, runner.blocks.enter(args, kwargs))[0]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
-        return apply(copy.deepcopy(self.blocks.model, memo), self.plan, blocks=None)
+        runner = self.runs_by
+        if runner.blocks.kind == "wrapped":
+            raise TypeError(
+                "a planned model that was wrapped cannot be copied: copy the model, and apply() the plan to it"
+            )
+        return apply(copy.deepcopy(runner.blocks.model, memo), runner.plan)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -119,15 +121,16 @@ class _Runner:
     first one would be held through the whole step.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
+    def __init__(self, plan: Plan, blocks: Blocks) -> None:
+        self.plan, self.blocks = plan, blocks
         self.calls = [0] * len(blocks)
         self.statistics = [SpareStatistics(norms(blocks.modules(i))) for i in range(len(blocks))]
         self.caches: dict[int, AbstractContextManager[Any]] = {}  # of a selective block, between its last two passes
         self.local = _Pass()
 
     def prepare(self) -> None:
-        """Before a forward."""
+        """Before a forward: raises RuntimeError if the model is not in the mode in which it was planned."""
+        self.blocks.check_mode()
         self.caches.clear()  # of a backward pass that was interrupted
         for statistics in self.statistics:
             statistics.prepare()
@@ -193,7 +196,7 @@ class _Runner:
         return checkpoint(block, *state, use_reentrant=False, context_fn=contexts)
 
     @contextmanager
-    def standing_in(self, nodes: tuple[Node, ...]) -> Iterator[None]:
+    def standing_in(self) -> Iterator[None]:
         """Let the first wrapped module do the work of all; the others hand on its result."""
         names, keywords = self.blocks.names, self.blocks.extras
         modules = [self.blocks.model.get_submodule(name) for name in names]
@@ -209,7 +212,7 @@ class _Runner:
                     )
                 called.append(i)
                 if not i:
-                    result.append(self.run(nodes, (x, *(extras[key] for key in keywords)))[0])
+                    result.append(self.run(self.plan.nodes, (x, *(extras[key] for key in keywords)))[0])
                 return result[0]
 
             return forward

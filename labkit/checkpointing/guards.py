@@ -28,7 +28,7 @@ def refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what a planned model could not keep doing as before."""
     for name, module in model.named_modules():
         here = name or "the model itself"
-        if getattr(module, "is_planned", False):
+        if hasattr(type(module), "runs_by"):
             raise ValueError(f"{here}: a plan is applied to it already: plan the model that was given to apply()")
         if reason := _WRAPPERS.get(type(module).__name__):
             raise ValueError(f"{here} is a {type(module).__name__}: {reason}")

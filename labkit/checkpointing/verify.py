@@ -72,10 +72,9 @@ def verify(
     """
     task = training(inputs, kwargs, loss)
     make = optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9))
-    planned = apply(model, plan, task.args, blocks=blocks) if not isinstance(model, Planned) else model
-    if not isinstance(planned, Planned):
-        raise TypeError("apply() returned no planned model")
-    runner = planned.runner
+    planned = apply(model, plan, task.args, blocks=blocks)
+    assert isinstance(planned, Planned)
+    runner = planned.runs_by
     differences: list[str] = []
     with preserve_flags(), restored(model, None):
         if not close:
@@ -105,7 +104,7 @@ def verify(
     spared = _may_stop_early(plan.nodes, [0] * len(counted))
     for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
         if found and not want - spared[i] <= have <= want:
-            differences.append(f"block {i} ({planned.blocks.names[i]}) ran {have} times a step, predicted were {want}")
+            differences.append(f"block {i} ({runner.blocks.names[i]}) ran {have} times a step, predicted were {want}")
     return Verification(tuple(differences), close, counted, expected)
 
 

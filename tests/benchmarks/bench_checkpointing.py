@@ -172,7 +172,7 @@ def depth(layers: int = 128) -> None:
         planned: Any = apply(model, found)
         with StorageTracker("cpu") as tracker:
             planned(x).mean().backward()
-        runs = sum(planned.runner.calls) / layers
+        runs = sum(planned.runs_by.calls) / layers
         print(
             f"depth {layers}, {method}: peak {have.peak_bytes / plain.peak_bytes:.1%} of plain (error "
             f"{have.peak_bytes / tracker.peak - 1:+.1%}) at {runs:.2f}x forwards, as predicted: "

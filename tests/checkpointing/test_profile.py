@@ -77,6 +77,16 @@ def test_storages_that_cross_several_cuts_have_one_number() -> None:
     ]
 
 
+def test_a_small_batch_tells_the_bytes_of_a_large_one() -> None:
+    torch.manual_seed(0)
+    for make, inputs in ((lambda: models.convnet(8), lambda n: images(n, 32)), (lambda: Encoder(64), tokens)):
+        model = make()
+        small, large = (profile(model, inputs(batch), repeats=1) for batch in (8, 64))
+        for plan in plans(len(small)):
+            predicted = simulate(small.at_batch(64), plan).peak_bytes
+            assert predicted == pytest.approx(simulate(large, plan).peak_bytes, rel=0.05), plan.method
+
+
 def test_optimizer_state_counts_and_is_put_back() -> None:
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
     optimizer = torch.optim.Adam(model.parameters())

@@ -321,8 +321,8 @@ def test_an_interrupted_backward_does_not_spoil_the_next_step() -> None:
     with pytest.raises(KeyboardInterrupt):
         planned(X).sum().backward()
     Fails.fail = False
-    assert verify(model, planned.plan, X).passed
-    assert not planned.runner.local.again
+    assert verify(model, planned.runs_by.plan, X).passed
+    assert not planned.runs_by.local.again
 
 
 def test_a_budget_below_the_floor_names_the_block() -> None:
