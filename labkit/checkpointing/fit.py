@@ -7,7 +7,6 @@ print(fitted.measure())   # what is so
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -141,7 +140,6 @@ def fit(
     optimizer: torch.optim.Optimizer | None = None,
     modules: list[str] | None = None,
     repeats: int = 3,
-    report: Callable[[str], None] | None = None,
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead`` (0.25: a quarter more time).
 
@@ -152,10 +150,6 @@ def fit(
     task = training(inputs, kwargs, loss, optimizer)
     blocks = split(model, task.args, task.kwargs, modules=modules)
     chain = profile(model, task.args, task.kwargs, loss=loss, optimizer=optimizer, blocks=blocks, repeats=repeats)
-    if report:
-        report(
-            f"profiled {len(chain.blocks)} blocks in {format_seconds(simulate(chain, keep_all(chain)).seconds)} a step"
-        )
     found = find(chain, budget=budget, max_overhead=max_overhead, method=method)
     planned = apply(model, found, task.args, blocks=blocks)
     plain = simulate(chain, keep_all(chain))
