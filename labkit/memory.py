@@ -59,6 +59,13 @@ class StorageTracker(TorchDispatchMode):
         self.record(new=[inputs, result])  # the inputs again: resize_ and set_ change their storage
         return result
 
+    def restart(self) -> None:
+        """Let ``peak`` begin anew from what is alive now."""
+        self.record()
+        with self._lock:
+            self._most_added = self._added
+            self.peak = self.current
+
     def record(self, old: Any = None, new: Any = None) -> None:
         """Bring the figures up to date, with tensors that an operator uses (``old``) or has just made (``new``)."""
         storages = list(_storages((old, new), self.device))  # before the notes are read: an identity may be used again

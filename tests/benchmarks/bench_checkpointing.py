@@ -1,0 +1,258 @@
+"""The memory planner against its goals. Run by hand on a quiet machine: python tests/benchmarks/bench_checkpointing.py
+
+Ratios are against the same plain model. On a CPU, chains are measured at a small batch and scaled to the goal's batch
+by `Chain.at_batch` (these rows say "predicted"); plans for the small batch itself are then run and measured, peaks
+exactly by `StorageTracker`. With CUDA, or --full, everything is measured at the goal's batch.
+
+    python tests/benchmarks/bench_checkpointing.py --card 16     # largest batches on an emulated card of 16 GiB
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from labkit.checkpointing.apply import apply
+from labkit.checkpointing.blocks import split
+from labkit.checkpointing.card import Card, probe_in_process, search_batch
+from labkit.checkpointing.chain import Chain
+from labkit.checkpointing.cost import simulate
+from labkit.checkpointing.fit import Fitted
+from labkit.checkpointing.gauge import Roofline
+from labkit.checkpointing.plan import Plan
+from labkit.checkpointing.planner import largest_batch, plan
+from labkit.checkpointing.profile import profile, training
+from labkit.checkpointing.searches.simple import keep_all
+from labkit.device import pick_device
+from labkit.memory import StorageTracker
+from labkit.results import Workload
+
+T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
+
+
+class Layer(nn.Module):
+    """An encoder layer with its attention written out, as BERT's."""
+
+    def __init__(self, dim: int = 768, heads: int = 12) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+        self.drop = nn.ModuleList(nn.Dropout(0.1) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.value))
+        weights = self.drop[0]((q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1))
+        x = self.norm1(x + self.drop[1](self.out((weights @ v).transpose(1, 2).flatten(-2))))
+        return self.norm2(x + self.drop[2](self.down(nn.functional.gelu(self.up(x)))))
+
+
+class Encoder(nn.Module):
+    """The size of BERT-base: 12 layers of 768, 12 heads, 110 million parameters."""
+
+    def __init__(self, layers: int = 12) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(30522, 768), nn.Parameter(torch.randn(512, 768) / 50)
+        self.norm, self.layers = nn.LayerNorm(768), nn.ModuleList(Layer() for _ in range(layers))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.norm(self.tokens(tokens) + self.positions[: tokens.shape[1]])
+        for layer in self.layers:
+            x = layer(x)
+        return x[:, 0]
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    make: Callable[[], nn.Module]
+    inputs: Callable[[int], Tensor]
+    small: int  # batch for a CPU
+    batch: int  # the goals'
+    goals: tuple[tuple[float, float], ...]  # (memory at most, time at most), of plain
+
+
+CASES = (
+    Case(
+        "ResNet-18, 224x224",
+        lambda: torchvision.models.resnet18(),
+        lambda n: torch.randn(n, 3, 224, 224),
+        8,
+        64,
+        ((0.68, 1.10),),
+    ),
+    Case(
+        "ResNet-50, 224x224",
+        lambda: torchvision.models.resnet50(),
+        lambda n: torch.randn(n, 3, 224, 224),
+        4,
+        64,
+        ((0.60, 1.15), (0.42, 1.25), (0.37, 1.30)),
+    ),
+    Case(
+        "BERT-base size, 512 tokens, eager attention",
+        Encoder,
+        lambda n: torch.randint(0, 30522, (n, 512)),
+        1,
+        16,
+        ((0.25, 1.30),),
+    ),
+)
+
+
+def ratios(chain: Chain, found: Plan) -> tuple[float, float]:
+    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    return planned.peak_bytes / plain.peak_bytes, planned.seconds / plain.seconds
+
+
+def activations(chain: Chain, found: Plan) -> float:
+    """Ratio of the peaks without parameters and their gradients, which no plan changes."""
+    fixed = chain.fixed_bytes
+    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    return (planned.peak_bytes - fixed) / (plain.peak_bytes - fixed)
+
+
+def predicted(chain: Chain, case: Case, label: str) -> None:
+    for memory, seconds in case.goals:
+        begin = time.perf_counter()
+        found = plan(chain, max_overhead=seconds - 1)
+        spent = time.perf_counter() - begin
+        have = ratios(chain, found)
+        met = "met" if have[0] <= memory else "MISSED"
+        print(
+            f"  {label:<38} batch {chain.batch_size}: memory {have[0]:.3f} (goal {memory:.2f}, {met}) at time "
+            f"{have[1]:.3f} (goal {seconds:.2f}); activations {activations(chain, found):.3f}; planned in {spent:.1f} s"
+        )
+
+
+def largest(chain: Chain, overhead: float) -> None:
+    """The largest batch at the memory that the plain model needs for the goal's batch."""
+    budget = simulate(chain, keep_all(chain)).peak_bytes
+    best = largest_batch(chain, budget, max_overhead=overhead)
+    print(
+        f"  largest batch within the plain model's memory: {best / chain.batch_size:.2f}x at time <= {1 + overhead:.2f}"
+    )
+
+
+def measured(model: nn.Module, x: Tensor, chain: Chain, overhead: float, seconds: float) -> None:
+    found = plan(chain, max_overhead=overhead)
+    planned = apply(model, found)
+    prediction, plain = simulate(chain, found), simulate(chain, keep_all(chain))
+    fitted = Fitted(planned, found, chain, prediction, plain, "", model, training(x))
+    result = fitted.measure(seconds)
+    peak = result.comparison.baseline.peak_bytes or 0
+    expected = prediction.peak_bytes / plain.peak_bytes, prediction.seconds / plain.seconds
+    print(
+        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted {expected[0]:.3f}), time "
+        f"{result.time_ratio:.3f} (predicted {expected[1]:.3f}, off {100 * result.time_error:+.1f} points); error of "
+        f"the peak {result.peak_error:+.1%}, of the plain one {plain.peak_bytes / peak - 1:+.1%}"
+    )
+
+
+def depth(layers: int = 128) -> None:
+    """A chain of equal convolutions with batch norm, halved again and again; run, too."""
+    units = (nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(layers))
+    model, x = nn.Sequential(*units), torch.randn(16, 8, 32, 32)
+    chain = profile(model, x, options=False, repeats=1)
+    plain = simulate(chain, keep_all(chain))
+    for method in ("recursive", "optimal"):
+        found = (
+            plan(chain, method="recursive") if method == "recursive" else plan(chain, max_overhead=1.2, method=method)
+        )
+        have = simulate(chain, found)
+        planned: Any = apply(model, found)
+        with StorageTracker("cpu") as tracker:
+            planned(x).mean().backward()
+        runs = sum(planned.runs_by.calls) / layers
+        print(
+            f"depth {layers}, {method}: peak {have.peak_bytes / plain.peak_bytes:.1%} of plain (error "
+            f"{have.peak_bytes / tracker.peak - 1:+.1%}) at {runs:.2f}x forwards, as predicted: "
+            f"{sum(have.block_forwards) / layers:.2f}x"
+        )
+        model.zero_grad()
+
+
+def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workload:
+    """A step with SGD and momentum at a batch size: plain without a chain, else by the plan for that batch."""
+    torch.manual_seed(0)
+    model: nn.Module = case.make().to(pick_device())
+    if chain is not None:
+        model = apply(model, plan(chain, batch_size=batch, max_overhead=overhead))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = case.inputs(batch).to(pick_device())
+
+    def step() -> Tensor:
+        loss: Tensor = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return Workload(step, batch)
+
+
+def on_card(case: Case, gib: float, overhead: float) -> None:
+    """The largest batch on a smaller card, plain and planned: measured with CUDA, predicted without."""
+    card, device = Card(gib), pick_device()
+    model = case.make().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    chain = profile(model, case.inputs(case.small).to(device), optimizer=optimizer)
+    del model, optimizer
+    print(f"{case.name} on {card}; planned for at most {overhead:.0%} more time")
+    for label, arm in (("plain", None), ("planned", chain)):
+        if device.type == "cuda":
+            probe = partial(train, case, arm, overhead)
+            print(f"  {label}: {search_batch(lambda n: probe_in_process(probe, n, card), start=8)}")  # noqa: B023
+        elif arm is None:
+            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)")
+        else:
+            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true", help="measure at the goals' batch sizes")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each measured comparison")
+    parser.add_argument("--only", default="", help="part of a case's name")
+    parser.add_argument("--card", type=float, metavar="GIB", help="only the largest batches on a card of this size")
+    options = parser.parse_args()
+    device = pick_device()
+    full = options.full or device.type == "cuda"
+    if options.card:
+        for case in CASES:
+            if options.only.lower() in case.name.lower():
+                on_card(case, options.card, 0.25)
+        return
+    if not options.only:
+        depth()
+    for case in CASES:
+        if options.only.lower() not in case.name.lower():
+            continue
+        torch.manual_seed(0)
+        model = case.make().to(device)
+        x = case.inputs(case.batch if full else case.small).to(device)
+        print(f"{case.name}: {len(split(model))} blocks")
+        begin = time.perf_counter()
+        chain = profile(model, x)
+        print(f"  profiled at batch {len(x)} on {chain.device} in {time.perf_counter() - begin:.0f} s")
+        predicted(chain.at_batch(case.batch), case, f"predicted from {chain.device}")
+        estimate = profile(model, x, device=T4_LIKE).at_batch(case.batch)
+        predicted(estimate, case, f"estimated for {T4_LIKE.name}")
+        if "50" in case.name:
+            largest(chain.at_batch(case.batch), 0.25)
+            largest(estimate, 0.25)
+        for _, seconds in case.goals:
+            measured(model, x, chain, seconds - 1, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
