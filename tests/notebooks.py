@@ -48,7 +48,7 @@ ANATOMY = [
     ("exercise", "code", "stub and check in one cell"),
     ("solution", "code", "the solution, folded"),
     ("reference", None, "the recorded run beside the reader's own"),
-    ("claims", "code", "what the sources say, and what the recorded runs found"),
+    ("claims", "code", "what the sources say, and what the recorded runs found; folded"),
     ("yours", None, "the lines to copy for your own model"),
 ]
 TAGS = [tag for tag, _, _ in ANATOMY]
@@ -57,7 +57,7 @@ EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence",
 
 NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
 LEVELS = ("beginner", "intermediate", "advanced")
-CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded solution
+CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded cells
 CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
 
 
@@ -164,7 +164,7 @@ def clean(notebook: NotebookNode) -> None:
             count += 1
             cell.execution_count = count
             cell.outputs = [plain(output, count) for output in cell.outputs] if is_checked(cell) else []
-            if "solution" in tags(cell):
+            if {"solution", "claims"} & set(tags(cell)):
                 cell.metadata.jupyter = {"source_hidden": True}
         part = next((tag for tag in TAGS if tag in tags(cell)), None)
         cell.id = unused(part or cell.get("id") or f"cell-{position:02d}", taken)

@@ -248,6 +248,17 @@ def test_environment_yml_is_in_step() -> None:
         assert f"#   {install}\n" in text
 
 
+def test_a_bare_machine_gets_all_that_recording_needs() -> None:
+    """.ci/wheels packs the group "record": what labkit itself depends on, without torch, and what runs a notebook."""
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
+
+    packed = names(PYPROJECT["dependency-groups"]["record"])
+    assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | {"ipykernel", "nbclient", "nbformat"}
+    assert "--group record" in (ROOT / ".ci" / "wheels").read_text(encoding="utf-8")
+
+
 def test_readme_indexes_exactly_the_notebooks() -> None:
     linked = re.findall(r"\]\(notebooks/(\w+)\.ipynb\)", README)
     there = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
@@ -265,8 +276,9 @@ def test_changelog_has_this_version() -> None:
 
 
 def test_relative_links_lead_somewhere() -> None:
-    for document in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/tested-versions.md"):
-        text = (ROOT / document).read_text(encoding="utf-8")
+    documents = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "RESULTS.md", "data/reference/README.md")
+    for document in (*documents, "tests/tested-versions.md"):
+        text = re.sub(r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8"))  # code holds examples
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
             assert (ROOT / document).parent.joinpath(target).exists(), f"{document} links to {target}"
 

@@ -18,7 +18,13 @@ from labkit.results import Comparison
 
 Range = tuple[float, float]
 HIGHER_IS_BETTER = {"speedup": True, "memory": False, "flops": False, "launches": False, "saved_bytes": False}
-VERDICTS = ("reproduced", "beaten", "refuted", "cannot tell", MISSING)
+METRIC = {
+    "speedup": "speed-up",
+    "memory": "peak memory, candidate / baseline",
+    "flops": "FLOPs, candidate / baseline",
+    "launches": "launches, candidate / baseline",
+    "saved_bytes": "bytes saved for backward, candidate / baseline",
+}
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,18 @@ def _verdict(claim: Claim, low: float, high: float) -> str:
     return "reproduced" if low >= least or math.isfinite(most) else "cannot tell"
 
 
+def _row(claim: Claim, found: list[Finding]) -> str:
+    ours = "<br>".join(f"{finding.machine}: {finding}" if finding.machine else str(finding) for finding in found)
+    settings = ", ".join(f"{k} {'(any)' if v is ... else v}" for k, v in {**claim.change, **claim.at}.items())
+    where = "" if claim.device == "any" else f", {claim.device} only"
+    text = f"{claim.text} ({METRIC[claim.metric]}; {settings}{where})"
+    return _cells(text, claim.source, claim.said, ours, claim.why)
+
+
+def _cells(*texts: str) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
+
+
 class Ledger:
     """A notebook's claims with what was found: `print` it, or let a cell end in it."""
 
@@ -192,6 +210,19 @@ class Ledger:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def markdown(self) -> str:
+        """Two tables, as in ``RESULTS.md``: the claims, and the errors in the sources."""
+        lines = []
+        if self.claims:
+            lines += ["| claim | source | its figure | ours | what explains it |", "|---|---|---|---|---|"]
+            lines += [*(_row(claim, found) for claim, found in self.rows()), ""]
+        if self.corrections:
+            lines += ["Errors in the sources:", "", "| source | says | right | how we know |", "|---|---|---|---|"]
+            lines += [*(_cells(c.source, c.says, c.right, c.evidence) for c in self.corrections), ""]
+        return "\n".join(lines)
+
+    _repr_markdown_ = markdown  # a cell that ends in a ledger shows the tables
 
 
 def ledger(notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()) -> Ledger:

@@ -24,13 +24,6 @@ A figure is the ratio named in the row, with its bootstrap 95 % interval where i
 inside the source's range; **beaten**: better than it; **refuted**: worse; **cannot tell**: too noisy, or on both sides
 of the bound; **not recorded yet**: no machine of this kind has run it.
 """
-METRIC = {
-    "speedup": "speed-up",
-    "memory": "peak memory, candidate / baseline",
-    "flops": "FLOPs, candidate / baseline",
-    "launches": "launches, candidate / baseline",
-    "saved_bytes": "bytes saved for backward, candidate / baseline",
-}
 
 
 def ledgers(folder: Path | None = None) -> list[Ledger]:
@@ -51,27 +44,8 @@ def results_text(every: Sequence[Ledger]) -> str:
     parts = [HEAD]
     for book in every:
         parts.append(f"## [{book.notebook}](notebooks/{book.notebook}.ipynb)\n")
-        if book.claims:
-            parts.append("| claim | source | its figure | ours | what explains it |\n|---|---|---|---|---|")
-            parts += [_row(claim, found) for claim, found in book.rows()]
-            parts.append("")
-        if book.corrections:
-            parts.append("Errors in the sources:\n\n| source | says | right | how we know |\n|---|---|---|---|")
-            parts += [_cells(c.source, c.says, c.right, c.evidence) for c in book.corrections]
-            parts.append("")
+        parts.append(book.markdown())
     return "\n".join(parts)
-
-
-def _row(claim: Claim, found: list[Finding]) -> str:
-    ours = "<br>".join(f"{finding.machine}: {finding}" if finding.machine else str(finding) for finding in found)
-    settings = ", ".join(f"{k} {'(any)' if v is ... else v}" for k, v in {**claim.change, **claim.at}.items())
-    where = "" if claim.device == "any" else f", {claim.device} only"
-    text = f"{claim.text} ({METRIC[claim.metric]}; {settings}{where})"
-    return _cells(text, claim.source, claim.said, ours, claim.why)
-
-
-def _cells(*texts: str) -> str:
-    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
 
 
 def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
