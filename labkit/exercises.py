@@ -83,7 +83,7 @@ def check_11_best_segments(answer: Callable[..., Any]) -> bool:
 
 
 def check_12_lowest_peak(answer: Callable[..., Any]) -> bool:
-    """`answer(saved, outputs)` is the smallest peak of all ways to cut a chain into pieces, each but the last a checkpoint.
+    """`answer(saved, outputs)` is the smallest peak of all ways to cut a chain; all pieces but the last are recomputed.
 
     The peak of a way: for each piece the outputs of the pieces before it, and all that its own blocks save.
     """

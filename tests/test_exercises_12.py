@@ -37,9 +37,7 @@ def checkpointed_end(saved: list[int], outputs: list[int]) -> int:
 
 def greedy(saved: list[int], outputs: list[int]) -> int:
     """The larger of two pieces at the best single cut."""
-    return min(
-        exercises._peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved))))
-    )
+    return min(exercises._peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved)))))
 
 
 @pytest.mark.parametrize(
