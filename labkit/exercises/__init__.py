@@ -1,4 +1,4 @@
-"""Check functions of the exercises, a module a notebook. Each prints ``✓`` or ``not yet``, and returns whether the answer is right."""
+"""Check functions of the exercises, a module a notebook: each prints ``✓`` or ``not yet``, and returns which."""
 
 from .lab_00 import check_00_speedup
 from .lab_01 import check_01_blocked_product
