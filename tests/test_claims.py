@@ -82,6 +82,18 @@ def test_counters_are_compared_exactly(found):
     assert found(claim(metric="flops", figure=(1, 1)), both).verdict == "reproduced"
 
 
+def test_what_a_plan_is_predicted_to_need_is_called_predicted(found):
+    kept = files.planned("fit", {"model": "a", "amp": True}, memory=0.5, time=1.25, batch=3)
+    asked = {"lab": "fit", "at": {"model": "a"}}
+    memory = found(claim(metric="memory", figure=(0.6, 0.7), **asked), kept)
+    assert (memory.value, memory.verdict) == (0.5, "beaten (predicted)")
+    assert found(claim(metric="batch", figure=(4, 5), **asked), kept).verdict == "refuted (predicted)"
+    assert found(claim(figure=(0.75, 0.85), **asked), kept).value == 0.8
+    assert found(claim(metric="memory", lab="fit", at={"model": "b"}), kept).verdict == "not recorded yet"
+    measured = files.planned("fit", {"model": "a", "amp": True}, source="measured", memory=0.5)
+    assert found(claim(metric="memory", figure=(0.6, 0.7), **asked), measured).verdict == "beaten"
+
+
 def test_a_race_is_found_by_patterns_of_its_arms(found):
     raced = finished((2.0, 1.0), ("max_lr=0.1", "schedule='1cycle', cycle_steps=300"))
     change = {"arm": "*cycle_steps=*", "against": "max_lr=*"}

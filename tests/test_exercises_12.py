@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from labkit import exercises
+from labkit.exercises.lab_12 import _peak as peak
 
 
 def stub(saved: list[int], outputs: list[int]) -> int:
@@ -27,7 +28,7 @@ def solution(saved: list[int], outputs: list[int]) -> int:
 def equal_pieces(saved: list[int], outputs: list[int]) -> int:
     n = len(saved)
     ways = [tuple(n * i // k for i in range(1, k)) for k in range(1, n + 1)]
-    return min(exercises._peak(saved, outputs, cuts) for cuts in ways)
+    return min(peak(saved, outputs, cuts) for cuts in ways)
 
 
 def checkpointed_end(saved: list[int], outputs: list[int]) -> int:
@@ -37,7 +38,7 @@ def checkpointed_end(saved: list[int], outputs: list[int]) -> int:
 
 def greedy(saved: list[int], outputs: list[int]) -> int:
     """The larger of two pieces at the best single cut."""
-    return min(exercises._peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved)))))
+    return min(peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved)))))
 
 
 @pytest.mark.parametrize(

@@ -132,8 +132,9 @@ def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypa
     assert record.failed == "the time budget was over" and len(record.results) == 1
 
 
-def test_killed_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_path):
-    """A real process, killed while the second of two notebooks runs."""
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_path, how):
+    """A real process, ended while the second of two notebooks runs; Ctrl-C says so in a line, and no kernel is left."""
     begun = tmp_path / "begun"
     slow = course("02_b", f"open({str(begun)!r}, 'w').close()", "import time; time.sleep(600)", RUN)
     paths = [str(course("01_a", RUN)), str(slow)]
@@ -145,9 +146,14 @@ def test_killed_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_pa
         while not begun.exists():
             assert process.poll() is None and time.monotonic() < limit
             time.sleep(0.1)
+        process.send_signal(how)
+        said = process.communicate(timeout=60)[0].decode()
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if how == signal.SIGINT:
+        assert process.returncode == 130 and "the same command goes on" in said and "Traceback" not in said
     [machine] = (tmp_path / "out").iterdir()
     assert [path.name for path in machine.iterdir()] == ["01_a.json"]
     kept = (machine / "01_a.json").read_bytes()

@@ -90,6 +90,32 @@ def test_a_race_keeps_runs_that_never_arrived(tmp_path):
     assert "0 of 2 seeds arrived" in str(reference("03_x", folder=tmp_path))
 
 
+def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABKIT_RECORD", str(tmp_path / "results.jsonl"))
+    kept = files.planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
+    [line] = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert files.from_dict(json.loads(line)) == kept
+    files.write(tmp_path / "m", entry(kept))
+    assert "model='ResNet-50': memory 0.3x, time 1.25x of the plain model's (predicted)" in str(
+        reference("06_x", folder=tmp_path)
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ({}, r"figures=\[\]: give some of \('memory', 'time', 'batch'\)"),
+        ({"speed": 2.0}, "figures=\\['speed'\\]: give some of"),
+        ({"memory": 0.0}, "memory=0.0: use a ratio to the plain model, positive and finite"),
+        ({"time": math.inf}, "time=inf: use a ratio"),
+        ({"time": 1.0, "source": "guessed"}, "source='guessed': use one of"),
+    ],
+)
+def test_a_plan_s_ratios_are_checked(figures, message):
+    with pytest.raises(ValueError, match=message):
+        files.planned("fit", {}, **figures)
+
+
 def broken(**changes):
     return lambda whole: whole | changes
 

@@ -2,5 +2,6 @@
 
 from labkit.records.beside import reference
 from labkit.records.claims import Claim, Correction, ledger
+from labkit.records.files import planned
 
-__all__ = ["Claim", "Correction", "ledger", "reference"]
+__all__ = ["Claim", "Correction", "ledger", "planned", "reference"]

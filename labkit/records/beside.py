@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.race import RaceResult
-from labkit.records.files import Failure, Record, Result, read_all
+from labkit.records.files import Failure, Planned, Record, Result, read_all
 from labkit.results import Comparison
 from labkit.units import format_seconds, format_settings
 
@@ -58,7 +58,7 @@ class Recorded:
                 unlike, result = min(alike, key=lambda pair: len(pair[0]))
                 label = record.label + (f", at {format_settings(unlike)}" if unlike else "")
                 found.append((label, result))
-        return found  # type: ignore[return-value]  # _same_question lets no Failure pass
+        return found  # type: ignore[return-value]  # _same_question lets only these pass
 
     def swept(self, own: Sequence[Comparison], control: str) -> list[tuple[str, list[Comparison]]]:
         """Each machine's sweep of the same control: its label, and one comparison a value, also values of its own."""
@@ -170,7 +170,7 @@ def _changed(result: Comparison) -> dict[str, tuple[str, str]]:
 
 
 def _same_question(own: Result, other: Result) -> bool:
-    if type(own) is not type(other) or isinstance(own, Failure) or isinstance(other, Failure) or own.lab != other.lab:
+    if type(own) is not type(other) or isinstance(own, Failure | Planned) or own.lab != other.lab:
         return False
     if isinstance(own, RaceResult) and isinstance(other, RaceResult):
         return own.metric == other.metric
@@ -226,6 +226,8 @@ def _lines(record: Record) -> list[str]:
         if isinstance(result, Failure):
             settings = format_settings(result.settings) or "its defaults"
             lines.append(f"  {result.lab}, {settings}: failed with {result.error}")
+        elif isinstance(result, Planned):
+            lines.append(f"  {result}")
         elif isinstance(result, RaceResult):
             goal = f"{result.metric} {result.target:g}"
             lines += [f"  race to {goal}, {arm}: {_arrival(result, arm)}" for arm in result.arms]

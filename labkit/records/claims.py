@@ -13,13 +13,21 @@ from typing import Any
 
 from labkit.race import RaceResult
 from labkit.records.beside import MISSING, Recorded, reference
-from labkit.records.files import Record, Result
+from labkit.records.files import Planned, Record, Result
 from labkit.results import Comparison
 
 Range = tuple[float, float]
-HIGHER_IS_BETTER = {"speedup": True, "memory": False, "flops": False, "launches": False, "saved_bytes": False}
+HIGHER_IS_BETTER = {
+    "speedup": True,
+    "batch": True,
+    "memory": False,
+    "flops": False,
+    "launches": False,
+    "saved_bytes": False,
+}
 METRIC = {
     "speedup": "speed-up",
+    "batch": "largest batch, candidate / baseline",
     "memory": "peak memory, candidate / baseline",
     "flops": "FLOPs, candidate / baseline",
     "launches": "launches, candidate / baseline",
@@ -33,7 +41,8 @@ class Claim:
 
     ``said`` is the source's figure in its own terms, ``figure`` the same as a range of our ``metric``; (1, inf) is a
     plain "faster". ``metric``: ``speedup`` (baseline / candidate time; in a race, time to the target), ``memory`` (peak
-    of the candidate / baseline), or a counter's ratio, ``flops``, ``launches``, ``saved_bytes``.
+    of the candidate / baseline), ``batch`` (the largest that fits, see `planned`), or a counter's ratio: ``flops``,
+    ``launches``, ``saved_bytes``.
 
     ``change`` picks the comparison by what its candidate sets differently, and ``at`` by what both arms have set;
     ``...`` stands for any value. In a race, ``change={"arm": "*cycle_steps=*", "against": "max_lr=*"}``: patterns as of
@@ -117,6 +126,7 @@ def _finding(claim: Claim, record: Record) -> Finding:
     # A plain "faster" or "slower" is refuted by a run that found the two the same.
     direction_only = 0 in claim.figure or math.inf in claim.figure
     verdict = "refuted" if word == "same" and direction_only else _verdict(claim, low, high)
+    verdict += " (predicted)" if word == "predicted" else ""
     outside = high < claim.expect[0] or low > claim.expect[1]
     return Finding(record.label, value, low, high, verdict, outside)
 
@@ -133,6 +143,9 @@ def _figures(claim: Claim, result: Result) -> list[tuple[Any, tuple[float, float
             return []
         found = result.speedup(arm, against=against)
         return [] if math.isnan(found[0]) else [((arm, against), (*found, ""))]
+    if isinstance(result, Planned):
+        value = _planned(claim, result)
+        return [] if value is None else [(result.settings, (value, value, value, result.source))]
     if not isinstance(result, Comparison) or not _fits(claim, result):
         return []
     where = result.candidate.settings | {"against": result.baseline.settings}
@@ -154,6 +167,16 @@ def _fits(claim: Claim, result: Comparison) -> bool:
         return False
     wanted = all(value is ... or str(after[name]) == str(value) for name, value in claim.change.items())
     return wanted and all(str(after.get(name)) == str(value) for name, value in claim.at.items())
+
+
+def _planned(claim: Claim, result: Planned) -> float | None:
+    """The claim's metric of a plan whose settings are those of the claim."""
+    wanted = {**claim.change, **claim.at}
+    if not all(value is ... or str(result.settings.get(name)) == str(value) for name, value in wanted.items()):
+        return None
+    if claim.metric == "speedup" and "time" in result.figures:
+        return 1 / result.figures["time"]
+    return result.figures.get(claim.metric)
 
 
 def _counter_ratio(result: Comparison, counter: str) -> float:

@@ -20,9 +20,12 @@ from typing import Any
 
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
+from labkit.units import format_settings
 
 SCHEMA = 2
 DIGITS = 5  # of the raw times: finer than any noise floor
+RATIOS = ("memory", "time", "batch")
+SOURCES = ("predicted", "measured")
 _COURSE = Path(__file__).resolve().parents[2]
 # Cells that measure nothing: to edit these does not make a record old.
 _IMPORT = re.compile(r"\s*(from \S+ )?import ")
@@ -42,7 +45,26 @@ class Failure:
     error: str
 
 
-Result = Comparison | RaceResult | Failure
+@dataclass(frozen=True)
+class Planned:
+    """What a plan needs beside the plain model, as ratios: ``memory``, ``time``, largest ``batch``.
+
+    ``source`` says whether it was "predicted", with nothing timed, or "measured".
+    """
+
+    lab: str
+    settings: dict[str, Any]
+    figures: dict[str, float]
+    source: str = "predicted"
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name} {value:.3g}x" for name, value in self.figures.items())
+        return f"{self.lab}, {format_settings(self.settings)}: {figures} of the plain model's ({self.source})"
+
+    __repr__ = __str__
+
+
+Result = Comparison | RaceResult | Planned | Failure
 
 
 @dataclass(frozen=True)
@@ -110,10 +132,31 @@ def collect(result: Result, **about: Any) -> None:
             file.write(json.dumps(as_dict(result) | about, allow_nan=False) + "\n")
 
 
+def planned(lab: str, settings: Mapping[str, Any], *, source: str = "predicted", **figures: float) -> Planned:
+    """Keep what a plan needs, as ratios to the plain model: with the labs' results, when these are being recorded.
+
+    ``figures``: any of ``memory`` and ``time`` of one step, and ``batch``, the largest that fits. ValueError for
+    others, for a ratio that is not positive and finite, or for a source not "predicted" or "measured".
+    """
+    if not figures or not figures.keys() <= set(RATIOS):
+        raise ValueError(f"figures={sorted(figures)}: give some of {RATIOS}")
+    for name, value in figures.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}={value!r}: use a ratio to the plain model, positive and finite")
+    if source not in SOURCES:
+        raise ValueError(f"source={source!r}: use one of {SOURCES}")
+    result = Planned(lab, dict(settings), {name: float(value) for name, value in figures.items()}, source)
+    collect(result)
+    return result
+
+
 def as_dict(result: Result) -> dict[str, Any]:
     """A result as plain JSON values; times are rounded to five digits, infinity becomes None."""
     if isinstance(result, Failure):
         return {"kind": "failure"} | asdict(result) | {"settings": _plain(result.settings)}
+    if isinstance(result, Planned):
+        figures = {name: _round(value) for name, value in result.figures.items()}
+        return {"kind": "planned"} | asdict(result) | {"settings": _plain(result.settings), "figures": figures}
     if isinstance(result, Comparison):
         # Figures of the rounded times, so that whoever reads them finds exactly the same.
         result = replace(result, baseline=_rounded(result.baseline), candidate=_rounded(result.candidate))
@@ -217,7 +260,7 @@ def check(record: Any) -> None:
 
 
 def _check_figures(entry: dict[str, Any]) -> None:
-    if entry["kind"] == "failure":
+    if entry["kind"] not in ("comparison", "race"):
         return
     again = as_dict(from_dict(entry))
     names = ["speedup", "verdict"] if entry["kind"] == "comparison" else ["median_seconds"]
@@ -238,6 +281,8 @@ def from_dict(entry: Mapping[str, Any]) -> Result:
     """The result that `as_dict` made this from, up to the rounding of its times."""
     if entry["kind"] == "failure":
         return Failure(entry["lab"], entry["settings"], entry["error"])
+    if entry["kind"] == "planned":
+        return Planned(entry["lab"], entry["settings"], entry["figures"], entry["source"])
     if entry["kind"] == "comparison":
         arms = [_measurement(entry[name]) for name in ("baseline", "candidate")]
         return Comparison(arms[0], arms[1], device=entry["device"], lab=entry["lab"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -185,6 +186,11 @@ def _run(path: Path, card: dict[str, Any], seconds_left: float | None) -> dict[s
             failed = f"{error.ename}: {error.evalue}".splitlines()[0]
         except DeadKernelError as error:
             failed = str(error)
+        except (
+            KeyboardInterrupt
+        ):  # nbclient has ended the kernel; asyncio would print tracebacks of what it left behind
+            logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+            raise
         kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     if not kept and not failed:
         failed = "none of its cells called lab.run, lab.sweep or lab.race"
@@ -220,6 +226,9 @@ def main(args: Any) -> int:
                 print(f"added {path}")
             return 0
         return record(args.notebooks, args.out, budget_minutes=args.budget_minutes, again=args.again)
-    except (FileNotFoundError, RecordError, ValueError, zipfile.BadZipFile) as error:
+    except KeyboardInterrupt:
+        print("\nstopped; every notebook that was done is recorded, and the same command goes on", file=sys.stderr)
+        return 130
+    except (OSError, RecordError, ValueError, zipfile.BadZipFile) as error:
         print(f"labkit: {error}", file=sys.stderr)
         return 1
