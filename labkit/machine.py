@@ -24,8 +24,8 @@ UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
 _INSTRUCTIONS = {name: {name} for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")}
 _INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"}, "fp16": {"asimdhp", "fp16_arith"}}
-# Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions in
-# a reference loop, hundreds of times slower.
+# Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions
+# in a reference loop, hundreds of times slower.
 _FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
 _FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
@@ -87,8 +87,13 @@ def _gpu_state() -> dict[str, Any]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return dict.fromkeys(fields, UNKNOWN)
-    query = [f"--id={torch.cuda.current_device()}", f"--query-gpu={','.join(fields.values())}"]
-    done = subprocess.run([tool, *query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=30)
+    # By its UUID: CUDA_VISIBLE_DEVICES numbers the devices anew, and nvidia-smi does not know of that.
+    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    query = [f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run([tool, *query], capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(fields, UNKNOWN)
     numbers = [text.strip() for text in done.stdout.split(",")] if done.returncode == 0 else []
     known = dict(zip(fields, numbers, strict=False))
     return {name: float(known[name]) if re.fullmatch(r"[\d.]+", known.get(name, "")) else UNKNOWN for name in fields}
