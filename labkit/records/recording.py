@@ -257,8 +257,9 @@ def _execute(path: Path, results: Path, seconds_left: float | None) -> str | Non
         except DeadKernelError as error:
             return str(error)
         except KeyboardInterrupt:
-            if client.km is not None and client.km.has_kernel:
-                client.km.provisioner.process.kill()
+            kernel: Any = client.km.provisioner if client.km else None
+            if kernel is not None and kernel.process is not None:
+                kernel.process.kill()
             raise
         except Exception as error:  # whatever ends one notebook must not end the others
             return f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
