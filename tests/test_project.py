@@ -249,7 +249,7 @@ def test_environment_yml_is_in_step() -> None:
 
 
 def test_a_bare_machine_gets_all_that_recording_needs() -> None:
-    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs a notebook, what notebooks import."""
+    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs notebooks, what they import."""
 
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
