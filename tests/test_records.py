@@ -292,8 +292,11 @@ def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
 
 
 def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_without_them(tmp_path):
-    files.write(tmp_path / "old", entry(comparison(3.0, size=8)))
-    own = [comparison(1.0, size=size, width=size) for size in (8, 16)]
+    old = comparison(3.0)  # of a time when the lab had no such control
+    settings = {"baseline": {"amp": False}, "candidate": {"amp": True}}
+    arms = {name: replace(getattr(old, name), settings=chosen) for name, chosen in settings.items()}
+    files.write(tmp_path / "old", entry(replace(old, **arms)))
+    own = [comparison(1.0, size=size) for size in (8, 16)]
     assert "not recorded yet" in str(reference("06_x", folder=tmp_path).beside(own))
     files.write(tmp_path / "old", entry(comparison(error="out of memory")))
     beside = reference("06_x", folder=tmp_path).beside(comparison(1.1))

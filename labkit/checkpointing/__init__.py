@@ -6,7 +6,7 @@
 from labkit.checkpointing.apply import MENU, apply
 from labkit.checkpointing.blocks import Blocks, split
 from labkit.checkpointing.card import Card, Probe, emulate_card, probe_in_process, search_batch
-from labkit.checkpointing.chain import Block, Chain, Option
+from labkit.checkpointing.chain import Around, Block, Chain, Option
 from labkit.checkpointing.cost import Prediction, simulate
 from labkit.checkpointing.draw import alive_figure, plan_figure
 from labkit.checkpointing.fit import Fitted, fit
@@ -21,6 +21,7 @@ from labkit.checkpointing.verify import Verification, verify
 __all__ = [
     "MENU",
     "METHODS",
+    "Around",
     "Block",
     "Blocks",
     "Card",

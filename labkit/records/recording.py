@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -12,7 +13,6 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,30 +235,31 @@ def _execute(path: Path, results: Path, seconds_left: float | None) -> str | Non
 
     notebook, begin = nbformat.read(path, as_version=4), time.monotonic()
     cells = sum(cell.cell_type == "code" for cell in notebook.cells)
-    with progress(total=cells, desc="  cells", unit="cell") as bar, ThreadPoolExecutor(1) as worker:
+    with progress(total=cells, desc="  cells", unit="cell") as bar:
         client = NotebookClient(
             notebook,
             timeout_func=lambda _: (
                 None if seconds_left is None else max(1, int(begin + seconds_left - time.monotonic()))
             ),
             startup_timeout=300,
+            shutdown_kernel="immediate",  # a kernel that is asked to end in the middle of a cell prints tracebacks
             resources={"metadata": {"path": path.parent}},
             extra_arguments=["--IPKernelApp.log_level=ERROR"],  # not a warning for each start
             on_cell_executed=lambda **_: bar.update(),
         )
-        # In a thread, where nbclient leaves signals alone: Ctrl-C is ours.
-        run = worker.submit(client.execute, env=_environment(results))
         try:
-            run.result()
+            # Cell by cell: `client.execute` takes Ctrl-C for itself, and fails with an AssertionError.
+            with client.setup_kernel(env=_environment(results)):
+                for index, cell in enumerate(notebook.cells):
+                    client.execute_cell(cell, index)
         except CellTimeoutError:
             return OVER
         except CellExecutionError as error:
             return f"{error.ename}: {error.evalue}".split("\n", 1)[0][:500]
         except DeadKernelError as error:
             return str(error)
-        except KeyboardInterrupt:
-            if client.km is not None and client.km.has_kernel:
-                client.km.provisioner.process.kill()
+        except KeyboardInterrupt:  # the kernel has ended; asyncio would print tracebacks of what was left behind
+            logging.getLogger("asyncio").setLevel(logging.CRITICAL)
             raise
         except Exception as error:  # whatever ends one notebook must not end the others
             return f"{type(error).__name__}: {error}".split("\n", 1)[0][:500]
