@@ -47,7 +47,8 @@ def plan_figure(chain: Chain, plan: Plan, *, dark: bool = False) -> Figure:
     memory, seconds = costs.peak_bytes / plain.peak_bytes, costs.seconds / plain.seconds
     title = f"{plan.method}: peak {format_bytes(costs.peak_bytes)}, {memory:.0%} of plain; time {seconds:.2f}x"
     axis.set(title=f"{title} (predicted)", xlabel="block", ylabel="MiB", ylim=(-step * (1.5 + plan.depth), None))
-    axis.set_yticks([tick for tick in axis.get_yticks() if tick >= 0])  # what lies below are brackets, not bytes
+    ticks = [tick for tick in axis.get_yticks() if 0 <= tick <= axis.get_ylim()[1]]
+    axis.set_yticks(ticks)  # what lies below are brackets, not bytes
     axis.set_xlim(-1, len(chain))
     legend(axis)
     return figure
