@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 _INSTRUCTIONS = {name: {name} for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")}
 _INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"}, "fp16": {"asimdhp", "fp16_arith"}}
 # Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions
-# in a reference loop, hundreds of times slower.
+# in a reference loop, dozens of times slower.
 _FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
 _FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")

@@ -182,6 +182,7 @@ def test_a_bad_file_adds_nothing(course, tmp_path, capsys):
     assert "schema version 99" in capsys.readouterr().err and not (tmp_path / "out").exists()
     (tmp_path / "no.zip").write_text("no")
     assert main(["record", "--add", str(tmp_path / "no.zip")]) == 1
+    assert "no.zip: no zip of records" in capsys.readouterr().err
 
 
 def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_notebook(course, tmp_path, monkeypatch):

@@ -304,6 +304,13 @@ def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_witho
     assert not any("nan" in text.get_text() for text in beside.figure().axes[0].get_legend().get_texts())
 
 
+def test_a_lab_that_nobody_recorded_is_told_which_were(two):
+    text = str(two.beside(comparison(1.1, lab="make_mine")))
+    assert "Nothing of lab 'make_mine' was recorded; 06_x has make_workload" in text
+    bare = Comparison(Measurement("old", {}, (1e-3,) * 12), Measurement("new", {}, (1e-3,) * 12))
+    assert "new" in str(two.beside(bare)) and "A/A" not in str(two.beside(bare))
+
+
 def test_another_question_is_not_answered_by_a_record(two):
     assert two.matching(comparison(1.1, lab="make_layers")) == []
     assert two.matching(comparison(1.1, fused=True)) == []

@@ -121,7 +121,12 @@ class Beside:
         rows = [["", *columns], *([name, *(column.get(name, none) for column in columns.values())] for name in names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"Not shown: {reason}" for reason in self.references.refused)])
+        notes = [f"Not shown: {reason}" for reason in self.references.refused]
+        labs = {result.lab for record in self.references.records for result in record.results}
+        if labs and not labs & {result.lab for result in self._each}:
+            mine = f"lab {self._each[0].lab!r}" if self._each[0].lab else "a comparison outside of a lab"
+            notes.append(f"Nothing of {mine} was recorded; {self.references.notebook} has {', '.join(sorted(labs))}")
+        return "\n".join([*lines, *notes])
 
     __repr__ = __str__
 
@@ -212,6 +217,8 @@ def _figures(result: Comparison | RaceResult, name: str) -> dict[str, str]:
 
 def what_changed(result: Comparison) -> str:
     """The candidate in words: what it sets differently."""
+    if not result.candidate.settings:  # of `compare`: two functions, of which nothing else is known
+        return result.candidate.label
     changed = {name: result.candidate.settings[name] for name in _changed(result)}
     return format_settings(changed) or "the same again (A/A)"
 

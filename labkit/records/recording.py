@@ -92,6 +92,8 @@ def add(files: Iterable[Path], out: Path | None = None) -> list[str]:
     """
     found: list[tuple[Path, dict[str, Any]]] = []
     for file in files:
+        if not zipfile.is_zipfile(file):
+            raise RecordError(f"{file}: no zip of records, as `labkit record --out FILE.zip` makes one")
         with zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
                 if info.is_dir():
