@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -21,7 +23,7 @@ class Roofline:
     """A device that is not at hand: an operator takes as long as its arithmetic or its memory traffic, plus its launch.
 
     ``flops`` and ``bandwidth`` per second, as reached in practice rather than as advertised; ``launch`` in seconds
-    (Williams et al., Roofline, 2009).
+    (Williams et al., Roofline, 2009). ``scaled_dot_product_attention`` is taken to be one fused operator, as on a GPU.
     """
 
     name: str
@@ -128,3 +130,32 @@ class _RooflineMode(TorchDispatchMode):
             busy = max(flops / self.roofline.flops, traffic / self.roofline.bandwidth)
             self.seconds += busy + self.roofline.launch
         return result
+
+
+class FusedAttention(TorchFunctionMode):
+    """Attention as a GPU's memory-efficient kernel: on meta tensors torch would write out all scores.
+
+    To be entered inside what a checkpoint computes again: a mode around ``backward()`` is off while that runs.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func is not scaled_dot_product_attention or kwargs.get("enable_gqa"):
+            return func(*args, **kwargs)
+        return _fused(*args, **kwargs)
+
+
+def _fused(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    return kernel(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]

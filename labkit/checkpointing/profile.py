@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from labkit.checkpointing.apply import MENU, keep_only
 from labkit.checkpointing.blocks import Blocks, State, split
 from labkit.checkpointing.chain import Around, Block, Chain, Option
-from labkit.checkpointing.gauge import Clock, Gauge, Roofline
+from labkit.checkpointing.gauge import Clock, FusedAttention, Gauge, Roofline
 from labkit.checkpointing.guards import check_repeatable, frozen_statistics, same, undisturbed
 from labkit.device import is_out_of_memory, rng_state, set_rng_state
 
@@ -353,10 +353,15 @@ class _Bench:
         model.zero_grad(set_to_none=True)
         return before, Around(max(0, top - behind), behind), max(0, saved), set(grads)
 
+    def run(self, i: int, *state: Any) -> State:
+        """One block, as `blocks` would on the device that is gauged."""
+        with FusedAttention() if self.device.type == "meta" else nullcontext():
+            return self.blocks.run(i, *state)
+
     def block(self, i: int, state: State) -> tuple[Block, State, dict[int, int]]:
         """One block, what leaves it, and the bytes of the gradients that it makes, by parameter."""
         modules = tuple(self.blocks.modules(i))
-        run = partial(self.blocks.run, i)
+        run = partial(self.run, i)
         name = self.blocks.names[i]
         with torch.no_grad():
             check_repeatable(name, partial(run, *state), self.blocks.model, modules, state)

@@ -37,6 +37,7 @@ from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
+A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwidth=1.3e12)
 
 
 class Layer(nn.Module):
@@ -188,6 +189,31 @@ def depth(layers: int = 128) -> None:
         model.zero_grad()
 
 
+def _by_plan(with_eager: Chain, with_fused: Chain) -> tuple[Plan, float, float, float]:
+    """The plan for SDPA that is no slower than eager attention without one; its memory and time to those; its peak."""
+    target, plain = (simulate(chain, keep_all(chain)) for chain in (with_eager, with_fused))
+    found = plan(with_fused, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
+    have = simulate(with_fused, found)
+    return found, have.peak_bytes / target.peak_bytes, have.seconds / target.seconds, have.peak_bytes
+
+
+def fused_estimated(layers: int, tokens: int, batch: int) -> None:
+    """SDPA and a plan against eager attention without one, from rooflines; as BERT does, with and without dropout."""
+    print(f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain, batch {batch}")
+    for card, dtype in ((T4_LIKE, torch.float32), (A100_LIKE, torch.bfloat16)):
+        for dropout in (0.0, 0.1):
+            x = torch.randint(0, 30522, (batch, tokens))
+            eager, fused = (
+                profile(Encoder(layers, fused, dropout).to(dtype), x, options=fused, device=card)
+                for fused in (False, True)
+            )
+            _, memory, seconds, _ = _by_plan(eager, fused)
+            print(
+                f"  estimated for {card}, attention dropout {dropout}: memory {memory:.3f} (goal 0.15) at time "
+                f"{seconds:.3f} (goal 1.00)"
+            )
+
+
 def fused_against_eager(layers: int, small: int, tokens: int, batch: int, seconds: float) -> None:
     """The encoder with SDPA and a plan that is no slower, against eager attention without a plan.
 
@@ -198,19 +224,12 @@ def fused_against_eager(layers: int, small: int, tokens: int, batch: int, second
     x = torch.randint(0, 30522, (small, tokens), device=pick_device())
     with_eager, with_fused = profile(eager, x, options=False), profile(fused, x)
 
-    def best(size: int) -> tuple[Plan, float, float, float]:
-        one, two = with_eager.at_batch(size), with_fused.at_batch(size)
-        target, plain = simulate(one, keep_all(one)), simulate(two, keep_all(two))
-        found = plan(two, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
-        have = simulate(two, found)
-        return found, have.peak_bytes / target.peak_bytes, have.seconds / target.seconds, have.peak_bytes
-
-    _, memory, time_, _ = best(batch)
+    _, memory, time_, _ = _by_plan(with_eager.at_batch(batch), with_fused.at_batch(batch))
     print(
         f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain\n"
         f"  predicted at batch {batch}: memory {memory:.3f} (goal 0.15) at time {time_:.3f} (goal 1.00)"
     )
-    found, memory, time_, expected = best(small)
+    found, memory, time_, expected = _by_plan(with_eager, with_fused)
     steps, peaks = [], []
     for model in (eager, apply(fused, found)):
 
@@ -286,6 +305,7 @@ def main() -> None:
     if not options.only:
         depth()
     if options.only in ("", "sdpa"):
+        fused_estimated(options.layers, options.tokens, 16)
         fused_against_eager(options.layers, 16 if full else 1, options.tokens, 16, options.seconds)
     for case in CASES:
         if options.only.lower() not in case.name.lower():

@@ -132,6 +132,30 @@ def test_an_estimate_has_the_measured_bytes(name: str) -> None:
     assert two.peak_bytes == pytest.approx(one.peak_bytes, rel=0.05)
 
 
+class Attention(nn.Module):
+    """Self-attention by torch's function, with what a reader may pass to it."""
+
+    def __init__(self, masked: bool, dropout: float) -> None:
+        super().__init__()
+        self.qkv, self.dropout = nn.Linear(16, 48), dropout
+        self.register_buffer("mask", torch.ones(256, 256, dtype=torch.bool).tril() if masked else None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(2, 3)
+        return nn.functional.scaled_dot_product_attention(query, key, value, self.mask, self.dropout)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_an_estimate_takes_attention_for_a_fused_operator(masked: bool, dropout: float) -> None:
+    chain = profile(nn.Sequential(Attention(masked, dropout)), torch.randn(4, 256, 16), device=CARD)
+    scores = 4 * 2 * 256 * 256 * 4  # bytes, of one copy of all of them
+    mask = 256 * 256 * 4
+    whole, *selective = chain.blocks[0].options
+    assert whole.saved_bytes < scores / 4 + masked * mask
+    assert all(option.saved_bytes <= whole.saved_bytes for option in selective)
+
+
 def test_an_estimate_needs_no_memory_for_the_model() -> None:
     with torch.device("meta"):
         model = models.mlp([50_000, 50_000, 50_000, 10])  # 20 GB of weights
