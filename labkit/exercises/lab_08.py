@@ -12,18 +12,21 @@ from .tell import attempt, verdict
 
 def check_08_adamw(answer: Callable[..., Any]) -> bool:
     """`answer(w, g, m, v, t, lr, beta1, beta2, eps, weight_decay)` does one step of AdamW in place, t = 1, 2, ..."""
-    hyper = {"lr": 0.1, "betas": (0.8, 0.95), "eps": 0.1, "weight_decay": 0.5}  # a large eps shows where it was added
+    lr, betas, eps, decay = 0.1, (0.8, 0.95), 0.1, 0.5  # a large eps shows where it was added
     generator = torch.Generator().manual_seed(8)
     start, gradients = torch.randn(5, 6, generator=generator, dtype=torch.float64).split([1, 4])
     rules = torch.optim.AdamW, torch.optim.Adam
     right, l2 = (torch.nn.Parameter(start[0].clone()) for _ in rules)
-    optimizers = [rule([weight], **hyper) for rule, weight in zip(rules, (right, l2), strict=True)]
+    optimizers = [
+        rule([weight], lr=lr, betas=betas, eps=eps, weight_decay=decay)
+        for rule, weight in zip(rules, (right, l2), strict=True)
+    ]
     w = start[0].clone()
     m, v = torch.zeros(2, 6, dtype=torch.float64)
     for t, gradient in enumerate(gradients, start=1):
         before = w.clone()
         with torch.no_grad():
-            attempt(answer, w, gradient.clone(), m, v, t, hyper["lr"], *hyper["betas"], *list(hyper.values())[2:])
+            attempt(answer, w, gradient.clone(), m, v, t, lr, *betas, eps, decay)
         for weight, optimizer in zip((right, l2), optimizers, strict=True):
             weight.grad = gradient.clone()
             optimizer.step()
