@@ -5,6 +5,7 @@ from .lab_01 import check_01_blocked_product
 from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
+from .lab_08 import check_08_adamw
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
 from .tell import attempt, verdict
@@ -16,6 +17,7 @@ __all__ = [
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
     "check_06_clip_order",
+    "check_08_adamw",
     "check_11_best_segments",
     "check_12_lowest_peak",
     "verdict",
