@@ -20,7 +20,8 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
     The losses come with their graphs, as from a real forward pass; these have to be let go.
     """
     for batches in ([3.0, 1.0, 2.0, 8.0], [5.0]):
-        steps, given = _Steps(), []
+        steps = _Steps()
+        given: list[Any] = []
 
         def epoch(batches: list[float] = batches, steps: _Steps = steps, given: list[Any] = given) -> None:
             given.append(attempt(answer, steps, batches))
