@@ -5,6 +5,7 @@ from .lab_01 import check_01_blocked_product
 from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
+from .lab_09 import check_09_steps_until_it_pays
 from .lab_11 import check_11_best_segments
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
     "check_06_clip_order",
+    "check_09_steps_until_it_pays",
     "check_11_best_segments",
 ]

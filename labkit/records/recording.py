@@ -186,7 +186,9 @@ def _run(path: Path, card: dict[str, Any], seconds_left: float | None) -> dict[s
             failed = f"{error.ename}: {error.evalue}".splitlines()[0]
         except DeadKernelError as error:
             failed = str(error)
-        except KeyboardInterrupt:  # nbclient has ended the kernel; asyncio would print tracebacks of what it left behind
+        except (
+            KeyboardInterrupt
+        ):  # nbclient has ended the kernel; asyncio would print tracebacks of what it left behind
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
             raise
         kept = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
