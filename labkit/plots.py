@@ -146,9 +146,8 @@ def sweep_figure(
         if numeric and min(values) > 0 and max(values) / min(values) >= 8:
             axis.set_xscale("log", base=2)
         names = [str(value) for value in values]
-        slanted: dict[str, Any] = (
-            {"rotation": 40, "ha": "right"} if sum(map(len, names)) > 45 else {}
-        )  # or they would overlap
+        overlap = sum(map(len, names)) > 45
+        slanted: dict[str, Any] = {"rotation": 40, "ha": "right"} if overlap else {}
         axis.set_xticks(places, names, **slanted)
         axis.minorticks_off()
         legend(axis)
