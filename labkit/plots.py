@@ -145,7 +145,10 @@ def sweep_figure(
         axis.set_xlabel(control)
         if numeric and min(values) > 0 and max(values) / min(values) >= 8:
             axis.set_xscale("log", base=2)
-        axis.set_xticks(places, [str(value) for value in values])
+        names = [str(value) for value in values]
+        overlap = sum(map(len, names)) > 45
+        slanted: dict[str, Any] = {"rotation": 40, "ha": "right"} if overlap else {}
+        axis.set_xticks(places, names, **slanted)
         axis.minorticks_off()
         legend(axis)
     rate.set(ylabel=f"{results[0].baseline.unit}/s", title="Throughput", ylim=(0, None))

@@ -61,6 +61,13 @@ def test_figures_say_what_they_show(draw, words, dark, tmp_path):
     assert corner < 0.2 if dark else corner > 0.9
 
 
+@pytest.mark.parametrize(("value", "angle"), [("relu", 0), ("a long value", 40)])
+def test_values_that_would_overlap_are_slanted(value, angle):
+    figure = plots.sweep_figure([comparison(act=f"{value} {n}") for n in range(6)], "act")
+    for axis in figure.axes:
+        assert {label.get_rotation() for label in axis.get_xticklabels()} == {angle}
+
+
 def test_an_arm_that_failed_is_drawn_as_such():
     failed = Comparison(Measurement("baseline", times=(1.0,) * 8), Measurement("candidate", error="out of memory"))
     figure = plots.comparison_figure(failed)

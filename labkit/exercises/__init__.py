@@ -6,6 +6,7 @@ from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
 from .lab_08 import check_08_adamw
+from .lab_09 import check_09_steps_until_it_pays
 from .lab_10 import check_10_one_read
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
@@ -19,6 +20,7 @@ __all__ = [
     "check_04_enough_workers",
     "check_06_clip_order",
     "check_08_adamw",
+    "check_09_steps_until_it_pays",
     "check_10_one_read",
     "check_11_best_segments",
     "check_12_lowest_peak",
