@@ -4,6 +4,7 @@ from .lab_00 import check_00_speedup
 from .lab_01 import check_01_blocked_product
 from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
+from .lab_05 import check_05_fastest_batch
 from .lab_06 import check_06_clip_order
 from .lab_08 import check_08_adamw
 from .lab_09 import check_09_steps_until_it_pays
@@ -18,6 +19,7 @@ __all__ = [
     "check_01_blocked_product",
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
+    "check_05_fastest_batch",
     "check_06_clip_order",
     "check_08_adamw",
     "check_09_steps_until_it_pays",
