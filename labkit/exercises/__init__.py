@@ -6,6 +6,7 @@ from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
 from .lab_11 import check_11_best_segments
+from .lab_22 import check_22_one_graph
 
 __all__ = [
     "check_00_speedup",
@@ -14,4 +15,5 @@ __all__ = [
     "check_04_enough_workers",
     "check_06_clip_order",
     "check_11_best_segments",
+    "check_22_one_graph",
 ]
