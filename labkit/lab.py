@@ -230,10 +230,12 @@ class Lab:
         return result.with_peaks(*peaks)
 
     def _with_counters(self, result: Comparison, arms: list[Any]) -> Comparison:
-        counted = [
-            timed if timed.error else replace(timed, counters=arm.counters())
-            for arm, timed in zip(arms, result.arms, strict=True)
-        ]
+        counted = []
+        for arm, timed in zip(arms, result.arms, strict=True):
+            try:
+                counted.append(timed if timed.error else replace(timed, counters=arm.counters()))
+            except Exception as error:  # the times are there, and nothing may lose them
+                counted.append(replace(timed, counters=f"{type(error).__name__}: {error}"))
         return replace(result, baseline=counted[0], candidate=counted[1])
 
     @contextlib.contextmanager

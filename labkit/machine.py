@@ -24,7 +24,9 @@ UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
 _INSTRUCTIONS = {name: {name} for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")}
 _INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"}, "fp16": {"asimdhp", "fp16_arith"}}
-_FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "fp16"}}
+# Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions
+# in a reference loop, dozens of times slower.
+_FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
 _FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
 _NEEDS = {"cuda": "CUDA", "bf16": "fast bfloat16", "cores2": "2+ cores", "compiler": "a C++ compiler"}
@@ -85,15 +87,20 @@ def _gpu_state() -> dict[str, Any]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return dict.fromkeys(fields, UNKNOWN)
-    query = [f"--id={torch.cuda.current_device()}", f"--query-gpu={','.join(fields.values())}"]
-    done = subprocess.run([tool, *query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=30)
+    # By its UUID: CUDA_VISIBLE_DEVICES numbers the devices anew, and nvidia-smi does not know of that.
+    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    query = [f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run([tool, *query], capture_output=True, text=True, timeout=30)
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(fields, UNKNOWN)
     numbers = [text.strip() for text in done.stdout.split(",")] if done.returncode == 0 else []
     known = dict(zip(fields, numbers, strict=False))
     return {name: float(known[name]) if re.fullmatch(r"[\d.]+", known.get(name, "")) else UNKNOWN for name in fields}
 
 
 def fast_dtypes() -> dict[str, bool | None]:
-    """Whether the device that `pick_device` picks has instructions for bfloat16 and float16; None: it does not tell."""
+    """Whether the device that `pick_device` picks multiplies bfloat16 and float16 faster; None: it does not tell."""
     if pick_device().type == "cuda":
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
         return {name: None if capability is None else capability >= least for name, least in _FAST_FROM.items()}

@@ -80,6 +80,8 @@ def comparison_figure(comparison: Comparison, *, recorded: Recorded[Comparison] 
         pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
         pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
     for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
+        if not other.ratios:  # an arm of it ended early; the table says how
+            continue
         pairs.axhspan(*other.interval, color=MUTED, alpha=0.15, lw=0)
         pairs.axhline(other.speedup, color=MUTED, lw=1.2, ls=style, label=f"{label}: {other.speedup:.3f}x")
     if comparison.ratios or recorded:
@@ -109,7 +111,7 @@ def sweep_figure(
     """Throughput of both arms and the speed-up, over the values of the swept control. ``recorded`` sweeps are muted."""
     figure, (rate, ratio) = new_figure(2, dark=dark)
     values = [result.candidate.settings[control] for result in results]
-    numeric = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    numeric = all(map(_is_number, values))
     places: Sequence[Any] = values if numeric else range(len(values))
     for name, hue in (("baseline", GREY), ("candidate", BLUE)):
         arms = [getattr(result, name) for result in results]
@@ -127,7 +129,11 @@ def sweep_figure(
         # By text, since a record may hold a value by its name; numbers that only the other swept have a place too.
         where = {str(value): place for value, place in zip(values, places, strict=True)}
         swept = [(other.candidate.settings[control], other) for other in others]
-        found = [(where.get(str(value), value), other) for value, other in swept if numeric or str(value) in where]
+        # Of other values only numbers have a place, and only on an axis of numbers.
+        placed = [(where.get(str(value), value), other) for value, other in swept]
+        found = [
+            (place, other) for place, other in placed if (numeric and _is_number(place)) or place in where.values()
+        ]
         found.sort(key=lambda pair: pair[0])
         if not found:
             continue
@@ -145,6 +151,10 @@ def sweep_figure(
     rate.set(ylabel=f"{results[0].baseline.unit}/s", title="Throughput", ylim=(0, None))
     ratio.set(ylabel="baseline / candidate", title="Speed-up with 95 % interval")
     return figure
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False) -> Figure:
@@ -190,7 +200,7 @@ def heat_map(
     for y, cells in enumerate(rows.values()):
         for x, (ratio, text) in enumerate(cells):
             blank = math.isnan(ratio)
-            shade = 0.5 if blank else 0.5 + max(-1.0, min(1.0, math.log2(ratio) / 2)) / 2  # full at 4x and 1/4
+            shade = 0.5 if blank else 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4  # full at 4x and 1/4
             face = "none" if blank else colours(shade)
             axis.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5)
             ink = GREY if blank else "#222222"

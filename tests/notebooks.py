@@ -121,7 +121,11 @@ def execute(notebook: NotebookNode, rounds: int = 1) -> list[list[str]]:
     Raises CellExecutionError, CellTimeoutError or DeadKernelError.
     """
     client = nbclient.NotebookClient(
-        notebook, timeout=CELL_TIMEOUT, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+        notebook,
+        timeout=CELL_TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+        coalesce_streams=True,  # one output however slowly it came
     )
     printed = []
     with client.setup_kernel():

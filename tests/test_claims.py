@@ -10,6 +10,7 @@ import pytest
 from test_records import CARD, comparison, entry, finished
 
 import notebooks as notebook_tool
+from labkit import plots
 from labkit.cli import main
 from labkit.race import RaceResult
 from labkit.records import Claim, Correction, claims, files, ledger, reference, results
@@ -45,7 +46,7 @@ def found(tmp_path):
         (1.2, (1, math.inf), "reproduced"),  # a plain "faster"
         (0.5, (1, math.inf), "refuted"),
         (0.5, (0, 1), "reproduced"),  # a plain "slower"
-        (1.5, (0, 1), "beaten"),
+        (1.5, (0, 1), "refuted"),
         (1.0, (1, math.inf), "refuted"),  # the same is not faster
         (1.0, (0.9, 1.1), "reproduced"),
     ],
@@ -72,7 +73,11 @@ def test_a_run_that_could_not_tell_supports_nothing(found):
 
 def test_an_interval_on_both_sides_of_a_bound_cannot_tell():
     assert claims._verdict(claim(figure=(1, math.inf)), 0.9, 1.1) == "cannot tell"
-    assert claims._verdict(claim(figure=(1, 1.05)), 0.9, 1.1) == "reproduced"
+    assert claims._verdict(claim(figure=(0, 1)), 0.9, 1.1) == "cannot tell"
+    assert claims._verdict(claim(figure=(1.5, 3)), 1.2, 1.6) == "cannot tell"
+    assert claims._verdict(claim(figure=(1.5, 3)), 2.9, 3.1) == "reproduced"  # not worse, whatever else it is
+    assert claims._verdict(claim(metric="memory", figure=(1, math.inf)), 1, 1) == "refuted"  # the same is not more
+    assert claims._verdict(claim(metric="memory", figure=(0, 1)), 0.9, 0.95) == "reproduced"
 
 
 def test_counters_are_compared_exactly(found):
@@ -209,6 +214,20 @@ def test_the_heat_map_says_where_it_cannot_tell():
         4,
         "4.00x smaller",
     )
+
+
+def test_the_heat_map_marks_what_is_doubtful_or_predicted_and_draws_what_never_arrived():
+    old = claims.Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "reproduced (predicted)")
+    assert results._gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
+    assert plots.heat_map({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"]).axes
+
+
+def test_a_refused_record_is_named_in_the_ledger(tmp_path):
+    path = files.write(tmp_path / "m", entry(comparison()))
+    path.write_text("{")
+    book = claims.Ledger("06_x", [claim()])
+    book.references = reference("06_x", folder=tmp_path)
+    assert "Not shown: m/06_x.json is damaged" in str(book) and "Not shown: m/06_x.json" in book.markdown()
 
 
 # ------------------------------------------------------------------------------------------------- numbers in the prose

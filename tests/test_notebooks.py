@@ -117,7 +117,8 @@ def test_clean_keeps_sources_counts_and_checked_outputs_only(good: nbformat.Note
 def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "FOLDER", tmp_path)
     path = tmp_path / "small.ipynb"
-    checked = nbformat.v4.new_code_cell("print(value)", metadata={"tags": [tool.CHECKED, "counters"]})
+    slowly = "import time\nprint('half ', end='', flush=True)\ntime.sleep(0.5)\nprint(value)"
+    checked = nbformat.v4.new_code_cell(slowly, metadata={"tags": [tool.CHECKED, "counters"]})
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("value = 6 * 7\nvalue"), checked])
     nbformat.write(notebook, path)
 
@@ -125,7 +126,8 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     first, second = tool.read(path).cells
     assert (first.execution_count, first.outputs) == (1, [])
-    assert (second.execution_count, tool.text(second), second.id) == (2, "42\n", "counters")
+    assert (second.execution_count, tool.text(second), second.id) == (2, "half 42\n", "counters")
+    assert len(second.outputs) == 1
     stored = path.read_bytes()
     assert stored.endswith(b"}\n")
     assert stored.startswith(b'{\n "cells"')

@@ -120,8 +120,8 @@ def test_imports_run_one_way(name: str) -> None:
 
 def test_results_do_not_draw_themselves() -> None:
     users = {name for name in MODULES if "plots" in internal(name)}
-    drawing = {"panel", "schedule", "lr_finder", "records.beside", "records.results", "checkpointing.pareto"}
-    assert users <= drawing | {"__init__"}
+    drawing = {"panel", "schedule", "lr_finder", "records.beside", "records.results", "__init__"}
+    assert users <= drawing | {"checkpointing.pareto", "checkpointing.draw"}
 
 
 # Names of techniques. A lab's technique stands in its notebook, where the reader can see and edit it.
@@ -205,7 +205,7 @@ def test_labkit_can_be_read_in_an_hour() -> None:
     apart = ("records/", "checkpointing/", "exercises/")  # exercises grow with the course
     kit = {name: number for name, number in lines.items() if not name.startswith(apart)}
     assert sum(kit.values()) <= 2800, kit
-    assert sum(kept.values()) <= 850, kept
+    assert sum(kept.values()) <= 950, kept
 
 
 def test_import_is_light() -> None:
@@ -249,13 +249,14 @@ def test_environment_yml_is_in_step() -> None:
 
 
 def test_a_bare_machine_gets_all_that_recording_needs() -> None:
-    """.ci/wheels packs the group "record": what labkit itself depends on, without torch, and what runs a notebook."""
+    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs notebooks, what they import."""
 
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
 
     packed = names(PYPROJECT["dependency-groups"]["record"])
-    assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | {"ipykernel", "nbclient", "nbformat"}
+    runs, imported = {"ipykernel", "nbclient", "nbformat"}, {"pytorch-optimizer"}
+    assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | runs | imported
     assert "--group record" in (ROOT / ".ci" / "wheels").read_text(encoding="utf-8")
 
 

@@ -119,7 +119,7 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsy
 def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys):
     course("01_a", RUN)
     assert main(["record", "--budget-minutes", "0.5"]) == 0  # an unknown notebook is taken to need two minutes
-    assert "next time" in capsys.readouterr().out and not (tmp_path / "out").exists()
+    assert "next time" in capsys.readouterr().out and not list((tmp_path / "out").glob("*/*"))
 
 
 def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypatch):
@@ -182,16 +182,73 @@ def test_a_bad_file_adds_nothing(course, tmp_path, capsys):
     assert "schema version 99" in capsys.readouterr().err and not (tmp_path / "out").exists()
     (tmp_path / "no.zip").write_text("no")
     assert main(["record", "--add", str(tmp_path / "no.zip")]) == 1
+    assert "no.zip: no zip of records" in capsys.readouterr().err
+
+
+def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_notebook(course, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LABKIT_DATA", "data/cache")
+    monkeypatch.setenv("PYTHONPATH", "site")
+    environment = recording._environment(tmp_path / "r")
+    assert environment["LABKIT_DATA"] == str(tmp_path / "data" / "cache")
+    assert environment["PYTHONPATH"].split(os.pathsep)[1] == str(tmp_path / "site")
+    course("01_a", RUN)
+    path = course("02_b", RUN)
+    notebook = nbformat.read(course("01_a", RUN), 4)
+    notebook.metadata.kernelspec = {"name": "no-such-kernel", "display_name": "x", "language": "python"}
+    nbformat.write(notebook, path.with_name("01_a.ipynb"))
+    assert main(["record"]) == 1
+    assert "no-such-kernel" in read(tmp_path, "01_a").failed and read(tmp_path, "02_b").failed is None
+
+
+def test_what_cannot_be_written_is_said_before_anything_runs(course, tmp_path, capsys):
+    (tmp_path / "a file").write_text("")
+    course("01_a", RUN)
+    assert main(["record", "--out", str(tmp_path / "a file")]) == 1
+    assert "a file" in capsys.readouterr().err
+    course("my lab", RUN)
+    assert main(["record", "my lab"]) == 1
+    assert "use letters, digits, - and _" in capsys.readouterr().err
+
+
+def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_path, capsys):
+    course("01_a", RUN)
+    assert main(["record"]) == 0
+    path = tmp_path / "out" / MACHINE / "01_a.json"
+    entry, kept = json.loads(path.read_text()), path.read_bytes()
+    for name, changes in (("old", {"recorded": "2025-01-01T00:00:00Z"}), ("failed", {"failed": "no luck"})):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.mkdir(MACHINE)
+            archive.writestr(f"{MACHINE}/01_a.json", json.dumps(entry | changes))
+        assert main(["record", "--add", str(tmp_path / f"{name}.zip")]) == 0
+        assert path.read_bytes() == kept
+    assert "is newer" in capsys.readouterr().out
+
+
+def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
+    assert recording._expected(tmp_path / "01_a.ipynb", None) == recording.UNKNOWN_SECONDS
+    course("01_a", RUN)
+    assert main(["record"]) == 0
+    whole = json.loads((tmp_path / "out" / MACHINE / "01_a.json").read_text())
+    files.write(tmp_path / "out" / "slow", whole | {"seconds": 900})
+    assert recording._expected(tmp_path / "01_a.ipynb", read(tmp_path, "01_a")) == whole["seconds"]
+    assert recording._expected(tmp_path / "01_a.ipynb", None) == 900
+    files.write(tmp_path / "out" / MACHINE, whole | {"seconds": 200, "failed": recording.OVER})
+    ended = read(tmp_path, "01_a")
+    assert recording._expected(tmp_path / "01_a.ipynb", ended) == 300  # it was not at its end
+    assert recording._turn(None) < recording._turn(ended)  # and does not take the turn of others again
 
 
 def test_bad_commands_are_named(course, tmp_path, capsys):
     assert main(["record", "no_such"]) == 1
     assert "no notebook at no_such" in capsys.readouterr().err
-    assert main(["record", "--budget-minutes", "-1"]) == 1
-    assert "budget_minutes=-1.0" in capsys.readouterr().err
+    for minutes in ("-1", "inf", "nan"):
+        assert main(["record", "--budget-minutes", minutes]) == 1
+        assert f"budget_minutes={float(minutes)}" in capsys.readouterr().err
 
 
 def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
     assert recording.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
     assert recording.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"
     assert recording.machine_name(CARD) == MACHINE
+    assert recording.machine_name({"gpu": {"name": "显卡"}, "cpu": {}}) == "unnamed-machine"

@@ -3,9 +3,11 @@
 import json
 import math
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import torch
 
 from labkit import Lab, Workload, race
 from labkit.race import RaceResult, RaceRun
@@ -201,6 +203,38 @@ def test_committed_records_are_valid_and_small():
         assert files.read(path).results and path.stat().st_size < 200_000, path
 
 
+def test_settings_that_json_does_not_know_are_kept_by_name():
+    kept = files.as_dict(comparison(clip=math.inf))
+    assert kept["candidate"]["settings"]["clip"] == "inf" and json.dumps(kept, allow_nan=False)
+
+
+@pytest.mark.parametrize("spoilt", ['"seconds":NaN', '"seconds":Infinity'])
+def test_nan_is_no_json(tmp_path, spoilt):
+    path = files.write(tmp_path / "m", entry(comparison()))
+    path.write_text(path.read_text().replace('"seconds":12.5', spoilt))
+    with pytest.raises(files.RecordError, match=r"is damaged: .* is no JSON"):
+        files.read(path)
+
+
+def test_a_record_too_large_to_carry_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST", 100)
+    with pytest.raises(files.RecordError, match="a record has at most 100"):
+        files.write(tmp_path, entry(comparison()))
+
+
+def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
+    def make_fragile(x):
+        def step():
+            if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+                raise ArithmeticError("not while counted")
+
+        return Workload(step)
+
+    monkeypatch.setenv("LABKIT_RECORD", str(tmp_path / "results.jsonl"))
+    result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
+    assert result.ratios and "not while counted" in result.candidate.counters
+
+
 # ---------------------------------------------------------------------------------------------------- what is collected
 
 
@@ -244,6 +278,37 @@ def test_the_table_has_a_column_for_each_machine(two):
     text = str(two.beside(comparison(1.1)))
     assert "h200, 2026-11-20, at size=512" in text.splitlines()[0]
     assert "1.10x" in text and "1.30x" in text and "2.50x" in text and "0.50" in text  # the last: the memory
+
+
+def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
+    def at(size, ratio):
+        one = comparison(ratio, size=size)
+        return replace(one, lab="make_workload")
+
+    files.write(tmp_path / "m", entry(at(8, 1.5), at(16, 2.0)))
+    table = str(reference("06_x", folder=tmp_path).beside([at(8, 1.1), at(16, 1.2)]))
+    rows = [line for line in table.splitlines() if line.startswith("amp=True, at size=")]
+    assert len(rows) == 2 and "1.10x" in rows[0] and "1.50x" in rows[0] and "1.20x" in rows[1] and "2.00x" in rows[1]
+
+
+def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_without_them(tmp_path):
+    old = comparison(3.0)  # of a time when the lab had no such control
+    settings = {"baseline": {"amp": False}, "candidate": {"amp": True}}
+    arms = {name: replace(getattr(old, name), settings=chosen) for name, chosen in settings.items()}
+    files.write(tmp_path / "old", entry(replace(old, **arms)))
+    own = [comparison(1.0, size=size) for size in (8, 16)]
+    assert "not recorded yet" in str(reference("06_x", folder=tmp_path).beside(own))
+    files.write(tmp_path / "old", entry(comparison(error="out of memory")))
+    beside = reference("06_x", folder=tmp_path).beside(comparison(1.1))
+    assert "ended by out of memory" in str(beside)
+    assert not any("nan" in text.get_text() for text in beside.figure().axes[0].get_legend().get_texts())
+
+
+def test_a_lab_that_nobody_recorded_is_told_which_were(two):
+    text = str(two.beside(comparison(1.1, lab="make_mine")))
+    assert "Nothing of lab 'make_mine' was recorded; 06_x has make_workload" in text
+    bare = Comparison(Measurement("old", {}, (1e-3,) * 12), Measurement("new", {}, (1e-3,) * 12))
+    assert "new" in str(two.beside(bare)) and "A/A" not in str(two.beside(bare))
 
 
 def test_another_question_is_not_answered_by_a_record(two):

@@ -95,7 +95,7 @@ class Planned:
         runner = self.runs_by
         runner.prepare()
         if runner.blocks.kind == "wrapped":
-            with runner.standing_in():
+            with runner.blocks.standing_in(runner.stand_in):
                 return original(*args, **kwargs)
         return runner.run(runner.plan.nodes, runner.blocks.enter(args, kwargs))[0]
 
@@ -195,37 +195,10 @@ class _Runner:
 
         return checkpoint(block, *state, use_reentrant=False, context_fn=contexts)
 
-    @contextmanager
-    def standing_in(self) -> Iterator[None]:
-        """Let the first wrapped module do the work of all; the others hand on its result."""
-        names, keywords = self.blocks.names, self.blocks.extras
-        modules = [self.blocks.model.get_submodule(name) for name in names]
-        result: list[torch.Tensor] = []
-        called: list[int] = []
-
-        def stand_in(i: int) -> Callable[..., Any]:
-            def forward(x: torch.Tensor, **extras: Any) -> torch.Tensor:
-                if len(called) != i or (i and x is not result[0]):
-                    raise RuntimeError(
-                        f"{names[i]} was not fed by the module before it, as it was when the model was planned: plan "
-                        "it with other modules"
-                    )
-                called.append(i)
-                if not i:
-                    result.append(self.run(self.plan.nodes, (x, *(extras[key] for key in keywords)))[0])
-                return result[0]
-
-            return forward
-
-        try:
-            for i, module in enumerate(modules):
-                module.__dict__["forward"] = stand_in(i)
-            yield
-            if len(called) != len(modules):
-                raise RuntimeError(f"{names[len(called)]} was not called, as it was when the model was planned")
-        finally:
-            for module in modules:
-                module.__dict__.pop("forward", None)
+    def stand_in(self, x: torch.Tensor, **extras: Any) -> torch.Tensor:
+        """What all wrapped modules do, called as the first of them is."""
+        state = self.run(self.plan.nodes, (x, *(extras[key] for key in self.blocks.extras)))
+        return state[0]  # type: ignore[no-any-return]
 
 
 class _Pass(threading.local):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -53,6 +55,12 @@ class Blocks:
         """Run block ``i`` on what crosses into it; what crosses into the next, or the model's output alone."""
         return self.programs[i](*state)
 
+    def run_all(self, *state: Any) -> State:
+        """Run one block after the other."""
+        for program in self.programs:
+            state = program(*state)
+        return state
+
     def modules(self, i: int) -> Iterator[nn.Module]:
         """The modules that block ``i`` runs."""
         return (self.model.get_submodule(name) for name in self.inside[i])
@@ -64,6 +72,41 @@ class Blocks:
                 raise TypeError(f"a Sequential takes one input, not {len(args)} and the keywords {list(kwargs)}")
             return args
         return _bind(self.model, args, kwargs)
+
+    @contextmanager
+    def standing_in(self, work: Callable[..., torch.Tensor]) -> Iterator[None]:
+        """Let ``work``, called as the first wrapped module is, do what all of them do. Only for wrapped models.
+
+        The others hand on its result. Raises RuntimeError where the model does not feed them to one another, or uses
+        what they return for anything else.
+        """
+        modules = [self.model.get_submodule(name) for name in self.names]
+        handed: list[torch.Tensor] = []  # by each module that was called so far, in this order
+        result: list[torch.Tensor] = []
+
+        def stand_in(i: int) -> Callable[..., torch.Tensor]:
+            def forward(x: torch.Tensor, **extras: Any) -> torch.Tensor:
+                if len(handed) != i or (i and x is not handed[-1]):
+                    raise _NotARun(
+                        f"{self.names[i]} was not fed by the module before it, as it was when the model was planned: "
+                        "plan it with other modules"
+                    )
+                if not i:
+                    result.append(work(x, **extras))
+                handed.append(result[0] if i + 1 == len(modules) else _Handed.of(self.names[i], self.names[i + 1]))
+                return handed[-1]
+
+            return forward
+
+        try:
+            for i, module in enumerate(modules):
+                module.__dict__["forward"] = stand_in(i)
+            yield
+            if len(handed) != len(modules):
+                raise _NotARun(f"{self.names[len(handed)]} was not called, as it was when the model was planned")
+        finally:
+            for module in modules:
+                module.__dict__.pop("forward", None)
 
     def check_mode(self) -> None:
         """Raise RuntimeError if a module was switched between training and evaluation since the model was read."""
@@ -196,6 +239,10 @@ _OVERWRITES = (
 
 class _CannotTrace(Exception):
     """Why torch.fx cannot follow a model."""
+
+
+class _NotARun(RuntimeError):
+    """Why wrapped modules are not what they were taken for: each fed by the one before, and used for nothing else."""
 
 
 class _Proxy(fx.Proxy):
@@ -394,7 +441,6 @@ def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result
         if isinstance(result, tuple)
         else (fx.map_arg(result, copies.__getitem__),)
     )
-    graph.eliminate_dead_code() if False else None
     code = fx.GraphModule(model, graph).forward
     fetch = [operator.attrgetter(str(node.target)) for node in attributes]
 
@@ -429,15 +475,41 @@ def _wrapped(
         f"{reason}: planned are {len(names)} modules, {names[0]} to {names[-1]}; what runs outside them stays as it is"
     )
     inside = tuple(_below(model, [name]) for name in names)
-    return Blocks(model, tuple(names), inside, "wrapped", note, programs, _modes(model), keywords)
+    blocks = Blocks(model, tuple(names), inside, "wrapped", note, programs, _modes(model), keywords)
+    with undisturbed(model), torch.no_grad():
+        try:
+            with blocks.standing_in(lambda x, **extras: blocks.run_all(x, *extras.values())[0]):
+                model(*args, **kwargs)
+        except _NotARun as error:
+            raise ValueError(f"{reason}; and {names[0]} to {names[-1]} cannot be wrapped: {error}") from None
+    return blocks
+
+
+class _Handed(torch.Tensor):
+    """What a module whose work another does hands to the next one: no one may look into it."""
+
+    words = ""
+
+    @classmethod
+    def of(cls, maker: str, reader: str) -> torch.Tensor:
+        handed: _Handed = torch.Tensor._make_subclass(cls, torch.empty(0))  # type: ignore[attr-defined]
+        handed.words = f"the model uses what {maker} returns, and not only to feed {reader}"
+        return handed
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        used = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
+        raise _NotARun(f"{used.words}: plan it with other modules")
 
 
 @dataclass(frozen=True)
 class _Call:
+    """A call of a module: with what, and which earlier call's result its only argument was."""
+
     name: str
-    args: tuple[Any, ...]
+    single: bool  # one tensor in, one out
+    fed_by: str | None
     kwargs: dict[str, Any]
-    result: Any
 
 
 def _record(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[str] | None) -> list[_Call]:
@@ -449,10 +521,16 @@ def _record(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], cho
             f"modules={unknown!r}: the model has no such module; it has {', '.join(list(named)[1:12])}, ..."
         )
 
+    results: dict[int, tuple[str, weakref.ref[Any]]] = {}  # the model's activations are not kept alive for this
+
     def listen(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         def listening(*inner: Any, **options: Any) -> Any:
+            maker, made = results.get(id(inner[0]) if inner else 0, (None, lambda: None))
+            fed_by = maker if inner and made() is inner[0] else None
             result = forward(*inner, **options)
-            calls.append(_Call(name, inner, options, result))
+            if torch.is_tensor(result):
+                results[id(result)] = name, weakref.ref(result)
+            calls.append(_Call(name, torch.is_tensor(result) and len(inner) == 1, fed_by, options))
             return result
 
         return listening
@@ -475,8 +553,7 @@ def _longest_run(calls: list[_Call], chosen: list[str] | None) -> list[_Call]:
         runs.append([])
         for call in family:
             last = runs[-1][-1] if runs[-1] else None
-            single = torch.is_tensor(call.result) and times.count(call.name) == 1 and len(call.args) == 1
-            if not single:
+            if not (call.single and times.count(call.name) == 1):
                 runs.append([])
             elif last is None or _feeds(last, call):
                 runs[-1].append(call)
@@ -494,7 +571,7 @@ def _longest_run(calls: list[_Call], chosen: list[str] | None) -> list[_Call]:
 
 def _feeds(one: _Call, two: _Call) -> bool:
     same = one.kwargs.keys() == two.kwargs.keys() and all(one.kwargs[key] is two.kwargs[key] for key in one.kwargs)
-    return one.result is two.args[0] and same
+    return one.name == two.fed_by and same
 
 
 def _call_with(forward: Callable[..., Any], keywords: tuple[str, ...]) -> Callable[..., State]:

@@ -8,12 +8,12 @@ from functools import partial
 
 import torch
 
-from labkit.arms import ArmDied
 from labkit.device import is_out_of_memory
 from labkit.isolate import ProcessArm
 from labkit.results import Workload
 from labkit.units import format_bytes
 
+_NO_WORK_SPACE = ("unable to find an engine", "Unable to find a valid cuDNN algorithm")  # cuDNN, short of memory
 CONTEXT_GIB = 0.5  # what CUDA's context and its libraries take of a card before torch allocates; 0.3 to 0.8 is usual
 
 
@@ -120,8 +120,8 @@ def probe_in_process(make: Callable[[int], Workload], batch_size: int, card: Car
         arm.start()
         arm.block(steps - 1)
         allocated, reserved = arm.peak()
-    except (ArmDied, MemoryError, RuntimeError) as error:
-        if isinstance(error, ArmDied) or is_out_of_memory(error):
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error) or any(text in str(error) for text in _NO_WORK_SPACE):
             return Probe(batch_size, False)
         raise
     finally:

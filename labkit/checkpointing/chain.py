@@ -7,7 +7,7 @@ so that plans can be made for a machine that is not at hand, and tested without 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,28 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Around:
+    """What runs once around the blocks, whatever the plan: bytes above what is alive when it begins.
+
+    ``peak_bytes``: without the gradients of its own parameters, ``gradient_bytes``, which do not grow with the batch.
+    """
+
+    peak_bytes: int = 0
+    gradient_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self, "peak_bytes", "gradient_bytes")
+
+
+@dataclass(frozen=True)
 class Chain:
     """The blocks of one model at one batch size on one device.
 
-    ``input_bytes``: what the first block reads, alive through the whole step; ``input_crossing``: the same one by one.
+    ``input_bytes``: what the first block reads and what runs before it saves, alive through the whole step;
+    ``input_crossing``: what it reads one by one.
     ``fixed_bytes``: what else is: parameters, buffers, optimizer state, targets.
+    ``after``: the loss, and a wrapped model's own code behind its blocks, forward and backward; the gradient of the
+    last block's output is part of its peak. ``before``: the backward of such code before the blocks.
     ``extra_seconds``: of a plain step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative
     where blocks take longer alone than in their step.
     ``source``: "measured" or "estimated"; an estimate says from which roofline in ``device``.
@@ -92,6 +109,8 @@ class Chain:
     source: str
     extra_seconds: float = 0.0
     input_crossing: tuple[tuple[int, int], ...] = ()
+    before: Around = field(default_factory=Around)
+    after: Around = field(default_factory=Around)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
@@ -158,8 +177,15 @@ class Chain:
             )
 
         blocks = tuple(map(block_at, self.blocks))
-        inputs = {"input_bytes": scaled(self.input_bytes), "input_crossing": crossing_at(self.input_crossing)}
-        return replace(self, blocks=blocks, batch_size=batch_size, **inputs)  # type: ignore[arg-type]
+        return replace(
+            self,
+            blocks=blocks,
+            batch_size=batch_size,
+            input_bytes=scaled(self.input_bytes),
+            input_crossing=crossing_at(self.input_crossing),
+            before=replace(self.before, peak_bytes=scaled(self.before.peak_bytes)),
+            after=replace(self.after, peak_bytes=scaled(self.after.peak_bytes)),
+        )
 
     def to_json(self, path: str | Path | None = None) -> dict[str, Any]:
         """A plain dictionary, also written to ``path`` if there is one."""
@@ -174,7 +200,8 @@ class Chain:
                 Block(**{**block, "options": tuple(Option(**option) for option in block["options"])})
                 for block in data["blocks"]
             )
-            return cls(**{**data, "blocks": tuple(blocks)})
+            around: dict[str, Any] = {end: Around(**data[end]) for end in ("before", "after") if end in data}
+            return cls(**{**data, **around, "blocks": tuple(blocks)})
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a chain as to_json writes it: {error}") from None
 
@@ -191,13 +218,13 @@ def _crossing(pairs: Any) -> tuple[tuple[int, int], ...]:
 def _check(item: Any, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
     """Raise unless these fields hold whole, non-negative numbers of bytes, and those finite, non-negative seconds."""
     owner = f"{type(item).__name__} {getattr(item, 'name', '')!r}".removesuffix(" ''")
-    for field in sizes:
-        value = getattr(item, field)
+    for name in sizes:
+        value = getattr(item, name)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{owner}: {field}={value!r}; it is a whole number")
+            raise TypeError(f"{owner}: {name}={value!r}; it is a whole number")
         if value < 0:
-            raise ValueError(f"{owner}: {field}={value}; it is 0 or more")
-    for field in seconds:
-        value = getattr(item, field)
+            raise ValueError(f"{owner}: {name}={value}; it is 0 or more")
+    for name in seconds:
+        value = getattr(item, name)
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-            raise ValueError(f"{owner}: {field}={value!r}; it is a number of seconds, 0 or more")
+            raise ValueError(f"{owner}: {name}={value!r}; it is a number of seconds, 0 or more")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from labkit.checkpointing.chain import Chain
+from labkit.checkpointing.chain import Around, Chain
 from labkit.checkpointing.plan import Keep, Node, Plan, span
 from labkit.units import format_bytes, format_seconds
 
@@ -15,7 +15,8 @@ from labkit.units import format_bytes, format_seconds
 class Moment(NamedTuple):
     """One event of a step: a block's ``forward`` that saves, ``bare`` forward that does not, or ``backward``.
 
-    ``alive_bytes``: right after it; ``peak_bytes``: the most at any time in it.
+    ``alive_bytes``: right after it; ``peak_bytes``: the most at any time in it. The loss counts to the last block's
+    forward, see `Chain`.
     """
 
     event: str
@@ -49,7 +50,8 @@ def simulate(chain: Chain, plan: Plan) -> Prediction:
     A kept block holds what its option saves until its backward. A checkpoint runs its blocks without saving and holds
     the last one's output. Its backward drops that output, runs the plan inside forward, with the gradient of the output
     alive, and then backward. Each backward has the gradient of its block's output alive, and leaves behind the
-    gradients of the block's parameters.
+    gradients of the block's parameters. Between the two passes over the chain stands the loss (`Chain.after`), once,
+    and at the end what `Chain.before` says.
 
     Torch ends the run for the backward of a checkpoint as soon as all that it saves is there. So the last node inside
     is not run if it is a checkpoint, which only needs its input, and saves everything if it is a kept block, whatever
@@ -58,7 +60,9 @@ def simulate(chain: Chain, plan: Plan) -> Prediction:
     plan.check(chain)
     step = _Step(chain)
     step.forward(plan.nodes, inside=False)
+    step.around(chain.after)
     step.backward(plan.nodes, inside=False)
+    step.around(chain.before)
     peak = max(moment.peak_bytes for moment in step.timeline)
     return Prediction(peak, step.seconds, tuple(step.forwards), tuple(step.timeline))
 
@@ -78,6 +82,13 @@ class _Step:
         self.seconds += seconds
         self.forwards[block] += event != "backward"
         self.timeline.append(Moment(event, block, self.alive, peak))
+
+    def around(self, stage: Around) -> None:
+        """What runs right after the last event counts as part of it."""
+        *_, (event, block, _, peak) = self.timeline
+        peak = max(peak, self.alive + stage.gradient_bytes + stage.peak_bytes)
+        self.alive += stage.gradient_bytes
+        self.timeline[-1] = Moment(event, block, self.alive, peak)
 
     def forward(self, nodes: Sequence[Node], *, inside: bool) -> None:
         for node in nodes:

@@ -143,6 +143,8 @@ def fit(
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead`` (0.25: a quarter more time).
 
+    With neither, the plan has the lowest peak there is, whatever time it takes.
+
     ``inputs``: a tensor, or a tuple of the model's arguments; ``loss``: of the model's output, the mean by default;
     ``optimizer``: its state counts, and its step is part of the time; ``modules``: those to plan, by name, where torch
     cannot trace the model. Raises ValueError, with the floor, if no plan is that small. The model stays as it is.

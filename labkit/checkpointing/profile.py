@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,10 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from labkit.checkpointing.apply import MENU, keep_only
 from labkit.checkpointing.blocks import Blocks, State, split
-from labkit.checkpointing.chain import Block, Chain, Option
+from labkit.checkpointing.chain import Around, Block, Chain, Option
 from labkit.checkpointing.gauge import Clock, Gauge, Roofline
 from labkit.checkpointing.guards import check_repeatable, frozen_statistics, same, undisturbed
-from labkit.device import rng_state, set_rng_state
+from labkit.device import is_out_of_memory, rng_state, set_rng_state
 
 Loss = Callable[[Any], torch.Tensor]
 
@@ -72,14 +73,25 @@ def profile(
     """The chain of ``model`` on ``inputs`` (a tensor or a tuple), with everything put back as it was.
 
     Each block is run alone, ``repeats`` times, and its fastest times are scaled so that they sum to those of the
-    fastest whole step: blocks alone find colder caches. With a `Roofline` as ``device`` nothing is run: shapes come
-    from meta tensors and seconds from the roofline. ``options``: measure selective ways to keep a block too.
+    fastest whole step, if one fits into memory: blocks alone find colder caches. With a `Roofline` as ``device``
+    nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``: measure selective ways to
+    keep a block too.
     ``batch_size``: of the inputs, if it is not the first tensor's first dimension. Raises ValueError, by name, for
     blocks that do not compute the same twice.
     """
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise ValueError(f"repeats={repeats!r}: a whole number from 1 is accepted")
+    if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
+        raise ValueError(f"batch_size={batch_size!r}: a whole number from 1 is accepted, or None")
+    if device is not None and not isinstance(device, Roofline):
+        raise TypeError(f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are")
     task = training(inputs, kwargs, loss, optimizer)
+    for label, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"parameter {label} has a hook that runs when its gradient is there, such as an optimizer's step, and "
+                "would run while blocks are tried: remove it, and register it again with the planned model"
+            )
     if not model.training:
         raise ValueError("the model is in evaluation mode, which saves nothing for backward: call model.train() first")
     if device is not None:
@@ -89,34 +101,28 @@ def profile(
     else:
         state_bytes = 0
     blocks = split(model, task.args, task.kwargs) if blocks is None else blocks
-    where = next(leaf.device for leaf in tree_leaves((task.args, task.kwargs)) if torch.is_tensor(leaf))
     first = next(leaf for leaf in tree_leaves((task.args, task.kwargs)) if torch.is_tensor(leaf))
+    where = next((parameter.device for parameter in model.parameters()), first.device)  # a model may move its inputs
+    if where.type == "cuda" and where.index != torch.cuda.current_device():
+        raise ValueError(f"the model is on {where}, which is not torch's current device: torch.cuda.set_device() first")
     size = batch_size or (first.shape[0] if first.dim() else 1)
     name = str(device) if device else torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     with undisturbed(model), Clock(device) as clock:
         bench = _Bench(blocks, where, clock, repeats, len(MENU) if options else 1)
-        rows, entered, outside = bench.chain(task)
-        turn = bench.loss_peak(task.loss)
+        chain = bench.chain(task)
     fixed = _bytes([*model.parameters(), *model.buffers(), *_optimizer_tensors(task.optimizer)]) + state_bytes
-    chain = Chain(
-        tuple(rows[:-1]) + (_with_turn(rows[-1], turn),),
-        sum(size for _, size in entered),
-        fixed + outside,
-        size,
-        name,
-        "estimated" if device else "measured",
-        input_crossing=entered,
-    )
+    chain = replace(chain, fixed_bytes=fixed, batch_size=size, device=name)
     if device:
-        return chain
-    forward, backward, rest, state = time_parts(model, task, repeats)
-    return _calibrated(replace(chain, fixed_bytes=chain.fixed_bytes + state), forward, backward, rest, blocks.kind)
-
-
-def _with_turn(block: Block, turn: int) -> Block:
-    """The last block, with what happens for a moment between its forward and its backward."""
-    grown = tuple(replace(option, backward_peak=max(option.backward_peak, turn)) for option in block.options)
-    return replace(block, options=grown, bare_peak=block.bare_peak + turn)
+        return replace(chain, source="estimated")
+    state = _state_made(model, task.optimizer)
+    chain = replace(chain, fixed_bytes=chain.fixed_bytes + state)
+    try:
+        forward, backward, rest = time_parts(model, task, repeats)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return chain  # a plain step does not fit, which may be why a plan is asked for: blocks as they are alone
+    return _calibrated(chain, forward, backward, rest, blocks.kind)
 
 
 def _calibrated(chain: Chain, forward: float, backward: float, rest: float, kind: str) -> Chain:
@@ -137,12 +143,23 @@ def _calibrated(chain: Chain, forward: float, backward: float, rest: float, kind
     return replace(chain, blocks=tuple(blocks), extra_seconds=extra)
 
 
-def time_parts(model: nn.Module, task: Training, repeats: int) -> tuple[float, float, float, int]:
-    """Fastest seconds of a whole step's forward, backward and rest, and the bytes of the optimizer's state if it had
-    none before. Parameters, gradients, buffers, optimizer and generators are put back."""
+def _state_made(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> int:
+    """Bytes of state that the optimizer's first step makes; 0 if it was made before. All is put back."""
+    before = _bytes(_optimizer_tensors(optimizer))
+    if optimizer is None or before:
+        return 0
+    with restored(model, optimizer):
+        for parameter in (p for p in model.parameters() if p.requires_grad):
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        return _bytes(_optimizer_tensors(optimizer))
+
+
+def time_parts(model: nn.Module, task: Training, repeats: int) -> tuple[float, float, float]:
+    """Fastest seconds of a whole step's forward, backward and rest. Parameters, gradients, buffers, optimizer and
+    generators are put back."""
     clock, times = Clock(), []
     with restored(model, task.optimizer):
-        before = _bytes(_optimizer_tensors(task.optimizer))
         for _ in range(repeats + 1):  # the first warms up
             begin = clock.now()
             output = model(*task.args, **task.kwargs)
@@ -156,9 +173,8 @@ def time_parts(model: nn.Module, task: Training, repeats: int) -> tuple[float, f
                 task.optimizer.step()
             model.zero_grad(set_to_none=True)
             times.append((ahead - begin, back - turn, turn - ahead + clock.now() - back))
-        state = _bytes(_optimizer_tensors(task.optimizer)) - before
     forward, backward, rest = (min(column) for column in zip(*times[1:], strict=True))
-    return forward, backward, rest, state
+    return forward, backward, rest
 
 
 class restored:
@@ -234,14 +250,12 @@ class _Bench:
     clock: Clock
     repeats: int
     options: int
-    output: State = ()
-    after: int = 0  # bytes that a wrapped model's code after its last block needs for a moment
 
     def __post_init__(self) -> None:
         self.begin = rng_state()  # each way to run a block draws the same numbers
 
-    def chain(self, task: Training) -> tuple[list[Block], tuple[tuple[int, int], ...], int]:
-        """All blocks, what crosses into the first, and bytes that a wrapped model needs beyond its blocks."""
+    def chain(self, task: Training) -> Chain:
+        """All blocks, and what runs around them."""
         wrapped = self.blocks.kind == "wrapped"
         state = self._fed(task) if wrapped else self.blocks.enter(task.args, task.kwargs)
         count = 0
@@ -257,44 +271,87 @@ class _Bench:
         entered = crossing(state)
         rows, owners = [], []
         for i in range(len(self.blocks)):
-            row, after, owned = self.block(i, state)
-            rows.append(replace(row, crossing=crossing(after)))
+            row, leaving, owned = self.block(i, state)
+            rows.append(replace(row, crossing=crossing(leaving)))
             owners.append(owned)
-            state = after
-        self.output = state
-        seen: set[int] = set()
+            last, state = state, leaving
+        before, after, saved, seen = self._around(task, last)
         for i in reversed(range(len(rows))):  # a shared parameter's gradient is made by the last block that uses it
             fresh = {key: size for key, size in owners[i].items() if key not in seen}
             seen |= fresh.keys()
             rows[i] = replace(rows[i], gradient_bytes=sum(fresh.values()))
-        if not wrapped:
-            return rows, entered, 0
-        with Gauge(self.device) as gauge:
-            output = self.blocks.model(*task.args, **task.kwargs)
-            inside = sum(row.options[0].saved_bytes for row in rows) + sum(size for _, size in entered)
-            outside = max(0, gauge.added - inside)
-            gauge.restart()
-            task.loss(output).backward()
-            self.after = max(0, gauge.peak - inside - outside - rows[-1].output_bytes)
-            del output
-        self.blocks.model.zero_grad(set_to_none=True)
-        return rows, entered, outside
+        inputs = _storages((task.args, task.kwargs)) if wrapped else entered
+        size = sum(size for _, size in inputs) + saved
+        return Chain(tuple(rows), size, 0, 1, "", "measured", input_crossing=entered, before=before, after=after)
 
     def _fed(self, task: Training) -> State:
         """What the first wrapped module receives in a run of the model."""
-        first = self.blocks.model.get_submodule(self.blocks.names[0])
-        fed: list[State] = []
+        fed: State = ()
 
-        def listening(x: torch.Tensor, **extras: Any) -> Any:
-            fed.append((x, *(extras[key] for key in self.blocks.extras)))
-            return type(first).forward(first, x, **extras)
+        def work(x: torch.Tensor, **extras: Any) -> torch.Tensor:
+            nonlocal fed
+            fed = (x, *(extras[key] for key in self.blocks.extras))
+            with torch.no_grad():
+                return self.blocks.run_all(*fed)[0]  # type: ignore[no-any-return]
 
-        first.__dict__["forward"] = listening
-        try:
+        with self.blocks.standing_in(work):
             self.blocks.model(*task.args, **task.kwargs)
-        finally:
-            first.__dict__.pop("forward", None)
-        return _leaves(fed[0])
+        return _leaves(fed)
+
+    def _around(self, task: Training, state: State) -> tuple[Around, Around, int, set[int]]:
+        """What runs before the blocks, and what behind them, the loss included; bytes that the former saves, and the
+        parameters, by identity, whose gradients the latter makes. ``state``: what crosses into the last block.
+
+        Before and behind the blocks runs a wrapped model's own code. On meta tensors, which a loss's targets are not,
+        other models' loss counts as nothing.
+        """
+        wrapped, model = self.blocks.kind == "wrapped", self.blocks.model
+        if self.device.type == "meta" and not wrapped:
+            return Around(), Around(), 0, set()
+        fed: State = ()
+        saved = begin = top = 0
+        reached, grads = False, dict[int, int]()
+
+        def note(*_: Any) -> None:
+            """Up to here, the gradient of the last block's output, the code behind it has run."""
+            nonlocal reached, top, grads
+            reached, top = True, gauge.peak - begin
+            grads = {id(p): p.grad.nbytes for p in model.parameters() if p.grad is not None}
+
+        def last() -> Any:
+            """The last block's output, held by nobody else: it dies when its backward does not need it."""
+            nonlocal begin
+            output = self.blocks.run(len(self.blocks) - 1, *_leaves(state))[0]
+            for leaf in tree_leaves(output):
+                if torch.is_tensor(leaf) and leaf.grad_fn is not None:
+                    leaf.grad_fn.register_prehook(note)
+            begin = gauge.added
+            gauge.restart()
+            return output
+
+        def work(x: torch.Tensor, **extras: Any) -> Any:
+            nonlocal fed, saved
+            fed, saved = (x, *(extras[key] for key in self.blocks.extras)), gauge.added
+            return last()
+
+        torch.clear_autocast_cache()
+        with Gauge(self.device) as gauge:
+            with self.blocks.standing_in(work) if wrapped else nullcontext():
+                value = task.loss(model(*task.args, **task.kwargs) if wrapped else last())
+            value.backward()
+            del value
+            if not reached:  # nothing in the last block needs a gradient
+                note()
+            behind = sum(grads.values())
+            made = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
+            start = gauge.added
+            gauge.restart()
+            if (pull := _pull(fed)) is not None:
+                pull.backward()
+            ahead = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None) - made
+            before = Around(max(0, gauge.peak - start - ahead), ahead)
+        model.zero_grad(set_to_none=True)
+        return before, Around(max(0, top - behind), behind), max(0, saved), set(grads)
 
     def block(self, i: int, state: State) -> tuple[Block, State, dict[int, int]]:
         """One block, what leaves it, and the bytes of the gradients that it makes, by parameter."""
@@ -380,15 +437,6 @@ class _Bench:
         backward_peak = max(0, top - saved - output - made)
         saved = max(saved, 0)
         return Option(name, saved, min(ahead), min(back), max(saved, forward_peak), backward_peak), leaving, grads
-
-    def loss_peak(self, loss: Loss) -> int:
-        """Bytes needed for a moment between the last block's forward and backward, beyond its output's gradient."""
-        output = _leaves(self.output)
-        if self.blocks.kind == "wrapped" or self.device.type == "meta":
-            return self.after
-        with Gauge(self.device) as gauge:
-            loss(output[0]).backward()
-            return max(0, gauge.peak - sum(size for _, size in _storages(output)))
 
 
 def _storages(state: Any) -> list[tuple[int, int]]:

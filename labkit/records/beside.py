@@ -55,7 +55,7 @@ class Recorded:
         for record in self.records:
             alike = [(_unlike(own, result), result) for result in record.results if _same_question(own, result)]
             if alike:
-                unlike, result = min(alike, key=lambda pair: len(pair[0]))
+                unlike, result = min(reversed(alike), key=lambda pair: len(pair[0]))  # of repeated runs the last
                 label = record.label + (f", at {format_settings(unlike)}" if unlike else "")
                 found.append((label, result))
         return found  # type: ignore[return-value]  # _same_question lets only these pass
@@ -67,7 +67,11 @@ class Recorded:
         for record in self.records:
             values: dict[str, tuple[dict[str, Any], Comparison]] = {}
             for other in record.results:
-                if not isinstance(other, Comparison) or other.lab != own[0].lab:
+                if (
+                    not isinstance(other, Comparison)
+                    or other.lab != own[0].lab
+                    or control not in other.candidate.settings
+                ):
                     continue
                 if _but(_changed(other), control) in questions:
                     value, unlike = str(other.candidate.settings.get(control)), _but(_unlike(own[0], other), control)
@@ -105,9 +109,10 @@ class Beside:
     def __str__(self) -> str:
         columns: dict[str, dict[str, str]] = {"you": {}}
         for result in self._each:
-            columns["you"] |= _figures(result)
+            name = self._name(result)
+            columns["you"] |= _figures(result, name)
             for label, other in self._recorded(result):
-                columns.setdefault(label, {}).update(_figures(other, like=result))
+                columns.setdefault(label, {}).update(_figures(other, name))
         if len(columns) == 1:
             columns["other machines"] = {}
         # The arms of a race may be others elsewhere, such as a rate that was tuned there.
@@ -116,9 +121,23 @@ class Beside:
         rows = [["", *columns], *([name, *(column.get(name, none) for column in columns.values())] for name in names)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"Not shown: {reason}" for reason in self.references.refused)])
+        notes = [f"Not shown: {reason}" for reason in self.references.refused]
+        labs = {result.lab for record in self.references.records for result in record.results}
+        if labs and not labs & {result.lab for result in self._each}:
+            mine = f"lab {self._each[0].lab!r}" if self._each[0].lab else "a comparison outside of a lab"
+            notes.append(f"Nothing of {mine} was recorded; {self.references.notebook} has {', '.join(sorted(labs))}")
+        return "\n".join([*lines, *notes])
 
     __repr__ = __str__
+
+    def _name(self, result: Any) -> str:
+        """A comparison's row in the table; where both arms follow the swept control, its value is part of it."""
+        if isinstance(result, RaceResult):
+            return ""
+        name, control = what_changed(result), self._control
+        if control is None or control in _changed(result):
+            return name
+        return f"{name}, at {format_settings({control: result.candidate.settings[control]})}"
 
     def figure(self, *, dark: bool = False) -> Figure:
         """The figure of the reader's own result with the recorded ones on the same axes, muted."""
@@ -138,7 +157,7 @@ class Beside:
         if self._control is None:
             return found
         value = str(result.candidate.settings[self._control])
-        return [(label, other) for label, other in found if str(other.candidate.settings[self._control]) == value]
+        return [(label, other) for label, other in found if str(other.candidate.settings.get(self._control)) == value]
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -186,11 +205,10 @@ def _unlike(own: Any, other: Any) -> dict[str, Any]:
     return {k: v for k, v in other.candidate.settings.items() if k in mine and str(mine[k]) != str(v)}
 
 
-def _figures(result: Comparison | RaceResult, like: Any = None) -> dict[str, str]:
-    """Rows of the table: name -> figure. ``like`` gives the names, where the result's own settings are others."""
+def _figures(result: Comparison | RaceResult, name: str) -> dict[str, str]:
+    """Rows of the table: name -> figure; those of a race are named after its arms."""
     if isinstance(result, RaceResult):
         return {arm: _arrival(result, arm) for arm in result.arms}
-    name = what_changed(like or result)
     rows = {name: speedup_text(result)}
     if not math.isnan(result.memory_ratio):
         rows[f"  memory, {name}"] = f"{result.memory_ratio:.2f}"
@@ -199,6 +217,8 @@ def _figures(result: Comparison | RaceResult, like: Any = None) -> dict[str, str
 
 def what_changed(result: Comparison) -> str:
     """The candidate in words: what it sets differently."""
+    if not result.candidate.settings:  # of `compare`: two functions, of which nothing else is known
+        return result.candidate.label
     changed = {name: result.candidate.settings[name] for name in _changed(result)}
     return format_settings(changed) or "the same again (A/A)"
 

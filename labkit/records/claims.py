@@ -92,7 +92,7 @@ class Correction:
 class Finding:
     """What one machine's record says to a claim: a figure with its interval, and a verdict."""
 
-    machine: str
+    machine: str  # with the date, and the doubt if there is one
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -120,7 +120,8 @@ def _finding(claim: Claim, record: Record) -> Finding:
         raise ValueError(
             f"{claim.text!r}: {record.label} has {len(figures)} comparisons that fit; narrow `at`, or `pick`"
         )
-    value, low, high, word = (min if claim.pick == "smallest" else max)(figures.values())
+    firm = [figure for figure in figures.values() if figure[-1] != "cannot tell"]
+    value, low, high, word = (min if claim.pick == "smallest" else max)(firm or figures.values())
     if word == "cannot tell":
         return Finding(record.label, value, low, high, word)
     # A plain "faster" or "slower" is refuted by a run that found the two the same.
@@ -187,15 +188,17 @@ def _counter_ratio(result: Comparison, counter: str) -> float:
 
 
 def _verdict(claim: Claim, low: float, high: float) -> str:
-    """Our interval against the source's range; an open range, a plain "faster", has to hold the whole of it."""
+    """Our interval against the source's range: wholly better or worse, inside, or on both sides of a bound."""
     least, most = claim.figure
     if not HIGHER_IS_BETTER[claim.metric]:  # as gains, where more is better
         least, most, low, high = (1 / bound if bound else math.inf for bound in (most, least, high, low))
-    if high < least or (high == least and math.isinf(most)):
+    if math.isinf(most):  # a plain "faster": the bound itself is not
+        return "reproduced" if low > least else "refuted" if high <= least else "cannot tell"
+    if least == 0:  # a plain "slower"
+        return "reproduced" if high < most else "refuted" if low >= most else "cannot tell"
+    if high < least:
         return "refuted"
-    if low > most:
-        return "beaten"
-    return "reproduced" if low >= least or math.isfinite(most) else "cannot tell"
+    return "beaten" if low > most else "reproduced" if low >= least else "cannot tell"
 
 
 def _row(claim: Claim, found: list[Finding]) -> str:
@@ -230,7 +233,7 @@ class Ledger:
         for correction in self.corrections:
             lines += [f'{correction.source} says: "{correction.says}"', f"  Right: {correction.right}"]
             lines.append(f"  {correction.evidence}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"Not shown: {reason}" for reason in self.references.refused)])
 
     __repr__ = __str__
 
@@ -243,6 +246,7 @@ class Ledger:
         if self.corrections:
             lines += ["Errors in the sources:", "", "| source | says | right | how we know |", "|---|---|---|---|"]
             lines += [*(_cells(c.source, c.says, c.right, c.evidence) for c in self.corrections), ""]
+        lines += [f"Not shown: {reason}\n" for reason in self.references.refused]
         return "\n".join(lines)
 
     _repr_markdown_ = markdown  # a cell that ends in a ledger shows the tables

@@ -24,6 +24,7 @@ from labkit.units import format_settings
 
 SCHEMA = 2
 DIGITS = 5  # of the raw times: finer than any noise floor
+LARGEST = 16 * 2**20  # bytes of a record: what is easily carried home from a borrowed machine
 RATIOS = ("memory", "time", "batch")
 SOURCES = ("predicted", "measured")
 _COURSE = Path(__file__).resolve().parents[2]
@@ -129,7 +130,7 @@ def collect(result: Result, **about: Any) -> None:
     """Append a result to the file that ``LABKIT_RECORD`` names; nothing to do when it is not set."""
     if collecting():
         with Path(os.environ["LABKIT_RECORD"]).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(as_dict(result) | about, allow_nan=False) + "\n")
+            file.write(json.dumps(as_dict(result) | about, allow_nan=False, default=_number) + "\n")
 
 
 def planned(lab: str, settings: Mapping[str, Any], *, source: str = "predicted", **figures: float) -> Planned:
@@ -202,7 +203,16 @@ def _arm(arm: Measurement) -> dict[str, Any]:
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     plain = (bool, int, float, str, type(None))
-    return {name: value if isinstance(value, plain) else str(value) for name, value in settings.items()}
+    kept = {name: value if isinstance(value, plain) else str(value) for name, value in settings.items()}
+    # JSON knows no infinity; a value that is "off" by being infinite is kept by its name.
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in kept.items()}
+
+
+def _number(value: Any) -> Any:
+    """A NumPy or torch scalar as Python's own number."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a record")
 
 
 def _round(value: float) -> float:
@@ -216,6 +226,8 @@ def _finite(value: float) -> float | None:
 def write(folder: Path, record: Mapping[str, Any]) -> Path:
     """Validate a record and write it to ``folder/<notebook>.json``. RecordError, and nothing written, for a bad one."""
     text = json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
+    if len(text) > LARGEST:
+        raise RecordError(f"{record['notebook']}: {len(text)} bytes; a record has at most {LARGEST}")
     check(json.loads(text))
     path = folder / f"{record['notebook']}.json"
     write_whole(path, text)
@@ -263,10 +275,18 @@ def _check_figures(entry: dict[str, Any]) -> None:
     if entry["kind"] not in ("comparison", "race"):
         return
     again = as_dict(from_dict(entry))
-    names = ["speedup", "verdict"] if entry["kind"] == "comparison" else ["median_seconds"]
-    for name in names:
-        if not _close(entry[name], again[name]):
-            raise RecordError(f"states {name} {entry[name]!r}, but its raw times give {again[name]!r}")
+    stated, found = [_figures(each) for each in (entry, again)]
+    for name, figure in stated.items():
+        if not _close(figure, found[name]):
+            raise RecordError(f"states {name} {figure!r}, but its raw times give {found[name]!r}")
+
+
+def _figures(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from the raw times; interval and verdict hang on the bootstrap and on rules that may change."""
+    if entry["kind"] == "race":
+        return {"median_seconds": entry["median_seconds"]}
+    medians = {f"{arm}'s median": entry[arm]["median"] for arm in ("baseline", "candidate")}
+    return {"speedup": entry["speedup"]} | medians
 
 
 def _close(stated: Any, found: Any) -> bool:
@@ -301,13 +321,13 @@ def _measurement(arm: Mapping[str, Any]) -> Measurement:
 def read(path: Path) -> Record:
     """One record. RecordError names the file and why it is refused: damaged, another schema, from the future."""
     try:
-        entry = json.loads(path.read_text(encoding="utf-8"))
+        entry = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
         check(entry)
         if entry["notebook"] != path.stem:
             raise RecordError(f"is a record of {entry['notebook']}")
     except RecordError as error:
         raise RecordError(f"{path.parent.name}/{path.name} {error}") from None
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise RecordError(f"{path.parent.name}/{path.name} is damaged: {error}") from None
     return Record(
         machine=path.parent.name,
@@ -323,6 +343,10 @@ def read(path: Path) -> Record:
         failed=entry["failed"],
         doubt=_doubt(entry),
     )
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _time(text: str) -> datetime:

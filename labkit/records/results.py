@@ -20,9 +20,10 @@ HEAD = """# Results
 What the sources say, and what our recorded runs found. Written by `labkit results` from the claims in the notebooks and
 the records in [data/reference](data/reference); a test fails when it is out of date. Do not edit it by hand.
 
-A figure is the ratio named in the row, with its bootstrap 95 % interval where it comes from times. **reproduced**:
-inside the source's range; **beaten**: better than it; **refuted**: worse; **cannot tell**: too noisy, or on both sides
-of the bound; **not recorded yet**: no machine of this kind has run it.
+A figure is the ratio named in the row, with its bootstrap 95 % interval where it comes from times. **reproduced**: not
+worse than the source's range, or wholly on the side that a plain "faster" or "slower" names; **beaten**: wholly better
+than the range; **refuted**: wholly worse; **cannot tell**: too noisy, or on both sides of the bound; **predicted**: by
+the memory planner, not timed; **not recorded yet**: no machine of this kind has run it.
 """
 
 
@@ -59,9 +60,11 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
     rows = {}
     for book in every:
         for claim, found in book.rows():
-            cells = {finding.machine.split(",")[0]: _gain(claim, finding) for finding in found}
+            cells = {finding.machine.partition(",")[0]: _gain(claim, finding) for finding in found}
             rows[f"{book.notebook[:2]} {claim.text}"] = [cells.get(machine, (math.nan, "–")) for machine in columns]
-    return plots.heat_map(rows, columns, title="Gain over the baseline: times faster, or times smaller in memory")
+    return plots.heat_map(
+        rows, columns, title="Gain over the baseline: times faster, or as said (*: the record is doubtful)"
+    )
 
 
 def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
@@ -69,28 +72,34 @@ def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
     if math.isnan(finding.value):
         return math.nan, finding.verdict
     gain = finding.value if HIGHER_IS_BETTER[claim.metric] else 1 / finding.value if finding.value else math.inf
-    what = "" if claim.metric == "speedup" else " smaller"
-    return (math.nan, finding.verdict) if finding.verdict == "cannot tell" else (gain, f"{gain:.2f}x{what}")
+    what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
+    doubt = "*" if finding.machine.endswith(")") else ""
+    source = "\n(predicted)" if "predicted" in finding.verdict else ""
+    return (
+        (math.nan, finding.verdict) if finding.verdict == "cannot tell" else (gain, f"{gain:.2f}x{what}{doubt}{source}")
+    )
 
 
 def main(args: Any) -> int:
     """``labkit results``: write RESULTS.md, or with ``--check`` say whether it is up to date; a heat map on demand."""
-    every = ledgers()
     path = notebook_path("x").parent.parent / "RESULTS.md"
-    text = results_text(every)
     try:
+        every = ledgers()
+        text = results_text(every)
         if args.figure is not None:
             heat_map(every, args.machines).savefig(args.figure, dpi=120)
             print(f"drawn: {args.figure}")
         elif args.machines:
             raise ValueError("--machines compares machines in a figure: say where to draw it with --figure FILE.png")
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(f"labkit: {error}", file=sys.stderr)
         return 1
     if args.check:
         stale = not path.exists() or path.read_text(encoding="utf-8") != text
         print("RESULTS.md is out of date: run `labkit results`" if stale else "RESULTS.md is up to date")
         return int(stale)
+    for reason in dict.fromkeys(reason for book in every for reason in book.references.refused):
+        print(f"not shown: {reason}", file=sys.stderr)
     write_whole(path, text)
     print(f"written: {path.name}, {sum(len(book.claims) for book in every)} claims")
     return 0

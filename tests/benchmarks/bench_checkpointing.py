@@ -32,37 +32,44 @@ from labkit.checkpointing.planner import largest_batch, plan
 from labkit.checkpointing.profile import profile, training
 from labkit.checkpointing.searches.simple import keep_all
 from labkit.device import pick_device
-from labkit.memory import StorageTracker
+from labkit.measure import compare
+from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 
 
 class Layer(nn.Module):
-    """An encoder layer with its attention written out, as BERT's."""
+    """An encoder layer with its attention written out, as BERT's, or by torch's fused function."""
 
-    def __init__(self, dim: int = 768, heads: int = 12) -> None:
+    def __init__(self, fused: bool, attention_dropout: float, dim: int = 768, heads: int = 12) -> None:
         super().__init__()
-        self.heads = heads
+        self.fused, self.heads = fused, heads
         self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
         self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
-        self.drop = nn.ModuleList(nn.Dropout(0.1) for _ in range(3))
+        self.drop = nn.ModuleList(nn.Dropout(rate) for rate in (attention_dropout, 0.1, 0.1))
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.value))
-        weights = self.drop[0]((q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1))
-        x = self.norm1(x + self.drop[1](self.out((weights @ v).transpose(1, 2).flatten(-2))))
+        if self.fused:
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=self.drop[0].p)
+        else:
+            mixed = self.drop[0]((q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1)) @ v
+        x = self.norm1(x + self.drop[1](self.out(mixed.transpose(1, 2).flatten(-2))))
         return self.norm2(x + self.drop[2](self.down(nn.functional.gelu(self.up(x)))))
 
 
 class Encoder(nn.Module):
     """The size of BERT-base: 12 layers of 768, 12 heads, 110 million parameters."""
 
-    def __init__(self, layers: int = 12) -> None:
+    def __init__(self, layers: int = 12, fused: bool = False, attention_dropout: float = 0.1) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(30522, 768), nn.Parameter(torch.randn(512, 768) / 50)
-        self.norm, self.layers = nn.LayerNorm(768), nn.ModuleList(Layer() for _ in range(layers))
+        self.norm, self.layers = (
+            nn.LayerNorm(768),
+            nn.ModuleList(Layer(fused, attention_dropout) for _ in range(layers)),
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.norm(self.tokens(tokens) + self.positions[: tokens.shape[1]])
@@ -181,6 +188,48 @@ def depth(layers: int = 128) -> None:
         model.zero_grad()
 
 
+def fused_against_eager(layers: int, small: int, tokens: int, batch: int, seconds: float) -> None:
+    """The encoder with SDPA and a plan that is no slower, against eager attention without a plan.
+
+    Neither drops attention weights: on a CPU, SDPA with dropout is not fused.
+    """
+    eager, fused = (Encoder(layers, fused, attention_dropout=0.0).to(pick_device()) for fused in (False, True))
+    fused.load_state_dict(eager.state_dict())
+    x = torch.randint(0, 30522, (small, tokens), device=pick_device())
+    with_eager, with_fused = profile(eager, x, options=False), profile(fused, x)
+
+    def best(size: int) -> tuple[Plan, float, float, float]:
+        one, two = with_eager.at_batch(size), with_fused.at_batch(size)
+        target, plain = simulate(one, keep_all(one)), simulate(two, keep_all(two))
+        found = plan(two, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
+        have = simulate(two, found)
+        return found, have.peak_bytes / target.peak_bytes, have.seconds / target.seconds, have.peak_bytes
+
+    _, memory, time_, _ = best(batch)
+    print(
+        f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain\n"
+        f"  predicted at batch {batch}: memory {memory:.3f} (goal 0.15) at time {time_:.3f} (goal 1.00)"
+    )
+    found, memory, time_, expected = best(small)
+    steps, peaks = [], []
+    for model in (eager, apply(fused, found)):
+
+        def step(model: nn.Module = model) -> None:
+            model(x).mean().backward()
+            model.zero_grad(set_to_none=True)
+
+        step()
+        with MemoryMeter(x.device, saved=False) as meter:
+            step()
+        peaks.append(meter.peak)
+        steps.append(Workload(step, small))
+    time_ratio = 1 / compare(*steps, seconds=seconds).speedup
+    print(
+        f"  measured at batch {small}: memory {peaks[1] / peaks[0]:.3f} (predicted {memory:.3f}), time "
+        f"{time_ratio:.3f} (predicted {time_:.3f}); error of the peak {expected / peaks[1] - 1:+.1%}"
+    )
+
+
 def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workload:
     """A step with SGD and momentum at a batch size: plain without a chain, else by the plan for that batch."""
     torch.manual_seed(0)
@@ -222,7 +271,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="measure at the goals' batch sizes")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each measured comparison")
-    parser.add_argument("--only", default="", help="part of a case's name")
+    parser.add_argument("--only", default="", help="part of a case's name, or sdpa")
+    parser.add_argument("--layers", type=int, default=12, help="of the encoder that is compared with SDPA")
+    parser.add_argument("--tokens", type=int, default=512, help="of its inputs")
     parser.add_argument("--card", type=float, metavar="GIB", help="only the largest batches on a card of this size")
     options = parser.parse_args()
     device = pick_device()
@@ -234,6 +285,8 @@ def main() -> None:
         return
     if not options.only:
         depth()
+    if options.only in ("", "sdpa"):
+        fused_against_eager(options.layers, 16 if full else 1, options.tokens, 16, options.seconds)
     for case in CASES:
         if options.only.lower() not in case.name.lower():
             continue

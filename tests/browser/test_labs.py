@@ -38,6 +38,26 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
     assert "recorded on" not in panel.root.locator("canvas").get_attribute("aria-label")
 
 
+def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
+    """The genetic search and the plan over the network: each slider's figure follows it, and the text above it."""
+    lab_page.open(ROOT / "notebooks" / "12_sublinear_memory.ipynb")
+    assert lab_page.run_all() == []
+    for number, name in enumerate(("search", "plan")):
+        box = lab_page.page.locator(".widget-interact").nth(number)
+        before = box.locator("img").get_attribute("src")
+        lab_page.screenshot(f"sublinear-{name}-before", box)
+        box.locator(".noUi-handle").first.focus()
+        lab_page.page.keyboard.press("ArrowLeft")
+        lab_page.page.wait_for_function(
+            "([n, before]) => { const image = document.querySelectorAll('.widget-interact')[n].querySelector('img');"
+            " return image && image.src !== before; }",
+            arg=[number, before],
+            timeout=30_000,
+        )
+        lab_page.screenshot(f"sublinear-{name}-after", box)
+        assert "Error" not in box.inner_text()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     lab_page.open(path)

@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from labkit.checkpointing.chain import Block, Chain, Option
+from labkit.checkpointing.chain import Around, Block, Chain, Option
 from labkit.checkpointing.plan import Checkpoint, Keep, Node, Plan
 
 few, sizes = st.integers(0, 3), st.integers(0, 7)
@@ -41,7 +41,8 @@ def chains(draw, max_blocks=5, menu=1):
 
     blocks = tuple(block(number) for number in range(count))
     entered = tuple(cuts[0]) if skips else ()
-    return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)), entered)
+    before, after = Around(draw(sizes), draw(few)), Around(draw(sizes), draw(few))
+    return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)), entered, before, after)
 
 
 @cache

@@ -31,6 +31,10 @@ class Ledger:
     def during(self, extra):
         self.peak = max(self.peak, sum(self.live.values()) + extra)
 
+    def around(self, stage, name):
+        self.live["parameters", name] = stage.gradient_bytes
+        self.during(stage.peak_bytes)
+
     def crossing(self, number):
         """The tensors behind a block by name; behind block -1 is the input."""
         pairs = self.chain.blocks[number].crossing if number >= 0 else self.chain.input_crossing
@@ -85,7 +89,9 @@ def test_the_account_equals_a_second_one_that_names_what_is_alive(data):
     found = data.draw(st.sampled_from(all_plans(tuple(len(block.options) for block in chain.blocks))))
     ledger = Ledger(chain)
     ledger.forward(found.nodes)
+    ledger.around(chain.after, "after")
     ledger.backward(found.nodes)
+    ledger.around(chain.before, "before")
     costs = simulate(chain, found)
     assert (costs.peak_bytes, costs.seconds, costs.block_forwards) == (ledger.peak, ledger.seconds, tuple(ledger.runs))
     assert costs.timeline[-1].alive_bytes == sum(ledger.live.values())

@@ -1,6 +1,7 @@
 """Chains of real models: their bytes against the exact tracker, and nothing left behind."""
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -156,12 +157,72 @@ def test_wrapped_modules_and_the_rest_of_their_model() -> None:
     model, x = Looks(), torch.randn(512, 5)
     chain = profile(model, x, repeats=1)
     assert [block.name for block in chain.blocks] == [f"layers.{i}" for i in range(4)]
-    assert chain.input_bytes == 512 * 8 * 4
+    assert chain.input_bytes == 512 * (5 + 8) * 4
     for plan in plans(4):
         measured = peak(apply(model, plan, x), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
-        # What follows the last block counts as part of it: too much where that one holds less than everything.
-        assert error >= -0.02 and (error <= 0.05 or plan.method != "none"), f"{plan.method}: {error:+.1%}"
+        # Torch ends a recomputation within the last block, before its dropout's output: less than a block, not counted.
+        most = 0.01 if plan.method in ("none", "every") else 0.13
+        assert -0.01 <= error <= most, f"{plan.method}: {error:+.1%}"
+
+
+class Tagger(nn.Module):
+    """Wrapped: an embedding before the blocks, a norm and a large head behind them."""
+
+    def __init__(self, tied: bool) -> None:
+        super().__init__()
+        self.tokens, self.norm, self.head = nn.Embedding(500, 32), nn.LayerNorm(32), nn.Linear(32, 500)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(32, 128), nn.Tanh(), nn.Linear(128, 32)) for _ in range(4))
+        if tied:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(tokens) * 2
+        if x.sum() > 1e9:
+            return x
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (lambda: Tagger(tied=False), lambda: torch.randint(0, 500, (16, 16))),
+        (lambda: Tagger(tied=True), lambda: torch.randint(0, 500, (16, 16))),
+        (lambda: models.mlp([64] * 5 + [500]), lambda: torch.randn(256, 64)),
+    ],
+    ids=["wrapped", "tied", "sequential"],
+)
+def test_a_large_loss_counts_once_and_where_it_is(make, inputs) -> None:
+    torch.manual_seed(0)
+    model, x = make(), inputs()
+
+    def loss(output: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output.flatten(0, -2), torch.zeros(256, dtype=torch.long))
+
+    chain = profile(model, x, loss=loss, repeats=1, options=False)
+    for name, plan in [(plan.method, plan) for plan in plans(len(chain)) if "option" not in plan.method]:
+        if "selective" in name:
+            continue
+        with StorageTracker("cpu") as tracker:
+            loss(apply(model, plan, x)(x)).backward()
+        model.zero_grad(set_to_none=True)
+        error = simulate(chain, plan).peak_bytes / tracker.peak - 1
+        assert abs(error) <= 0.01, f"{name}: {error:+.1%}"
+    assert Chain.from_json(chain.to_json()) == chain
+    assert chain.at_batch(2 * chain.batch_size).after.peak_bytes == 2 * chain.after.peak_bytes
+
+
+def test_blocks_are_profiled_where_a_plain_step_does_not_fit(monkeypatch) -> None:
+    def too_large(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(sys.modules["labkit.checkpointing.profile"], "time_parts", too_large)
+    model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
+    chain = profile(model, x, optimizer=torch.optim.Adam(model.parameters()), repeats=1)
+    parameters = sum(parameter.nbytes for parameter in model.parameters())
+    assert chain.extra_seconds == 0 and chain.fixed_bytes >= 3 * parameters
 
 
 def test_under_autocast() -> None:
@@ -176,6 +237,8 @@ def test_under_autocast() -> None:
     [
         (lambda m, x: profile(m, x, repeats=0), ValueError, "repeats=0"),
         (lambda m, x: profile(m, "x"), TypeError, "inputs='x'"),
+        (lambda m, x: profile(m, x, device="cuda"), TypeError, "device='cuda'.*Roofline"),
+        (lambda m, x: profile(m, x, batch_size=0), ValueError, "batch_size=0"),
         (lambda m, x: profile(m, x, loss=3), TypeError, "loss=3"),
         (lambda m, x: profile(m, x, optimizer="sgd"), TypeError, "optimizer='sgd'"),
         (lambda m, x: Roofline("x", 0, 1), ValueError, "flops=0"),

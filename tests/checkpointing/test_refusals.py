@@ -191,9 +191,38 @@ def test_wrapped_modules_fed_otherwise_than_planned() -> None:
     model = Skips()
     planned = apply(model, every(3), X)
     model.skip = True
-    with pytest.raises(RuntimeError, match=r"layers\.1 was not fed by the module before it"):
+    with pytest.raises(RuntimeError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"):
         planned(X)
     assert all("forward" not in vars(module) for module in model.modules())
+
+
+def test_wrapped_modules_whose_results_are_used_elsewhere() -> None:
+    class Collects(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(linear())
+
+        def forward(self, x: Tensor) -> Tensor:
+            if x.sum() > 1e9:
+                return x
+            seen = []
+            for layer in self.layers:
+                x = layer(x)
+                seen.append(x)
+            return x + seen[0]
+
+    model = Collects()
+    with pytest.raises(ValueError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"):
+        split(model, X)
+    assert all("forward" not in vars(module) for module in model.modules())
+
+
+def test_a_hook_that_would_step_while_blocks_are_tried() -> None:
+    model, fired = linear(), []
+    model[1].weight.register_post_accumulate_grad_hook(fired.append)
+    with pytest.raises(ValueError, match=r"parameter 1\.weight has a hook"):
+        profile(model, X)
+    assert not fired
 
 
 # --------------------------------------------------------------------------------------------------------- handled

@@ -2,19 +2,23 @@
 
 Why a dynamic program is exact: the gradients of parameters that exist while blocks s..t run forward and backward for
 good are those of the blocks behind t, whatever the plan. So a piece of a plan depends on the rest of it only through
-the bytes that the pieces before it hold, and those only raise its peak.
+the bytes that the pieces before it hold, and those only raise its peak. The loss is one more block here, the last,
+which is always kept; what the chain runs last of all comes right after the backward of the first block.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from labkit.checkpointing.chain import Chain
+from labkit.checkpointing.chain import Block, Chain, Option
 
 
 class Needs:
-    """Bytes (int64) and seconds of the ``n`` blocks of a chain. ``base``: alive through the whole step.
+    """Bytes (int64) and seconds of the ``n`` blocks of a chain, the loss included.
 
+    ``base``: alive through the whole step.
     ``behind[t]``: bytes there while the plan of a checkpoint that ends in t runs forward: the gradient of t's output,
     and the gradients of the parameters behind t. ``saved[t][option]``: what stays after a forward that saves;
     ``held[s, t]``: after a run of s..t that does not.
@@ -25,6 +29,8 @@ class Needs:
     """
 
     def __init__(self, chain: Chain, *, menu: bool) -> None:
+        loss = Option("", 0, 0.0, 0.0, 0, chain.after.peak_bytes)
+        chain = replace(chain, blocks=(*chain.blocks, Block("loss", 0, (loss,), chain.after.gradient_bytes, 0, 0.0)))
         blocks = chain.blocks
         options = [block.options if menu else block.options[:1] for block in blocks]
         self.n = len(blocks)
@@ -39,6 +45,8 @@ class Needs:
             [int(gradient) + option.saved_bytes + option.backward_peak for option in menu]
             for gradient, menu in zip(through, options, strict=True)
         ]
+        end = int(through[0] - output[0]) + chain.before.gradient_bytes + chain.before.peak_bytes
+        self.backward[0] = [max(backward, end) for backward in self.backward[0]]
         self.seconds = [[option.forward + option.backward for option in menu] for menu in options]
         self.saved_all, self.forward_all, self.backward_all = (
             np.array([row[0] for row in rows], np.int64) for rows in (self.saved, self.forward, self.backward)

@@ -28,8 +28,8 @@ class OptimalTable(Table):
 
     Either block s is kept with one of its options and s+1..t go on in what it leaves, or s..k is a checkpoint, runs
     bare, k+1..t go on beside its output, and C[s, k, m] runs it again. A checkpoint that reaches t would hold and
-    repeat for nothing. No checkpoint reaches the last block, so the last column is free for the step itself, a plan in
-    whose first run no gradient is alive. O(n^3 m), in O(n^2) NumPy calls.
+    repeat for nothing. No checkpoint reaches the loss, so the last column is free for the step itself, a plan in whose
+    first run no gradient is alive. O(n^3 m), in O(n^2) NumPy calls.
     """
 
     def __init__(self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None) -> None:
@@ -77,7 +77,7 @@ class OptimalTable(Table):
 
     def plan(self, memory: int) -> Plan:
         nodes = self._fits.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
-        return Plan(nodes, self.method)
+        return Plan(nodes[:-1], self.method)  # without the loss
 
     def guess(self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
         """Seconds of blocks first..last in so many bytes; where slots say never, in the fewest that will do."""
@@ -89,7 +89,7 @@ class OptimalTable(Table):
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
     """The plan with the lowest peak, checkpoints nested to any depth: exact to the byte, no slots."""
     fits = _Fits(Needs(chain, menu=menu))
-    return Plan(fits.nodes(0, len(chain) - 1, int(fits.inside[0, -1])), method_name(menu))
+    return Plan(fits.nodes(0, len(chain), int(fits.inside[0, -1]))[:-1], method_name(menu))
 
 
 class _Fits:

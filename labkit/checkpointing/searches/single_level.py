@@ -16,7 +16,7 @@ SLOTS = 1000
 def lowest_peak(chain: Chain) -> Plan:
     """The plan of one level with the lowest peak, exact to the byte, in O(n^2)."""
     fits = _Fits(Needs(chain, menu=False))
-    return Plan(fits.nodes(int(fits.rest[0])), METHOD)
+    return Plan(fits.nodes(int(fits.rest[0]))[:-1], METHOD)
 
 
 class SingleLevelTable(Table):
@@ -30,7 +30,7 @@ class SingleLevelTable(Table):
         kept = np.maximum(saved, self.need(np.maximum(needs.forward_all, needs.backward_all)))
         self._rest = np.full((n + 1, width), np.inf)  # [s, m]: seconds of the blocks from s on
         self._rest[n] = 0
-        # [t, m]: seconds of a checkpoint that ends with t, and of what follows. The last block is in none.
+        # [t, m]: seconds of a checkpoint that ends with t, and of what follows. The loss is in none.
         after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)
         for first in range(n - 1, -1, -1):
             ends, best = slice(first, n - 1), self._rest[first]
@@ -43,7 +43,7 @@ class SingleLevelTable(Table):
         self.times = self._rest[0]
 
     def plan(self, memory: int) -> Plan:
-        return Plan(self._fits.nodes(memory - self.needs.base, self), self.method)
+        return Plan(self._fits.nodes(memory - self.needs.base, self)[:-1], self.method)  # without the loss
 
     def guess(self, first: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
         """Seconds of the blocks from ``first`` on in so many bytes; where slots say never, in the fewest that do."""
@@ -56,8 +56,7 @@ class _Fits:
     """``rest[s]``: the least bytes above those held before them in which the blocks from s on can run, exactly.
 
     That is, for the best choice of the piece s..t that comes first, the larger of what the piece needs and of what it
-    holds plus what the rest needs. No budget enters, so nothing has to be bisected. The last block is never in a
-    checkpoint: to keep it needs no more.
+    holds plus what the rest needs. No budget enters, so nothing has to be bisected.
     """
 
     def __init__(self, needs: Needs) -> None:
@@ -77,7 +76,7 @@ class _Fits:
         return max(needs.forward[first][0], needs.backward[first][0], behind)
 
     def dropped(self, first: int) -> np.ndarray:
-        """The same if a checkpoint reaches from ``first`` to t, for every t but the last block."""
+        """The same if a checkpoint reaches from ``first`` to t, for every t but the loss."""
         ends, n = slice(first, self.needs.n - 1), self.needs.n
         return np.maximum(self.segments[first, ends], self.needs.held[first, ends] + self.rest[first + 1 : n])
 
