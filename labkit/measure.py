@@ -141,8 +141,9 @@ class _Timed:
     def warm_up(self, budget: float, stop: threading.Event | None = None) -> None:
         """Build, run the cold first step, then find how many steps make a block long enough to be timed."""
         self.cold = self._guard(self.arm.start)
-        if self.cold is None or self.cold > budget:  # one more such step only to warm up would be too much to ask
+        if self.cold is None:
             return
+        # However long that took: it may have been a compilation, and then the next step is no measure of it.
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
             elapsed = self._seconds_of(self.steps)
