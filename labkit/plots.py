@@ -196,7 +196,7 @@ def heat_map(
     rows: Mapping[str, Sequence[tuple[float, str]]], columns: Sequence[str], *, title: str = "", dark: bool = False
 ) -> Figure:
     """Rows against columns: cells of (ratio, text), red below 1, green above; nan stays blank, with its text."""
-    figure, (axis,) = new_figure(width=4.6 + 1.7 * len(columns), height=1.1 + 0.42 * len(rows), dark=dark)
+    figure, (axis,) = new_figure(width=4.6 + 1.7 * len(columns), height=1.1 + 0.36 * len(rows), dark=dark)
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])

@@ -60,7 +60,7 @@ def test_blocks_alternate_a_b_b_a():
 
 def test_short_steps_are_gathered_into_blocks_that_can_be_timed():
     steps = []
-    result = measure(lambda: steps.append(1), seconds=0.1)
+    result = measure(lambda: steps.append(1), seconds=0.4)
     assert result.steps_per_block > 100
     assert result.median * result.steps_per_block > BLOCK_SECONDS / 4
     assert len(result.times) >= 6 and result.cold is not None

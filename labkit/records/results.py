@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from labkit.records.claims import HIGHER_IS_BETTER, Claim, Finding, Ledger
@@ -50,7 +51,10 @@ def results_text(every: Sequence[Ledger]) -> str:
 
 
 def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
-    """Technique against machine: how many times faster, or smaller. ValueError for a machine without any record."""
+    """Technique against machine: how many times faster, or smaller; a row for each claim that one of them recorded.
+
+    Raises ValueError for a machine without any record.
+    """
     from labkit import plots
 
     known = sorted({record.machine for book in every for record in book.references.records})
@@ -61,7 +65,9 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
     for book in every:
         for claim, found in book.rows():
             cells = {finding.machine.partition(",")[0]: _gain(claim, finding) for finding in found}
-            rows[f"{book.notebook[:2]} {claim.text}"] = [cells.get(machine, (math.nan, "–")) for machine in columns]
+            if cells.keys() & set(columns):
+                name = fill(f"{book.notebook[:2]} {claim.text}", 64)
+                rows[name] = [cells.get(machine, (math.nan, "–")) for machine in columns]
     return plots.heat_map(
         rows, columns, title="Gain over the baseline: times faster, or as said (*: the record is doubtful)"
     )
