@@ -75,15 +75,13 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
 
 def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
     """The gain, above 1 an improvement, and the text of its cell; nan where there is nothing to colour."""
-    if math.isnan(finding.value):
+    if math.isnan(finding.value) or finding.verdict == "cannot tell":
         return math.nan, finding.verdict
     gain = finding.value if HIGHER_IS_BETTER[claim.metric] else 1 / finding.value if finding.value else math.inf
     what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
     doubt = "*" if finding.machine.endswith(")") else ""
     source = "\n(predicted)" if "predicted" in finding.verdict else ""
-    return (
-        (math.nan, finding.verdict) if finding.verdict == "cannot tell" else (gain, f"{gain:.2f}x{what}{doubt}{source}")
-    )
+    return gain, f"{gain:.2f}x{what}{doubt}{source}"
 
 
 def main(args: Any) -> int:
