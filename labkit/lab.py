@@ -80,6 +80,7 @@ class Lab:
         if unknown := set(changes) - set(self.controls):
             raise TypeError(f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}")
         for name, value in changes.items():
+            _check_value(name, value, self.controls[name])
             if reason := self.why_not(name, value):
                 raise ValueError(f"{name}={value!r} cannot run on this machine: {reason}")
         return self.defaults | dict(changes)
@@ -95,8 +96,8 @@ class Lab:
     ) -> Comparison:
         """Compare the baseline with ``settings``, each rebuilt and seeded anew; arguments as for `compare`.
 
-        Any value may be given, also one that the control does not list. ``baseline`` changes the baseline's own
-        settings.
+        Numbers may be given that the control does not list; of words and switches only those that it lists.
+        ``baseline`` changes the baseline's own settings.
         """
         seconds = budget(seconds)
         arms = self._arms(self.settings(baseline), self.settings(settings))
@@ -259,6 +260,17 @@ def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     if not listed:
         raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
     return listed
+
+
+def _check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
+    """Other numbers than those listed are welcome where numbers are; of words and switches only those listed."""
+    number, numbers = (
+        any(isinstance(v, int | float) and not isinstance(v, bool) for v in vs) for vs in ([value], listed)
+    )
+    if any(type(value) is type(other) and value == other for other in listed) or (number and numbers):
+        return
+    if number or isinstance(value, bool | str):
+        raise ValueError(f"{name}={value!r}: use {', '.join(map(repr, listed))}{', or another number' * numbers}")
 
 
 def _check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:

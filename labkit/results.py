@@ -163,7 +163,7 @@ class Comparison:
             return "faster"
         if high < -margin:
             return "slower"
-        same = max(self.noise_floor, CONTROL_LIMIT[self.device])
+        same = CONTROL_LIMIT[self.device]
         return "same" if not self.noisy and -same <= low and high <= same else "cannot tell"
 
     @property

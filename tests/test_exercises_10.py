@@ -53,6 +53,11 @@ def steps_twice(step, batches):
     return torch.stack([step(batch).detach() for batch in batches for _ in range(2)]).mean().item()
 
 
+@torch.no_grad()
+def without_gradients(step, batches):
+    return right(step, batches)
+
+
 def around_the_counter(step, batches):
     return float(sum(step(batch).detach().numpy() for batch in batches) / len(batches))
 
@@ -74,6 +79,7 @@ def test_solutions_pass(answer, capsys):
         (returns_the_sum, "have the mean 3.5, yours says 14"),
         (returns_the_last, "have the mean 3.5, yours says 8"),
         (steps_twice, "8 steps were done, not 4"),
+        (without_gradients, "leave gradients on"),
         (around_the_counter, "0 reads were counted"),
     ],
 )

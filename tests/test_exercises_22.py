@@ -39,6 +39,11 @@ def prints(x, limit):
     return x * (limit / norm).clamp(max=1)
 
 
+def prints_first(x, limit):
+    print(end="")
+    return right(x, limit)
+
+
 def breaks(x, limit):
     norm = x.norm()
     torch._dynamo.graph_break()
@@ -76,6 +81,7 @@ def test_the_solutions_pass(answer, capsys):
         (reads, "host reads: 1"),
         (breaks, "makes 2 graphs"),
         (prints, "makes 2 graphs"),
+        (prints_first, "with a graph break"),
         (kept_away, "makes 0 graphs"),
     ],
 )

@@ -280,3 +280,24 @@ def test_a_hundred_stops(lab):
         assert result.stopped
     assert threading.active_count() == before
     assert not lab.run(wide=True, seconds=0.05).stopped
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "cubic"}, r"kind='cubic': use 'linear', 'square'$"),
+        ({"kind": True}, "kind=True: use 'linear'"),
+        ({"kind": 3}, "kind=3: use 'linear'"),
+        ({"size": "8"}, "size='8': use 4, 8, or another number"),
+        ({"on": "no"}, "on='no': use False, True$"),
+        ({"on": 1}, "on=1: use False"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_those_that_are_listed(settings, message):
+    def make_workload(kind="linear", size=4, on=False):
+        raise AssertionError("nothing should be built")
+
+    lab = Lab(make_workload, kind=["linear", "square"], size=[4, 8], on=[False, True])
+    with pytest.raises(ValueError, match=message):
+        lab.run(**settings)
+    assert lab.settings({"size": 5, "kind": "square"}) == {"kind": "square", "size": 5, "on": False}

@@ -49,6 +49,14 @@ def test_a_noisy_run_claims_no_small_effect_but_sees_a_large_one():
     assert large.noisy and large.verdict == "faster"
 
 
+def test_a_control_that_lies_away_from_1_is_no_excuse_to_call_a_difference_the_same():
+    # The first block after each change of arm is slower, time and again: A1 B1 B2 A2 A3 B3 ...
+    a, b = (0.01, 0.0112) * 20, (0.0112, 0.01) * 20
+    result = Comparison(Measurement("a", times=a), Measurement("b", times=b))
+    assert result.noise_floor > 0.1 and not result.noisy and result.interval == pytest.approx((1 / 1.12, 1.12))
+    assert result.verdict == "cannot tell"
+
+
 def test_a_gpu_has_to_be_quieter():
     assert not planted(1.0, noise=0.015, device="cpu").noisy
     assert planted(1.0, noise=0.03, device="cuda", pairs=24).noisy

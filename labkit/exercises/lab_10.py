@@ -32,6 +32,8 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
             return verdict(False, "", "write the function, then run this cell again")
         if steps.done != len(batches):
             return verdict(False, "", f"{case}: {steps.done} steps were done, not {len(batches)}")
+        if steps.idle:
+            return verdict(False, "", f"{case}: leave gradients on around the step, it could not train without them")
         if not isinstance(got, float):
             return verdict(False, "", f"{case}: return a float, yours is a {type(got).__name__}")
         if not math.isclose(got, wanted, rel_tol=1e-5):
@@ -47,11 +49,12 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
 class _Steps:
     """A training step whose loss is the number that it is given."""
 
-    done = 0
+    done = idle = 0  # steps, and those among them that had no gradients
 
     def __init__(self) -> None:
         self.weight = torch.ones(8, requires_grad=True)
 
     def __call__(self, batch: float) -> torch.Tensor:
         self.done += 1
+        self.idle += not torch.is_grad_enabled()
         return (self.weight * batch).square().mean() / batch  # `square` keeps its input for backward
