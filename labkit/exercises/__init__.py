@@ -7,6 +7,7 @@ from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_19 import check_19_drop_bias
 from .lab_20 import check_20_validate
 from .tell import attempt, verdict
 
@@ -19,6 +20,7 @@ __all__ = [
     "check_06_clip_order",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_19_drop_bias",
     "check_20_validate",
     "verdict",
 ]
