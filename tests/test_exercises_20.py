@@ -1,0 +1,119 @@
+"""The exercise's check of notebook 20: the stub, wrong answers, the solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from labkit import exercises
+
+Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+
+
+def stub(net: nn.Module, batches: Batches) -> float:
+    raise NotImplementedError("your turn")
+
+
+@torch.no_grad()
+def solution(net: nn.Module, batches: Batches) -> float:
+    training = net.training
+    net.eval()
+    total, samples = torch.zeros(()), 0
+    for x, y in batches:
+        total += F.cross_entropy(net(x), y, reduction="sum")
+        samples += len(y)
+    net.train(training)
+    return (total / samples).item()
+
+
+@torch.inference_mode()
+def in_inference_mode(net: nn.Module, batches: Batches) -> float:
+    training = net.training
+    net.eval()
+    losses = torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches])
+    net.train(training)
+    return losses.mean().item()
+
+
+@torch.no_grad()
+def forgets_eval(net: nn.Module, batches: Batches) -> float:
+    return torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+
+
+def forgets_no_grad(net: nn.Module, batches: Batches) -> float:
+    return solution.__wrapped__(net, batches)  # type: ignore[attr-defined, no-any-return]
+
+
+@torch.no_grad()
+def leaves_it_in_eval(net: nn.Module, batches: Batches) -> float:
+    net.eval()
+    return torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+
+
+def always_train_afterwards(net: nn.Module, batches: Batches) -> float:
+    result = leaves_it_in_eval(net, batches)
+    net.train()
+    return result
+
+
+@torch.no_grad()
+def mean_of_means(net: nn.Module, batches: Batches) -> float:
+    training = net.training
+    net.eval()
+    losses = [F.cross_entropy(net(x), y).item() for x, y in batches]
+    net.train(training)
+    return sum(losses) / len(losses)
+
+
+@torch.no_grad()
+def returns_a_tensor(net: nn.Module, batches: Batches) -> torch.Tensor:
+    return torch.tensor(solution(net, batches))
+
+
+def first_batch_only(net: nn.Module, batches: Batches) -> float:
+    return solution(net, list(batches)[:1])
+
+
+@pytest.mark.parametrize("answer", [solution, in_inference_mode])
+def test_solutions_pass(answer: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert exercises.check_20_validate(answer) is True
+    assert capsys.readouterr().out.startswith("✓")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (stub, "return the mean loss"),
+        (lambda net, batches: None, "return the mean loss"),
+        (lambda net, batches: 1.0, "never called"),
+        (forgets_eval, "called in training mode"),
+        (forgets_no_grad, "was recording"),
+        (leaves_it_in_eval, "was True before and is False afterwards"),
+        (always_train_afterwards, "was False before and is True afterwards"),
+        (mean_of_means, "too much weight"),
+        (returns_a_tensor, "a Tensor came back"),
+        (first_batch_only, "the mean loss is"),
+    ],
+)
+def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exercises.check_20_validate(answer) is False
+    printed = capsys.readouterr().out
+    assert printed.startswith("not yet: ")
+    assert says in printed
+
+
+def test_random_state_and_grad_mode_are_untouched() -> None:
+    state = torch.get_rng_state()
+    exercises.check_20_validate(solution)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.is_grad_enabled()
+
+
+def test_a_reader_s_own_error_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        exercises.check_20_validate(lambda net, batches: len(batches) // 0)
