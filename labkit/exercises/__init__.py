@@ -7,6 +7,8 @@ from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_15 import check_15_clip
+from .lab_16 import check_16_to_float32
 from .tell import attempt, verdict
 
 __all__ = [
@@ -18,5 +20,7 @@ __all__ = [
     "check_06_clip_order",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_15_clip",
+    "check_16_to_float32",
     "verdict",
 ]
