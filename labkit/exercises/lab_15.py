@@ -33,7 +33,9 @@ def check_15_clip(answer: Callable[..., Any]) -> bool:
         for parameter, before, gradient in zip(parameters, kept, given, strict=True):
             if parameter.grad is not before:
                 return verdict(False, "", f"{case}: a gradient was replaced; scale in place, and leave None alone")
-            wanted = None if gradient is None else torch.tensor(gradient) / max(total, 1.0)
-            if wanted is not None and not torch.allclose(before, wanted):
+            if before is None or gradient is None:
+                continue
+            wanted = torch.tensor(gradient) / max(total, 1.0)
+            if not torch.allclose(before, wanted):
                 return verdict(False, "", f"{case}: one became {before.tolist()}, not {wanted.tolist()}")
     return verdict(True, "clipped, and nothing broke where a gradient was missing", "")
