@@ -11,6 +11,8 @@ from .lab_09 import check_09_steps_until_it_pays
 from .lab_10 import check_10_one_read
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_15 import check_15_clip
+from .lab_16 import check_16_to_float32
 from .lab_19 import check_19_drop_bias
 from .lab_20 import check_20_validate
 from .lab_22 import check_22_one_graph
@@ -29,6 +31,8 @@ __all__ = [
     "check_10_one_read",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_15_clip",
+    "check_16_to_float32",
     "check_19_drop_bias",
     "check_20_validate",
     "check_22_one_graph",
