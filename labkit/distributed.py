@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import itertools
 import json
 import logging
@@ -367,6 +368,7 @@ def serve(make_workload: Callable[..., Any], *functions: Callable[..., Any]) -> 
         raise RuntimeError("serve() answers a notebook: start this script with labkit.distributed.Workers")
     known = {function.__name__: function for function in functions}
     arms: dict[int, LocalArm] = {}
+    gc.freeze()  # else each release of an arm searches all of torch for garbage
     while True:
         what, arguments = json.loads(_inbox.get())
         if what in known:

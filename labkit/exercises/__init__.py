@@ -7,6 +7,7 @@ from .lab_04 import check_04_enough_workers
 from .lab_06 import check_06_clip_order
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_14 import check_14_one_reduction
 from .tell import attempt, verdict
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "check_06_clip_order",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_14_one_reduction",
     "verdict",
 ]
