@@ -177,7 +177,7 @@ class Workers:
         try:
             while True:
                 codes = [process.poll() for process in self._processes]
-                self._listen()
+                self._listen(0 if done() else 0.05)
                 self._show_logs()
                 if any(codes):
                     self._fail()
@@ -191,8 +191,9 @@ class Workers:
             self.close()
             raise
 
-    def _listen(self) -> None:
-        ready, _, _ = select.select([self._server, *self._buffers], [], [], 0.05)
+    def _listen(self, seconds: float) -> None:
+        """Take in what the workers answer, and wait so long for the first word."""
+        ready, _, _ = select.select([self._server, *self._buffers], [], [], seconds)
         for link in ready:
             if link is self._server:
                 self._buffers[link.accept()[0]] = b""
