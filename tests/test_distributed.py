@@ -207,7 +207,8 @@ workers.ask("whoami", 1)
 print(workers.pids[0], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60)
+    here = os.environ | {"TMPDIR": str(path.parent)}  # a killed kernel cannot clean up
+    done = subprocess.run([sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60, env=here)
     assert done.returncode == -signal.SIGKILL
     assert gone([int(done.stdout.split()[-1])])
 
