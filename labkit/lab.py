@@ -208,11 +208,14 @@ class Lab:
         return f"lab.{'run' if sweep is None else 'sweep'}({', '.join(arguments)})"
 
     def _arms(self, baseline: dict[str, Any], candidate: dict[str, Any]) -> list[Any]:
+        label = _difference(candidate, baseline) or "same settings"
+        return [self._arm("baseline", baseline), self._arm(label, candidate)]
+
+    def _arm(self, label: str, settings: dict[str, Any]) -> Any:
         kind: Any = LocalArm
         if self.isolate:
             from labkit.isolate import ProcessArm as kind
-        arms = (("baseline", baseline), (_difference(candidate, baseline) or "same settings", candidate))
-        return [kind(partial(self.make_workload, **chosen), label, chosen, self.seed) for label, chosen in arms]
+        return kind(partial(self.make_workload, **settings), label, settings, self.seed)
 
     def _with_peaks(self, result: Comparison, arms: list[Any], stop: threading.Event | None) -> Comparison:
         """The peak memory of each arm, as far as it can be had: the times are there, and nothing may lose them."""
