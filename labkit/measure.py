@@ -1,7 +1,8 @@
 """Time one step, or two against each other, so that the answer can be trusted.
 
 Two arms are timed in blocks in the order A B B A: each block of A stands beside one of B, so that a machine that slows
-down, heats up or is shared hits both alike. The result is the median of the paired ratios with a bootstrap interval.
+down, heats up or is shared hits both alike; one step after each change of arm is not timed. The result is the median of
+the paired ratios with a bootstrap interval.
 Neighbouring blocks of the *same* arm give the A/A control of the very same run: the ratio that this machine shows where
 there is nothing to be seen.
 """
@@ -156,6 +157,10 @@ class _Timed:
             elif spent >= enough:
                 return
 
+    def settle(self) -> None:
+        """One step that is not timed: the first after a change of arm finds the caches as the other arm left them."""
+        self._seconds_of(1)
+
     def block(self) -> None:
         elapsed = self._seconds_of(self.steps)
         if elapsed is not None:
@@ -194,13 +199,15 @@ def alternate(
             if not halted():
                 timed.warm_up(seconds, stop)
         begin = time.perf_counter()
-        order = [a, b, b, a]
+        order, last = [a, b, b, a], None
         position = 0
         while not halted() and (a.alive or b.alive):
             timed = order[position % 4]
+            if timed is not last and timed.alive:
+                timed.settle()
             if timed.alive:
                 timed.block()
-            position += 1
+            position, last = position + 1, timed
             now = time.perf_counter()
             if position % 2:
                 continue
