@@ -11,6 +11,7 @@ from .lab_09 import check_09_steps_until_it_pays
 from .lab_10 import check_10_one_read
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_17 import check_17_replay
 from .lab_22 import check_22_one_graph
 from .tell import attempt, verdict
 
@@ -27,6 +28,7 @@ __all__ = [
     "check_10_one_read",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_17_replay",
     "check_22_one_graph",
     "verdict",
 ]
