@@ -28,8 +28,10 @@ def _step(operator: Callable[[torch.Tensor], torch.Tensor], value: float, modes:
 
 
 def check_17_replay(answer: Callable[[Step], str | None]) -> bool:
-    """``answer(step)`` calls a step; if its loss is not finite, once more in anomaly mode. It returns the message of the
-    RuntimeError that was then raised, else None, and leaves anomaly mode as it was."""
+    """``answer(step)`` calls a step; if its loss is not finite, once more in anomaly mode.
+
+    It returns the message of the RuntimeError that was then raised, else None, and leaves anomaly mode as it was.
+    """
     cases = (  # the second has a nan in its loss and its gradient, the third in its loss alone
         ("a step with a finite loss", torch.sqrt, 1.0, [False], None),
         ("sqrt(-1)", torch.sqrt, -1.0, [False, True], "SqrtBackward0"),
