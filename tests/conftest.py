@@ -7,6 +7,8 @@ import pytest
 
 os.environ["LABKIT_SIZE"] = "test"  # before labkit or any kernel starts: both read it
 os.environ["MPLBACKEND"] = "Agg"
+# Two tests run at a time: threads that spin while they wait for work would take the cores from each other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(autouse=True)
