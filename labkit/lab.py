@@ -265,14 +265,16 @@ def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     return listed
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
     """Other numbers than those listed are welcome where numbers are; of words and switches only those listed."""
-    number, numbers = (
-        any(isinstance(v, int | float) and not isinstance(v, bool) for v in vs) for vs in ([value], listed)
-    )
-    if any(type(value) is type(other) and value == other for other in listed) or (number and numbers):
+    numbers = any(map(_is_number, listed))
+    if any(type(value) is type(other) and value == other for other in listed) or (numbers and _is_number(value)):
         return
-    if number or isinstance(value, bool | str):
+    if isinstance(value, bool | str) or _is_number(value):
         raise ValueError(f"{name}={value!r}: use {', '.join(map(repr, listed))}{', or another number' * numbers}")
 
 

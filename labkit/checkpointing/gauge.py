@@ -139,10 +139,7 @@ class FusedAttention(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
-        if func is not scaled_dot_product_attention or kwargs.get("enable_gqa"):
-            return func(*args, **kwargs)
-        return _fused(*args, **kwargs)
+        return (_fused if func is scaled_dot_product_attention else func)(*args, **(kwargs or {}))
 
 
 def _fused(
@@ -155,6 +152,10 @@ def _fused(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
+    if enable_gqa or query.dim() != 4:  # which that kernel does not take: as torch does it
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
     if attn_mask is not None:
         attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention

@@ -156,6 +156,27 @@ def test_an_estimate_takes_attention_for_a_fused_operator(masked: bool, dropout:
     assert all(option.saved_bytes <= whole.saved_bytes for option in selective)
 
 
+class Unfused(nn.Module):
+    """Attention that the fused kernel does not take: without heads, or with fewer of them for keys and values."""
+
+    def __init__(self, heads: bool) -> None:
+        super().__init__()
+        self.q, self.kv, self.heads = nn.Linear(16, 16), nn.Linear(16, 8 if heads else 16), heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, kv = self.q(x), self.kv(x)
+        if self.heads:
+            q, kv = (part.unflatten(-1, (-1, 8)).transpose(1, 2) for part in (q, kv))
+        return nn.functional.scaled_dot_product_attention(q, kv, kv, enable_gqa=self.heads)
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_an_estimate_of_other_attention_is_torch_s_own(heads: bool) -> None:
+    chain = profile(nn.Sequential(Unfused(heads)), torch.randn(4, 32, 16), device=CARD)
+    scores = 4 * (2 if heads else 1) * 32 * 32 * 4  # bytes
+    assert chain.blocks[0].options[0].saved_bytes > scores
+
+
 def test_an_estimate_needs_no_memory_for_the_model() -> None:
     with torch.device("meta"):
         model = models.mlp([50_000, 50_000, 50_000, 10])  # 20 GB of weights
