@@ -135,6 +135,8 @@ class Lab:
         """
         if control not in self.controls:
             raise TypeError(f"sweep({control!r}): the controls of this lab are {_list(self.controls)}")
+        if control in settings:
+            raise TypeError(f"sweep({control!r}) takes each value of {control}; {control}={settings[control]!r} is one")
         values = [value for value in self.controls[control] if self.why_not(control, value) is None]
         results: list[Comparison] = []
         quiet = on_update or (lambda partial: None)  # one bar for all: a bar within a bar fills the page with lines

@@ -113,12 +113,13 @@ def sweep_figure(
     values = [result.candidate.settings[control] for result in results]
     numeric = all(map(_is_number, values))
     places: Sequence[Any] = values if numeric else range(len(values))
+    line = "-" if numeric else ""  # between two words there is nothing to join
     for name, hue in (("baseline", GREY), ("candidate", BLUE)):
         arms = [getattr(result, name) for result in results]
-        rate.plot(places, [arm.throughput for arm in arms], "o-", color=hue, label=name, ms=4)
-    low = [result.speedup - result.interval[0] for result in results]
-    high = [result.interval[1] - result.speedup for result in results]
-    ratio.errorbar(places, [result.speedup for result in results], yerr=[low, high], fmt="-", color=GREY, capsize=3)
+        rate.plot(places, [arm.throughput for arm in arms], f"o{line}", color=hue, label=name, ms=4)
+    speedups = [result.speedup for result in results]
+    ends = [[abs(result.interval[end] - result.speedup) for result in results] for end in (0, 1)]
+    ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
     for verdict, hue in VERDICT_COLOUR.items():
         chosen = [
             (place, result.speedup) for place, result in zip(places, results, strict=True) if result.verdict == verdict
@@ -137,9 +138,9 @@ def sweep_figure(
         found.sort(key=lambda pair: pair[0])
         if not found:
             continue
-        line = [place for place, _ in found], [other.speedup for _, other in found]
-        ratio.plot(*line, "s", ls=style, color=MUTED, ms=3, lw=1.2, label=label)
-        ratio.vlines(line[0], *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1)
+        at, speedups = [place for place, _ in found], [other.speedup for _, other in found]
+        ratio.plot(at, speedups, "s", ls=line and style, color=MUTED, ms=3, lw=1.2, label=label)
+        ratio.vlines(at, *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1)
     ratio.axhline(1, color=GREY, lw=1, ls="--")
     for axis in (rate, ratio):
         axis.set_xlabel(control)

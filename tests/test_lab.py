@@ -194,6 +194,8 @@ def test_an_unknown_setting_lists_the_valid_ones(lab):
         lab.run(batch=3)
     with pytest.raises(TypeError, match="'act', 'wide', 'width'"):
         lab.sweep("batch")
+    with pytest.raises(TypeError, match=r"sweep\('width'\) takes each value of width; width=8 is one"):
+        lab.sweep("width", width=8)
 
 
 @pytest.mark.parametrize(

@@ -100,3 +100,14 @@ def test_units(text, expected):
 def test_a_figure_shows_itself_in_a_notebook():
     figure, _ = plots.new_figure()
     assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_words_on_an_axis_are_not_joined():
+    for control, values, joined in (("size", (1, 8), True), ("act", ("relu", "tanh"), False)):
+        results = [comparison(**{control: value}) for value in values]
+        figure = plots.sweep_figure(results, control, recorded=[("other", results)])
+        rates, (*_, theirs) = (
+            figure.axes[0].lines,
+            [line for line in figure.axes[1].lines if line.get_label() == "other"],
+        )
+        assert all((line.get_linestyle() not in ("None", "", " ")) == joined for line in [*rates, theirs])

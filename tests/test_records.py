@@ -291,6 +291,13 @@ def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
     assert len(rows) == 2 and "1.10x" in rows[0] and "1.50x" in rows[0] and "1.20x" in rows[1] and "2.00x" in rows[1]
 
 
+def test_a_misspelt_notebook_is_guessed():
+    assert str(reference("06_mixed_precison")) == (
+        "06_mixed_precison: not recorded yet. Did you mean '06_mixed_precision'?"
+    )
+    assert "`labkit record 99_none` records it here" in str(reference("99_none"))
+
+
 def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_without_them(tmp_path):
     old = comparison(3.0)  # of a time when the lab had no such control
     settings = {"baseline": {"amp": False}, "candidate": {"amp": True}}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.race import RaceResult
-from labkit.records.files import Failure, Planned, Record, Result, read_all
+from labkit.records.files import Failure, Planned, Record, Result, read_all, reference_folder
 from labkit.results import Comparison
 from labkit.units import format_seconds, format_settings
 
@@ -90,7 +91,9 @@ class Recorded:
     def __str__(self) -> str:
         parts = ["\n".join(_lines(record)) for record in self.records]
         if not parts:
-            parts = [f"{self.notebook}: {MISSING}. `labkit record {self.notebook}` records it on your machine."]
+            alike = get_close_matches(self.notebook, {path.stem for path in reference_folder().glob("*/*.json")}, 1)
+            meant = f"Did you mean {alike[0]!r}?" if alike else f"`labkit record {self.notebook}` records it here."
+            parts = [f"{self.notebook}: {MISSING}. {meant}"]
         return "\n\n".join([*parts, *(f"Not shown: {reason}" for reason in self.refused)])
 
     __repr__ = __str__
