@@ -48,7 +48,7 @@ class Claim:
     ``...`` stands for any value. In a race, ``change={"arm": "*cycle_steps=*", "against": "max_lr=*"}``: patterns as of
     file names, without ``against`` the baseline. Where several fit, ``pick`` takes the ``"largest"`` or ``"smallest"``
     figure. ``device`` is ``"cpu"``, ``"cuda"`` or ``"any"``. ``expect`` is where our figure should be, ``why`` explains
-    it.
+    it. A claim with a ``headline``, a few words that say what was compared, stands on the course's map.
     """
 
     text: str
@@ -63,6 +63,7 @@ class Claim:
     lab: str = "make_workload"
     device: str = "any"
     pick: str | None = None
+    headline: str = ""
 
     def __post_init__(self) -> None:
         if self.metric not in HIGHER_IS_BETTER:
