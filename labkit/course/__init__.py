@@ -12,18 +12,13 @@ from .files import CourseError
 def add_parser(commands: Any) -> None:
     """Add ``course`` to the subcommands of `labkit`; `main` runs it."""
     text = "make copies of the notebooks for a class, and check what it hands in"
-    actions = commands.add_parser("course", help=text, description=text).add_subparsers(
-        dest="action", required=True, metavar="ACTION"
-    )
-    text = "write copies of all notebooks; at least one of --student and --instructor"
-    build = actions.add_parser("build", help=text, description=text)
+    course = commands.add_parser("course", help=text, description=text)
+    actions = course.add_subparsers(dest="action", required=True, metavar="ACTION")
+    build = actions.add_parser("build", help="write copies of all notebooks: --student, --instructor, or both")
     build.add_argument("--student", type=Path, metavar="OUT", help="folder for copies without solutions and outputs")
     build.add_argument("--instructor", type=Path, metavar="OUT", help="folder for copies that keep them")
-    build.add_argument(
-        "--force", action="store_true", help="also replace files there that differ: their changes are lost"
-    )
-    text = "run the checks of submitted notebooks; exit 1 when one could not be read"
-    check = actions.add_parser("check", help=text, description=text)
+    build.add_argument("--force", action="store_true", help="replace files there that differ: their changes are lost")
+    check = actions.add_parser("check", help="run the checks of submitted notebooks; exit 1 if one cannot be read")
     check.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK", help="notebooks, or folders of them")
     check.add_argument("--csv", type=Path, metavar="FILE", help="write the table to this file, too")
     check.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for an exercise (60)")

@@ -10,10 +10,10 @@ from typing import Any
 
 from labkit.records.files import notebook_path, write_whole
 
-from .files import CourseError, course_notebooks
+from .files import CourseError, Notebook, course_notebooks
 
 
-def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
+def student_copy(notebook: Notebook) -> Notebook:
     """The notebook without solutions, and without outputs and counts, which would answer its questions."""
     copy = deepcopy(dict(notebook))
     copy["cells"] = [cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())]
@@ -21,22 +21,6 @@ def student_copy(notebook: dict[str, Any]) -> dict[str, Any]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
     return copy
-
-
-def _files(student: bool) -> dict[str, str]:
-    """What a copy of the course holds: path within it -> text."""
-    files = {}
-    for path in course_notebooks():
-        text = path.read_text(encoding="utf-8")
-        if student:
-            text = json.dumps(student_copy(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
-        files[f"notebooks/{path.name}"] = text
-    # The notebooks link to it. What it links to and is not copied becomes plain text.
-    results = notebook_path("x").parents[1] / "RESULTS.md"
-    lost = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")
-    text = results.read_text(encoding="utf-8")
-    files["RESULTS.md"] = lost.sub(lambda link: link[0] if link[2] in files else link[1], text)
-    return files
 
 
 def build(student: Path | None = None, instructor: Path | None = None, *, force: bool = False) -> list[Path]:
@@ -54,18 +38,25 @@ def build(student: Path | None = None, instructor: Path | None = None, *, force:
         if out in (course, course / "notebooks"):
             raise CourseError(f"{out} is the course itself; choose another folder")
         jobs |= {out / name: text for name, text in _files(kind).items()}
-    for path in jobs:
-        if clash := next(
-            (each for each in (path, *path.parents) if each.exists() and each.is_dir() == (each == path)), None
-        ):
-            raise CourseError(f"{clash} is in the way: a {'folder' if clash == path else 'file'} of that name is there")
     jobs = {path: text for path, text in jobs.items() if not (path.exists() and path.read_bytes() == text.encode())}
-    if changed := [path for path in jobs if path.exists() and not force]:
-        shown = "".join(f"\n  {path}" for path in changed[:5]) + "\n  ..." * (len(changed) > 5)
-        raise CourseError(f"{len(changed)} files there differ; nothing was written. --force replaces them:{shown}")
+    if changed := [str(path) for path in jobs if path.exists() and not force]:
+        shown = "\n  ".join(changed[:5] + ["..."] * (len(changed) > 5))
+        raise CourseError(f"these files differ; nothing was written, and --force would replace them:\n  {shown}")
     for path, text in jobs.items():
         write_whole(path, text)
     return list(jobs)
+
+
+def _files(student: bool) -> dict[str, str]:
+    """What a copy of the course holds: path within it -> text."""
+    files = {f"notebooks/{path.name}": path.read_text(encoding="utf-8") for path in course_notebooks()}
+    if student:
+        for name, text in files.items():
+            files[name] = json.dumps(student_copy(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
+    # The notebooks link to it. What it links to and is not copied becomes plain text.
+    results = (notebook_path("x").parents[1] / "RESULTS.md").read_text(encoding="utf-8")
+    link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")
+    return files | {"RESULTS.md": link.sub(lambda found: found[0] if found[2] in files else found[1], results)}
 
 
 def main(args: Any) -> int:

@@ -15,50 +15,39 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from labkit.records.files import notebook_path
 
-from .files import CourseError, Exercise, check_call, check_name, exercises, original, read_notebook
+from .files import CourseError, exercises, original, read_notebook
 from .slices import answer
 
 RESULTS = ("passed", "not yet", "error", "time limit", "wrote outside", "not attempted", "unreadable")
-_BESIDE_BYTES, _BESIDE_FILES = 64 * 2**20, 500  # what is copied with a notebook
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
-_JUDGE = Path(__file__).with_name("judge.py")
+BESIDE = 64 * 2**20, 500  # bytes and files that are copied with a notebook; where there is more, none
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A row of the table: what became of one exercise of one submission."""
 
     submission: str
     notebook: str
     exercise: str
-    result: str
-    message: str
-    seconds: float
-    guard: str
-
-
-COLUMNS = tuple(field.name for field in fields(Outcome))
+    result: str  # one of RESULTS
+    message: str = ""
+    seconds: float = 0.0
+    guard: str = ""  # what kept it from writing outside its folder
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
     """The notebooks at ``paths``, with those in folders. CourseError for a path that is neither."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(each for each in path.rglob("*.ipynb") if not _hidden(each.relative_to(path)))
-            if not inside:
-                raise CourseError(f"{path}: no notebooks in this folder")
-            found += inside
-        elif path.suffix == ".ipynb" and path.exists():
-            found.append(path)
-        else:
-            raise CourseError(f"{path}: no notebook and no folder is there")
+        inside = [each for each in sorted(path.rglob("*.ipynb")) if not _hidden(each.relative_to(path))]
+        if not inside and not (path.suffix == ".ipynb" and path.exists()):
+            raise CourseError(f"{path}: {'no notebooks in it' if path.is_dir() else 'no notebook and no folder'}")
+        found += inside or [path]
     return list(dict.fromkeys(found))
 
 
@@ -72,67 +61,50 @@ def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterat
         submission = read_notebook(path)
         course = original(path, submission)
     except CourseError as error:
-        yield _outcome(path, "", "", "unreadable", str(error))
+        yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
         return
     for exercise in exercises(course):
-        about = (path, course.stem, exercise.name)
+        row = Outcome(_plain(path), course.stem, exercise.check.removeprefix("check_"), "not attempted")
         try:
-            found = answer(exercise, submission, read_notebook(course))
+            cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            yield _outcome(*about, "error", f"{type(error).__name__}: {error}")
+            yield row._replace(result="error", message=_plain(f"{type(error).__name__}: {error}"))
             continue
-        if not found.attempted:
-            yield _outcome(*about, "not attempted", "the stub is as it was")
-            continue
-        result = _run(path, exercise, found.cells, timeout, landlock)
-        if "result" not in result:
-            raise CourseError(f"an answer could not be run here: {result.get('broken', 'the judge said nothing')}")
-        yield _outcome(*about, result["result"], result["message"], result["seconds"], result.get("guard", ""))
+        if cells is not None:
+            job = {"cells": cells, "check": exercise.check, "call": exercise.call}
+            found = _run(path, job | {"timeout": timeout, "landlock": landlock})
+            row = row._replace(**found | {"message": _plain(found["message"])})
+        yield row
 
 
-def _outcome(
-    path: Path, notebook: str, exercise: str, result: str, message: str, seconds: float = 0.0, guard: str = ""
-) -> Outcome:
-    """With texts of a submission as one printable line of bounded length."""
-    plain = _UNPRINTABLE.sub(" ", message).strip()
-    name = _UNPRINTABLE.sub("?", str(path).encode(errors="replace").decode())
-    return Outcome(name, notebook, exercise, result, plain[:400].encode(errors="replace").decode(), seconds, guard)
+def _plain(text: object) -> str:
+    """One printable line of bounded length."""
+    return _UNPRINTABLE.sub(" ", str(text)).strip()[:400]
 
 
-def _run(
-    path: Path, exercise: Exercise, cells: list[tuple[str, str]], timeout: float, landlock: bool
-) -> dict[str, Any]:
-    """Run the cells and the course's check with the judge, in a folder that is gone afterwards."""
-    call = check_call(exercise.call)
-    assert call is not None
+def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
+    """Let the judge run a job in a folder that is gone afterwards; fields of the outcome."""
     with tempfile.TemporaryDirectory(prefix="labkit-course-", ignore_cleanup_errors=True) as box:
-        work, home, scratch = (Path(box).resolve() / name for name in ("work", "home", "tmp"))
-        home.mkdir()
-        scratch.mkdir()
-        _copy_folder(path, work)
-        shared = ["/dev/shm"] if Path("/dev/shm").is_dir() else []  # where tensors of worker processes lie
-        job = {
-            "work": str(work),
-            "folders": [str(work), str(home), str(scratch), *shared],
-            "cells": cells,
-            "check": check_name(call),
-            "call": exercise.call,
-            "timeout": timeout,
-            "landlock": landlock,
-        }
+        work, home, scratch = folders = [Path(box).resolve() / name for name in ("work", "home", "tmp")]
+        for folder in folders:
+            folder.mkdir()
+        for file in [*_beside(path), path]:
+            (work / file.relative_to(path.parent)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, work / file.relative_to(path.parent))
+        shared = [place for place in ("/dev/shm", os.devnull) if os.path.exists(place)]  # shm: of torch's workers
         done = subprocess.run(
-            [sys.executable, "-P", str(_JUDGE)],
-            input=json.dumps(job),
+            [sys.executable, "-P", Path(__file__).with_name("judge.py")],
+            input=json.dumps(job | {"work": str(work), "places": [*map(str, folders), *shared]}),
             env=_environment(home, scratch),
             capture_output=True,
-            text=True,
             encoding="utf-8",
-            timeout=timeout + 60,
         )
-    if done.returncode:
-        how = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return {"result": "error", "message": f"the judge was ended: {how}", "seconds": 0.0}
-    return dict(json.loads(done.stdout))
+    if done.returncode < 0:  # without Landlock's version 6 an answer may kill its judge
+        return {"result": "error", "message": f"its judge was ended by signal {-done.returncode}"}
+    if done.returncode or "broken" in (found := json.loads(done.stdout)):
+        why = found["broken"] if not done.returncode else done.stderr
+        raise CourseError(f"answers cannot be run here: {why}")
+    return {name: found[name] for name in ("result", "message", "seconds", "guard") if name in found}
 
 
 def _environment(home: Path, scratch: Path) -> dict[str, str]:
@@ -140,42 +112,25 @@ def _environment(home: Path, scratch: Path) -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(("JUPYTER", "LABKIT_", "XDG_"))}
     if data := os.environ.get("LABKIT_DATA"):
         kept["LABKIT_DATA"] = os.path.abspath(data)
+    private = ("MPLCONFIGDIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    kept |= {name: str(home / name.lower()) for name in private} | {"HOME": str(home), "TMPDIR": str(scratch)}
+    kept |= {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": "", "LABKIT_SIZE": "test", "PYTHONDONTWRITEBYTECODE": "1"}
     paths = [str(notebook_path("x").parents[1]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    private = {name: str(home / name.lower()) for name in ("MPLCONFIGDIR", "IPYTHONDIR")}
-    private |= {f"JUPYTER_{name}_DIR": str(home / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    return (
-        kept
-        | private
-        | {
-            "HOME": str(home),
-            "TMPDIR": str(scratch),
-            "PYTHONUSERBASE": site.getuserbase(),
-            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths)),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "MPLBACKEND": "Agg",
-            "CUDA_VISIBLE_DEVICES": "",
-            "LABKIT_SIZE": "test",
-        }
-    )
+    absolute = os.pathsep.join(os.path.abspath(path) for path in paths)
+    return kept | {"PYTHONPATH": absolute, "PYTHONUSERBASE": site.getuserbase()}
 
 
-def _copy_folder(path: Path, work: Path) -> None:
-    """The submission and what lies beside it: no other notebooks, nothing hidden, no links; just it, if that is much."""
-    work.mkdir()
-    size, beside = 0, []
+def _beside(path: Path) -> list[Path]:
+    """The files of a submission's folder: no notebooks, nothing hidden, no links; none if they are too large."""
+    found: list[Path] = []
     for top, folders, names in os.walk(path.parent):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files = [Path(top) / name for name in names if not name.startswith(".") and not name.endswith(".ipynb")]
-        beside += [file for file in files if file.is_file() and not file.is_symlink()]
-        size += sum(file.stat().st_size for file in files if file in beside)
-        if size > _BESIDE_BYTES or len(beside) > _BESIDE_FILES:
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files = [Path(top, name) for name in names if not name.startswith(".") and not name.endswith(".ipynb")]
+        found += [file for file in files if file.is_file() and not file.is_symlink()]
+        if len(found) > BESIDE[1] or sum(file.stat().st_size for file in found) > BESIDE[0]:
             print(f"labkit: {path}: its folder is large; only the notebook itself was copied", file=sys.stderr)
-            beside = []
-            break
-    for file in [*beside, path]:
-        target = work / file.relative_to(path.parent)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+            return []
+    return found
 
 
 def main(args: Any) -> int:
@@ -186,30 +141,21 @@ def main(args: Any) -> int:
         raise CourseError("checking needs Linux or macOS; on Windows use WSL")
     if args.csv is not None and args.csv.suffix == ".ipynb":
         raise CourseError(f"--csv {args.csv}: this is a notebook")
-    paths = find(args.paths)
-    width = min(60, max(len(str(path)) for path in paths))
-    counts: Counter[str] = Counter()
-    guards: set[str] = set()
+    paths, rows = find(args.paths), []
+    width = max(len("submission"), *(len(_plain(path)) for path in paths))
+    form = f"{{:{width}}}  {{:26}}  {{:13}}  {{:>7}}  {{}}"
     with ExitStack() as stack:
-        table = None
-        if args.csv is not None:
-            file = stack.enter_context(args.csv.open("w", encoding="utf-8", newline=""))
-            table = csv.writer(file)
-            table.writerow(COLUMNS)
-        print(f"{'submission':{width}}  {'exercise':26}  {'result':13}  {'s':>5}  message")
-        for path in paths:
-            for row in check(path, timeout=args.timeout):
-                counts[row.result] += 1
-                guards |= {row.guard} - {""}
-                print(
-                    f"{row.submission:{width}}  {row.exercise:26}  {row.result:13}  {row.seconds:5.1f}  {row.message}",
-                    flush=True,
-                )
-                if table:
-                    # A spreadsheet takes a text that begins like this for a formula.
-                    table.writerow([f"'{v}" if str(v).startswith(("=", "+", "-", "@")) else v for v in astuple(row)])
-                    file.flush()
+        file = stack.enter_context(open(args.csv or os.devnull, "w", encoding="utf-8", newline=""))
+        table = csv.writer(file)
+        table.writerow(Outcome._fields)
+        print(form.format("submission", "exercise", "result", "seconds", "message"))
+        for row in (row for path in paths for row in check(path, timeout=args.timeout)):
+            rows.append(row)
+            print(form.format(row.submission, row.exercise, row.result, row.seconds, row.message), flush=True)
+            # A spreadsheet takes a text that begins like this for a formula.
+            table.writerow([f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row])
+            file.flush()
+    counts = Counter(row.result for row in rows)
     print(", ".join(f"{counts[result]} {result}" for result in RESULTS if counts[result]))
-    if guards:
-        print(f"kept from writing outside their folders by: {'; '.join(sorted(guards))}")
+    print(*{f"writing outside their folders was stopped by: {row.guard}" for row in rows if row.guard}, sep="\n")
     return int(counts["unreadable"] > 0)

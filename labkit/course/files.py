@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from labkit.records.files import notebook_path
 
+Notebook = dict[str, Any]
 LARGEST = 64 * 2**20  # bytes of a submission: pictures in its outputs may make it large, but not this large
 
 
@@ -19,14 +19,13 @@ class CourseError(ValueError):
     """What is asked for cannot be done; the message says why."""
 
 
-@dataclass(frozen=True)
-class Exercise:
+class Exercise(NamedTuple):
     """One exercise of a course notebook, as its ``exercise`` cell states it."""
 
-    name: str  # of the check, without ``check_``
-    call: str  # source of the call that checks it
-    cell: str  # source of the cell: stub and check
-    identity: str  # the cell's id
+    check: str  # name of the function that checks it
+    call: str  # source of the call
+    stub: str  # source of the cell
+    id: str  # of the cell
     number: int  # its position among the notebook's exercises
 
 
@@ -38,34 +37,26 @@ def course_notebooks() -> list[Path]:
     return found
 
 
-def read_notebook(path: Path) -> dict[str, Any]:
-    """A notebook of format 4. CourseError, without the path, if the file holds none."""
+def read_notebook(path: Path) -> Notebook:
+    """A notebook of format 4, each cell's source as one text. CourseError, without the path, if the file holds none."""
     try:
         if (size := path.stat().st_size) > LARGEST:
             raise CourseError(f"has {size} bytes; a notebook has at most {LARGEST}")
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CourseError(f"cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CourseError):
-            raise
-        raise CourseError(f"is no notebook: {error}") from None
-    try:
+        notebook: Notebook = json.loads(path.read_text(encoding="utf-8"))
         for cell in notebook["cells"]:
             cell["source"] = "".join(cell["source"])
             _ = cell["cell_type"], [*cell.setdefault("metadata", {}).get("tags", ())]
         _ = notebook.setdefault("metadata", {}).get("labkit")
-    except (LookupError, TypeError, AttributeError):
-        raise CourseError(
-            "is no notebook: cells, their type, source or metadata are missing or of another kind"
-        ) from None
+    except CourseError:
+        raise
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise CourseError(f"is no notebook that can be read: {type(error).__name__}: {error}") from None
     return notebook
 
 
-def code_cells(notebook: dict[str, Any], tag: str | None = None) -> list[dict[str, Any]]:
-    """The code cells, or those with a tag."""
-    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    return [cell for cell in cells if tag is None or tag in cell["metadata"].get("tags", ())]
+def tagged(notebook: Notebook, tag: str) -> list[dict[str, Any]]:
+    """The code cells with a tag."""
+    return [c for c in notebook["cells"] if c["cell_type"] == "code" and tag in c["metadata"].get("tags", ())]
 
 
 def python(source: str) -> str:
@@ -79,41 +70,37 @@ def python(source: str) -> str:
     return source
 
 
-def check_call(source: str) -> ast.Call | None:
-    """The last call of ``exercises.check_...`` in a cell."""
-    calls = [node for node in ast.walk(ast.parse(python(source))) if isinstance(node, ast.Call) and check_name(node)]
-    return max(calls, key=lambda node: (node.lineno, node.col_offset), default=None)
-
-
-def check_name(call: ast.Call) -> str | None:
-    """``check_...`` if this calls one, as ``exercises.check_...`` or by its plain name."""
-    name = str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))
-    return name if name.startswith("check_") else None
+def check_name(node: ast.AST) -> str:
+    """``check_...`` if this is a call of one, as ``exercises.check_...`` or by its plain name; else nothing."""
+    function = node.func if isinstance(node, ast.Call) else None
+    name = str(getattr(function, "attr", None) or getattr(function, "id", ""))
+    return name if name.startswith("check_") else ""
 
 
 @cache
 def exercises(path: Path) -> tuple[Exercise, ...]:
-    """The exercises of a course notebook. CourseError if one has no check."""
+    """The exercises of a course notebook: the last call of a check in each cell. CourseError if one has none."""
     found = []
-    for number, cell in enumerate(code_cells(read_notebook(path), "exercise")):
-        if (call := check_call(cell["source"])) is None:
-            raise CourseError(f"{path.name}: the exercise in the cell {cell.get('id')!r} calls no exercises.check_...")
-        name = (check_name(call) or "").removeprefix("check_")
-        found.append(Exercise(name, ast.unparse(call), cell["source"], cell.get("id", ""), number))
+    for number, cell in enumerate(tagged(read_notebook(path), "exercise")):
+        source = python(cell["source"])
+        calls = [node for statement in ast.parse(source).body for node in ast.walk(statement) if check_name(node)]
+        if not calls:
+            raise CourseError(f"{path.name}: the exercise {number + 1} calls no exercises.check_...")
+        found.append(Exercise(check_name(calls[-1]), ast.unparse(calls[-1]), source, cell.get("id", ""), number))
     return tuple(found)
 
 
-@cache
-def _titles() -> dict[str, Path]:
-    return {read_notebook(path)["metadata"].get("labkit", {}).get("title"): path for path in course_notebooks()}
-
-
-def original(path: Path, notebook: dict[str, Any]) -> Path:
+def original(path: Path, notebook: Notebook) -> Path:
     """The course's notebook that a submission is a copy of, by its title in the metadata or else by its file name."""
     about = notebook["metadata"].get("labkit")
-    if isinstance(about, dict) and isinstance(title := about.get("title"), str) and title in _titles():
-        return _titles()[title]
-    named = [each for each in course_notebooks() if each.stem in path.stem]
-    if len(named) != 1:
+    title = about.get("title") if isinstance(about, dict) else None
+    found = [each for each in course_notebooks() if _title(each) == title]
+    found = found or [each for each in course_notebooks() if each.stem in path.stem]
+    if len(found) != 1:
         raise CourseError("belongs to no notebook of the course, by its title (metadata.labkit) or its file name")
-    return named[0]
+    return found[0]
+
+
+@cache
+def _title(path: Path) -> str:
+    return str(read_notebook(path)["metadata"]["labkit"]["title"])

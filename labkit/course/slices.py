@@ -5,94 +5,60 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from dataclasses import dataclass
 from typing import Any
 
-from .files import Exercise, check_name, code_cells, python
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The code to run, in order, as (label, source); ``attempted`` is False where the stub is as it was."""
-
-    cells: list[tuple[str, str]]
-    attempted: bool
+from .files import Exercise, Notebook, check_name, python, tagged
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
     """Global names that a cell uses, in all its functions, and those that it binds."""
-    top = symtable.symtable(source, "cell", "exec")
-    bound = {each.get_name() for each in top.get_symbols() if each.is_assigned() or each.is_imported()}
-    used = {each.get_name() for each in top.get_symbols() if each.is_referenced()}
-    tables = list(top.get_children())
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        used |= {each.get_name() for each in table.get_symbols() if each.is_global() and each.is_referenced()}
+    tables = [symtable.symtable(source, "cell", "exec")]
+    symbols = tables[0].get_symbols()
+    used = {each.get_name() for each in symbols if each.is_referenced()}
+    bound = {each.get_name() for each in symbols if each.is_assigned() or each.is_imported()}
+    while tables := [child for table in tables for child in table.get_children()]:
+        inner = [each for table in tables for each in table.get_symbols()]
+        used |= {each.get_name() for each in inner if each.is_global() and each.is_referenced()}
     return used, bound
 
 
-def definitions(source: str, wanted: set[str]) -> dict[str, str]:
-    """How a cell binds the wanted names: name -> the statements that do it, without comments and layout."""
-    found = dict.fromkeys(wanted, "")
-    for statement in ast.parse(source).body:
-        for name in wanted & names(ast.unparse(statement))[1]:
-            found[name] += ast.dump(statement)
-    return found
+def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[str] | None:
+    """The code to run, in order; None where the stub is as it was. SyntaxError if what answers it is no Python.
 
+    The exercise's cell, also new cells that define its function again; before it the cells that define what those use,
+    and so on; and the set-up, but for assignments that nobody needs: some of them load data.
+    """
+    cells = [each for each in submission["cells"] if each["cell_type"] == "code"]
+    known = {each["source"].strip() for each in course["cells"]}
+    asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
+    own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
+    own = (own or tagged(submission, "exercise")[exercise.number :])[:1]
+    start = cells.index(own[0]) if own else 0
+    new = [each for each in cells[start:] if each["source"].strip() not in known and asked & _bound(each)]
+    chosen = {cells.index(each): python(each["source"]) for each in own + new}
+    given = "".join(_definitions(source, asked) for source in chosen.values())
+    if given in ("", _definitions(exercise.stub, asked)):
+        return None
 
-class _WithoutChecks(ast.NodeTransformer):
-    """Puts True for each call of a check: the course's own call is made afterwards."""
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        return ast.copy_location(ast.Constant(True), node) if check_name(node) else node
-
-
-def answer(exercise: Exercise, submission: dict[str, Any], course: dict[str, Any]) -> Answer:
-    """What to run of a submission for one exercise. SyntaxError if the cell that answers it is no Python."""
-    cells = [cell for cell in code_cells(submission) if "solution" not in cell["metadata"].get("tags", ())]
-    own = _exercise_cell(exercise, cells)
-    asked = names(exercise.call)[0] & names(python(exercise.cell))[1] - {"exercises"}
-    known = {cell["source"].strip() for cell in code_cells(course)}
-    start = len(cells) if own is None else cells.index(own)
-    chosen = [] if own is None else [start]
-    for position, cell in enumerate(cells[start + 1 :], start + 1):  # answered in a new cell below
-        if cell["source"].strip() not in known and asked & _bound(cell):
-            chosen.append(position)
-    if own is None:
-        chosen = [at for at, cell in enumerate(cells) if cell["source"].strip() not in known and asked & _bound(cell)]
-        start = chosen[-1] if chosen else 0
-    sources = {at: python(cells[at]["source"]) for at in chosen}
-    stub = definitions(python(exercise.cell), asked)
-    given = {name: "".join(definitions(source, asked)[name] for source in sources.values()) for name in asked}
-
-    setup = [cell for cell in cells if "setup" in cell["metadata"].get("tags", ())] or code_cells(course, "setup")
-    prelude = [statement for cell in setup for statement in ast.parse(python(cell["source"])).body]
-    made = {name for statement in prelude for name in names(ast.unparse(statement))[1]}
-    missing = names(exercise.call)[0].union(*(names(source)[0] for source in sources.values()))
-    done = {name for source in sources.values() for name in names(source)[1]} | made | set(dir(builtins))
-    while missing := missing - done:  # cells that define what those cells use, and so on
-        for name in sorted(missing):
-            order = [*range(start - 1, -1, -1), *range(start + 1, len(cells))]
-            done.add(name)
-            if (at := next((at for at in order if at not in sources and name in _bound(cells[at])), None)) is not None:
-                sources[at] = python(cells[at]["source"])
-                done |= _bound(cells[at])
-                missing = missing | names(sources[at])[0]
-    needed = names(exercise.call)[0].union(*(names(source)[0] for source in sources.values()))
-    program = [("setup", ast.unparse(statement)) for statement in _needed(prelude, needed)]
-    for at in sorted(sources):
-        tree = _WithoutChecks().visit(ast.parse(sources[at]))
-        program.append((f"cell {at + 1}", ast.unparse(tree)))
-    return Answer(program, attempted=any(given[name] and given[name] != stub[name] for name in asked))
-
-
-def _exercise_cell(exercise: Exercise, cells: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The submission's cell for an exercise: by its id, or else by its place among those tagged as one."""
-    tagged = [cell for cell in cells if "exercise" in cell["metadata"].get("tags", ())]
-    same = [cell for cell in cells if exercise.identity and cell.get("id") == exercise.identity]
-    return next(iter(same or tagged[exercise.number : exercise.number + 1]), None)
+    setup = tagged(submission, "setup") or tagged(course, "setup")
+    prelude = [statement for each in setup for statement in ast.parse(python(each["source"])).body]
+    done = {"exercises", *dir(builtins)}.union(
+        *(names(source)[1] for source in (*chosen.values(), *map(ast.unparse, prelude)))
+    )
+    needed = names(exercise.call)[0].union(*(names(source)[0] for source in chosen.values()))
+    while missing := needed - done:
+        done |= missing
+        for name in missing:
+            order = [*reversed(range(start)), *range(start, len(cells))]  # the last one before it, or else the next
+            found = [
+                at
+                for at in order
+                if name in _bound(cells[at]) and "solution" not in cells[at]["metadata"].get("tags", ())
+            ]
+            chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
+            needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
+    code = [_WithoutChecks().visit(ast.parse(chosen[at])) for at in sorted(chosen)]
+    return [ast.unparse(each) for each in (*_needed(prelude, needed), *code)]
 
 
 def _bound(cell: dict[str, Any]) -> set[str]:
@@ -103,17 +69,29 @@ def _bound(cell: dict[str, Any]) -> set[str]:
         return set()
 
 
+def _definitions(source: str, wanted: set[str]) -> str:
+    """The statements of a cell that bind one of the wanted names, without comments and layout."""
+    return "".join(ast.dump(each) for each in ast.parse(source).body if wanted & names(ast.unparse(each))[1])
+
+
 def _needed(statements: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:
-    """Statements of the set-up without assignments that nobody needs: some of them load data."""
-    plain = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-    tables = [names(ast.unparse(statement)) for statement in statements]
-    free = [not (isinstance(each, plain) and bound) for each, (_, bound) in zip(statements, tables, strict=True)]
-    size = -1
-    kept: list[ast.stmt] = []
-    while len(kept) > size:
-        size, kept = len(kept), []
-        for statement, (used, bound), always in zip(statements, tables, free, strict=True):
-            if always or bound & needed:
-                kept.append(statement)
-                needed = needed | used
-    return kept
+    """All statements but the assignments to names that nobody needs."""
+    tables = [(each, *names(ast.unparse(each))) for each in statements]
+    while True:
+        kept = [
+            (each, used)
+            for each, used, bound in tables
+            if not bound or bound & needed or not isinstance(each, (ast.Assign, ast.AnnAssign, ast.AugAssign))
+        ]
+        grown = needed.union(*(used for _, used in kept))
+        if grown == needed:
+            return [each for each, _ in kept]
+        needed = grown
+
+
+class _WithoutChecks(ast.NodeTransformer):
+    """Puts True for each call of a check: the course's own call is made afterwards."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        return ast.Constant(True) if check_name(node) else node
