@@ -1,5 +1,5 @@
-"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks, and
-`results` holds the records against the notebooks' claims."""
+"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks,
+`results` holds the records against the notebooks' claims, and `course` is for teachers."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from labkit import data
+from labkit import course, data
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results.add_argument("--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date")
     results.add_argument("--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure")
     results.add_argument("--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map")
+    course.add_parser(commands)
     sets = commands.add_parser("data", help="list, fetch or verify the data sets")
     actions = sets.add_subparsers(required=True, metavar="ACTION")
     for name, run, text in (
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from labkit.records import results as ledger
 
         return ledger.main(args)
+    if args.command == "course":
+        return course.main(args)
     if unknown := [name for name in args.names if name not in data.SETS]:
         parser.error(f"unknown data set {', '.join(unknown)}; there are: {', '.join(data.SETS)}")
     try:

@@ -2,7 +2,7 @@
 
     uv run python tests/notebooks.py refresh [NAME ...]    execute in the test size, store the checked outputs, clean up
     uv run python tests/notebooks.py check [NAME ...]      say what is wrong with the file; nothing is executed
-    uv run python tests/notebooks.py twice [NAME ...]      execute all cells twice in one kernel; nothing is written
+    uv run python tests/notebooks.py twice [NAME ...]      execute the student's copy, then all cells, in one kernel
 
 NAME is a notebook's file name, with or without `.ipynb`; none means all of them. CONTRIBUTING.md explains the tags.
 """
@@ -26,6 +26,8 @@ import nbclient
 import nbformat
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
+
+from labkit.course.build import student_copy
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -57,6 +59,9 @@ EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence",
 
 NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
 LEVELS = ("beginner", "intermediate", "advanced")
+# An exercise: text, stub and check, hint, solution; the text begins with a heading and says what to expect.
+EXERCISE = re.compile(r"## Exercise: \S.*\n\n\*Difficulty: (easy|medium|hard)\. About [1-9]\d* minutes\.\*\n\n\S")
+HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
 CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded cells
 CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
 
@@ -115,13 +120,13 @@ def private_jupyter() -> Iterator[dict[str, str]]:
         yield environment | {"LABKIT_SIZE": "test"}
 
 
-def execute(notebook: NotebookNode, rounds: int = 1) -> list[list[str]]:
-    """Run all cells in order, in place, `rounds` times in one kernel; return what the checked cells printed each time.
+def execute(*rounds: NotebookNode) -> list[list[str]]:
+    """Run all cells of each notebook in order, in place, in one kernel; return what the checked cells of each printed.
 
     Raises CellExecutionError, CellTimeoutError or DeadKernelError.
     """
     client = nbclient.NotebookClient(
-        notebook,
+        rounds[0],
         timeout=CELL_TIMEOUT,
         kernel_name="python3",
         resources={"metadata": {"path": str(FOLDER)}},
@@ -129,7 +134,8 @@ def execute(notebook: NotebookNode, rounds: int = 1) -> list[list[str]]:
     )
     printed = []
     with client.setup_kernel():
-        for _ in range(rounds):
+        for notebook in rounds:
+            client.nb = notebook
             for index, cell in enumerate(notebook.cells):
                 client.execute_cell(cell, index)
             printed.append([text(cell) for cell in notebook.cells if is_checked(cell)])
@@ -142,9 +148,12 @@ def text(cell: NotebookNode) -> str:
 
 
 def run_twice(path: Path) -> float:
-    """Execute the notebook at `path` twice without a restart; return the seconds. ValueError if the rounds differ."""
+    """Execute the notebook at `path` twice without a restart; return the seconds. ValueError if the rounds differ.
+
+    The first round is the student's copy, without solutions: no other cell may need them.
+    """
     begin = time.monotonic()
-    first, second = execute(read(path), rounds=2)
+    first, second = execute(nbformat.from_dict(student_copy(read(path))), read(path))
     if first != second:
         raise ValueError(f"a checked cell prints something else in the second round: {first} and {second}")
     return time.monotonic() - begin
@@ -222,6 +231,7 @@ def check(notebook: NotebookNode, name: str) -> list[str]:
         *check_metadata(notebook),
         *check_anatomy(notebook, name),
         *check_code(notebook, name),
+        *check_exercises(notebook),
     ]
 
 
@@ -338,6 +348,35 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
     if not headless:
         problems.append("calls neither lab.run, lab.sweep, lab.race nor compare: it shows nothing without widgets")
     return problems
+
+
+def check_exercises(notebook: NotebookNode) -> list[str]:
+    """Each exercise has its heading, difficulty and minutes, a stub, its check at the end, a hint, and a solution."""
+    problems = []
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code" or "exercise" not in tags(cell):
+            continue
+        where = label(notebook, cell)
+        if index == 0 or not EXERCISE.match(notebook.cells[index - 1].source):
+            problems.append(
+                f"{where} does not follow a text that begins with '## Exercise: WHAT', an empty line, "
+                "'*Difficulty: easy. About 10 minutes.*' (easy, medium or hard), an empty line, and the task"
+            )
+        hint, solution = (*notebook.cells[index + 1 : index + 3], None, None)[:2]
+        if not (hint and hint.cell_type == "markdown" and HINT.fullmatch(hint.source.strip())):
+            problems.append(f"{where} is not followed by a hint in <details><summary>Hint</summary> ... </details>")
+        if not (solution and "solution" in tags(solution)):
+            problems.append(f"{where} has no cell tagged 'solution' behind its hint")
+        body = ast.parse(without_magics(cell.source)).body
+        if not any(isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node) for node in walk(body)):
+            problems.append(f"{where} has no stub that raises NotImplementedError")
+        if not (body and re.search(r"\bexercises\.(check_\w+|verdict)\(", ast.unparse(body[-1]))):
+            problems.append(f"{where} does not end in a call of exercises.check_...")
+    return problems
+
+
+def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    return (node for statement in body for node in ast.walk(statement))
 
 
 def count_lines(source: str) -> int:

@@ -101,6 +101,37 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     assert "metadata.labkit.title" in problems(lambda nb: nb.metadata.labkit.update(title="Something else"))
 
 
+def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
+    place = good.cells.index(cell(good, "exercise"))
+
+    def problems(offset: int, old: str, new: str) -> str:
+        notebook = deepcopy(good)
+        assert old in notebook.cells[place + offset].source
+        notebook.cells[place + offset].source = notebook.cells[place + offset].source.replace(old, new)
+        return "\n".join(tool.check_exercises(notebook))
+
+    assert tool.check_exercises(good) == []
+    for old, new in (
+        ("## Exercise: ", "## Exercise "),
+        ("## Exercise: ", "Before.\n\n## Exercise: "),
+        ("easy", "simple"),
+        ("About 5", "About five"),
+        ("*\n\n", "*\n"),
+    ):
+        assert "does not follow a text that begins" in problems(-1, old, new)
+    assert "no stub" in problems(0, "NotImplementedError", "ValueError")
+    assert "does not end in a call" in problems(0, "exercises.verdict", "print")
+    assert "no cell tagged 'solution'" in "".join(tool.check_exercises(without(good, place + 2)))
+    assert "is not followed by a hint" in problems(1, "<details>", "")
+    assert "is not followed by a hint" in problems(1, "</details>", "")
+
+
+def without(notebook: nbformat.NotebookNode, position: int) -> nbformat.NotebookNode:
+    shorter = deepcopy(notebook)
+    del shorter.cells[position]
+    return shorter
+
+
 def test_clean_keeps_sources_counts_and_checked_outputs_only(good: nbformat.NotebookNode) -> None:
     dirty = deepcopy(good)
     for each in dirty.cells:
