@@ -213,8 +213,8 @@ def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path
 
 def test_the_heat_map_says_where_it_cannot_tell():
     unsure = claims.Finding("m", 1.0, 0.9, 1.1, "cannot tell")
-    assert results.gain(claim(), unsure)[1] == "cannot tell" and math.isnan(results.gain(claim(), unsure)[0])
-    assert results.gain(claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")) == (
+    assert results._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(results._gain(claim(), unsure)[0])
+    assert results._gain(claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")) == (
         4,
         "4.00x smaller",
     )
@@ -222,7 +222,7 @@ def test_the_heat_map_says_where_it_cannot_tell():
 
 def test_the_heat_map_marks_what_is_doubtful_or_predicted_and_draws_what_never_arrived():
     old = claims.Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "reproduced (predicted)")
-    assert results.gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
+    assert results._gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
     assert plots.heat_map({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"]).axes
 
 

@@ -48,7 +48,7 @@ def write(notebook: Notebook, path: Path) -> Path:
     return path
 
 
-# ------------------------------------------------------------------------------------------------- the course's exercises
+# ----------------------------------------------------------------------------------------------- the course's exercises
 
 
 @each_notebook
@@ -196,7 +196,12 @@ def test_bad_submissions_cost_only_themselves(
     assert results == {
         **dict.fromkeys("abh", "error"),
         **dict.fromkeys("ce", "passed"),
-        **{"d": "wrote outside", "f": "not yet", "g": "not yet", "i": "unreadable", "j": "unreadable", "z": "passed"},
+        "d": "wrote outside",
+        "f": "not yet",
+        "g": "not yet",
+        "i": "unreadable",
+        "j": "unreadable",
+        "z": "passed",
     }
     assert "Aborted" in by_name["a crash"][1] and "exit code 0" in by_name["b exit"][1]
     assert "outside.txt" in by_name["d writes"][1] and "SyntaxError" in by_name["h syntax"][1]
@@ -257,7 +262,7 @@ def test_a_spreadsheet_gets_no_formula(tmp_path: Path, monkeypatch: pytest.Monke
     assert "\n'=1+1.ipynb," in Path("table.csv").read_text(encoding="utf-8").replace("\r", "")
 
 
-# ------------------------------------------------------------------------------------------------- what an exercise needs
+# ----------------------------------------------------------------------------------------------- what an exercise needs
 
 
 def notebook(*cells: tuple[str, str]) -> Notebook:

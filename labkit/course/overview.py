@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labkit.machine import machine_card
-from labkit.records.claims import Claim, Finding
+from labkit.records.claims import HIGHER_IS_BETTER, Claim, Finding
 from labkit.records.files import notebook_path
 from labkit.records.recording import machine_name
-from labkit.records.results import gain, ledgers
+from labkit.records.results import ledgers
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")
 NOT_HERE = "not recorded here"
@@ -54,9 +54,23 @@ def _effects(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
     for claim, found in rows:
         for finding in found if claim.headline else ():
             if not math.isnan(finding.value):
-                text = " ".join(gain(claim, finding)[1].split())
-                effects.setdefault(finding.machine.partition(",")[0], []).append(f"{claim.headline}: {text}")
+                text = f"{claim.headline}: {_gain(claim, finding)}"
+                effects.setdefault(finding.machine.partition(",")[0], []).append(text)
     return {machine: "; ".join(texts) for machine, texts in effects.items()}
+
+
+def _gain(claim: Claim, finding: Finding) -> str:
+    """Above 1 is an improvement. The interval says how sure it is; verdicts on the sources stand in RESULTS.md."""
+    value, low, high = finding.value, finding.low, finding.high
+    if not HIGHER_IS_BETTER[claim.metric]:
+        value, low, high = (1 / bound if bound else math.inf for bound in (value, high, low))
+    what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
+    interval = f" [{_number(low)}, {_number(high)}]" if high > low else ""
+    return f"{_number(value)}x{what}{interval}{' (predicted)' if 'predicted' in finding.verdict else ''}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
     rows = {}
     for book in every:
         for claim, found in book.rows():
-            cells = {finding.machine.partition(",")[0]: gain(claim, finding) for finding in found}
+            cells = {finding.machine.partition(",")[0]: _gain(claim, finding) for finding in found}
             if cells.keys() & set(columns):
                 name = fill(f"{book.notebook[:2]} {claim.text}", 64)
                 rows[name] = [cells.get(machine, (math.nan, "–")) for machine in columns]
@@ -73,7 +73,7 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
     )
 
 
-def gain(claim: Claim, finding: Finding) -> tuple[float, str]:
+def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
     """The gain, above 1 an improvement, and the text of its cell; nan where there is nothing to colour."""
     if math.isnan(finding.value) or finding.verdict == "cannot tell":
         return math.nan, finding.verdict
