@@ -1,4 +1,4 @@
-"""Worker processes for a notebook, started by the launcher beneath ``torchrun`` and with the same environment.
+"""Worker processes for a notebook, started by the launcher that ``torchrun`` uses, and with the same environment.
 
 The kernel forks nothing and stays out of the process group, so all of this is safe after it has used CUDA. Each worker
 holds a connection to the notebook: when that breaks, because the run was stopped or the kernel died, the worker ends
@@ -81,6 +81,7 @@ class Workers:
         self.script, self.arguments, self.show = Path(script).resolve(), arguments, show
         self.processes, self.seconds = processes, seconds
         self.results: list[dict[str, Any]] = []
+        self.failure = ""  # why they ended last, if they failed
         self._lock = threading.RLock()
         self._finalizer: Any = None
 
@@ -165,7 +166,7 @@ class Workers:
         self._buffers: dict[socket.socket, bytes] = {}  # connections, and what came in of their next line
         self._ranks: dict[socket.socket, int] = {}
         self._answers = {}
-        self.results = []
+        self.results, self.failure = [], ""
         kinds = {"stdout": context.stdouts, "stderr": context.stderrs}
         self._logs = {(rank, kind): Path(paths[rank]) for rank in each for kind, paths in kinds.items()}
         self._read = dict.fromkeys(self._logs, 0)
@@ -249,7 +250,8 @@ class Workers:
         """With the end of what each of ``ranks`` wrote to stderr: its traceback."""
         self._show_logs(everything=True)
         texts = {rank: self._logs[rank, "stderr"].read_text(errors="replace").splitlines()[-40:] for rank in ranks}
-        raise WorkerFailed("\n".join("\n".join([f"worker {rank} {ranks[rank]}", *texts[rank]]) for rank in ranks))
+        self.failure = "\n".join("\n".join([f"worker {rank} {ranks[rank]}", *texts[rank]]) for rank in ranks)
+        raise WorkerFailed(self.failure)
 
 
 def _end(context: Any, server: socket.socket, links: dict[socket.socket, bytes], folder: str, store: Any) -> None:
@@ -286,7 +288,7 @@ def _result(line: str) -> dict[str, Any] | None:
 def _how(code: int) -> str:
     if code > 0:
         return f"ended with exit status {code}"
-    hint = " (the system ran out of memory?)" if code == -9 else ""
+    hint = " (was the system short of memory?)" if code == -9 else ""
     return f"was ended by {signal.Signals(-code).name}{hint}"
 
 
@@ -322,14 +324,17 @@ class _WorkersArm:
         self.label, self.settings, self.seed = label, settings, seed
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
         self._workers, self._number = workers, next(self.numbers)
-        self._built_in: list[int] = []
+        self._pids: list[int] = []  # of the workers that know this arm
+        self._open = False
 
     def _ask(self, what: str, *arguments: Any) -> list[Any]:
+        if what != "start" and self._pids != self._workers.pids:  # new ones would not know this arm
+            raise WorkerFailed(self._workers.failure or "the workers that held this arm have ended")
         return self._workers.ask(what, self._number, *arguments, ranks=range(self.settings["processes"]))
 
     def start(self) -> float:
         answers = self._ask("start", self.label, self.settings, self.seed)
-        self._built_in = self._workers.pids
+        self._pids, self._open = self._workers.pids, True
         self.samples, self.unit, self.device = sum(a[1] for a in answers), answers[0][2], answers[0][3]
         return max(answer[0] for answer in answers)
 
@@ -348,9 +353,9 @@ class _WorkersArm:
         return self._ask("counters")[0]
 
     def close(self) -> None:
-        if self._built_in and self._built_in == self._workers.pids:  # else they ended, and the arm with them
+        if self._open and self._pids == self._workers.pids:  # else they ended, and the arm with them
             self._ask("close")
-        self._built_in = []
+        self._open = False
 
 
 # --------------------------------------------------------------------------------------------------- in the worker
@@ -412,7 +417,9 @@ def _work() -> None:
         while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename != sys.argv[0]:
             error.__traceback__ = error.__traceback__.tb_next  # the way to the script is not the reader's
         sys.excepthook(type(error), error, error.__traceback__)
-        sys.exit(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # an orderly end would write more lines, of what is not released, behind the traceback
 
 
 if __name__ == "__main__":

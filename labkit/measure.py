@@ -220,8 +220,8 @@ def alternate(
             if on_update:
                 on_update(partial)
             if bar is not None:
-                bar.n = min(now - begin, bar.total)
-                bar.set_description_str(f"{partial.speedup:.2f}x")
+                bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
+                bar.update(min(now - begin, bar.total) - bar.n)  # draws it after its delay, and then close() clears it
             if len(partial.ratios) >= MIN_PAIRS and _narrow(partial):
                 break
         stopped = halted()

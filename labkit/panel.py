@@ -25,7 +25,7 @@ import traitlets
 from labkit.device import test_size
 from labkit.lab import Lab
 from labkit.records.beside import reference
-from labkit.results import Comparison, Measurement
+from labkit.results import NOISY_MARGIN, Comparison, Measurement
 from labkit.units import format_bytes, format_rate, format_seconds
 
 try:
@@ -364,7 +364,8 @@ def _choice(lab: Lab, name: str, values: tuple[Any, ...], value: Any, arm: str) 
         numeric = all(isinstance(item, int | float) and not isinstance(item, bool) for item in values)
         kind = "slider" if numeric and len(values) > 1 else "dropdown"
         texts = [f"{item:g}" if isinstance(item, float) else str(item) for item in values]
-        options["options"] = list(zip(texts, values, strict=True))
+        pairs = list(zip(texts, values, strict=True))
+        options["options"] = sorted(pairs, key=lambda pair: pair[1]) if kind == "slider" else pairs
         widget = W.SelectionSlider(**options) if kind == "slider" else W.Dropdown(**options)
     return _marked(widget, kind, arm, f"{name}-{arm}", *(["disabled"] if len(values) < 2 else []))
 
@@ -416,4 +417,6 @@ def _summary(runs: list[Comparison]) -> str:
         return f"{len(runs)} comparisons; the figure below shows them all"
     errors = [f"{arm.label} ended by {arm.error}" for arm in runs[0].arms if arm.error]
     interval = ", ".join(map(_factor, runs[0].interval))
-    return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]"
+    restless = runs[0].noisy and runs[0].verdict == "cannot tell" and math.isfinite(runs[0].noise_floor)
+    why = f" (a restless machine: within ±{NOISY_MARGIN * runs[0].noise_floor:.0%} nothing is claimed)" * restless
+    return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]{why}"

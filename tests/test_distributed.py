@@ -236,6 +236,13 @@ def test_a_lab_in_workers(script):
     assert "training is broken" in str(failure.value)
     assert lab.run(processes=2, seconds=0.1).ratios and workers.pids != first, "they start anew"
 
+    def kill(partial):
+        os.kill(workers.pids[1], signal.SIGKILL)
+
+    with pytest.raises(WorkerFailed, match="worker 1 was ended by SIGKILL"):
+        lab.run(processes=2, seconds=30, on_update=kill)
+    assert workers.pids == [], "no new ones are started for arms that have ended"
+
     with pytest.raises(TypeError, match="lives in the workers"):
         lab.race({"processes": 2}, target=1, steps=1)
     workers.close()

@@ -67,6 +67,28 @@ def swallows(step):
     return right(step) and None
 
 
+def only_nan(step):
+    if not step().isnan():
+        return None
+    try:
+        with torch.autograd.set_detect_anomaly(True):
+            step()
+    except RuntimeError as error:
+        return str(error)
+
+
+def off_afterwards(step):
+    if step().isfinite():
+        return None
+    try:
+        torch.autograd.set_detect_anomaly(True)
+        step()
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        torch.autograd.set_detect_anomaly(False)
+
+
 def always_a_text(step):
     return right(step) or "all is well"
 
@@ -101,7 +123,7 @@ def test_a_longer_way_is_a_solution_too():
 @pytest.mark.parametrize("answer", [stub, empty])
 def test_an_unsolved_stub_is_told_so(answer, capsys):
     assert check_17_replay(answer) is False
-    assert capsys.readouterr().out.startswith("not yet: a step with a finite loss: ")
+    assert capsys.readouterr().out.startswith("not yet: a step with a finite loss: step() was never called")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +136,8 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         (the_error_itself, "wants the error's message, a text, yours says RuntimeError("),
         (swallows, "wants the error's message, a text, yours says None"),
         (always_a_text, "a step with a finite loss: wants None, yours says 'all is well'"),
+        (only_nan, "log(0), which is infinite: calls with anomaly mode on should be [False, True], were [False]"),
+        (off_afterwards, "log(-1): anomaly mode was on before, and is off afterwards"),
         (switches_off, "anomaly mode was on before, and is off afterwards"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,34 +20,40 @@ def stub(net: nn.Module, batches: Batches) -> float:
     raise NotImplementedError("your turn")
 
 
-@torch.no_grad()
-def solution(net: nn.Module, batches: Batches) -> float:
-    training = net.training
-    net.eval()
-    total, samples = torch.zeros(()), 0
-    for x, y in batches:
-        total += F.cross_entropy(net(x), y, reduction="sum")
-        samples += len(y)
-    net.train(training)
-    return (total / samples).item()
+def own_modes_afterwards(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives each layer back in the mode in which it came."""
+
+    @functools.wraps(answer)
+    def wrapped(net: nn.Module, batches: Batches) -> Any:
+        modes = {module: module.training for module in net.modules()}
+        result = answer(net.eval(), batches)
+        for module, training in modes.items():
+            module.training = training
+        return result
+
+    return wrapped
 
 
-@torch.inference_mode()
-def in_inference_mode(net: nn.Module, batches: Batches) -> float:
+def recording(net: nn.Module, batches: Batches) -> float:
+    losses = [F.cross_entropy(net(x), y, reduction="sum") for x, y in batches]
+    return (sum(losses) / sum(len(y) for _, y in batches)).item()  # type: ignore[union-attr]
+
+
+solution = own_modes_afterwards(torch.no_grad()(recording))
+in_inference_mode = own_modes_afterwards(torch.inference_mode()(recording))
+forgets_no_grad = own_modes_afterwards(recording)
+
+
+def wakes_the_frozen(net: nn.Module, batches: Batches) -> float:
     training = net.training
-    net.eval()
-    losses = torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches])
+    result = torch.no_grad()(recording)(net.eval(), batches)
     net.train(training)
-    return losses.mean().item()
+    return result
 
 
 @torch.no_grad()
 def forgets_eval(net: nn.Module, batches: Batches) -> float:
     return torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
-
-
-def forgets_no_grad(net: nn.Module, batches: Batches) -> float:
-    return solution.__wrapped__(net, batches)  # type: ignore[attr-defined, no-any-return]
 
 
 @torch.no_grad()
@@ -94,8 +101,9 @@ def test_solutions_pass(answer: Callable[..., Any], capsys: pytest.CaptureFixtur
         (forgets_eval, "called in training mode"),
         (forgets_no_grad, "was recording"),
         (leaves_it_in_eval, "was True before and is False afterwards"),
-        (always_train_afterwards, "was False before and is True afterwards"),
+        (always_train_afterwards, "frozen by eval() before"),
         (mean_of_means, "too much weight"),
+        (wakes_the_frozen, "a layer that was frozen by eval() before is in training mode afterwards"),
         (returns_a_tensor, "a Tensor came back"),
         (first_batch_only, "the mean loss is"),
     ],

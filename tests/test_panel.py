@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import random
 import threading
 import time
@@ -358,3 +359,26 @@ def test_a_notebook_without_records_says_so() -> None:
     labels = [widget.value for widget in labkit.panel._tree(panel.widget) if type(widget).__name__ == "Label"]
     assert "not recorded yet" in labels
     panel.close()
+
+
+def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
+    lab = Lab(lambda size: Workload(lambda: torch.ones(size).sum(), size), size=[25, 1, 100])
+    panel = LabPanel(lab, seconds=0.1)
+    slider = panel.controls["size"].baseline
+    assert [value for _, value in slider.options] == [1, 25, 100]
+    assert slider.value == 25
+    panel.close()
+
+
+def test_the_status_says_why_it_cannot_tell() -> None:
+    generator = random.Random(0)
+
+    def result(spread: float) -> Comparison:
+        arms = [[0.01 * math.exp(generator.gauss(0, spread)) for _ in range(60)] for _ in range(2)]
+        return Comparison(
+            *(Measurement(name, {}, tuple(times), samples=1) for name, times in zip("ab", arms, strict=True))
+        )
+
+    assert result(0.3).verdict == "cannot tell" and result(0.3).noisy
+    assert "restless machine: within ±" in labkit.panel._summary([result(0.3)])
+    assert "restless" not in labkit.panel._summary([result(0.001)])

@@ -21,7 +21,9 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
     parameters of a DistributedDataParallel model, and lets the processes exchange gradients exactly once."""
     for parts in (4, 1):
         inputs, targets = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8.0)[:, None]
+        alive: list[int] = []  # graphs, after each forward pass
         with _model_that_counts() as (model, reductions):
+            _count_graphs(model, alive)
             bare = copy.deepcopy(model.module)
             F.mse_loss(bare(inputs), targets).backward()
             wanted = [parameter.grad for parameter in bare.parameters()]
@@ -30,6 +32,8 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
         what = f"{parts} micro-batch{'es' if parts > 1 else ''}"
         if any(gradient is None for gradient in found):
             return verdict(False, "", f"after {what} there are no gradients: call backward() for each")
+        if max(alive, default=0) > 1:
+            return verdict(False, "", f"{what}: {max(alive)} graphs at once; call backward() for each before the next")
         if not reductions:
             return verdict(
                 False, "", f"{what}: the gradients were never exchanged; the last must run without no_sync()"
@@ -42,6 +46,19 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
         if not all(torch.allclose(mine, right, atol=1e-6) for mine, right in zip(found, wanted, strict=True)):
             return verdict(False, "", f"{what}: this is not the gradient of the mean loss over all of them")
     return verdict(True, "the right gradient, exchanged once for any number of micro-batches", "")
+
+
+def _count_graphs(model: nn.Module, alive: list[int]) -> None:
+    """Note after each forward pass how many have not been followed by their backward pass."""
+    open_graphs: list[Tensor] = []
+
+    def forward(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        if output.requires_grad:
+            open_graphs.append(output)
+            alive.append(len(open_graphs))
+            output.register_hook(lambda gradient: open_graphs.clear())
+
+    model.register_forward_hook(forward)
 
 
 @contextlib.contextmanager

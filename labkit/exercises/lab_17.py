@@ -36,6 +36,7 @@ def check_17_replay(answer: Callable[[Step], str | None]) -> bool:
         ("a step with a finite loss", torch.sqrt, 1.0, [False], None),
         ("sqrt(-1)", torch.sqrt, -1.0, [False, True], "SqrtBackward0"),
         ("log(-1), whose gradient is finite", torch.log, -1.0, [False, True], None),
+        ("log(0), which is infinite", torch.log, 0.0, [False, True], None),
     )
     with preserve_flags(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # anomaly mode warns with the traceback of the forward call
@@ -43,6 +44,8 @@ def check_17_replay(answer: Callable[[Step], str | None]) -> bool:
         for name, operator, value, wanted_modes, wanted in cases:
             modes: list[bool] = []
             found = attempt(answer, _step(operator, value, modes))
+            if not modes:
+                return verdict(False, "", f"{name}: step() was never called")
             if modes != wanted_modes:
                 return verdict(False, "", f"{name}: calls with anomaly mode on should be {wanted_modes}, were {modes}")
             if wanted is None and found is not None:
@@ -52,7 +55,8 @@ def check_17_replay(answer: Callable[[Step], str | None]) -> bool:
             if torch.is_anomaly_enabled():
                 return verdict(False, "", f"{name}: anomaly mode is still on afterwards")
         torch.autograd.set_detect_anomaly(True)
-        attempt(answer, _step(torch.sqrt, 1.0, []))
-        if not torch.is_anomaly_enabled():
-            return verdict(False, "", "anomaly mode was on before, and is off afterwards")
+        for value in (1.0, -1.0):
+            attempt(answer, _step(torch.log, value, []))
+            if not torch.is_anomaly_enabled():
+                return verdict(False, "", f"log({value:g}): anomaly mode was on before, and is off afterwards")
     return verdict(True, "the tool is on for one step, and only when there is something to find", "")

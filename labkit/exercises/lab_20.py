@@ -31,14 +31,16 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
     for training in (True, False):
         with preserve_rng():
             torch.manual_seed(20)
-            witness = _Witness()
-            net = nn.Sequential(witness, nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+            witness, frozen = _Witness(), nn.BatchNorm1d(3)
+            net = nn.Sequential(witness, nn.Linear(4, 3), frozen, nn.Dropout(0.5))
             batches = [(torch.randn(rows, 4), torch.randint(3, (rows,))) for rows in (8, 8, 2)]
             with torch.no_grad():
                 losses = [F.cross_entropy(net.eval()(x), y, reduction="none") for x, y in batches]
             right, mean_of_means = torch.cat(losses).mean().item(), sum(each.mean().item() for each in losses) / 3
             witness.seen.clear()
-            found = attempt(answer, net.train(training), batches)
+            net.train(training)
+            frozen.eval()
+            found = attempt(answer, net, batches)
         if found is None:
             return verdict(False, "", "return the mean loss over all samples")
         if not witness.seen:
@@ -61,4 +63,6 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
             alike = abs(found - mean_of_means) < 1e-5
             hint = ": a mean of the batches' means gives the two samples of the last batch too much weight"
             return verdict(False, "", f"the mean loss is {right:.5f}, not {found:.5f}" + (hint if alike else ""))
+        if frozen.training:
+            return verdict(False, "", "a layer that was frozen by eval() before is in training mode afterwards")
     return verdict(True, "the right mean, nothing recorded, and the network given back as it was", "")
