@@ -142,7 +142,7 @@ class ProcessArm:
         self._log.seek(0)
         last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
         how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
-        hint = " (the system ran out of memory?)" if code == -9 else ""
+        hint = " (was the system short of memory?)" if code == -9 else ""
         raise ArmDied(f"the process of {self.label!r} ended {how}{hint}" + "".join(f": {line}" for line in last))
 
 
