@@ -114,6 +114,7 @@ def run(job: dict[str, Any], channel: int) -> None:
 
 def _judge(cells: list[str], call: str, check: Any) -> dict[str, str]:
     module = sys.modules["__main__"] = type(sys)("__main__")  # pickle looks functions up in it
+    module.__dict__["display"] = print  # a notebook has it
     for number, source in enumerate(cells):
         exec(compile(source, f"<answer {number}>", "exec", dont_inherit=True), module.__dict__)
     tree: Any = ast.parse(call, mode="eval")
