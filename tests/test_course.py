@@ -64,7 +64,7 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
         cell["source"] = re.sub(r"raise NotImplementedError.*", "raise NotImplementedError('mine')", cell["source"])
     rows = list(check(write(stub, tmp_path / "stub" / path.name)))
     assert [row.result for row in rows] == ["not yet"] * len(exercises(path)), rows
-    assert all(row.message.startswith("not yet: ") for row in rows), "each check says what is missing"
+    assert all(row.message and "not yet" not in row.message for row in rows), "each check says what is missing"
 
     good = solved(read_notebook(students), path)
     rows = list(check(write(good, tmp_path / "good" / path.name)))

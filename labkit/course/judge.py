@@ -124,11 +124,10 @@ def _judge(cells: list[str], call: str, check: Any) -> dict[str, str]:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         passed = eval(compile(tree, "<check>", "eval"), module.__dict__ | {"the course's check": check})
+    if passed is True:
+        return {"result": "passed", "message": ""}
     hints = [line for line in printed.getvalue().splitlines() if line.startswith("not yet: ")]
-    return {
-        "result": "passed" if passed is True else "not yet",
-        "message": "" if passed is True else "".join(hints[-1:]),
-    }
+    return {"result": "not yet", "message": "".join(hints[-1:]).removeprefix("not yet: ")}
 
 
 def main() -> None:
