@@ -26,10 +26,11 @@ def add_parser(commands: Any) -> None:
 
 def main(args: Any) -> int:
     """``labkit course``; 0 when all ran, passed or not; 1 when a submission could not be read; 2 for wrong usage."""
-    from . import build, check
+    from .build import main as build
+    from .check import main as check
 
     try:
-        return build.main(args) if args.action == "build" else check.main(args)
+        return build(args) if args.action == "build" else check(args)
     except (CourseError, OSError) as error:
         print(f"labkit: {error}", file=sys.stderr)
         return 2

@@ -28,7 +28,8 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     The exercise's cell, also new cells that define its function again; before it the cells that define what those use,
     and so on; and the set-up, but for assignments that nobody needs: some of them load data.
     """
-    cells = [each for each in submission["cells"] if each["cell_type"] == "code"]
+    solutions = tagged(submission, "solution")  # of an instructor's copy: they are nobody's answer
+    cells = [each for each in submission["cells"] if each["cell_type"] == "code" and each not in solutions]
     known = {each["source"].strip() for each in course["cells"]}
     asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
     own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
@@ -50,11 +51,7 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
         done |= missing
         for name in missing:
             order = [*reversed(range(start)), *range(start, len(cells))]  # the last one before it, or else the next
-            found = [
-                at
-                for at in order
-                if name in _bound(cells[at]) and "solution" not in cells[at]["metadata"].get("tags", ())
-            ]
+            found = [at for at in order if name in _bound(cells[at])]
             chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
             needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
     code = [_WithoutChecks().visit(ast.parse(chosen[at])) for at in sorted(chosen)]
