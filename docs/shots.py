@@ -32,7 +32,7 @@ def main() -> int:
     if chromium is None:
         print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
         return 1
-    os.environ["LABKIT_SIZE"] = ""  # the full size: what readers see
+    os.environ["LABKIT_SIZE"] = "full"  # the full size: what readers see
     with tempfile.TemporaryDirectory() as folder, running_server(Path(folder)) as server, sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=[*CHROMIUM_FLAGS, "--force-device-scale-factor=2"])
         page = NotebookPage(server, browser, width=1180, height=1100)

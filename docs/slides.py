@@ -243,7 +243,8 @@ def slide_notebook(slides: list[Slide]) -> NotebookNode:
         cells[-1].metadata["slideshow"] = {"slide_type": "slide"}
         for block in slide.blocks:
             if block.outputs:
-                cells[-1].outputs = block.outputs  # of the code before it
+                [*_, code] = [cell for cell in cells if cell.cell_type == "code"]  # whose outputs they are
+                code.outputs = block.outputs
                 continue
             new = nbformat.v4.new_code_cell if block.code else nbformat.v4.new_markdown_cell
             cells.append(new(block.source, metadata={"slideshow": {"slide_type": "-"}}))
