@@ -66,8 +66,7 @@ def write_source(folder: Path) -> None:
     (folder / "files").mkdir(exist_ok=True)
     for path in notebooks():
         shutil.copy(path, folder / "files")
-        page = notebook_page(path, folder / "notebooks", known)
-        nbformat.write(page, folder / "notebooks" / path.name)
+        nbformat.write(notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name)
 
 
 def _index(known: set[str]) -> str:
