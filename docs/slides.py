@@ -29,7 +29,8 @@ HERE = Path(__file__).resolve().parent
 LEFT_OUT = {"setup", "solution", "claims", "reference", "panel"}  # the last two show what was recorded instead
 CODE = {"baseline", "predict", "workload", "counters", "worse", "exercise"}
 SHORT = 12  # lines of any other code cell that is shown
-ROOM = 560  # pixels of a slide below its heading, as deck.css has them
+ROOM = 640  # pixels of content for a slide; deck.css has room for 560 to 590, deck.js makes a little more fit
+FIGURE = 560  # pixels of a figure: it stands alone
 LINES = 22  # of code on a slide
 
 # MathJax would look for math in code, too, were it not told to skip it.
@@ -55,6 +56,7 @@ class Slide:
     blocks: list[Block]
     part: int = 1  # 2 for what did not fit on the first
     first: bool = False
+    figure: bool = False  # a recorded figure, which interrupts its section
 
     @property
     def height(self) -> int:
@@ -94,11 +96,11 @@ def deck(path: Path) -> list[Slide]:
 
 def _add(slides: list[Slide], block: Block) -> None:
     """Put it on the last slide, or on a further one with the same heading."""
-    last = slides[-1]
-    if last.blocks and last.height + block.height > ROOM:
-        last = Slide(last.title, [], last.part + 1)
-        slides.append(last)
-    last.blocks.append(block)
+    section = [slide for slide in slides if not slide.figure][-1]
+    if slides[-1].figure or (section.blocks and section.height + block.height > ROOM):
+        section = Slide(section.title, [], section.part + 1 if section.blocks else section.part)
+        slides.append(section)
+    section.blocks.append(block)
 
 
 def _headed(source: str, folder: Path) -> list[tuple[str, list[Block]]]:
@@ -154,7 +156,7 @@ def _links(source: str, folder: Path) -> str:
 def _height(text: str) -> int:
     """Pixels that Markdown will take, about; deck.js makes smaller what takes more."""
     if text.startswith("$$"):
-        return 90 + 40 * text.count("\\\\")
+        return 90 + 80 * text.count("\\\\")
     if text.startswith("```"):
         return 34 + 22 * (len(text.splitlines()) - 2)
     if text.startswith("|"):
@@ -204,7 +206,8 @@ def _recorded(each: recorded.Shown) -> Slide:
     alt = html.escape(f"{each.title.replace('`', '')}, recorded on {each.lead}")
     text = markdown2html(source).replace("<p>", '<p class="source">')
     picture = f'<img alt="{alt}" src="data:image/svg+xml;base64,{image}">'
-    return Slide(each.title, [Block(picture + text, ROOM, f"{source}\n\n![{alt}](data:image/svg+xml;base64,{image})")])
+    block = Block(picture + text, FIGURE, f"{source}\n\n![{alt}](data:image/svg+xml;base64,{image})")
+    return Slide(f"Recorded: {each.title[0].lower()}{each.title[1:]}", [block], figure=True)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing

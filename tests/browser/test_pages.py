@@ -45,7 +45,7 @@ def test_slides_fit_and_are_not_empty(decks: Path, browser: Browser) -> None:
         const body = slide.querySelector('.body'), room = slide.querySelector('.room').getBoundingClientRect();
         const box = body.getBoundingClientRect();
         return [index + 1, Number(slide.dataset.scale), box.bottom - room.bottom,
-                body.innerText.trim().length + 1000 * body.querySelectorAll('img').length,
+                body.textContent.trim().length + 1000 * body.querySelectorAll('img, mjx-container').length,
                 slide.querySelectorAll('h1').length, slide.querySelectorAll('mjx-merror').length]; })"""
     for path in sorted(decks.glob("*.html")):
         page.goto(path.as_uri())
