@@ -110,7 +110,14 @@ def mend_links(text: str, name: str, known: set[str]) -> str:
             return f"[{label}]({place}{anchor})"
         return label if label.startswith("`") or label == path else f"{label} (`{path}`)"
 
-    return CODE_OR_LINK.sub(lambda match: match[0] if match["code"] or match["fence"] else mended(match), text)
+    return CODE_OR_LINK.sub(
+        lambda match: match[0] if match["code"] or match["fence"] else mended(match), mend_math(text)
+    )
+
+
+def mend_math(text: str) -> str:
+    r"""LaTeX wants ``\texttt{a\_b}``; MathJax would show the backslash."""
+    return re.sub(r"\\texttt\{[^{}]*\}", lambda match: match[0].replace(r"\_", "_"), text)
 
 
 def link_notebooks(text: str) -> str:

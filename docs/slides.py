@@ -150,7 +150,7 @@ def _links(source: str, folder: Path) -> str:
             return f"[{match['label']}]({Path(target).stem}.html)"
         return str(match["label"])
 
-    return pages.CODE_OR_LINK.sub(mended, source)
+    return pages.CODE_OR_LINK.sub(mended, pages.mend_math(source))
 
 
 def _height(text: str) -> int:

@@ -157,6 +157,7 @@ def test_links_of_documents() -> None:
     assert mended("[x](https://a.b/c.ipynb)") == "[x](https://a.b/c.ipynb)"
     for code in ("`[a](nowhere.md)`", "``f`[a](nowhere.md)``", "```python\nx[0](y)\n```"):
         assert mended(code) == code
+    assert mended(r"$\texttt{a\_b} + c\_d$") == r"$\texttt{a_b} + c\_d$"
     with pytest.raises(ValueError, match="which is not there"):
         mended("[a](nowhere.md)")
 
