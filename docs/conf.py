@@ -9,6 +9,8 @@ language = "en"
 
 nb_execution_mode = "off"  # the pages hold what was recorded; a build must not depend on the machine it runs on
 nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 mathjax_path = "tex-svg.js"  # docs/build.py puts it there: formulas need no network, neither now nor when read
