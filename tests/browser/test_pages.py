@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -79,4 +80,13 @@ def test_slides_are_turned_by_keys_and_by_address(decks: Path, browser: Browser)
         assert page.locator("section.current").count() == 1
     assert page.url.endswith("#1")
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    page.close()
+
+
+def test_a_deck_prints_one_slide_a_page(decks: Path, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.goto((decks / "00_start_here.html").as_uri())
+    page.wait_for_function("document.body.dataset.ready === 'true'")
+    printed = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == page.locator("section").count()
     page.close()
