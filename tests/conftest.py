@@ -2,6 +2,11 @@
 
 import os
 import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +31,49 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def is_loopback(address: object) -> bool:
     return isinstance(address, tuple) and (str(address[0]).startswith("127.") or address[0] in ("::1", "localhost"))
+
+
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder ``name`` that ``make`` filled, for all processes of this run of the tests: the first makes it."""
+    shared = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    folder, done = shared / name, shared / f"{name}.done"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        deadline = time.monotonic() + 600
+        while not done.exists():
+            assert time.monotonic() < deadline, f"another process did not finish {name}"
+            time.sleep(0.2)
+        assert not (why := done.read_text(encoding="utf-8")), why
+        return folder
+    why = "it failed in the process that made it"
+    try:
+        make(folder)
+        why = ""
+    finally:
+        done.write_text(why, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The course's site, built by the documented command; a warning ends it."""
+
+    def build(out: Path) -> None:
+        command = [sys.executable, Path(__file__).parents[1] / "docs" / "build.py", out]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once(tmp_path_factory, "site", build)
+
+
+@pytest.fixture(scope="session")
+def decks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The slides of all notebooks."""
+
+    def build(out: Path) -> None:
+        command = [sys.executable, Path(__file__).parents[1] / "docs" / "slides.py", "--notebook", "--out", out]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once(tmp_path_factory, "decks", build)

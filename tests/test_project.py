@@ -283,7 +283,14 @@ def test_changelog_has_this_version() -> None:
 
 
 def test_relative_links_lead_somewhere() -> None:
-    documents = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "RESULTS.md", "data/reference/README.md")
+    documents = (
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "RESULTS.md",
+        "data/reference/README.md",
+        "docs/teaching.md",
+    )
     for document in (*documents, "tests/tested-versions.md"):
         text = re.sub(r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8"))  # code holds examples
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):

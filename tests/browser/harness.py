@@ -244,9 +244,11 @@ class Panel:
 class NotebookPage:
     """One browser page with one notebook open in JupyterLab."""
 
-    def __init__(self, server: JupyterServer, browser: Browser, width: int = 1300, height: int = 1000) -> None:
+    def __init__(
+        self, server: JupyterServer, browser: Browser, width: int = 1300, height: int = 1000, scale: float = 1
+    ) -> None:
         self.server = server
-        self.context = browser.new_context(viewport={"width": width, "height": height})
+        self.context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=scale)
         self.page: Page = self.context.new_page()
         self.page.on("dialog", lambda dialog: dialog.accept())  # "leave this page?" when a changed notebook is reloaded
         self.console: list[str] = []
