@@ -2,6 +2,7 @@
 
 from .lab_00 import check_00_speedup
 from .lab_01 import check_01_blocked_product
+from .lab_02 import check_02_largest_rate
 from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_05 import check_05_fastest_batch
@@ -24,6 +25,7 @@ __all__ = [
     "attempt",
     "check_00_speedup",
     "check_01_blocked_product",
+    "check_02_largest_rate",
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
     "check_05_fastest_batch",
