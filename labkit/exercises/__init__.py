@@ -7,6 +7,7 @@ from .lab_03 import check_03_one_cycle_lr
 from .lab_04 import check_04_enough_workers
 from .lab_05 import check_05_fastest_batch
 from .lab_06 import check_06_clip_order
+from .lab_07 import check_07_kahan_add
 from .lab_08 import check_08_adamw
 from .lab_09 import check_09_steps_until_it_pays
 from .lab_10 import check_10_one_read
@@ -30,6 +31,7 @@ __all__ = [
     "check_04_enough_workers",
     "check_05_fastest_batch",
     "check_06_clip_order",
+    "check_07_kahan_add",
     "check_08_adamw",
     "check_09_steps_until_it_pays",
     "check_10_one_read",
