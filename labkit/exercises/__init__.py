@@ -13,6 +13,7 @@ from .lab_09 import check_09_steps_until_it_pays
 from .lab_10 import check_10_one_read
 from .lab_11 import check_11_best_segments
 from .lab_12 import check_12_lowest_peak
+from .lab_13 import check_13_one_update
 from .lab_14 import check_14_one_reduction
 from .lab_15 import check_15_clip
 from .lab_16 import check_16_to_float32
@@ -37,6 +38,7 @@ __all__ = [
     "check_10_one_read",
     "check_11_best_segments",
     "check_12_lowest_peak",
+    "check_13_one_update",
     "check_14_one_reduction",
     "check_15_clip",
     "check_16_to_float32",
