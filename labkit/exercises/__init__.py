@@ -20,6 +20,7 @@ from .lab_16 import check_16_to_float32
 from .lab_17 import check_17_replay
 from .lab_19 import check_19_drop_bias
 from .lab_20 import check_20_validate
+from .lab_21 import check_21_recalibrate
 from .lab_22 import check_22_one_graph
 from .tell import attempt, verdict
 
@@ -45,6 +46,7 @@ __all__ = [
     "check_17_replay",
     "check_19_drop_bias",
     "check_20_validate",
+    "check_21_recalibrate",
     "check_22_one_graph",
     "verdict",
 ]
