@@ -18,6 +18,7 @@ from .lab_14 import check_14_one_reduction
 from .lab_15 import check_15_clip
 from .lab_16 import check_16_to_float32
 from .lab_17 import check_17_replay
+from .lab_18 import check_18_clip_to_usual
 from .lab_19 import check_19_drop_bias
 from .lab_20 import check_20_validate
 from .lab_21 import check_21_recalibrate
@@ -44,6 +45,7 @@ __all__ = [
     "check_15_clip",
     "check_16_to_float32",
     "check_17_replay",
+    "check_18_clip_to_usual",
     "check_19_drop_bias",
     "check_20_validate",
     "check_21_recalibrate",
