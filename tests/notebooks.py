@@ -3,6 +3,7 @@
     uv run python tests/notebooks.py refresh [NAME ...]    execute in the test size, store the checked outputs, clean up
     uv run python tests/notebooks.py check [NAME ...]      say what is wrong with the file; nothing is executed
     uv run python tests/notebooks.py twice [NAME ...]      execute the student's copy, then all cells, in one kernel
+    uv run python tests/notebooks.py index                 bring the README's table of notebooks up to date
 
 NAME is a notebook's file name, with or without `.ipynb`; none means all of them. CONTRIBUTING.md explains the tags.
 """
@@ -28,6 +29,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
 from labkit.course.build import student_copy
+from labkit.course.overview import techniques
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "notebooks"
@@ -389,11 +391,38 @@ def without_magics(source: str) -> str:
     return re.sub(r"^[ \t]*[%!].*$", "", source, flags=re.MULTILINE)
 
 
+# --------------------------------------------------------------------------------------------------- the README's table
+
+REFERENCE = "intel-xeon-2-cores"  # the machine that every notebook was recorded on
+
+
+def index(readme: str) -> str:
+    """`readme` with its table of notebooks up to date; what a notebook shows is written there by hand, and kept."""
+    effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
+    lines = []
+    for line in readme.splitlines():
+        if found := re.match(r"\| \[(\w+)\]\(notebooks/\1\.ipynb\) \| .*? \|", line):
+            name = found[1]
+            about = read(FOLDER / f"{name}.ipynb").metadata.labkit
+            runs = "CPU; more on a GPU" if "cuda" in about.needs else "CPU, GPU"
+            line = f"{found[0]} {runs} | {about.minutes} | {effects.get(name, '–')} |"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def write_index() -> int:
+    path = ROOT / "README.md"
+    path.write_text(index(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("action", choices=["refresh", "check", "twice"])
+    parser.add_argument("action", choices=["refresh", "check", "twice", "index"])
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args(arguments)
+    if options.action == "index":
+        return write_index()
     act = {"refresh": refresh, "twice": run_twice}.get(options.action)
     failed = False
     with private_jupyter() as environment:

@@ -270,6 +270,7 @@ def test_readme_indexes_exactly_the_notebooks() -> None:
     linked = re.findall(r"\]\(notebooks/(\w+)\.ipynb\)", README)
     there = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
     assert linked == there
+    assert notebook_tool.index(README) == README, "run `python tests/notebooks.py index`"
 
 
 def test_one_version() -> None:
