@@ -233,7 +233,7 @@ def commands() -> list[str]:
 
 def test_readme_has_the_two_commands() -> None:
     course, tests = commands()
-    assert course.endswith("uv run jupyter lab notebooks/00_start_here.ipynb")
+    assert course.endswith("uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb")
     assert tests.endswith("uv run pytest")
     assert course.split("/uv run ")[0] == tests.split("/uv run ")[0]  # the same set-up
 
