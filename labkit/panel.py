@@ -418,5 +418,6 @@ def _summary(runs: list[Comparison]) -> str:
     errors = [f"{arm.label} ended by {arm.error}" for arm in runs[0].arms if arm.error]
     interval = ", ".join(map(_factor, runs[0].interval))
     restless = runs[0].noisy and runs[0].verdict == "cannot tell" and math.isfinite(runs[0].noise_floor)
-    why = f" (a restless machine: within ±{NOISY_MARGIN * runs[0].noise_floor:.0%} nothing is claimed)" * restless
+    least = math.exp(NOISY_MARGIN * runs[0].noise_floor) if restless else 1
+    why = f" (a restless machine: only differences beyond {_factor(least)}× are claimed)" * restless
     return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]{why}"

@@ -380,5 +380,5 @@ def test_the_status_says_why_it_cannot_tell() -> None:
         )
 
     assert result(0.3).verdict == "cannot tell" and result(0.3).noisy
-    assert "restless machine: within ±" in labkit.panel._summary([result(0.3)])
+    assert "restless machine: only differences beyond " in labkit.panel._summary([result(0.3)])
     assert "restless" not in labkit.panel._summary([result(0.001)])
