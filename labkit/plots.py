@@ -212,6 +212,7 @@ def heat_map(
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     figure.suptitle(title, fontsize=10, color=axis.title.get_color())
     axis.set_xticks(range(len(columns)), columns)
+    axis.tick_params(labeltop=True)
     axis.set_yticks(range(len(rows)), list(rows), fontsize=8)
     axis.grid(visible=False)
     return figure

@@ -24,6 +24,7 @@ from .files import CourseError, exercises, original, read_notebook
 from .slices import answer
 
 RESULTS = ("passed", "not yet", "error", "time limit", "wrote outside", "not attempted", "unreadable")
+UNTOUCHED = "the stub is as it was, or its cell is gone"
 BESIDE = 64 * 2**20, 500  # bytes and files that are copied with a notebook; where there is more, none
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
@@ -64,7 +65,7 @@ def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterat
         yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
         return
     for exercise in exercises(course):
-        row = Outcome(_plain(path), course.stem, exercise.check.removeprefix("check_"), "not attempted")
+        row = Outcome(_plain(path), course.stem, exercise.check.removeprefix("check_"), "not attempted", UNTOUCHED)
         try:
             cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

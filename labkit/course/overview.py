@@ -66,7 +66,13 @@ def _gain(claim: Claim, finding: Finding) -> str:
         value, low, high = (1 / bound if bound else math.inf for bound in (value, high, low))
     what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
     interval = f" [{_number(low)}, {_number(high)}]" if high > low else ""
-    return f"{_number(value)}x{what}{interval}{' (predicted)' if 'predicted' in finding.verdict else ''}"
+    return f"{_number(value)}x{what}{interval}{_doubt(finding)}"
+
+
+def _doubt(finding: Finding) -> str:
+    if finding.verdict == "cannot tell":
+        return " (cannot tell: a noisy run)"
+    return " (predicted)" if "predicted" in finding.verdict else ""
 
 
 def _number(value: float) -> str:

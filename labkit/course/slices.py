@@ -54,7 +54,7 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
             found = [at for at in order if name in _bound(cells[at])]
             chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
             needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
-    code = [_WithoutChecks().visit(ast.parse(chosen[at])) for at in sorted(chosen)]
+    code = [_WithoutChecks().visit(ast.parse(chosen[at], "the exercise")) for at in sorted(chosen)]
     return [ast.unparse(each) for each in (*_needed(prelude, needed), *code)]
 
 
@@ -68,7 +68,9 @@ def _bound(cell: dict[str, Any]) -> set[str]:
 
 def _definitions(source: str, wanted: set[str]) -> str:
     """The statements of a cell that bind one of the wanted names, without comments and layout."""
-    return "".join(ast.dump(each) for each in ast.parse(source).body if wanted & names(ast.unparse(each))[1])
+    return "".join(
+        ast.dump(each) for each in ast.parse(source, "the exercise").body if wanted & names(ast.unparse(each))[1]
+    )
 
 
 def _needed(statements: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:

@@ -194,12 +194,12 @@ def _verdict(claim: Claim, low: float, high: float) -> str:
     if not HIGHER_IS_BETTER[claim.metric]:  # as gains, where more is better
         least, most, low, high = (1 / bound if bound else math.inf for bound in (most, least, high, low))
     if math.isinf(most):  # a plain "faster": the bound itself is not
-        return "reproduced" if low > least else "refuted" if high <= least else "cannot tell"
+        return "reproduced" if low > least else "refuted" if high <= least else "on the bound"
     if least == 0:  # a plain "slower"
-        return "reproduced" if high < most else "refuted" if low >= most else "cannot tell"
+        return "reproduced" if high < most else "refuted" if low >= most else "on the bound"
     if high < least:
         return "refuted"
-    return "beaten" if low > most else "reproduced" if low >= least else "cannot tell"
+    return "beaten" if low > most else "reproduced" if low >= least else "on the bound"
 
 
 def _row(claim: Claim, found: list[Finding]) -> str:

@@ -23,8 +23,8 @@ the records in [data/reference](data/reference); a test fails when it is out of 
 
 A figure is the ratio named in the row, with its bootstrap 95 % interval where it comes from times. **reproduced**: not
 worse than the source's range, or wholly on the side that a plain "faster" or "slower" names; **beaten**: wholly better
-than the range; **refuted**: wholly worse; **cannot tell**: too noisy, or on both sides of the bound; **predicted**: by
-the memory planner, not timed; **not recorded yet**: no machine of this kind has run it.
+than the range; **refuted**: wholly worse; **on the bound**: on both sides of a bound; **cannot tell**: the run was too
+noisy; **predicted**: by the memory planner, not timed; **not recorded yet**: no machine of this kind has run it.
 """
 
 
@@ -81,7 +81,10 @@ def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
     what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
     doubt = "*" if finding.machine.endswith(")") else ""
     source = "\n(predicted)" if "predicted" in finding.verdict else ""
-    return gain, f"{gain:.2f}x{what}{doubt}{source}"
+    text = "nothing left" if math.isinf(gain) else f"{gain:,.0f}x{what}" if gain >= 100 else f"{gain:.2g}x{what}"
+    if 0.1 <= gain < 100:
+        text = f"{gain:.2f}x{what}"
+    return gain, f"{text}{doubt}{source}"
 
 
 def main(args: Any) -> int:
