@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from labkit.cli import main
+from labkit.course import check as check_module
 from labkit.course.build import build, student_copy
 from labkit.course.check import RESULTS, Outcome, check, find
 from labkit.course.files import CourseError, Notebook, course_notebooks, exercises, python, read_notebook, tagged
@@ -252,6 +253,20 @@ def test_wrong_usage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         assert main(["course", "check", *arguments]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_the_caller_s_own_folders_are_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    names = (
+        "JUPYTER_DATA_DIR",
+        "XDG_CACHE_HOME",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
+    )  # torch sets the third
+    for name in names:
+        monkeypatch.setenv(name, "/elsewhere")
+    environment = check_module._environment(tmp_path / "home", tmp_path / "scratch")
+    assert "/elsewhere" not in environment.values()
+    assert environment["TMPDIR"] == str(tmp_path / "scratch")
 
 
 def test_a_spreadsheet_gets_no_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

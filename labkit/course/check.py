@@ -24,6 +24,7 @@ from .files import CourseError, exercises, original, read_notebook
 from .slices import answer
 
 RESULTS = ("passed", "not yet", "error", "time limit", "wrote outside", "not attempted", "unreadable")
+FOREIGN = ("JUPYTER", "LABKIT_", "XDG_", "TORCHINDUCTOR_", "TRITON_")  # variables that name folders of the caller's
 UNTOUCHED = "the stub is as it was, or its cell is gone"
 BESIDE = 64 * 2**20, 500  # bytes and files that are copied with a notebook; where there is more, none
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
@@ -110,7 +111,7 @@ def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(home: Path, scratch: Path) -> dict[str, str]:
     """One without the user's own folders; the small sizes, and no GPU: the checks' results hold on every machine."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("JUPYTER", "LABKIT_", "XDG_"))}
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
     if data := os.environ.get("LABKIT_DATA"):
         kept["LABKIT_DATA"] = os.path.abspath(data)
     private = ("MPLCONFIGDIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
