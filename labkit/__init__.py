@@ -18,10 +18,10 @@ __version__ = "0.1.0"
 
 # On first use (PEP 562): these import matplotlib, widgets or Pillow, which would cost more than torch itself.
 _LAZY = {"LabPanel": "panel", "lr_find": "lr_finder", "machine_card": "machine", "plot_schedule": "schedule"}
-_MODULES = ("data", "exercises", "models", "plots", "records")
+_MODULES = ("data", "models", "plots")
 
 if TYPE_CHECKING:
-    from labkit import data, exercises, models, plots, records
+    from labkit import data, models, plots
     from labkit.lr_finder import lr_find
     from labkit.machine import machine_card
     from labkit.panel import LabPanel
@@ -40,7 +40,6 @@ __all__ = [
     "compare",
     "count",
     "data",
-    "exercises",
     "lr_find",
     "machine_card",
     "measure",
@@ -50,7 +49,6 @@ __all__ = [
     "plot_schedule",
     "plots",
     "race",
-    "records",
     "seed_all",
     "synchronize",
 ]

@@ -1,34 +1,19 @@
-"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `record` records notebooks,
-`results` holds the records against the notebooks' claims, and `course` is for teachers."""
+"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
-from labkit import course, data
+from labkit import data
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 where all is well, 1 where data are damaged or cannot be had, 2 for a wrong command line."""
-    parser = argparse.ArgumentParser(
-        prog="labkit", description="PyTorch Speed Lab: machine card, data sets, recorded runs."
-    )
+    parser = argparse.ArgumentParser(prog="labkit", description="PyTorch Speed Lab: machine card, data sets.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    card = "print this machine's card: devices, measured rates, which notebooks it shows in full"
+    card = "print this machine's card: devices, switches, measured rates"
     commands.add_parser("doctor", help=card, description=card)
-    recorder = commands.add_parser("record", help="run notebooks at full size and record what they measured")
-    recorder.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="path or name; all if none")
-    recorder.add_argument("--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference")
-    recorder.add_argument("--budget-minutes", type=float, metavar="M", help="first what is missing or oldest")
-    recorder.add_argument("--again", action="store_true", help="also what was recorded already with the very same code")
-    recorder.add_argument("--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines")
-    results = commands.add_parser("results", help="hold the records against the notebooks' claims: writes RESULTS.md")
-    results.add_argument("--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date")
-    results.add_argument("--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure")
-    results.add_argument("--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map")
-    course.add_parser(commands)
     sets = commands.add_parser("data", help="list, fetch or verify the data sets")
     actions = sets.add_subparsers(required=True, metavar="ACTION")
     for name, run, text in (
@@ -44,16 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from labkit.machine import doctor
 
         return doctor(args)
-    if args.command == "record":
-        from labkit.records import recording
-
-        return recording.main(args)
-    if args.command == "results":
-        from labkit.records import results as ledger
-
-        return ledger.main(args)
-    if args.command == "course":
-        return course.main(args)
     if unknown := [name for name in args.names if name not in data.SETS]:
         parser.error(f"unknown data set {', '.join(unknown)}; there are: {', '.join(data.SETS)}")
     try:

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from labkit.memory import saved_bytes
-from labkit.units import format_bytes
+from labkit.text import format_bytes
 
 # Operators that allocate, rename or read a tensor without starting a computation; views are known by their schema.
 _NO_LAUNCH = {

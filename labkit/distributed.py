@@ -148,7 +148,6 @@ class Workers:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             "PYTHONUNBUFFERED": "1",
-            "LABKIT_RECORD": "",  # what is measured is kept by the notebook, once
             "LABKIT_LINK": f"{self._server.getsockname()[1]} {self._token}",
         }
         each = range(self.processes)

@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from labkit import journal
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import is_out_of_memory
 from labkit.measure import Update, alternate, budget, measuring
 from labkit.race import RaceResult, race
-from labkit.records.files import Failure, collect, collecting
 from labkit.results import Comparison
-from labkit.units import format_settings, progress
+from labkit.text import format_settings, progress
 
 Reason = str | Mapping[Any, str]
 
@@ -112,9 +112,9 @@ class Lab:
                 return result
             if self.memory:
                 result = self._with_peaks(result, arms, stop)
-            if collecting():
+            if journal.is_open():
                 result = self._with_counters(result, arms)
-        collect(result, seed=self.seed, threads=self.threads)
+        journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 
     def sweep(
@@ -183,7 +183,7 @@ class Lab:
             result = race(makers, target=target, steps=steps, **({"threads": self.threads} | options))
         result = replace(result, lab=self.name)
         if not result.stopped:
-            collect(result)
+            journal.keep(result)
         return result
 
     def code(
@@ -250,7 +250,7 @@ class Lab:
         try:
             yield
         except Exception as error:
-            collect(Failure(self.name, dict(settings), f"{type(error).__name__}: {error}"))
+            journal.keep(journal.Failure(self.name, dict(settings), f"{type(error).__name__}: {error}"))
             raise
 
 

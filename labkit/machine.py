@@ -1,8 +1,7 @@
-"""The machine card: what this computer is, how fast it measures, and which notebooks it can show in full."""
+"""The machine card: what this computer is, and how fast it measures."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 
 from labkit.device import pick_device, preserve_flags, preserve_rng, torch_flags
-from labkit.units import format_bytes, format_rate, format_seconds, progress
+from labkit.text import format_bytes, format_rate, format_seconds, progress
 
 UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
@@ -29,7 +28,6 @@ _INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"},
 _FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
 _FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
-_NEEDS = {"cuda": "CUDA", "bf16": "fast bfloat16", "cores2": "2+ cores", "compiler": "a C++ compiler"}
 _FORMATS: dict[str, Callable[[float], str]] = {
     "_flop_per_s": partial(format_rate, unit="FLOP"),
     "_bytes_per_s": lambda rate: f"{rate / 1e9:.3g} GB/s",
@@ -230,32 +228,7 @@ def _rows(card: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
         yield f"{prefix}{name.removesuffix(suffix)}".replace("_", " "), str(value)
 
 
-def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
-    """What this machine shows of each notebook, by the needs in its metadata: ``in full`` or ``without: ...``."""
-    cores = _cpu()["cores"]
-    has = {
-        "cuda": torch.cuda.is_available(),
-        "bf16": fast_dtypes()["bfloat16"],
-        "cores2": None if cores == UNKNOWN else cores >= 2,
-        "compiler": any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
-    }
-    coverage = {}
-    for path in sorted((folder or Path(__file__).parent.parent / "notebooks").glob("[!_]*.ipynb")):
-        try:
-            needs = json.loads(path.read_text(encoding="utf-8"))["metadata"]["labkit"]["needs"]
-        except (ValueError, KeyError) as error:
-            coverage[path.stem] = f"cannot tell: no metadata.labkit.needs in it ({error!r})"
-            continue
-        missing = {need: arm for need, arm in needs.items() if not has.get(need)}
-        doubt = {need: ", unknown here" if has.get(need) is None else "" for need in missing}
-        arms = "; ".join(f"{arm} (needs {_NEEDS.get(need, need)}{doubt[need]})" for need, arm in missing.items())
-        coverage[path.stem] = f"without: {arms}" if arms else "in full"
-    return coverage
-
-
 def doctor(args: Any = None) -> int:
-    """Measure with a progress bar and print the card, then what each notebook shows here (``labkit doctor``)."""
+    """Measure with a progress bar and print the card (``labkit doctor``)."""
     print(format_card(machine_card(measure=True, bar=lambda probes: progress(iterable=probes, desc="measuring"))))
-    coverage = notebook_coverage() or {"notebooks": "none beside this labkit, which was installed without the course"}
-    print("", *(f"{name}: {text}" for name, text in coverage.items()), sep="\n")
     return 0

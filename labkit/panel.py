@@ -24,9 +24,8 @@ import traitlets
 
 from labkit.device import test_size
 from labkit.lab import Lab
-from labkit.records.beside import reference
 from labkit.results import NOISY_MARGIN, Comparison, Measurement
-from labkit.units import format_bytes, format_rate, format_seconds
+from labkit.text import format_bytes, format_rate, format_seconds
 
 try:
     import anywidget
@@ -82,14 +81,15 @@ class LabPanel:
 
     ``controls[name].baseline`` and ``.candidate`` are the widgets; ``result`` is what the latest run returned (a
     Comparison, or a list of them after a sweep), ``history`` all comparisons; ``seconds`` presets the time budget.
-    ``recorded`` names the notebook whose recorded runs are drawn beside the reader's; a menu picks the machine.
+    ``recorded`` holds recorded runs of other machines, drawn beside the reader's (``machines``, ``refused``,
+    ``on(*machines)``, ``matching(result)``, ``beside(result)``); a menu picks the machine.
     """
 
-    def __init__(self, lab: Lab, *, seconds: float | None = None, recorded: str | None = None) -> None:
+    def __init__(self, lab: Lab, *, seconds: float | None = None, recorded: Any = None) -> None:
         if not isinstance(lab, Lab):
             raise TypeError(f"LabPanel({lab!r}): it takes a Lab, as in LabPanel(Lab(make_workload, amp=[False, True]))")
         self.lab = lab
-        self.recorded = None if recorded is None else reference(recorded)
+        self.recorded = recorded
         self.result: Result = None
         self.history: list[Comparison] = []
         self._thread: threading.Thread | None = None

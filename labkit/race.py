@@ -20,7 +20,7 @@ from labkit.arms import LocalArm
 from labkit.device import is_out_of_memory, pick
 from labkit.measure import measuring
 from labkit.results import median_interval
-from labkit.units import format_seconds, progress
+from labkit.text import format_seconds, progress
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.units import format_bytes, format_rate, format_seconds
+from labkit.text import format_bytes, format_rate, format_seconds
 
 CLAIM_PAIRS = 6  # with fewer, even if all agree, the sign test cannot reach 5 %: 2 * 0.5**5 = 0.06
 CONTROL_LIMIT = {"cpu": 0.02, "cuda": 0.005}  # widest half-width of an A/A control that we still call quiet

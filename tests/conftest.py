@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parent.parent
+
 os.environ["LABKIT_SIZE"] = "test"  # before labkit or any kernel starts: both read it
 os.environ["MPLBACKEND"] = "Agg"
 # Two tests run at a time: threads that spin while they wait for work would take the cores from each other.
@@ -60,8 +62,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The course's site, built by the documented command; a warning ends it."""
 
     def build(out: Path) -> None:
-        command = [sys.executable, Path(__file__).parents[1] / "docs" / "build.py", out]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        command = [sys.executable, "-m", "course.site.build", out]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr
 
     return once(tmp_path_factory, "site", build)
@@ -72,8 +74,8 @@ def decks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The slides of all notebooks."""
 
     def build(out: Path) -> None:
-        command = [sys.executable, Path(__file__).parents[1] / "docs" / "slides.py", "--notebook", "--out", out]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        command = [sys.executable, "-m", "course.site.slides", "--notebook", "--out", out]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr
 
     return once(tmp_path_factory, "decks", build)

@@ -1,12 +1,10 @@
 """What holds for the project as a whole: style, types, layering, size, documents that agree with each other."""
 
 import ast
-import io
 import re
 import shutil
 import subprocess
 import sys
-import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import notebooks as notebook_tool
+from course import notebooks as notebook_tool
 
 ROOT = Path(__file__).resolve().parent.parent
-LABKIT = ROOT / "labkit"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -37,95 +34,70 @@ def test_static(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# ---------------------------------------------------------------------------------------------------- labkit's layers
+# --------------------------------------------------------------------------------------------------------- three rooms
+
+# What each room may import of the others: it measures, it plans, it teaches.
+ROOMS = {"labkit": set(), "sublinear": {"labkit"}, "course": {"labkit", "sublinear"}}
 
 
-def modules() -> dict[str, ast.Module]:
-    """Every module of labkit by its dotted name without the package's, e.g. 'measure' or 'checkpointing.planner'."""
-    trees = {}
-    for path in sorted(LABKIT.rglob("*.py")):
-        parts = path.relative_to(LABKIT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "__init__"
-        trees[name] = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    return trees
+def sources(room: str) -> dict[str, ast.Module]:
+    """Every module of a room by its path."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        for path in sorted((ROOT / room).rglob("*.py"))
+    }
 
 
-MODULES = modules()
-PACKAGES = {".".join(path.parent.relative_to(LABKIT).parts) or "__init__" for path in LABKIT.rglob("__init__.py")}
-
-
-def imports(name: str, tree: ast.Module) -> Iterator[str]:
-    """Dotted names of all modules that `tree` imports, wherever the import stands; relative ones made absolute."""
-    package = ["labkit", *(() if name == "__init__" else name.split("."))]
-    package = package if name in PACKAGES else package[:-1]
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Dotted names of all that a module imports, wherever the import stands; relative ones are not wanted here."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            start = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*start, *([node.module] if node.module else [])])
-            yield module
-            yield from (
-                f"{module}.{alias.name}" for alias in node.names
-            )  # a module, perhaps: `from labkit import plots`
+            yield node.module if not node.level and node.module else "." * node.level
 
 
-def internal(name: str) -> set[str]:
-    """The modules of labkit that the module `name` imports."""
-    wanted = {module.removeprefix("labkit.") for module in imports(name, MODULES[name]) if module.startswith("labkit.")}
-    return {module for module in wanted if module in MODULES}
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_rooms_know_only_those_below(room: str) -> None:
+    found = {
+        (path, name)
+        for path, tree in sources(room).items()
+        for name in imports(tree)
+        if name.split(".")[0] in set(ROOMS) - ROOMS[room] - {room}
+    }
+    assert not found, f"{room} may import {sorted(ROOMS[room])} only"
+
+
+def test_sublinear_uses_labkit_s_public_names() -> None:
+    private = {
+        f"{path}: {node.module}.{alias.name}"
+        for path, tree in sources("sublinear").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("labkit")
+        for alias in node.names
+        if f".{node.module}.{alias.name}".count("._")
+    }
+    assert not private
+
+
+def test_labkit_knows_no_notebook() -> None:
+    words = re.compile(r"\.ipynb|RESULTS\.md|notebooks/")
+    found = {
+        f"{path}: {node.value[:60]}"
+        for path, tree in sources("labkit").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and words.search(node.value)
+    }
+    assert not found
 
 
 def test_only_the_panel_imports_widgets() -> None:
     users = {
-        name
-        for name, tree in MODULES.items()
-        if {m.split(".")[0] for m in imports(name, tree)} & {"ipywidgets", "anywidget"}
+        path
+        for path, tree in sources("labkit").items()
+        if {name.split(".")[0] for name in imports(tree)} & {"anywidget", "ipywidgets"}
     }
-    assert users <= {"panel"}
-
-
-# From the ground up: a module imports only from rows above its own.
-LAYERS = [
-    ["device", "units"],
-    ["timing", "memory", "results"],
-    ["counters"],
-    ["arms"],
-    ["isolate"],
-    ["measure"],
-    ["race"],
-    ["records.files"],
-    ["plots"],
-    ["records.beside"],
-    ["records.claims"],
-    ["records"],
-    ["lab"],
-    ["lr_finder", "schedule", "records.results"],
-    ["panel", "machine"],
-    ["records.recording"],
-    ["course.judge", "course.files", "course.overview"],
-    ["course.build", "course.slices"],
-    ["course.check"],
-    ["course"],
-    ["cli"],
-]
-FREE = ("data", "models", "exercises", "distributed", "checkpointing", "__init__", "__main__")
-
-
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_imports_run_one_way(name: str) -> None:
-    level = {module: depth for depth, row in enumerate(LAYERS) for module in row}
-    if name.split(".")[0] in FREE:
-        return
-    assert name in level, f"labkit/{name}.py has no place in LAYERS: give it one"
-    upward = {module for module in internal(name) if module in level and level[module] >= level[name]}
-    assert not upward, f"labkit/{name}.py imports from its own layer or above: {sorted(upward)}"
-
-
-def test_results_do_not_draw_themselves() -> None:
-    users = {name for name in MODULES if "plots" in internal(name)}
-    drawing = {"panel", "schedule", "lr_finder", "records.beside", "records.results", "__init__"}
-    assert users <= drawing | {"checkpointing.pareto", "checkpointing.draw"}
+    assert users == {"labkit/panel.py"}
 
 
 # Names of techniques. A lab's technique stands in its notebook, where the reader can see and edit it.
@@ -164,14 +136,16 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
             yield from (f"{match} (line {getattr(node, 'lineno', '?')})" for match in TECHNIQUE.findall(name or ""))
 
 
-ALLOWED = {"machine": {"pin_memory"}}  # the machine card measures copies from page-locked memory
+ALLOWED = {"labkit/machine.py": {"pin_memory"}}  # the machine card measures copies from page-locked memory
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_labkit_names_no_technique(name: str) -> None:
-    if name.split(".")[0] in ("checkpointing", "distributed", "exercises"):
-        return
-    found = [text for text in named_techniques(MODULES[name]) if text.split()[0] not in ALLOWED.get(name, ())]
+def test_labkit_names_no_technique() -> None:
+    found = [
+        f"{path}: {text}"
+        for path, tree in sources("labkit").items()
+        for text in named_techniques(tree)
+        if text.split()[0] not in ALLOWED.get(path, ())
+    ]
     assert found == []
 
 
@@ -187,31 +161,6 @@ def test_the_search_for_techniques_finds_them() -> None:
     tree = ast.parse("\n".join(line[4:] for line in source.splitlines()))
     found = {text.split()[0] for text in named_techniques(tree)}
     assert found == {"checkpoint", "torch.compile", "channels_last", "GradScaler", "fused", "foreach"}
-
-
-def lines_of_code(path: Path) -> int:
-    """Lines that hold code: no blank lines, comments or docstrings, which make reading faster, not slower."""
-    source = path.read_text(encoding="utf-8")
-    silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    lines = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in silent:
-            lines |= set(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
-            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    return len(lines)
-
-
-def test_labkit_can_be_read_in_an_hour() -> None:
-    lines = {str(path.relative_to(LABKIT)): lines_of_code(path) for path in LABKIT.rglob("*.py")}
-    kept = {name: number for name, number in lines.items() if name.startswith("records/")}
-    teach = {name: number for name, number in lines.items() if name.startswith("course/")}
-    apart = ("records/", "checkpointing/", "course/", "exercises/", "distributed.py")  # exercises grow with the course
-    kit = {name: number for name, number in lines.items() if not name.startswith(apart)}
-    assert sum(kit.values()) <= 2800, kit
-    assert sum(kept.values()) <= 960, kept
-    assert sum(teach.values()) <= 600, teach
 
 
 def test_import_is_light() -> None:
@@ -270,11 +219,13 @@ def test_readme_indexes_exactly_the_notebooks() -> None:
     linked = re.findall(r"\]\(notebooks/(\w+)\.ipynb\)", README)
     there = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
     assert linked == there
-    assert notebook_tool.index(README) == README, "run `python tests/notebooks.py index`"
+    assert notebook_tool.index(README) == README, "run `python -m course.notebooks index`"
 
 
 def test_one_version() -> None:
-    (stated,) = re.findall(r'^__version__ = "(.*)"$', (LABKIT / "__init__.py").read_text(encoding="utf-8"), flags=re.M)
+    (stated,) = re.findall(
+        r'^__version__ = "(.*)"$', (ROOT / "labkit" / "__init__.py").read_text(encoding="utf-8"), flags=re.M
+    )
     assert stated == PYPROJECT["project"]["version"]
 
 
@@ -290,7 +241,7 @@ def test_relative_links_lead_somewhere() -> None:
         "CHANGELOG.md",
         "RESULTS.md",
         "data/reference/README.md",
-        "docs/teaching.md",
+        "course/teaching.md",
     )
     for document in (*documents, "tests/tested-versions.md"):
         text = re.sub(r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8"))  # code holds examples

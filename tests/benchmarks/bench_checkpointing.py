@@ -20,21 +20,21 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from labkit.checkpointing.apply import apply
-from labkit.checkpointing.blocks import split
-from labkit.checkpointing.card import Card, probe_in_process, search_batch
-from labkit.checkpointing.chain import Chain
-from labkit.checkpointing.cost import simulate
-from labkit.checkpointing.fit import Fitted
-from labkit.checkpointing.gauge import Roofline
-from labkit.checkpointing.plan import Plan
-from labkit.checkpointing.planner import largest_batch, plan
-from labkit.checkpointing.profile import profile, training
-from labkit.checkpointing.searches.simple import keep_all
 from labkit.device import pick_device
 from labkit.measure import compare
 from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
+from sublinear.apply import apply
+from sublinear.blocks import split
+from sublinear.card import Card, probe_in_process, search_batch
+from sublinear.chain import Chain
+from sublinear.cost import simulate
+from sublinear.fit import Fitted
+from sublinear.gauge import Roofline
+from sublinear.plan import Plan
+from sublinear.planner import largest_batch, plan
+from sublinear.profile import profile, training
+from sublinear.searches.simple import keep_all
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwidth=1.3e12)

@@ -19,12 +19,12 @@ import random
 import statistics
 import time
 
-from labkit.checkpointing.chain import Block, Chain, Option
-from labkit.checkpointing.cost import simulate
-from labkit.checkpointing.pareto import pareto
-from labkit.checkpointing.planner import METHODS, SEARCHES, plan
-from labkit.checkpointing.searches import genetic, single_level
-from labkit.checkpointing.searches.simple import keep_all
+from sublinear.chain import Block, Chain, Option
+from sublinear.cost import simulate
+from sublinear.pareto import pareto
+from sublinear.planner import METHODS, SEARCHES, plan
+from sublinear.searches import genetic, single_level
+from sublinear.searches.simple import keep_all
 
 KINDS = ("uniform", "pyramid", "layers", "valley")
 SEEDS = range(10)

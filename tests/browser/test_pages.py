@@ -19,7 +19,7 @@ def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Brow
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         asked: list[str] = []
         page.on("request", lambda request, asked=asked: asked.append(request.url))
-        for name in ("index", "notebooks/05_batch_size", "notebooks/00_start_here", "RESULTS", "docs/teaching"):
+        for name in ("index", "notebooks/05_batch_size", "notebooks/00_start_here", "RESULTS", "course/teaching"):
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_function(
                 "document.querySelectorAll('.math').length === 0 || (window.MathJax?.startup?.promise"

@@ -1,0 +1,7 @@
+"""`python -m course`: see `course.cli`."""
+
+import sys
+
+from course.cli import main
+
+sys.exit(main())

@@ -1,0 +1,106 @@
+"""Notebooks as files: the course's own and the submitted ones, and the exercises that stand in them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from course.records.files import notebook_path
+
+Notebook = dict[str, Any]
+LARGEST = 64 * 2**20  # bytes of a submission: pictures in its outputs may make it large, but not this large
+
+
+class CourseError(ValueError):
+    """What is asked for cannot be done; the message says why."""
+
+
+class Exercise(NamedTuple):
+    """One exercise of a course notebook, as its ``exercise`` cell states it."""
+
+    check: str  # name of the function that checks it
+    call: str  # source of the call
+    stub: str  # source of the cell
+    id: str  # of the cell
+    number: int  # its position among the notebook's exercises
+
+
+def course_notebooks() -> list[Path]:
+    """The numbered notebooks of the course."""
+    folder = notebook_path("x").parent
+    if not (found := sorted(folder.glob("[0-9]*.ipynb"))):
+        raise CourseError(f"no notebooks in {folder}: use labkit from a checkout of the course")
+    return found
+
+
+def read_notebook(path: Path) -> Notebook:
+    """A notebook of format 4, each cell's source as one text. CourseError, without the path, if the file holds none."""
+    try:
+        if (size := path.stat().st_size) > LARGEST:
+            raise CourseError(f"has {size} bytes; a notebook has at most {LARGEST}")
+        notebook: Notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            cell["source"] = "".join(cell["source"])
+            _ = cell["cell_type"], [*cell.setdefault("metadata", {}).get("tags", ())]
+        _ = notebook.setdefault("metadata", {}).get("labkit")
+    except CourseError:
+        raise
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise CourseError(f"is no notebook that can be read: {type(error).__name__}: {error}") from None
+    return notebook
+
+
+def tagged(notebook: Notebook, tag: str) -> list[dict[str, Any]]:
+    """The code cells with a tag."""
+    return [c for c in notebook["cells"] if c["cell_type"] == "code" and tag in c["metadata"].get("tags", ())]
+
+
+def python(source: str) -> str:
+    """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``, become ``pass``."""
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        if source.lstrip().startswith("%%"):
+            return ""
+        return re.sub(r"^([ \t]*)(?:[%!].*|[\w.]+\?\??[ \t]*)$", r"\1pass", source, flags=re.MULTILINE)
+    return source
+
+
+def check_name(node: ast.AST) -> str:
+    """``check_...`` if this is a call of one, as ``exercises.check_...`` or by its plain name; else nothing."""
+    function = node.func if isinstance(node, ast.Call) else None
+    name = str(getattr(function, "attr", None) or getattr(function, "id", ""))
+    return name if name.startswith("check_") else ""
+
+
+@cache
+def exercises(path: Path) -> tuple[Exercise, ...]:
+    """The exercises of a course notebook: the last call of a check in each cell. CourseError if one has none."""
+    found = []
+    for number, cell in enumerate(tagged(read_notebook(path), "exercise")):
+        source = python(cell["source"])
+        calls = [node for statement in ast.parse(source).body for node in ast.walk(statement) if check_name(node)]
+        if not calls:
+            raise CourseError(f"{path.name}: the exercise {number + 1} calls no exercises.check_...")
+        found.append(Exercise(check_name(calls[-1]), ast.unparse(calls[-1]), source, cell.get("id", ""), number))
+    return tuple(found)
+
+
+def original(path: Path, notebook: Notebook) -> Path:
+    """The course's notebook that a submission is a copy of, by its title in the metadata or else by its file name."""
+    about = notebook["metadata"].get("labkit")
+    title = about.get("title") if isinstance(about, dict) else None
+    found = [each for each in course_notebooks() if _title(each) == title]
+    found = found or [each for each in course_notebooks() if each.stem in path.stem]
+    if len(found) != 1:
+        raise CourseError("belongs to no notebook of the course, by its title (metadata.labkit) or its file name")
+    return found[0]
+
+
+@cache
+def _title(path: Path) -> str:
+    return str(read_notebook(path)["metadata"]["labkit"]["title"])

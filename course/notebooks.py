@@ -1,0 +1,445 @@
+"""Keep the notebooks in one shape: execute and store what is checked, strip the rest, and hold each to one anatomy.
+
+    uv run python -m course.notebooks refresh [NAME ...]    execute in the test size, store checked outputs, clean up
+    uv run python -m course.notebooks check [NAME ...]      say what is wrong with the file; nothing is executed
+    uv run python -m course.notebooks twice [NAME ...]      execute the student's copy, then all cells, in one kernel
+    uv run python -m course.notebooks index                 bring the README's table of notebooks up to date
+
+NAME is a notebook's file name, with or without `.ipynb`; none means all of them. CONTRIBUTING.md explains the tags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import nbclient
+import nbformat
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbformat import NotebookNode
+
+from course.classroom.build import student_copy
+from course.overview import techniques
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "notebooks"
+
+CHECKED = "nbval-check-output"
+MARK = "# <- technique"
+
+# The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags must first appear.
+ANATOMY = [
+    ("card", "markdown", "title, one-sentence claim, and the card"),
+    ("setup", "code", "imports and device, ten lines at most"),
+    ("bottleneck", None, "which resource is the bottleneck, with the formula"),
+    ("baseline", "code", "the baseline loop in plain PyTorch, fifteen lines at most"),
+    ("predict", "code", "predict before you run"),
+    ("workload", "code", "make_workload, changed lines marked"),
+    ("equivalence", "code", "losses and gradients against the baseline"),
+    ("panel", "code", "LabPanel(lab); a headless lab.run(...) follows"),
+    ("counters", "code", "exact counters, output checked"),
+    ("worse", "code", "a cell that makes it worse"),
+    ("exercise", "code", "stub and check in one cell"),
+    ("solution", "code", "the solution, folded"),
+    ("reference", None, "the recorded run beside the reader's own"),
+    ("claims", "code", "what the sources say, and what the recorded runs found; folded"),
+    ("yours", None, "the lines to copy for your own model"),
+]
+TAGS = [tag for tag, _, _ in ANATOMY]
+# Introductions that toggle no technique need not have the cells that speak of one.
+EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse"}}
+
+NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
+LEVELS = ("beginner", "intermediate", "advanced")
+# An exercise: text, stub and check, hint, solution; the text begins with a heading and says what to expect.
+EXERCISE = re.compile(r"## Exercise: \S.*\n\n\*Difficulty: (easy|medium|hard)\. About [1-9]\d* minutes\.\*\n\n\S")
+HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
+CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded cells
+CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
+
+
+# -------------------------------------------------------------------------------------------------- reading and writing
+
+
+def notebooks(names: list[str] | None = None) -> list[Path]:
+    """The notebooks called `names`, or all of them. Raises FileNotFoundError for a name that is none."""
+    if not names:
+        return sorted(FOLDER.glob("*.ipynb"))
+    paths = [FOLDER / f"{Path(name).name.removesuffix('.ipynb')}.ipynb" for name in names]
+    for path in paths:
+        if not path.is_file():
+            known = ", ".join(each.stem for each in notebooks())
+            raise FileNotFoundError(f"no notebook {path.stem!r}; there are: {known}")
+    return paths
+
+
+def read(path: Path) -> NotebookNode:
+    """The notebook at `path`, as it stands in the file (nothing is upgraded or validated)."""
+    return nbformat.read(path, as_version=nbformat.NO_CONVERT)
+
+
+def write(notebook: NotebookNode, path: Path) -> None:
+    """Write `notebook` in one step: a reader of `path` sees the old file or the new one, never half of one."""
+    nbformat.validate(notebook)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
+        file.write(nbformat.writes(notebook, indent=1).rstrip("\n") + "\n")
+    try:
+        os.chmod(file.name, 0o644)  # NamedTemporaryFile makes it private
+        os.replace(file.name, path)
+    except OSError:
+        os.unlink(file.name)
+        raise
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def is_checked(cell: NotebookNode) -> bool:
+    return cell.cell_type == "code" and CHECKED in tags(cell)
+
+
+# ------------------------------------------------------------------------------------------------------------ executing
+
+
+@contextmanager
+def private_jupyter() -> Iterator[dict[str, str]]:
+    """An environment for kernels in the test size that neither reads nor writes the user's own Jupyter settings."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+            environment[name] = str(Path(folder) / name.lower())
+        yield environment | {"LABKIT_SIZE": "test"}
+
+
+def execute(*rounds: NotebookNode) -> list[list[str]]:
+    """Run all cells of each notebook in order, in place, in one kernel; return what the checked cells of each printed.
+
+    Raises CellExecutionError, CellTimeoutError or DeadKernelError.
+    """
+    client = nbclient.NotebookClient(
+        rounds[0],
+        timeout=CELL_TIMEOUT,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+        coalesce_streams=True,  # one output however slowly it came
+    )
+    printed = []
+    with client.setup_kernel():
+        for notebook in rounds:
+            client.nb = notebook
+            for index, cell in enumerate(notebook.cells):
+                client.execute_cell(cell, index)
+            printed.append([text(cell) for cell in notebook.cells if is_checked(cell)])
+    return printed
+
+
+def text(cell: NotebookNode) -> str:
+    """What `cell` printed and returned, as text."""
+    return "".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+
+
+def run_twice(path: Path) -> float:
+    """Execute the notebook at `path` twice without a restart; return the seconds. ValueError if the rounds differ.
+
+    The first round is the student's copy, without solutions: no other cell may need them.
+    """
+    begin = time.monotonic()
+    first, second = execute(nbformat.from_dict(student_copy(read(path))), read(path))
+    if first != second:
+        raise ValueError(f"a checked cell prints something else in the second round: {first} and {second}")
+    return time.monotonic() - begin
+
+
+# ------------------------------------------------------------------------------------------------------------- cleaning
+
+
+def clean(notebook: NotebookNode) -> None:
+    """Leave in `notebook` what belongs into git: sources, tags, execution counts, and the outputs that are checked.
+
+    Counts stay because nbval takes a cell without one for a cell that never ran, and compares nothing.
+    """
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    count = 0
+    taken: set[str] = set()
+    for position, cell in enumerate(notebook.cells):
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
+        cell.pop("attachments", None)
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            cell.outputs = [plain(output, count) for output in cell.outputs] if is_checked(cell) else []
+            if {"solution", "claims"} & set(tags(cell)):
+                cell.metadata.jupyter = {"source_hidden": True}
+        part = next((tag for tag in TAGS if tag in tags(cell)), None)
+        cell.id = unused(part or cell.get("id") or f"cell-{position:02d}", taken)
+    notebook.metadata = NotebookNode(
+        {
+            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+            "labkit": notebook.metadata.get("labkit", {}),
+            "language_info": {"name": "python"},
+        }
+    )
+
+
+def plain(output: NotebookNode, count: int) -> NotebookNode:
+    """`output` with the cell's execution count and without metadata."""
+    if "execution_count" in output:
+        output.execution_count = count
+    if "metadata" in output:
+        output.metadata = NotebookNode()
+    return output
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """`name`, numbered when an earlier cell has it, and noted in `taken`."""
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name}-{number}", number + 1
+    taken.add(candidate)
+    return candidate
+
+
+def refresh(path: Path) -> float:
+    """Execute and clean the notebook at `path`; return the seconds it ran. The file changes only when all went well."""
+    notebook = read(path)
+    begin = time.monotonic()
+    execute(notebook)
+    seconds = time.monotonic() - begin
+    clean(notebook)
+    if problems := [problem for problem in check(notebook, path.stem) if "stored output" in problem]:
+        raise ValueError(f"{path.name} is left as it was: " + "; ".join(problems))
+    write(notebook, path)
+    return seconds
+
+
+# ------------------------------------------------------------------------------------------------------------- checking
+
+
+def check(notebook: NotebookNode, name: str) -> list[str]:
+    """What is wrong with `notebook`, one sentence each; empty when it is in good shape."""
+    return [
+        *check_storage(notebook),
+        *check_metadata(notebook),
+        *check_anatomy(notebook, name),
+        *check_code(notebook, name),
+        *check_exercises(notebook),
+    ]
+
+
+def label(notebook: NotebookNode, cell: NotebookNode) -> str:
+    position = next(index for index, other in enumerate(notebook.cells) if other is cell)
+    return f"cell {position} ({cell.get('id', 'no id')})"
+
+
+def check_storage(notebook: NotebookNode) -> list[str]:
+    """Only checked outputs are stored, all of them are, and all are text that any machine would print."""
+    problems = []
+    if (notebook.nbformat, notebook.nbformat_minor) != (4, 5):
+        problems.append(f"has format {notebook.nbformat}.{notebook.nbformat_minor}; refresh makes it 4.5")
+    if "widgets" in notebook.metadata:
+        problems.append("stores widget state (metadata.widgets)")
+    if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
+        problems.append("names another kernel than python3")
+    ids = Counter(cell.get("id") for cell in notebook.cells)
+    problems += [f"has {number} cells with the id {id!r}" for id, number in ids.items() if id is None or number > 1]
+
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    if not any(is_checked(cell) for cell in code):
+        problems.append(f"has no cell tagged {CHECKED}")
+    if [cell.execution_count for cell in code] != list(range(1, len(code) + 1)):
+        problems.append("was not executed from top to bottom (execution counts): refresh it")
+    for cell in code:
+        where = label(notebook, cell)
+        if not is_checked(cell):
+            if cell.outputs:
+                problems.append(f"{where} stores outputs but is not tagged {CHECKED}")
+        elif not cell.outputs:
+            problems.append(f"{where} is checked but has no stored output: nbval would skip it silently")
+        for output in cell.outputs if is_checked(cell) else []:
+            stream, data = output.get("name"), set(output.get("data", {"text/plain"}))
+            if output.output_type == "error" or stream == "stderr" or not data <= {"text/plain", "text/markdown"}:
+                problems.append(f"{where} has a stored output that is no plain result: {stream or sorted(data)}")
+    return problems
+
+
+def check_metadata(notebook: NotebookNode) -> list[str]:
+    """`metadata.labkit` says title, needs, minutes and level: the index and `labkit doctor` read them."""
+    about = notebook.metadata.get("labkit", {})
+    wanted = {"title": str, "needs": dict, "minutes": int, "level": str}
+    problems = [
+        f"metadata.labkit.{key} is {about.get(key)!r}, not of type {kind.__name__}"
+        for key, kind in wanted.items()
+        if not isinstance(about.get(key), kind)
+    ]
+    if problems:
+        return problems
+    if about["level"] not in LEVELS:
+        problems.append(f"metadata.labkit.level is {about['level']!r}, none of {', '.join(LEVELS)}")
+    for need, arm in about["needs"].items():
+        if need not in NEEDS or not isinstance(arm, str):
+            problems.append(
+                f"metadata.labkit.needs has {need!r}: {arm!r}; use {', '.join(NEEDS)}, and say what is left out"
+            )
+    first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
+    if first != f"# {about['title']}":
+        problems.append(f"begins with {first!r}, while metadata.labkit.title is {about['title']!r}")
+    return problems
+
+
+def check_anatomy(notebook: NotebookNode, name: str) -> list[str]:
+    """Every part is there, of the right kind, in the right order."""
+    problems, order = [], []
+    for tag, kind, meaning in ANATOMY:
+        cells = [cell for cell in notebook.cells if tag in tags(cell)]
+        if not cells:
+            if tag not in EXEMPT.get(name, ()):
+                problems.append(f"has no cell tagged {tag!r} ({meaning})")
+            continue
+        order.append((tag, notebook.cells.index(cells[0])))
+        problems += [
+            f"{label(notebook, cell)} is tagged {tag!r} but is no {kind} cell"
+            for cell in cells
+            if kind and cell.cell_type != kind
+        ]
+    for (before, first), (after, second) in pairwise(order):
+        if first > second:
+            problems.append(f"has {after!r} before {before!r}")
+    if order and order[0] != ("card", 0):
+        problems.append("does not begin with its card")
+    if any("counters" in tags(cell) and not is_checked(cell) for cell in notebook.cells):
+        problems.append(f"has a counters cell that is not tagged {CHECKED}")
+    return problems
+
+
+def check_code(notebook: NotebookNode, name: str) -> list[str]:
+    """The cells that a reader must grasp at one glance are short, the technique is marked, and widgets are optional."""
+    problems = []
+    headless = False
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        where = label(notebook, cell)
+        for tag, most in (("setup", 10), ("baseline", 15)):
+            if tag in tags(cell) and (lines := count_lines(cell.source)) > most:
+                problems.append(f"{where}, tagged {tag!r}, has {lines} lines; at most {most}")
+        source = without_magics(cell.source)
+        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            lines = count_lines(ast.get_source_segment(source, function) or "")
+            if function.name == "step" and lines > 15:
+                problems.append(f"{where} has a step() of {lines} lines; at most 15")
+        if "workload" in tags(cell):
+            if not any("workload" in function.name for function in functions):
+                problems.append(f"{where}, tagged 'workload', defines no make_workload")
+            if MARK not in cell.source and name not in EXEMPT:
+                problems.append(f"{where} marks no line with {MARK!r}")
+        if "panel" in tags(cell) and "LabPanel(" not in cell.source:
+            problems.append(f"{where}, tagged 'panel', shows no LabPanel")
+        headless = headless or bool(re.search(r"\.(run|sweep|race)\(|\bcompare\(", cell.source))
+    if not headless:
+        problems.append("calls neither lab.run, lab.sweep, lab.race nor compare: it shows nothing without widgets")
+    return problems
+
+
+def check_exercises(notebook: NotebookNode) -> list[str]:
+    """Each exercise has its heading, difficulty and minutes, a stub, its check at the end, a hint, and a solution."""
+    problems = []
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code" or "exercise" not in tags(cell):
+            continue
+        where = label(notebook, cell)
+        if index == 0 or not EXERCISE.match(notebook.cells[index - 1].source):
+            problems.append(
+                f"{where} does not follow a text that begins with '## Exercise: WHAT', an empty line, "
+                "'*Difficulty: easy. About 10 minutes.*' (easy, medium or hard), an empty line, and the task"
+            )
+        hint, solution = (*notebook.cells[index + 1 : index + 3], None, None)[:2]
+        if not (hint and hint.cell_type == "markdown" and HINT.fullmatch(hint.source.strip())):
+            problems.append(f"{where} is not followed by a hint in <details><summary>Hint</summary> ... </details>")
+        if not (solution and "solution" in tags(solution)):
+            problems.append(f"{where} has no cell tagged 'solution' behind its hint")
+        body = ast.parse(without_magics(cell.source)).body
+        if not any(isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node) for node in walk(body)):
+            problems.append(f"{where} has no stub that raises NotImplementedError")
+        if not (body and re.search(r"\bexercises\.(check_\w+|verdict)\(", ast.unparse(body[-1]))):
+            problems.append(f"{where} does not end in a call of exercises.check_...")
+    return problems
+
+
+def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    return (node for statement in body for node in ast.walk(statement))
+
+
+def count_lines(source: str) -> int:
+    """Lines that hold something: blank ones, which the formatter demands between imports, are free."""
+    return sum(bool(line.strip()) for line in source.splitlines())
+
+
+def without_magics(source: str) -> str:
+    """`source` with IPython's `%magic` and `!command` lines blanked, so that it parses as Python."""
+    return re.sub(r"^[ \t]*[%!].*$", "", source, flags=re.MULTILINE)
+
+
+# --------------------------------------------------------------------------------------------------- the README's table
+
+REFERENCE = "intel-xeon-2-cores"  # the machine that every notebook was recorded on
+
+
+def index(readme: str) -> str:
+    """`readme` with its table of notebooks up to date; what a notebook shows is written there by hand, and kept."""
+    effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
+    lines = []
+    for line in readme.splitlines():
+        if found := re.match(r"\| \[(\w+)\]\(notebooks/\1\.ipynb\) \| .*? \|", line):
+            name = found[1]
+            about = read(FOLDER / f"{name}.ipynb").metadata.labkit
+            runs = "CPU; more on a GPU" if "cuda" in about.needs else "CPU, GPU"
+            line = f"{found[0]} {runs} | {about.minutes} | {effects.get(name, '–')} |"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def write_index() -> int:
+    path = ROOT / "README.md"
+    path.write_text(index(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("action", choices=["refresh", "check", "twice", "index"])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args(arguments)
+    if options.action == "index":
+        return write_index()
+    act = {"refresh": refresh, "twice": run_twice}.get(options.action)
+    failed = False
+    with private_jupyter() as environment:
+        os.environ.clear()
+        os.environ.update(environment)  # nbclient finds kernels by these, and the kernel inherits them
+        for path in notebooks(options.names):
+            try:
+                if act:
+                    print(f"{path.name}: {act(path):.1f} s", flush=True)
+                problems = check(read(path), path.stem) if options.action != "twice" else []
+            except (CellExecutionError, DeadKernelError, TimeoutError, SyntaxError, ValueError) as error:
+                problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]  # tracebacks come in colour
+            for problem in problems:
+                print(f"{path.name}: {problem}", file=sys.stderr)
+            failed = failed or bool(problems)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

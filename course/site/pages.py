@@ -1,0 +1,223 @@
+"""Pages of the site from the course's own files: notebooks with what was recorded of them, and the Markdown documents.
+
+Nothing is executed. Code cells stand as they are, checked outputs too; figures and tables come from `data/reference`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course.site import recorded
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+DOCUMENTS = [
+    "RESULTS.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "course/teaching.md",
+    "data/README.md",
+    "data/reference/README.md",
+    "tests/tested-versions.md",
+]
+FOLDED = {"solution", "claims"}  # cells that a page shows on demand
+# Code comes first: what looks like a link in it is none.
+CODE_OR_LINK = re.compile(
+    r"(?P<fence>^```.*?^```[ ]*$)"
+    r"|(?P<code>(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))"
+    r"|(?<!!)\[(?P<label>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|mailto:)(?P<target>[^)\s]+)\)",
+    flags=re.MULTILINE | re.DOTALL,
+)
+
+
+def notebooks() -> list[Path]:
+    """The notebooks of the course; the template is none."""
+    return sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def number(name: str) -> str:
+    """``"06_mixed_precision"`` -> ``"06"``."""
+    return name.split("_")[0]
+
+
+def write_source(folder: Path) -> None:
+    """The source tree that Sphinx reads, laid out like the checkout, so that relative links stay what they are."""
+    known = {path.relative_to(ROOT).as_posix() for path in notebooks()} | {*DOCUMENTS, "README.md"}
+    for name in DOCUMENTS:
+        page = folder / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if name == "course/teaching.md":
+            text = link_notebooks(text)
+        page.write_text(mend_links(text, name, known), encoding="utf-8")
+    (folder / "index.md").write_text(_index(known), encoding="utf-8")
+    shutil.copytree(ROOT / "course" / "site" / "images", folder / "course" / "site" / "images", dirs_exist_ok=True)
+    (folder / "notebooks").mkdir(exist_ok=True)
+    (folder / "files").mkdir(exist_ok=True)
+    for path in notebooks():
+        shutil.copy(path, folder / "files")
+        nbformat.write(notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name)
+
+
+def _index(known: set[str]) -> str:
+    """The README, and what is where."""
+    text = mend_links((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", known)
+    entries = []
+    for path in notebooks():
+        title = nbformat.read(path, as_version=4).metadata["labkit"]["title"]
+        entries.append(f"{number(path.stem)} {title} <notebooks/{path.stem}>")
+    trees = {
+        "Notebooks": entries,
+        "Results": ["Every claim, and what we found <RESULTS>", "Recorded machines <data/reference/README>"],
+        "For teachers and authors": ["Teaching with it <course/teaching>", "CONTRIBUTING", "data/README"]
+        + ["Changes <CHANGELOG>", "tests/tested-versions"],
+    }
+    for caption, names in trees.items():
+        text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+    return text
+
+
+def mend_links(text: str, name: str, known: set[str]) -> str:
+    """Links of the file ``name`` as the site has them.
+
+    The README is the index; headings are found by Sphinx's names for them; files that are no page become their path.
+    """
+
+    def mended(match: re.Match[str]) -> str:
+        label, target = match["label"], match["target"]
+        place, hash_, anchor = target.partition("#")
+        anchor = hash_ + anchor.lower()
+        if not place:
+            return f"[{label}]({anchor})"
+        path = os.path.normpath(os.path.join(os.path.dirname(name), place))
+        if not (ROOT / path).exists():
+            raise ValueError(f"{name} links to {target}, which is not there")
+        if path == "README.md":
+            return f"[{label}]({os.path.relpath('index.md', os.path.dirname(name) or '.')}{anchor})"
+        if path == "data/reference":
+            return f"[{label}]({os.path.relpath('data/reference/README.md', os.path.dirname(name) or '.')})"
+        if path in known:
+            return f"[{label}]({place}{anchor})"
+        return label if label.startswith("`") or label == path else f"{label} (`{path}`)"
+
+    return CODE_OR_LINK.sub(
+        lambda match: match[0] if match["code"] or match["fence"] else mended(match), mend_math(text)
+    )
+
+
+def mend_math(text: str) -> str:
+    r"""LaTeX wants ``\texttt{a\_b}``; MathJax would show the backslash."""
+    return re.sub(r"\\texttt\{[^{}]*\}", lambda match: match[0].replace(r"\_", "_"), text)
+
+
+def link_notebooks(text: str) -> str:
+    """`` `06_mixed_precision` `` in the guide as a link to its page, where there is one."""
+    there = {path.stem for path in notebooks()}
+
+    def linked(match: re.Match[str]) -> str:
+        return f"[{match[1]}](../notebooks/{match[1]}.ipynb)" if match[1] in there else match[0]
+
+    return re.sub(r"`(\d\d_\w+)`", linked, text)
+
+
+# ---------------------------------------------------------------------------------------------------- a notebook's page
+
+
+def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
+    """The notebook as a page, with what was recorded in the place of live output; figures go to ``folder/figures``."""
+    page = nbformat.read(path, as_version=4)
+    every = recorded.shown(path.stem)
+    for index, each in enumerate(every):
+        if each.drawn:
+            _draw(each, folder / "figures" / f"{path.stem}-{index}")
+    first = next((index for index, each in enumerate(every) if each.drawn), None)
+    cells: list[NotebookNode] = []
+    for cell in page.cells:
+        kind = set(tags(cell))
+        cell.metadata = NotebookNode(tags=["hide-input"] if kind & FOLDED else [])
+        if cell.cell_type == "markdown":
+            cell.source = mend_links(cell.source, f"notebooks/{path.name}", known)
+        cells.append(cell)
+        if "card" in kind:
+            note = "Nothing on this page was computed for it: its figures were recorded."
+            cells.append(_text(f"*{note} {{download}}`The notebook <../files/{path.name}>` measures on your machine.*"))
+        if "panel" in kind:
+            note = "In JupyterLab, a panel with controls, *Run* and *Stop* stands here."
+            if first is not None:
+                note += f" The figure below was recorded on {every[first].lead}."
+            cells.append(_text(f":::{{note}}\n{note}\n:::"))
+            if first is not None:
+                cells.append(_text(_figure(every[first], f"{path.stem}-{first}")))
+        if "reference" in kind and "recorded" not in page.metadata:
+            page.metadata["recorded"] = True  # once, behind the first cell of this tag
+            cells.append(_text(_recorded(every, path.stem, first)))
+        if "claims" in kind and (found := claims(path.stem)):
+            cells.append(_text(mend_links(found, "RESULTS.md", known)))
+    page.cells = cells
+    page.metadata = NotebookNode(kernelspec=page.metadata["kernelspec"], language_info={"name": "python"})
+    return page
+
+
+def claims(name: str) -> str:
+    """The tables of claims and errors of one notebook, from RESULTS.md; empty when it has none."""
+    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
+    found = re.search(rf"^## \[{name}\]\S*\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    return found[1].strip() if found else ""
+
+
+def mathjax() -> Path:
+    """MathJax as one file with its fonts in it, from the package that carries it."""
+    for file in importlib.metadata.files("sphinx-mathjax-offline") or ():
+        if file.name == "tex-svg.js":
+            return Path(str(file.locate()))
+    raise FileNotFoundError("sphinx-mathjax-offline is there, but holds no tex-svg.js")
+
+
+def _text(source: str) -> NotebookNode:
+    return nbformat.v4.new_markdown_cell(source)
+
+
+def _draw(each: recorded.Shown, stem: Path) -> None:
+    """``stem-light.svg`` and ``stem-dark.svg``."""
+    stem.parent.mkdir(exist_ok=True)
+    for theme in ("light", "dark"):
+        stem.with_name(f"{stem.name}-{theme}.svg").write_text(each.svg(dark=theme == "dark"), encoding="utf-8")
+
+
+def _figure(each: recorded.Shown, stem: str) -> str:
+    """Both drawings of it; the theme shows one of them."""
+    alt = f"{each.title.replace('`', '')}, recorded on {each.lead}; its figures stand in the table"
+    images = [
+        f"```{{image}} figures/{stem}-{theme}.svg\n:class: only-{theme}\n:alt: {alt}\n```"
+        for theme in ("light", "dark")
+    ]
+    return "::::{container} recorded\n" + "\n".join(images) + "\n::::"
+
+
+def _recorded(every: list[recorded.Shown], stem: str, before: int | None) -> str:
+    """All that was recorded: figures (but the one that stands above already) and tables."""
+    if not every:
+        return f":::{{note}}\n{recorded.NONE}\n:::"
+    parts = [f"**What was recorded**, with `{every[0].lead.split(',')[0]}` in colour and other machines muted:"]
+    for index, each in enumerate(every):
+        parts.append(f"**{each.title}**" + (f", at {each.at}" if each.at else ""))
+        if each.drawn and index != before:
+            parts.append(_figure(each, f"{stem}-{index}"))
+        elif index == before:
+            parts.append("Its figure stands at the panel above.")
+        if each.drawn:
+            parts.append(f"<details><summary>Its figures as a table</summary>\n\n{recorded.table(each)}\n\n</details>")
+        else:
+            parts.append(recorded.table(each))
+    return "\n\n".join(parts)

@@ -1,0 +1,88 @@
+"""Text: numbers as people read them, tables, files that are written whole, and a progress bar."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def format_seconds(seconds: float | None) -> str:
+    """``0.00123`` -> ``'1.23 ms'``; None or nan -> ``'-'``; infinity -> ``'never'``."""
+    if seconds is None or math.isnan(seconds):
+        return "-"
+    if math.isinf(seconds):
+        return "never"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds / 1e-9)} ns"
+
+
+def format_bytes(size: float | None) -> str:
+    """``3 * 2**20`` -> ``'3.00 MiB'``; None -> ``'-'``."""
+    if size is None:
+        return "-"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return f"{_three_digits(size / scale)} {unit}"
+    return f"{size:.0f} B"
+
+
+def format_rate(rate: float | None, unit: str = "samples") -> str:
+    """``1234567, 'samples'`` -> ``'1.23 M samples/s'``."""
+    if rate is None or math.isnan(rate):
+        return "-"
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if rate >= scale:
+            return f"{_three_digits(rate / scale)} {prefix} {unit}/s"
+    return f"{_three_digits(rate)} {unit}/s"
+
+
+def format_settings(settings: dict[str, Any]) -> str:
+    """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{max(0, 2 - max(0, math.floor(math.log10(value)) if value > 0 else 0))}f}"
+
+
+def progress(**options: Any) -> Any:
+    """A tqdm bar on stderr that leaves no thread behind and no line when done; options as for ``tqdm``."""
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0  # its monitor thread would outlive the bar
+    return tqdm(**({"leave": False, "delay": 1.0, "file": sys.stderr} | options))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts as a table whose columns stand below each other; empty without rows."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of texts, the first the head, as a Markdown table."""
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a full disk or an interrupt leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

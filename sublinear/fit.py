@@ -1,0 +1,162 @@
+"""Three lines for a reader's own model: fit this batch into this much memory.
+
+fitted = fit(model, inputs, budget=6 * 2**30)
+print(fitted)             # what is predicted
+print(fitted.measure())   # what is so
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from labkit.device import is_out_of_memory
+from labkit.measure import compare
+from labkit.memory import MemoryMeter
+from labkit.results import Comparison, Workload
+from labkit.text import format_bytes, format_seconds
+from sublinear.apply import apply
+from sublinear.blocks import split
+from sublinear.chain import Chain
+from sublinear.cost import Prediction, simulate
+from sublinear.plan import Plan
+from sublinear.planner import plan as find
+from sublinear.profile import Loss, Training, profile, restored, training
+from sublinear.searches.simple import keep_all
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that trains by a plan, and what the plan is expected to need. ``plain``: without a plan."""
+
+    model: nn.Module
+    plan: Plan
+    chain: Chain
+    predicted: Prediction
+    plain: Prediction
+    note: str
+    original: nn.Module
+    task: Training
+
+    def __str__(self) -> str:
+        lines = [
+            _line(f"predicted ({self.chain.source} blocks)", self.predicted.peak_bytes, self.predicted.seconds),
+            _line("predicted without a plan", self.plain.peak_bytes, self.plain.seconds),
+            f"{len(self.chain.blocks)} blocks on {self.chain.device}, method {self.plan.method!r}: {self.plan}",
+        ]
+        return "\n".join([*lines, *([f"note: {self.note}"] if self.note else [])])
+
+    __repr__ = __str__
+
+    def measure(self, seconds: float | None = None) -> Measured:
+        """Train both models for a while (``seconds``, as in `labkit.compare`) and put everything back."""
+        arms = (self.original, self.model)
+        peaks = tuple(map(self._peak, arms))
+        with restored(self.original, self.task.optimizer):
+            steps = [Workload(partial(self._step, arm), self.chain.batch_size) for arm in arms]
+            comparison = compare(steps[0], steps[1], seconds=seconds).with_peaks(*peaks)
+        return Measured(comparison, self.predicted, self.plain)
+
+    def _step(self, model: nn.Module) -> torch.Tensor:
+        loss = self.task.loss(model(*self.task.args, **self.task.kwargs))
+        loss.backward()
+        if self.task.optimizer is not None:
+            self.task.optimizer.step()
+        model.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
+        """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
+        device = next(model.parameters()).device
+        with restored(self.original, self.task.optimizer):
+            try:
+                self._step(model)
+                with MemoryMeter(device, saved=False) as memory:
+                    self._step(model)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                return None, None
+            return memory.peak, memory.reserved
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A planned model beside the plain one, and how far the prediction was off."""
+
+    comparison: Comparison
+    predicted: Prediction
+    plain: Prediction
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Measured peak of the planned model."""
+        return self.comparison.candidate.peak_bytes
+
+    @property
+    def memory_ratio(self) -> float:
+        """Measured peak over that of the plain model."""
+        return self.comparison.memory_ratio
+
+    @property
+    def time_ratio(self) -> float:
+        """Measured step time over that of the plain model."""
+        return 1 / self.comparison.speedup
+
+    @property
+    def peak_error(self) -> float:
+        """Predicted over measured peak, less 1."""
+        return self.predicted.peak_bytes / self.peak_bytes - 1 if self.peak_bytes else float("nan")
+
+    @property
+    def time_error(self) -> float:
+        """Predicted less measured time ratio: 0.05 is 5 points."""
+        return self.predicted.seconds / self.plain.seconds - self.time_ratio
+
+    def __str__(self) -> str:
+        expected = self.predicted.peak_bytes / self.plain.peak_bytes, self.predicted.seconds / self.plain.seconds
+        return (
+            f"{self.comparison}\n"
+            f"memory {self.memory_ratio:.3f} of plain (predicted {expected[0]:.3f}, peak {self.peak_error:+.1%}), "
+            f"time {self.time_ratio:.3f} (predicted {expected[1]:.3f})"
+        )
+
+    __repr__ = __str__
+
+
+def fit(
+    model: nn.Module,
+    inputs: Any,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    budget: int | None = None,
+    max_overhead: float | None = None,
+    method: str = "menu",
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    modules: list[str] | None = None,
+    repeats: int = 3,
+) -> Fitted:
+    """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead`` (0.25: a quarter more time).
+
+    With neither, the plan has the lowest peak there is, whatever time it takes.
+
+    ``inputs``: a tensor, or a tuple of the model's arguments; ``loss``: of the model's output, the mean by default;
+    ``optimizer``: its state counts, and its step is part of the time; ``modules``: those to plan, by name, where torch
+    cannot trace the model. Raises ValueError, with the floor, if no plan is that small. The model stays as it is.
+    """
+    task = training(inputs, kwargs, loss, optimizer)
+    blocks = split(model, task.args, task.kwargs, modules=modules)
+    chain = profile(model, task.args, task.kwargs, loss=loss, optimizer=optimizer, blocks=blocks, repeats=repeats)
+    found = find(chain, budget=budget, max_overhead=max_overhead, method=method)
+    planned = apply(model, found, task.args, blocks=blocks)
+    plain = simulate(chain, keep_all(chain))
+    return Fitted(planned, found, chain, simulate(chain, found), plain, blocks.note, model, task)
+
+
+def _line(label: str, peak: int, seconds: float) -> str:
+    return f"{label:<30} {format_bytes(peak):>10}  {format_seconds(seconds):>8} a step"

@@ -1,0 +1,47 @@
+"""Which notebooks a machine can show in full."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course import coverage as coverage_of
+from course.coverage import notebook_coverage
+
+
+def write_notebook(folder: Path, name: str, metadata: Any) -> None:
+    (folder / f"{name}.ipynb").write_text(json.dumps({"cells": [], "metadata": metadata}))
+
+
+def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, needs in (
+        ("01_all", {}),
+        ("02_gpu", {"cuda": "the fp16 arm", "bf16": "the bf16 arm"}),
+        ("03_cores", {"cores2": "workers", "compiler": "the compiled arm"}),
+        ("04_new", {"quantum": "everything"}),
+        ("_template", {}),
+    ):
+        write_notebook(tmp_path, name, {"labkit": {"needs": needs}})
+    write_notebook(tmp_path, "05_silent", {})
+    (tmp_path / "06_damaged.ipynb").write_text('{"cells": [')
+    monkeypatch.setattr(coverage_of, "machine_card", lambda: {"cpu": {"cores": 1}})
+    monkeypatch.setattr(coverage_of, "fast_dtypes", lambda: {"bfloat16": None})
+    monkeypatch.setattr(shutil, "which", lambda program: "/usr/bin/g++" if program == "g++" else None)
+    coverage = notebook_coverage(tmp_path)
+    assert coverage.pop("05_silent").startswith("cannot tell: no metadata.labkit.needs")
+    assert coverage.pop("06_damaged").startswith("cannot tell")
+    assert coverage == {
+        "01_all": "in full",
+        "02_gpu": "without: the fp16 arm (needs CUDA); the bf16 arm (needs fast bfloat16, unknown here)",
+        "03_cores": "without: workers (needs 2+ cores)",
+        "04_new": "without: everything (needs quantum, unknown here)",
+    }
+
+
+def test_notebooks_of_this_repository_state_known_needs() -> None:
+    folder = Path(__file__).parents[2] / "notebooks"
+    for path in folder.glob("[!_]*.ipynb"):
+        assert set(json.loads(path.read_text())["metadata"]["labkit"]["needs"]) <= set(coverage_of._NEEDS), path.name
+    assert not any("cannot tell" in text for text in notebook_coverage().values())

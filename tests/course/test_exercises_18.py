@@ -1,0 +1,124 @@
+"""The exercise of notebook 18: clipping to a quantile of the norms so far."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.utils import clip_grad_norm_, get_total_norm
+
+from course.exercises import check_18_clip_to_usual
+
+
+def total(parameters):
+    return get_total_norm([p.grad for p in parameters if p.grad is not None]).item()
+
+
+def right(parameters, history, quantile):
+    norm = total(parameters)
+    if not math.isfinite(norm):
+        for parameter in parameters:
+            parameter.grad = None
+        return None
+    history.append(norm)
+    threshold = torch.tensor(history).quantile(quantile).item()
+    clip_grad_norm_(parameters, threshold)
+    return threshold
+
+
+def right_with_zeros(parameters, history, quantile):
+    if not math.isfinite(total(parameters)):
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        return history[-1]
+    return right(parameters, history, quantile)
+
+
+def stub(parameters, history, quantile):
+    raise NotImplementedError("your turn")
+
+
+def empty(parameters, history, quantile): ...
+
+
+def keeps_infinity(parameters, history, quantile):
+    history.append(total(parameters))
+    threshold = torch.tensor(history).quantile(quantile).item()
+    clip_grad_norm_(parameters, threshold)
+    return threshold
+
+
+def clips_infinity(parameters, history, quantile):
+    if not math.isfinite(total(parameters)):
+        return clip_grad_norm_(parameters, 1.0)
+    return right(parameters, history, quantile)
+
+
+def without_the_new_norm(parameters, history, quantile):
+    norm = total(parameters)
+    threshold = torch.tensor(history or [norm]).quantile(quantile).item()
+    history.append(norm)
+    clip_grad_norm_(parameters, threshold)
+    return threshold
+
+
+def takes_the_mean(parameters, history, quantile):
+    history.append(total(parameters))
+    threshold = sum(history) / len(history)
+    clip_grad_norm_(parameters, threshold)
+    return threshold
+
+
+def by_value(parameters, history, quantile):
+    history.append(total(parameters))
+    threshold = torch.tensor(history).quantile(quantile).item()
+    torch.nn.utils.clip_grad_value_(parameters, threshold)
+    return threshold
+
+
+def never_clips(parameters, history, quantile):
+    history.append(total(parameters))
+    return torch.tensor(history).quantile(quantile).item()
+
+
+def invents_a_gradient(parameters, history, quantile):
+    parameters[2].grad = torch.zeros(1)
+    return right(parameters, history, quantile)
+
+
+@pytest.mark.parametrize("answer", [right, right_with_zeros])
+def test_solutions_pass(answer, capsys):
+    assert check_18_clip_to_usual(answer) is True
+    assert capsys.readouterr().out.startswith("✓")
+
+
+@pytest.mark.parametrize("answer", [stub, empty])
+def test_an_unsolved_stub_is_told_so(answer, capsys):
+    assert check_18_clip_to_usual(answer) is False
+    assert capsys.readouterr().out.startswith(
+        "not yet: after norms [], a gradient of norm 2: the history should be [2.0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (keeps_infinity, "a gradient of norm inf: take all gradients away"),
+        (clips_infinity, "a gradient of norm inf: take all gradients away"),
+        (without_the_new_norm, "the threshold is the median of [2.0, 1.0], 1.5; returned was 2.0"),
+        (takes_the_mean, "the threshold is the median of [2.0, 1.0, 3.0, 100.0], 2.5; returned was 26.5"),
+        (by_value, "of norm 3: it became [1.8, -2.0], not [1.2, -1.6], of norm 2"),
+        (never_clips, "of norm 3: it became [1.8, -2.4], not [1.2, -1.6], of norm 2"),
+        (invents_a_gradient, "a parameter without a gradient has got one"),
+    ],
+)
+def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
+    assert check_18_clip_to_usual(answer) is False
+    printed = capsys.readouterr().out
+    assert printed.startswith("not yet: ") and hint in printed
+
+
+def test_random_state_and_grad_mode_are_untouched():
+    state = torch.get_rng_state()
+    check_18_clip_to_usual(right)
+    assert torch.equal(torch.get_rng_state(), state) and torch.is_grad_enabled()

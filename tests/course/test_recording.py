@@ -1,0 +1,254 @@
+"""`python -m course record`: what it runs, what it keeps of a run that fails or is stopped, and how records travel."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course.cli import main
+from course.records import files, recording
+
+RUN = """
+from labkit import Lab, Workload
+def make_nothing(x):
+    return Workload(lambda: None)
+Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
+"""
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
+    monkeypatch.setattr(recording, "machine_card", lambda measure: CARD)
+    for module in (files, recording):
+        monkeypatch.setattr(module, "notebook_path", lambda name: tmp_path / f"{name}.ipynb")
+        monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
+
+    def add(name, *cells):
+        path = tmp_path / f"{name}.ipynb"
+        nbformat.write(new_notebook(cells=[new_code_cell(cell) for cell in cells]), path)
+        return path
+
+    return add
+
+
+CARD = dict.fromkeys(("os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown")
+CARD |= {"cpu": {"model": "Test(R) CPU Processor", "cores": 2}, "gpu": None, "torch": "2.15", "labkit": "0.1.0"}
+MACHINE = "test-2-cores"
+
+
+def read(tmp_path, name):
+    return files.read(tmp_path / "out" / MACHINE / f"{name}.json")
+
+
+def test_a_notebook_runs_at_full_size_and_keeps_what_it_measured(course, tmp_path, capsys):
+    path = course("05_tiny", "import os; assert os.environ['LABKIT_SIZE'] == 'full'", RUN)
+    assert main(["record", str(path)]) == 0
+    record = read(tmp_path, "05_tiny")
+    assert [result.lab for result in record.results] == ["make_nothing"] and record.failed is None
+    assert record.doubt is None and record.seconds > 0 and set(record.before) == {"load_average", "cpu_mhz", "gpu"}
+    assert record.results[0].candidate.counters["launches"] == 0
+    assert "05_tiny (1 of 1)" in capsys.readouterr().out
+
+
+def test_it_goes_on_where_it_was_stopped(course, tmp_path, capsys):
+    paths = [str(course(name, RUN)) for name in ("01_a", "02_b")]
+    assert main(["record", paths[0]]) == 0
+    first = (tmp_path / "out" / MACHINE / "01_a.json").read_text()
+    assert main(["record"]) == 0  # all notebooks of the course
+    assert "01_a: recorded" in capsys.readouterr().out
+    assert (tmp_path / "out" / MACHINE / "01_a.json").read_text() == first and read(tmp_path, "02_b").results
+    course("01_a", RUN + "x = 1")  # other code: the record is no longer of this notebook
+    assert "older version" in read(tmp_path, "01_a").label
+    assert main(["record"]) == 0
+    assert read(tmp_path, "01_a").doubt is None
+
+
+def test_again_records_anew(course, tmp_path):
+    path = course("01_a", RUN)
+    assert main(["record", str(path)]) == 0
+    first = read(tmp_path, "01_a")
+    assert main(["record", "01_a", "--again"]) == 0  # by name
+    assert read(tmp_path, "01_a").results != first.results
+
+
+def test_a_lab_that_fails_is_recorded_as_failed(course, tmp_path, capsys):
+    broken = RUN.replace("return Workload(lambda: None)", "raise ArithmeticError('no such luck')")
+    path = course("05_bad", RUN, broken)
+    assert main(["record", str(path)]) == 1
+    record = read(tmp_path, "05_bad")
+    assert record.failed == "ArithmeticError: no such luck" and "ended early" in record.label
+    assert [type(result).__name__ for result in record.results] == ["Comparison", "Failure"]
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_a_failed_run_does_not_replace_a_whole_record(course, tmp_path, capsys):
+    course("05_a", RUN)
+    assert main(["record"]) == 0
+    course("05_a", RUN, "1 / 0")
+    assert main(["record"]) == 1
+    assert "stays" in capsys.readouterr().out and read(tmp_path, "05_a").failed is None
+
+
+def test_a_notebook_that_measures_nothing_is_a_failure(course, tmp_path):
+    assert main(["record", str(course("05_idle", "pass"))]) == 1
+    assert "called lab.run" in read(tmp_path, "05_idle").failed
+
+
+def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsys):
+    for name in ("01_a", "02_b", "03_c"):
+        course(name, RUN)
+    assert main(["record"]) == 0
+    older = tmp_path / "out" / MACHINE / "02_b.json"
+    entry = json.loads(older.read_text()) | {"recorded": "2026-01-01T00:00:00Z"}
+    files.write(older.parent, entry)
+    (tmp_path / "out" / MACHINE / "03_c.json").unlink()
+    capsys.readouterr()
+    assert main(["record", "--budget-minutes", "5", "--again"]) == 0
+    order = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " of 3)" in line]
+    assert order == ["03_c", "02_b", "01_a"]
+
+
+def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys):
+    course("01_a", RUN)
+    assert main(["record", "--budget-minutes", "0.5"]) == 0  # an unknown notebook is taken to need two minutes
+    assert "next time" in capsys.readouterr().out and not list((tmp_path / "out").glob("*/*"))
+
+
+def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "UNKNOWN_SECONDS", 1)
+    course("01_a", RUN, "import time; time.sleep(100)")
+    begin = time.monotonic()
+    assert main(["record", "--budget-minutes", "0.25"]) == 1
+    assert time.monotonic() - begin < 60
+    record = read(tmp_path, "01_a")
+    assert record.failed == "the time budget was over" and len(record.results) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_path, how):
+    """A real process, ended while the second of two notebooks runs; Ctrl-C says so in a line, and no kernel is left."""
+    begun = tmp_path / "begun"
+    slow = course("02_b", f"open({str(begun)!r}, 'w').close()", "import time; time.sleep(600)", RUN)
+    paths = [str(course("01_a", RUN)), str(slow)]
+    program = "import sys; from course.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "record", *paths, "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        limit = time.monotonic() + 120
+        while not begun.exists():
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.1)
+        process.send_signal(how)
+        said = process.communicate(timeout=60)[0].decode()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if how == signal.SIGINT:
+        assert process.returncode == 130 and "the same command goes on" in said and "Traceback" not in said
+    [machine] = (tmp_path / "out").iterdir()
+    assert [path.name for path in machine.iterdir()] == ["01_a.json"]
+    kept = (machine / "01_a.json").read_bytes()
+    course(slow.stem, RUN)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "01_a: recorded" in done.stdout and "02_b (1 of 1)" in done.stdout
+    assert (machine / "01_a.json").read_bytes() == kept and files.read(machine / "02_b.json").results
+
+
+def test_records_travel_in_one_file(course, tmp_path):
+    course("01_a", RUN)
+    course("02_b", RUN)
+    assert main(["record", "01_a", "--out", str(tmp_path / "r.zip")]) == 0
+    assert main(["record", "02_b", "--out", str(tmp_path / "r.zip")]) == 0  # added to what is in it
+    assert zipfile.ZipFile(tmp_path / "r.zip").namelist() == [f"{MACHINE}/01_a.json", f"{MACHINE}/02_b.json"]
+    assert main(["record", "--add", str(tmp_path / "r.zip")]) == 0
+    assert read(tmp_path, "01_a").results and read(tmp_path, "02_b").results
+
+
+def test_a_bad_file_adds_nothing(course, tmp_path, capsys):
+    course("01_a", RUN)
+    assert main(["record", "--out", str(tmp_path / "r.zip")]) == 0
+    with zipfile.ZipFile(tmp_path / "r.zip", "a") as archive:
+        archive.writestr(f"{MACHINE}/02_b.json", '{"schema": 99}')
+    assert main(["record", "--add", str(tmp_path / "r.zip")]) == 1
+    assert "schema version 99" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    (tmp_path / "no.zip").write_text("no")
+    assert main(["record", "--add", str(tmp_path / "no.zip")]) == 1
+    assert "no.zip: no zip of records" in capsys.readouterr().err
+
+
+def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_notebook(course, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LABKIT_DATA", "data/cache")
+    monkeypatch.setenv("PYTHONPATH", "site")
+    environment = recording._environment()
+    assert environment["LABKIT_DATA"] == str(tmp_path / "data" / "cache")
+    assert environment["PYTHONPATH"].split(os.pathsep)[1] == str(tmp_path / "site")
+    course("01_a", RUN)
+    path = course("02_b", RUN)
+    notebook = nbformat.read(course("01_a", RUN), 4)
+    notebook.metadata.kernelspec = {"name": "no-such-kernel", "display_name": "x", "language": "python"}
+    nbformat.write(notebook, path.with_name("01_a.ipynb"))
+    assert main(["record"]) == 1
+    assert "no-such-kernel" in read(tmp_path, "01_a").failed and read(tmp_path, "02_b").failed is None
+
+
+def test_what_cannot_be_written_is_said_before_anything_runs(course, tmp_path, capsys):
+    (tmp_path / "a file").write_text("")
+    course("01_a", RUN)
+    assert main(["record", "--out", str(tmp_path / "a file")]) == 1
+    assert "a file" in capsys.readouterr().err
+    course("my lab", RUN)
+    assert main(["record", "my lab"]) == 1
+    assert "use letters, digits, - and _" in capsys.readouterr().err
+
+
+def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_path, capsys):
+    course("01_a", RUN)
+    assert main(["record"]) == 0
+    path = tmp_path / "out" / MACHINE / "01_a.json"
+    entry, kept = json.loads(path.read_text()), path.read_bytes()
+    for name, changes in (("old", {"recorded": "2025-01-01T00:00:00Z"}), ("failed", {"failed": "no luck"})):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.mkdir(MACHINE)
+            archive.writestr(f"{MACHINE}/01_a.json", json.dumps(entry | changes))
+        assert main(["record", "--add", str(tmp_path / f"{name}.zip")]) == 0
+        assert path.read_bytes() == kept
+    assert "is newer" in capsys.readouterr().out
+
+
+def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
+    assert recording._expected(tmp_path / "01_a.ipynb", None) == recording.UNKNOWN_SECONDS
+    course("01_a", RUN)
+    assert main(["record"]) == 0
+    whole = json.loads((tmp_path / "out" / MACHINE / "01_a.json").read_text())
+    files.write(tmp_path / "out" / "slow", whole | {"seconds": 900})
+    assert recording._expected(tmp_path / "01_a.ipynb", read(tmp_path, "01_a")) == whole["seconds"]
+    assert recording._expected(tmp_path / "01_a.ipynb", None) == 900
+    files.write(tmp_path / "out" / MACHINE, whole | {"seconds": 200, "failed": recording.OVER})
+    ended = read(tmp_path, "01_a")
+    assert recording._expected(tmp_path / "01_a.ipynb", ended) == 300  # it was not at its end
+    assert recording._turn(None) < recording._turn(ended)  # and does not take the turn of others again
+
+
+def test_bad_commands_are_named(course, tmp_path, capsys):
+    assert main(["record", "no_such"]) == 1
+    assert "no notebook at no_such" in capsys.readouterr().err
+    for minutes in ("-1", "inf", "nan"):
+        assert main(["record", "--budget-minutes", minutes]) == 1
+        assert f"budget_minutes={float(minutes)}" in capsys.readouterr().err
+
+
+def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
+    assert recording.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
+    assert recording.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"
+    assert recording.machine_name(CARD) == MACHINE
+    assert recording.machine_name({"gpu": {"name": "显卡"}, "cpu": {}}) == "unnamed-machine"

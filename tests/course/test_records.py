@@ -1,0 +1,370 @@
+"""Records: written whole or not at all, refused when not to be trusted, shown beside a reader's own run."""
+
+import json
+import math
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import torch
+
+from course.records import files, reference
+from course.records.beside import Recorded
+from labkit import Lab, Workload, race
+from labkit.journal import journal
+from labkit.race import RaceResult, RaceRun
+from labkit.results import Comparison, Measurement
+
+COUNTERS = {"flops": 100, "launches": 3, "saved_bytes": 4, "host_reads": 0}
+STATE = {"load_average": "unknown", "cpu_mhz": "unknown", "gpu": None}
+CARD = dict.fromkeys(("cpu", "os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown")
+CARD |= {"gpu": None, "torch": "2.15", "labkit": "0.1.0"}
+
+
+def comparison(ratio=2.0, *, lab="make_workload", size=8, error=None, **changes):
+    """Twelve quiet pairs with this ratio."""
+    changes = changes or {"amp": True}
+    before = {name: {True: False}.get(value, 0) for name, value in changes.items()} | {"size": size}
+    times = tuple(1e-3 * (1 + 1e-4 * (i % 3)) for i in range(12))
+    base = Measurement("baseline", before, times, cold=0.5, peak_bytes=2**20, counters=COUNTERS)
+    faster = () if error else tuple(t / ratio for t in times)
+    label = ", ".join(f"{name}={value}" for name, value in changes.items())
+    other = Measurement(label, changes | {"size": size}, faster, peak_bytes=2**19, error=error)
+    return Comparison(base, other, lab=lab)
+
+
+def finished(seconds=(1.0, 2.0), arms=("baseline", "fast"), lab="make_workload"):
+    runs = [
+        RaceRun(arm, seed, ((10, (seed + 1) * time, 0.5), (20, (seed + 1) * 2 * time, 0.9)), True)
+        for arm, time in zip(arms, seconds, strict=True)
+        for seed in range(5)
+    ]
+    return RaceResult(tuple(runs), 0.9, "accuracy", True, lab=lab)
+
+
+def entry(*results, notebook="06_x", **changes):
+    """A whole record as plain JSON."""
+    about = {"seed": 0, "threads": 1}
+    listed = [files.as_dict(result) | (about if isinstance(result, Comparison) else {}) for result in results]
+    whole = {
+        "schema": files.SCHEMA,
+        "notebook": notebook,
+        "notebook_hash": "0" * 16,
+        "recorded": "2026-11-20T12:00:00Z",
+        "seconds": 12.5,
+        "labkit": "0.1.0",
+        "failed": None,
+        "machine": CARD,
+        "before": STATE,
+        "after": STATE,
+        "results": listed,
+    }
+    return json.loads(json.dumps(whole | changes))
+
+
+# ------------------------------------------------------------------------------------------------------ the file format
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    one, raced = comparison(1.26), finished()
+    failure = files.Failure("make_workload", {"dtype": "float16"}, "RuntimeError: no")
+    path = files.write(tmp_path / "laptop", entry(one, raced, failure))
+    record = files.read(path)
+    assert (record.machine, record.notebook, record.device) == ("laptop", "06_x", "cpu")
+    first, second, third = record.results
+    assert first.speedup == pytest.approx(1.26, rel=1e-4) and first.verdict == "faster" and first.lab == "make_workload"
+    assert first.baseline.counters == COUNTERS and first.baseline.times == one.baseline.times
+    assert second == raced and third == failure
+
+
+def test_figures_follow_exactly_from_the_rounded_times():
+    noisy = tuple(1.23456789e-3 * (1 + 0.013 * math.sin(i)) for i in range(30))
+    result = Comparison(Measurement("a", {}, noisy), Measurement("b", {"x": 1}, noisy[::-1]))
+    kept = files.as_dict(result)
+    assert files.as_dict(files.from_dict(kept)) == kept
+
+
+def test_a_race_keeps_runs_that_never_arrived(tmp_path):
+    result = race({"a": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=2, seeds=2)
+    record = files.read(files.write(tmp_path / "m", entry(result, notebook="03_x")))
+    assert [run.reached for run in record.results[0].runs] == [False, False]
+    assert record.results[0].median("a") == math.inf
+    assert "0 of 2 seeds arrived" in str(reference("03_x", folder=tmp_path))
+
+
+def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
+    with journal(files.writer(tmp_path / "results.jsonl")):
+        kept = files.planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
+    [line] = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert files.from_dict(json.loads(line)) == kept
+    files.write(tmp_path / "m", entry(kept))
+    assert "model='ResNet-50': memory 0.3x, time 1.25x of the plain model's (predicted)" in str(
+        reference("06_x", folder=tmp_path)
+    )
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ({}, r"figures=\[\]: give some of \('memory', 'time', 'batch'\)"),
+        ({"speed": 2.0}, "figures=\\['speed'\\]: give some of"),
+        ({"memory": 0.0}, "memory=0.0: use a ratio to the plain model, positive and finite"),
+        ({"time": math.inf}, "time=inf: use a ratio"),
+        ({"time": 1.0, "source": "guessed"}, "source='guessed': use one of"),
+    ],
+)
+def test_a_plan_s_ratios_are_checked(figures, message):
+    with pytest.raises(ValueError, match=message):
+        files.planned("fit", {}, **figures)
+
+
+def broken(**changes):
+    return lambda whole: whole | changes
+
+
+def planted(whole):
+    whole["results"][0]["speedup"] *= 1.1
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (broken(schema=1), "schema version 1; this labkit reads version 2"),
+        (broken(notebook_hash=7), "notebook_hash: 7 is not of type 'string'"),
+        (broken(extra=1), "Additional properties are not allowed"),
+        (broken(recorded=f"{datetime.now(UTC) + timedelta(days=400):%Y-%m-%dT%H:%M:%SZ}"), "is from the future"),
+        (broken(notebook="07_y"), "is a record of 07_y"),
+        (planted, "states speedup"),
+        (lambda whole: [whole], "schema version None"),
+    ],
+)
+def test_what_is_not_to_be_trusted_is_refused_with_the_reason(tmp_path, spoil, reason):
+    path = tmp_path / "laptop" / "06_x.json"
+    files.write_whole(path, json.dumps(spoil(entry(comparison()))))
+    with pytest.raises(files.RecordError, match=f"laptop/06_x.json.*{reason}"):
+        files.read(path)
+    shown = reference("06_x", folder=tmp_path)
+    assert shown.records == () and f"{reason}" in str(shown)
+
+
+def test_a_damaged_file_is_refused_and_the_others_are_shown(tmp_path):
+    files.write(tmp_path / "good", entry(comparison()))
+    files.write_whole(tmp_path / "bad" / "06_x.json", '{"schema": 2, "noteb')
+    shown = reference("06_x", folder=tmp_path)
+    assert shown.machines == ("good",) and "bad/06_x.json is damaged" in str(shown)
+
+
+def test_nothing_is_written_for_a_bad_record(tmp_path):
+    with pytest.raises(files.RecordError, match="seconds"):
+        files.write(tmp_path, entry(comparison(), seconds=-1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    files.write_whole(path, "old")
+    monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        files.write_whole(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def notebook(tmp_path, *cells):
+    path = tmp_path / "06_x.ipynb"
+    code = [{"cell_type": "code", "source": source, "metadata": {"tags": tags}} for source, tags in cells]
+    path.write_text(json.dumps({"cells": [*code, {"cell_type": "markdown", "source": "text", "metadata": {}}]}))
+    return path
+
+
+def test_the_hash_is_of_what_measures(tmp_path, monkeypatch):
+    plain = files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run()", [])))
+    assert (
+        files.notebook_hash(notebook(tmp_path, ("from x import y\n\nlab.run()", []), ("claims", ["claims"]))) == plain
+    )
+    assert files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run(amp=True)", []))) != plain
+
+
+def test_a_record_of_an_older_notebook_is_marked(tmp_path, monkeypatch):
+    now = notebook(tmp_path, ("lab.run()", []))
+    monkeypatch.setattr(files, "notebook_path", lambda name: now)
+    old = files.read(files.write(tmp_path / "m", entry(comparison())))
+    assert old.label == "m, 2026-11-20 (of an older version of the notebook)"
+    fresh = files.read(files.write(tmp_path / "m", entry(comparison(), notebook_hash=files.notebook_hash(now))))
+    assert fresh.doubt is None and fresh.label == "m, 2026-11-20"
+    ended = files.read(files.write(tmp_path / "m", entry(comparison(), failed="ZeroDivisionError")))
+    assert "ended early" in ended.label
+
+
+def test_committed_records_are_valid_and_small():
+    paths = list(files.reference_folder().glob("*/*.json"))
+    assert paths
+    for path in paths:
+        assert files.read(path).results and path.stat().st_size < 400_000, path
+
+
+def test_settings_that_json_does_not_know_are_kept_by_name():
+    kept = files.as_dict(comparison(clip=math.inf))
+    assert kept["candidate"]["settings"]["clip"] == "inf" and json.dumps(kept, allow_nan=False)
+
+
+@pytest.mark.parametrize("spoilt", ['"seconds":NaN', '"seconds":Infinity'])
+def test_nan_is_no_json(tmp_path, spoilt):
+    path = files.write(tmp_path / "m", entry(comparison()))
+    path.write_text(path.read_text().replace('"seconds":12.5', spoilt))
+    with pytest.raises(files.RecordError, match=r"is damaged: .* is no JSON"):
+        files.read(path)
+
+
+def test_a_record_too_large_to_carry_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST", 100)
+    with pytest.raises(files.RecordError, match="a record has at most 100"):
+        files.write(tmp_path, entry(comparison()))
+
+
+def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
+    def make_fragile(x):
+        def step():
+            if torch.utils._python_dispatch._get_current_dispatch_mode() is not None:
+                raise ArithmeticError("not while counted")
+
+        return Workload(step)
+
+    with journal(files.writer(tmp_path / "results.jsonl")):
+        result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
+    assert result.ratios and "not while counted" in result.candidate.counters
+
+
+# ---------------------------------------------------------------------------------------------------- what is collected
+
+
+def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
+    target = tmp_path / "results.jsonl"
+
+    def make_nothing(x):
+        if x == 3:
+            raise ArithmeticError("x is three")
+        return Workload(lambda: None, evaluate=lambda: 1.0)
+
+    lab = Lab(make_nothing, memory=False, seed=7, x=[1, 2, 3])
+    assert lab.run(x=2, seconds=0.05).baseline.counters is None
+    with journal(files.writer(target)):
+        lab.run(x=2, seconds=0.05)
+        lab.race({"x": 2}, target=1, steps=1)
+        with pytest.raises(ArithmeticError):
+            lab.run(x=3, seconds=0.05)
+    entries = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [one["kind"] for one in entries] == ["comparison", "race", "failure"]
+    assert {one["lab"] for one in entries} == {"make_nothing"}
+    assert (entries[0]["seed"], entries[0]["threads"]) == (7, 1)
+    assert entries[0]["candidate"]["counters"] == {"flops": 0, "launches": 0, "saved_bytes": 0, "host_reads": 0}
+    assert "x is three" in entries[2]["error"] and entries[2]["settings"] == {"x": 3}
+
+
+# -------------------------------------------------------------------------------------------------- beside the reader's
+
+
+@pytest.fixture
+def two(tmp_path):
+    gpu = CARD | {"gpu": {"name": "H200"}}
+    cpu = [comparison(1.3), comparison(0.5, width=16), comparison(1.5, width=64), finished()]
+    files.write(tmp_path / "a-cpu", entry(*cpu))
+    large = [comparison(2.5, size=512), comparison(3.0, width=64), comparison(4.0, width=4096)]
+    files.write(tmp_path / "h200", entry(*large, machine=gpu))
+    return reference("06_x", folder=tmp_path)
+
+
+def test_the_table_has_a_column_for_each_machine(two):
+    text = str(two.beside(comparison(1.1)))
+    assert "h200, 2026-11-20, at size=512" in text.splitlines()[0]
+    assert "1.10x" in text and "1.30x" in text and "2.50x" in text and "0.50" in text  # the last: the memory
+
+
+def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
+    def at(size, ratio):
+        one = comparison(ratio, size=size)
+        return replace(one, lab="make_workload")
+
+    files.write(tmp_path / "m", entry(at(8, 1.5), at(16, 2.0)))
+    table = str(reference("06_x", folder=tmp_path).beside([at(8, 1.1), at(16, 1.2)]))
+    rows = [line for line in table.splitlines() if line.startswith("amp=True, at size=")]
+    assert len(rows) == 2 and "1.10x" in rows[0] and "1.50x" in rows[0] and "1.20x" in rows[1] and "2.00x" in rows[1]
+
+
+def test_a_misspelt_notebook_is_guessed():
+    assert str(reference("06_mixed_precison")) == (
+        "06_mixed_precison: not recorded yet. Did you mean '06_mixed_precision'?"
+    )
+    assert "`course record 99_none` records it here" in str(reference("99_none"))
+
+
+def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_without_them(tmp_path):
+    old = comparison(3.0)  # of a time when the lab had no such control
+    settings = {"baseline": {"amp": False}, "candidate": {"amp": True}}
+    arms = {name: replace(getattr(old, name), settings=chosen) for name, chosen in settings.items()}
+    files.write(tmp_path / "old", entry(replace(old, **arms)))
+    own = [comparison(1.0, size=size) for size in (8, 16)]
+    assert "not recorded yet" in str(reference("06_x", folder=tmp_path).beside(own))
+    files.write(tmp_path / "old", entry(comparison(error="out of memory")))
+    beside = reference("06_x", folder=tmp_path).beside(comparison(1.1))
+    assert "ended by out of memory" in str(beside)
+    assert not any("nan" in text.get_text() for text in beside.figure().axes[0].get_legend().get_texts())
+
+
+def test_a_lab_that_nobody_recorded_is_told_which_were(two):
+    text = str(two.beside(comparison(1.1, lab="make_mine")))
+    assert "Nothing of lab 'make_mine' was recorded; 06_x has make_workload" in text
+    bare = Comparison(Measurement("old", {}, (1e-3,) * 12), Measurement("new", {}, (1e-3,) * 12))
+    assert "new" in str(two.beside(bare)) and "A/A" not in str(two.beside(bare))
+
+
+def test_another_question_is_not_answered_by_a_record(two):
+    assert two.matching(comparison(1.1, lab="make_layers")) == []
+    assert two.matching(comparison(1.1, fused=True)) == []
+    assert "not recorded yet" in str(two.beside(comparison(1.1, fused=True)))
+
+
+def test_a_sweep_meets_the_values_that_others_took(two):
+    own = [comparison(1.0, width=16), comparison(1.2, width=64)]
+    table = str(two.beside(own))
+    assert "0.50x" in table and "3.00x" in table and "4.00x" not in table
+    swept = dict(two.swept(own, "width"))
+    assert [c.candidate.settings["width"] for c in swept["h200, 2026-11-20"]] == [64, 4096]
+    _, ratio = two.beside(own).figure().axes
+    labels = [text.get_text() for text in ratio.get_legend().get_texts()]
+    assert "h200, 2026-11-20" in labels and "a-cpu, 2026-11-20" in labels
+
+
+def test_a_race_is_drawn_on_the_same_axes(two):
+    beside = two.beside(finished((0.5, 3.0), ("baseline", "other")))
+    assert "fast" in str(beside) and "other" in str(beside)  # each has arms of its own
+    figure = beside.figure()
+    assert any("a-cpu" in text.get_text() for text in figure.legends[0].get_texts())
+
+
+def test_the_figure_of_a_run_names_machine_and_date(two):
+    pairs = two.on("h200").beside(comparison(1.1)).figure().axes[0]
+    labels = [text.get_text() for text in pairs.get_legend().get_texts()]
+    assert any(text.startswith("h200, 2026-11-20, at size=512: 2.5") for text in labels)
+    assert not any("a-cpu" in text for text in labels)
+
+
+def test_the_reader_picks_the_machine(two, tmp_path):
+    assert two.machines == ("h200", "a-cpu")  # a GPU first
+    assert reference("06_x", "h200", tmp_path).machines == ("h200",)
+    with pytest.raises(ValueError, match=r"machine='k80'.*a-cpu, h200"):
+        reference("06_x", "k80", tmp_path)
+
+
+def test_what_was_never_recorded_says_so(tmp_path):
+    shown = reference("06_x", folder=tmp_path)
+    assert isinstance(shown, Recorded) and "not recorded yet" in str(shown)
+    assert "not recorded yet" in str(shown.beside(comparison()))
+
+
+def test_bad_requests_are_named(two):
+    with pytest.raises(ValueError, match="nothing to hold beside"):
+        two.beside([])
+    with pytest.raises(ValueError, match="no sweep of one control"):
+        two.beside([comparison(), comparison(amp=True, fused=True, size=16)]).figure()

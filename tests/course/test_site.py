@@ -1,0 +1,236 @@
+"""The site, the slides and the teacher's guide: built from the files alone, whole, and in step with the notebooks."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+
+from course import records
+from course.site import pages, recorded, slides
+
+ROOT = pages.ROOT
+NOTEBOOKS = pages.notebooks()
+NAMES = [path.stem for path in NOTEBOOKS]
+GUIDE = (ROOT / "course" / "teaching.md").read_text(encoding="utf-8")
+
+
+class Page(html.parser.HTMLParser):
+    """What a test asks of a page: where its links and images lead, its anchors, its scripts, its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.links: list[str] = []
+        self.images: list[dict[str, str]] = []
+        self.loaded: list[str] = []  # scripts and style sheets
+        self.anchors: set[str] = set()
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if "id" in found:
+            self.anchors.add(found["id"])
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag == "img":
+            self.images.append(found)
+        elif tag == "script" and "src" in found:
+            self.loaded.append(found["src"])
+        elif tag == "link" and "stylesheet" in found.get("rel", ""):
+            self.loaded.append(found["href"])
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def site_pages(site: Path) -> dict[Path, Page]:
+    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+def test_every_notebook_and_document_is_a_page(site: Path) -> None:
+    wanted = [f"notebooks/{name}.html" for name in NAMES] + [
+        f"{Path(name).with_suffix('')}.html" for name in pages.DOCUMENTS
+    ]
+    assert [name for name in ["index.html", *wanted] if not (site / name).is_file()] == []
+    assert not (site / "notebooks" / "_template.html").exists()
+
+
+def test_links_and_anchors_lead_somewhere(site: Path, site_pages: dict[Path, Page]) -> None:
+    lost = []
+    for path, page in site_pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.exists() or (
+                parts.fragment and target in site_pages and unquote(parts.fragment) not in site_pages[target].anchors
+            ):
+                lost.append(f"{path.relative_to(site)}: {link}")
+    assert lost == []
+
+
+def test_links_between_notebooks_are_links_between_pages(site: Path, site_pages: dict[Path, Page]) -> None:
+    found = 0
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4).cells
+        text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        page = site_pages[site / "notebooks" / f"{path.stem}.html"]
+        for name in re.findall(r"\]\((\d\d_\w+)\.ipynb", text):
+            assert any(link.split("#")[0] == f"{name}.html" for link in page.links), (
+                f"{path.stem} has no link to {name}"
+            )
+            found += 1
+        assert [link for link in page.links if link.endswith(".ipynb")] == [
+            link for link in page.links if "_downloads" in link
+        ]
+    assert found > 10
+
+
+def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page]) -> None:
+    for name in NAMES:
+        page = site_pages[site / "notebooks" / f"{name}.html"]
+        every = recorded.shown(name)
+        drawn = sum(each.drawn for each in every)
+        images = [image for image in page.images if image["src"].endswith(".svg")]
+        assert len(images) == 2 * drawn, name
+        for theme in ("only-light", "only-dark"):
+            assert sum(theme in image.get("class", "") for image in images) == drawn, name
+        assert all(image.get("alt") and (page.path.parent / image["src"]).stat().st_size > 5000 for image in images)
+        machines = records.reference(name).machines
+        assert all(machine in page.text for machine in machines), name
+        assert machines or recorded.NONE.split(";")[0] in page.text, name
+        for each in every:  # the first figure of each, as labkit prints it
+            assert next(iter(each.rows()))[each.lead] in page.text, name
+        assert not pages.claims(name) or "what explains it" in page.text, name
+
+
+def test_nothing_is_loaded_from_elsewhere(site_pages: dict[Path, Page]) -> None:
+    for path, page in site_pages.items():
+        used = [*page.loaded, *(image["src"] for image in page.images)]
+        assert [source for source in used if urlsplit(source).scheme not in ("", "data")] == [], path
+        assert all((path.parent / urlsplit(source).path).exists() for source in used if not urlsplit(source).scheme)
+
+
+# -------------------------------------------------------------------------------------------------------------- sources
+
+
+def test_nothing_is_executed_to_make_a_page(tmp_path: Path) -> None:
+    """Cells that would raise or write are only copied, and figures that a record does not hold do not appear."""
+    written = tmp_path / "written"
+    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
+    card = nbformat.v4.new_markdown_cell("# A title", metadata={"tags": ["card"]})
+    code = nbformat.v4.new_code_cell(f"open({str(written)!r}, 'w')\nraise SystemExit", metadata={"tags": ["panel"]})
+    solution = nbformat.v4.new_code_cell("solved = True", metadata={"tags": ["solution"]})
+    notebook.cells = [card, code, solution]
+    path = tmp_path / "99_new.ipynb"
+    nbformat.write(notebook, path)
+    page = pages.notebook_page(path, tmp_path, set())
+    assert not written.exists()
+    assert [cell.source for cell in page.cells if cell.cell_type == "code"] == [code.source, solution.source]
+    assert page.cells[-1].metadata["tags"] == ["hide-input"]
+    assert not list(tmp_path.glob("figures/*"))
+
+
+def test_links_of_documents() -> None:
+    known = {"notebooks/06_mixed_precision.ipynb", "RESULTS.md", "data/reference/README.md"}
+
+    def mended(text: str) -> str:
+        return pages.mend_links(text, "notebooks/x.ipynb", known)
+
+    assert mended("[a](06_mixed_precision.ipynb#Time-it)") == "[a](06_mixed_precision.ipynb#time-it)"
+    assert mended("[a](../RESULTS.md) and [b](#On-your-own)") == "[a](../RESULTS.md) and [b](#on-your-own)"
+    assert mended("[the licence](../LICENSE)") == "the licence (`LICENSE`)"
+    assert mended("[`LICENSE`](../LICENSE)") == "`LICENSE`"
+    assert mended("[readme](../README.md)") == "[readme](../index.md)"
+    assert mended("[x](https://a.b/c.ipynb)") == "[x](https://a.b/c.ipynb)"
+    for code in ("`[a](nowhere.md)`", "``f`[a](nowhere.md)``", "```python\nx[0](y)\n```"):
+        assert mended(code) == code
+    assert mended(r"$\texttt{a\_b} + c\_d$") == r"$\texttt{a_b} + c\_d$"
+    with pytest.raises(ValueError, match="which is not there"):
+        mended("[a](nowhere.md)")
+
+
+def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
+    sections = dict(re.findall(r"^### (\d\d_\w+)\n\n\*\*Class\*\* (\d+)\.", GUIDE, flags=re.MULTILINE))
+    assert [name for name in NAMES if name not in sections] == [], "course/teaching.md lacks these"
+    for path in NOTEBOOKS:
+        minutes = nbformat.read(path, as_version=4).metadata["labkit"]["minutes"]
+        assert minutes <= int(sections[path.stem]) <= minutes + 30, f"{path.stem}: {minutes} on its card"
+    named = set(re.findall(r"`(\d\d_\w+)`", GUIDE))
+    assert named <= set(sections)
+    for name, text in re.findall(r"^### (\d\d_\w+)\n(.*?)(?=^##)", GUIDE, flags=re.MULTILINE | re.DOTALL):
+        for part in ("**Before**", "**Objective**", "- *Ask: ", "**Misunderstanding**", "**Goes wrong**"):
+            assert part in text, f"{name}: no {part}"
+
+
+# --------------------------------------------------------------------------------------------------------------- slides
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_slides_have_one_heading_and_no_solution(path: Path) -> None:
+    deck = slides.deck(path)
+    assert deck[0].first and len(deck) >= 8
+    assert all(slide.blocks and slide.title for slide in deck)
+    shown = "\n".join(block.source for slide in deck for block in slide.blocks)
+    assert not re.search(
+        r"^#{1,4} ",
+        re.sub(
+            r"```.*?```",
+            "",
+            "\n".join(block.source for slide in deck for block in slide.blocks if not block.code),
+            flags=re.DOTALL,
+        ),
+        flags=re.MULTILINE,
+    )
+    for cell in nbformat.read(path, as_version=4).cells:
+        if set(pages.tags(cell)) & {"solution", "claims"}:
+            assert cell.source not in shown
+    assert "<summary>Hint" not in shown and "ledger(" not in shown
+    figures = sum("data:image/svg+xml" in block.html for slide in deck for block in slide.blocks)
+    assert figures == sum(each.drawn for each in recorded.shown(path.stem))
+
+
+def test_slide_notebook_is_one_that_nbconvert_takes(decks: Path, tmp_path: Path) -> None:
+    assert [name for name in NAMES if not (decks / f"{name}.html").is_file()] == []
+    for name in NAMES:
+        notebook = nbformat.read(decks / f"{name}.slides.ipynb", as_version=4)
+        nbformat.validate(notebook)
+    notebook = nbformat.read(decks / f"{NAMES[0]}.slides.ipynb", as_version=4)
+    nbformat.write(notebook, tmp_path / f"{NAMES[0]}.slides.ipynb")
+    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in notebook.cells]
+    assert kinds[0] == "slide" and kinds.count("slide") == len(slides.deck(NOTEBOOKS[0]))
+    assert any(cell.get("outputs") for cell in notebook.cells if cell.cell_type == "code")
+    command = [sys.executable, "-m", "nbconvert", "--to", "slides", f"{NAMES[0]}.slides.ipynb"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    assert "reveal" in (tmp_path / f"{NAMES[0]}.slides.slides.html").read_text(encoding="utf-8")
+
+
+def test_long_code_is_cut_between_statements() -> None:
+    source = "\n".join(f"def f{n}():\n    a = {n}\n    b = a\n    return b\n\n" for n in range(12))
+    pieces = slides._pieces(source)
+    assert all(piece.startswith("def ") and len(piece.splitlines()) <= slides.LINES for piece in pieces)
+    assert "".join("".join(pieces).split()) == "".join(source.split())
+    endless = "\n".join(f"x{n} = [" if n == 0 else "1," for n in range(60)) + "]"
+    assert len(slides._pieces(endless)) > 1 and len(slides._pieces("%magic\n" * 40)) > 1
+
+
+def test_unknown_notebook_is_named() -> None:
+    command = [sys.executable, "-m", "course.site.slides", "06_mixed"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "no notebook 06_mixed; there are: 00_start_here" in done.stderr
+
+
+def test_the_picture_is_small_and_described() -> None:
+    picture = ROOT / "course" / "site" / "images" / "panel.webp"
+    assert 10_000 < picture.stat().st_size < 400_000
+    assert re.search(r"!\[.{40,}\]\(course/site/images/panel\.webp\)", (ROOT / "README.md").read_text(encoding="utf-8"))

@@ -1,0 +1,384 @@
+"""The panel without a browser: its widgets are operated through their values, as the page does it."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from test_records import comparison, entry
+
+import labkit.panel
+from course.records import files, reference
+from labkit.device import torch_flags
+from labkit.lab import Lab
+from labkit.panel import LabPanel
+from labkit.results import Comparison, Measurement, Workload
+
+
+def make_workload(double: bool = False, size: int = 16, kind: str = "mean") -> Workload:
+    inputs = torch.ones(size, size)
+
+    def step() -> torch.Tensor:
+        result = inputs @ inputs
+        return (inputs @ result if double else result).mean()
+
+    return Workload(step, size)
+
+
+def endless(**_: Any) -> Workload:
+    """Steps of such different lengths that no interval narrows."""
+    return Workload(lambda: time.sleep(random.random() / 100))
+
+
+def make_lab(make: Any = make_workload, **options: Any) -> Lab:
+    return Lab(make, double=[False, True], size=[8, 16, 32], kind=["mean", "sum", "fast"], memory=False, **options)
+
+
+@pytest.fixture
+def panel() -> Iterator[LabPanel]:
+    panel = LabPanel(make_lab(), seconds=0.3)
+    yield panel
+    panel.close()
+    if panel._thread:
+        panel._thread.join(30)
+    assert labkit.panel._measuring is None
+
+
+def wait_until(reached: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
+
+
+def test_widgets_follow_the_controls(panel: LabPanel) -> None:
+    kinds = {name: type(control.candidate).__name__ for name, control in panel.controls.items()}
+    assert kinds == {"double": "Checkbox", "size": "SelectionSlider", "kind": "Dropdown"}
+    assert panel.settings("baseline") == {"double": False, "size": 8, "kind": "mean"}
+    assert panel.settings() == {"double": True, "size": 8, "kind": "mean"}
+    panel.controls["size"].candidate.index = 2
+    assert panel.settings()["size"] == 32
+    panel.same_button.click()
+    assert panel.settings() == panel.settings("baseline")
+    assert panel.controls["double"].candidate.description == "off"
+
+
+def test_what_is_unavailable_is_left_out_and_says_why() -> None:
+    lab = make_lab(unavailable={"double": "needs a GPU", "kind": {"sum": "too <slow>"}})
+    panel = LabPanel(lab)
+    assert panel.controls["double"].candidate.disabled
+    assert panel.settings() == {"size": 16, "kind": "mean"}  # the first control that can be set differs
+    assert panel.controls["kind"].values == ("mean", "fast")
+    assert panel.sweep_choice.options == ("size", "kind")
+    texts = [cell.value for cell in panel.widget.children[0].children if hasattr(cell, "value")]
+    assert "double\nneeds a GPU" in texts
+    assert "kind\nsum: too <slow>" in texts
+    panel.close()
+
+
+def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
+    result = panel.run(wait=True)
+    assert isinstance(result, Comparison)
+    assert panel.result is result
+    assert panel.history == [result]
+    assert result.candidate.settings == {"double": True, "size": 8, "kind": "mean"}
+    state = panel.live.state
+    assert state["running"] is False
+    assert state["pairs"] == len(result.ratios)
+    assert np.allclose(np.frombuffer(state["points"], np.float32), result.ratios[:: -(-len(result.ratios) // 200)])
+    assert state["verdict"] == result.verdict
+    assert [row[0] for row in state["arms"]] == ["Baseline", "Candidate"]
+    assert panel.live.status[0].startswith(f"Done: {result.verdict}")
+    assert panel.live.history[0][:3] == ["1", "double: False → True", "size 8, kind mean"]
+
+
+def test_updates_are_small() -> None:
+    arm = Measurement("arm", times=(1.0,) * 5000)
+    state = labkit.panel._state(Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)])
+    texts = sum(len(str(value)) for name, value in state.items() if name not in ("points", "bands"))
+    assert len(state["points"]) + len(state["bands"]) + texts < 2048
+    assert np.frombuffer(state["bands"], np.float32)[-3] == 999  # the newest interval is always there
+
+
+def test_sweep(panel: LabPanel) -> None:
+    panel.sweep_choice.value = "size"
+    panel.follow.value = True
+    results = panel.sweep(wait=True)
+    assert isinstance(results, list)
+    assert [result.candidate.settings["size"] for result in results] == [8, 16, 32]
+    assert [result.baseline.settings["size"] for result in results] == [8, 16, 32]
+    assert panel.history == results
+    assert panel.live.status[0].startswith("Done: 3 comparisons")
+
+
+def test_code_is_the_headless_call(panel: LabPanel) -> None:
+    assert panel.live.code == ""
+    panel.code_button.value = True
+    assert panel.live.code == "lab.run(double=True, seconds=0.3)\nlab.sweep('double', seconds=0.3)"
+    panel.controls["size"].baseline.value = 32
+    code = panel.live.code.splitlines()[0]
+    assert code == "lab.run(double=True, baseline={'size': 32}, seconds=0.3)"
+    assert code in repr(panel)
+    result = eval(code, {"lab": panel.lab})
+    assert result.baseline.settings["size"] == 32
+
+
+def test_errors_are_shown_and_raised_by_wait(panel: LabPanel) -> None:
+    def broken(**_: Any) -> Workload:
+        raise FileNotFoundError("no images here\nand a second line")
+
+    panel.lab.make_workload = broken
+    panel.run_button.click()
+    with pytest.raises(FileNotFoundError, match="no images"):
+        panel.wait()
+    assert panel.live.status == ("FileNotFoundError: no images here (panel.wait() shows where)", "bad")
+    assert panel.live.state["running"] is False
+    assert panel.history == []
+    panel.lab.make_workload = make_workload
+    assert isinstance(panel.run(wait=True), Comparison)
+
+
+def test_an_exit_in_the_workload_is_an_error_too(panel: LabPanel) -> None:
+    def leaving(**_: Any) -> Workload:
+        raise SystemExit("bye")
+
+    panel.lab.make_workload = leaving
+    panel.run()
+    with pytest.raises(SystemExit, match="bye"):
+        panel.wait()
+    assert panel.live.status[0].startswith("SystemExit: bye")
+
+
+def test_an_arm_without_memory_is_a_result(panel: LabPanel) -> None:
+    def hungry(double: bool, **others: Any) -> Workload:
+        if double:
+            raise MemoryError
+        return make_workload(**others)
+
+    panel.lab.make_workload = hungry
+    result = panel.run(wait=True)
+    assert isinstance(result, Comparison)
+    assert "out of memory" in panel.live.status[0]
+    assert "out of memory" in panel.live.state["arms"][1][0]
+    assert panel.live.state["arms"][0][0] == "Baseline"
+
+
+def test_one_panel_at_a_time(panel: LabPanel) -> None:
+    other = LabPanel(panel.lab, seconds=0.3)
+    panel.lab.make_workload = endless
+    panel.budget.value = 60
+    panel.run()
+    with pytest.raises(RuntimeError, match="Another panel is measuring"):
+        other.run()
+    other.run_button.click()
+    assert other.live.status[1] == "bad"
+    assert "Another panel is measuring" in other.live.status[0]
+    panel.run_button.click()
+    assert "measuring already" in panel.live.status[0]
+    with pytest.raises(TimeoutError, match="still measuring"):
+        panel.wait(timeout=0.01)
+    other.stop_button.click()
+    panel.wait(30)
+    panel.lab.make_workload = make_workload
+    assert isinstance(other.run(wait=True), Comparison)
+    other.stop()
+    assert other.live.status[0] == "Nothing is running."
+    other.close()
+
+
+def test_moves_during_a_run_apply_to_the_next(panel: LabPanel) -> None:
+    panel.lab.make_workload = endless
+    panel.budget.value = 60
+    panel.run()
+    panel.controls["size"].candidate.value = 32
+    wait_until(lambda: "points" in panel.live.state)
+    panel.stop()
+    first = panel.wait(30)
+    assert isinstance(first, Comparison)
+    assert first.stopped
+    assert first.candidate.settings["size"] == 8
+    assert panel.settings()["size"] == 32
+
+
+@pytest.fixture
+def quick_collections() -> Iterator[None]:
+    """Each run collects garbage: let it not search all of torch every time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("quick_collections")
+def test_stop_a_hundred_times(panel: LabPanel) -> None:
+    panel.lab.make_workload = endless
+    panel.budget.value = 60
+    panel.run()
+    panel.stop()
+    panel.wait(30)  # the first use of a thing may keep state for good
+    torch.manual_seed(3)
+    random.seed(3)
+    np.random.seed(3)
+    moments = random.Random(0)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy(), torch_flags()
+    threads = threading.active_count()
+    for _ in range(100):
+        panel.run()
+        time.sleep(moments.random() * 0.02)
+        panel.stop()
+        panel.wait(30)
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1], torch_flags()
+    assert torch.equal(before[0], after[0])
+    assert before[1] == after[1]
+    assert np.array_equal(before[2], after[2])
+    assert before[3] == after[3]
+    assert threading.active_count() == threads
+    assert labkit.panel._measuring is None
+    panel.lab.make_workload = make_workload
+    panel.budget.value = 0.3
+    assert isinstance(panel.run(wait=True), Comparison)
+
+
+def test_closing_ends_the_run() -> None:
+    panel = LabPanel(make_lab(endless), seconds=60)
+    panel.run()
+    panel.close()
+    panel.wait(30)
+    assert panel.run_button.comm is None
+
+
+def test_the_thread_does_not_keep_the_kernel_alive(panel: LabPanel) -> None:
+    panel.run()
+    assert panel._thread is not None
+    assert panel._thread.daemon
+    panel.wait(30)
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.usefixtures("shell")
+def test_shown_panel_publishes_one_figure_and_one_table(panel: LabPanel) -> None:
+    with capture_output() as captured:
+        panel._ipython_display_()
+        assert panel._thread is None  # showing starts nothing
+        panel.run(wait=True)
+    bundles = [output.data for output in captured.outputs]
+    assert "application/vnd.jupyter.widget-view+json" in bundles[0]
+    assert "lab.run(double=True" in bundles[0]["text/plain"]
+    assert bundles[1:3] == [{"text/plain": ""}] * 2
+    figure, table = captured.outputs[3:]
+    assert figure.update
+    assert figure.data["image/png"].startswith(b"\x89PNG")
+    assert table.update
+    assert table.data["text/plain"] == str(panel.result)
+
+
+@pytest.mark.usefixtures("shell")
+def test_after_a_reload_results_go_into_the_panel(panel: LabPanel) -> None:
+    with capture_output():
+        panel._ipython_display_()
+        panel._page_shown(None, {"page": "1"}, [])
+        panel.run(wait=True)
+        assert panel.live.results == {}
+        panel._page_shown(None, {"page": "2"}, [])
+        panel.run(wait=True)
+    assert panel.live.results["png"].startswith(b"\x89PNG")
+    assert panel.live.results["text"] == str(panel.result)
+
+
+def test_numbers_of_every_size() -> None:
+    shown = [labkit.panel._factor(ratio) for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))]
+    assert shown == ["1.23", "0.012", "0.50", "12.35", "12,346", "–"]
+
+
+def test_not_a_lab() -> None:
+    with pytest.raises(TypeError, match="it takes a Lab"):
+        LabPanel(make_workload)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------- beside recorded runs
+
+
+@pytest.fixture
+def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]:
+    """A panel whose lab was recorded on two machines."""
+    for machine, ratio in (("a-cpu", 0.5), ("h200", 0.8)):
+        recorded = comparison(ratio, double=True, kind="mean", size=16)
+        before = recorded.baseline.settings | {"kind": "mean"}
+        recorded = replace(recorded, baseline=replace(recorded.baseline, settings=before))
+        files.write(tmp_path / machine, entry(recorded, notebook="06_x"))
+    files.write_whole(tmp_path / "bad" / "06_x.json", "{")
+    monkeypatch.setattr(files, "reference_folder", lambda: tmp_path)
+    panel = LabPanel(make_lab(), seconds=0.3, recorded=reference("06_x"))
+    yield panel
+    panel.close()
+
+
+@pytest.mark.usefixtures("shell")
+def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
+    assert [name for name, _ in beside.beside.options] == ["no other machine", "a-cpu", "h200", "all of them"]
+    with capture_output() as captured:
+        beside._ipython_display_()
+        beside.run(wait=True)
+    assert beside.live.state["recorded"] == [["a-cpu, 2026-11-20, at size=16", pytest.approx(0.5, rel=1e-3)]]
+    table = captured.outputs[-1].data["text/plain"]
+    assert "you" in table and "0.50x" in table and "0.80x" not in table
+
+    beside.beside.value = ("a-cpu", "h200")
+    beside.run(wait=True)
+    assert len(beside.live.state["recorded"]) == 2
+    beside.beside.value = ()
+    beside.run(wait=True)
+    assert beside.live.state["recorded"] == []
+
+
+def test_a_question_that_nobody_recorded_shows_no_line(beside: LabPanel) -> None:
+    beside.controls["kind"].candidate.value = "sum"
+    beside.run(wait=True)
+    assert beside.live.state["recorded"] == []
+    assert beside.live.state["unrecorded"] == "these settings were not recorded there"
+
+
+def test_a_notebook_without_records_says_so() -> None:
+    panel = LabPanel(make_lab(), recorded=reference("99_none"))
+    labels = [widget.value for widget in labkit.panel._tree(panel.widget) if type(widget).__name__ == "Label"]
+    assert "not recorded yet" in labels
+    panel.close()
+
+
+def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
+    lab = Lab(lambda size: Workload(lambda: torch.ones(size).sum(), size), size=[25, 1, 100])
+    panel = LabPanel(lab, seconds=0.1)
+    slider = panel.controls["size"].baseline
+    assert [value for _, value in slider.options] == [1, 25, 100]
+    assert slider.value == 25
+    panel.close()
+
+
+def test_the_status_says_why_it_cannot_tell() -> None:
+    generator = random.Random(0)
+
+    def result(spread: float) -> Comparison:
+        arms = [[0.01 * math.exp(generator.gauss(0, spread)) for _ in range(60)] for _ in range(2)]
+        return Comparison(
+            *(Measurement(name, {}, tuple(times), samples=1) for name, times in zip("ab", arms, strict=True))
+        )
+
+    assert result(0.3).verdict == "cannot tell" and result(0.3).noisy
+    assert "restless machine: only differences beyond " in labkit.panel._summary([result(0.3)])
+    assert "restless" not in labkit.panel._summary([result(0.001)])

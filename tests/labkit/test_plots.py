@@ -1,0 +1,113 @@
+"""Figures: drawn without pyplot, from any result, in both themes."""
+
+import math
+
+import matplotlib.image
+import pytest
+
+from labkit import plots
+from labkit.race import RaceResult, RaceRun
+from labkit.results import Comparison, Measurement
+from labkit.text import format_bytes, format_rate, format_seconds, format_settings
+
+
+def comparison(**settings):
+    times = tuple(0.01 + 0.0001 * (position % 3) for position in range(30))
+    return Comparison(
+        Measurement("baseline", settings, times, samples=8),
+        Measurement("candidate", settings, tuple(seconds / 2 for seconds in times), samples=8),
+    )
+
+
+RACE = RaceResult(
+    (RaceRun("a", 0, ((1, 0.5, 0.2), (2, 1.0, 0.9)), True), RaceRun("b", 0, ((1, 0.5, 0.2), (2, 1.0, 0.3)), False)),
+    0.8,
+    "accuracy",
+    True,
+)
+
+
+def labels(figure):
+    texts = [axis.get_title() + axis.get_xlabel() + axis.get_ylabel() for axis in figure.axes]
+    legends = [axis.get_legend() for axis in figure.axes if axis.get_legend()] + figure.legends
+    return " ".join(texts + [text.get_text() for legend in legends for text in legend.get_texts()])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (
+            lambda dark: plots.comparison_figure(comparison(), dark=dark),
+            ["faster", "median 2.000x", "noise floor", "ms per step"],
+        ),
+        (
+            lambda dark: plots.sweep_figure([comparison(size=n) for n in (1, 8, 64)], "size", dark=dark),
+            ["size", "Throughput", "faster"],
+        ),
+        (
+            lambda dark: plots.sweep_figure([comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark),
+            ["act", "Speed-up"],
+        ),
+        (lambda dark: plots.race_figure(RACE, dark=dark), ["accuracy", "training time", "steps", "target"]),
+    ],
+)
+def test_figures_say_what_they_show(draw, words, dark, tmp_path):
+    figure = draw(dark)
+    for word in words:
+        assert word in labels(figure)
+    figure.savefig(tmp_path / "figure.png")
+    corner = matplotlib.image.imread(tmp_path / "figure.png")[0, 0, :3].mean()
+    assert corner < 0.2 if dark else corner > 0.9
+
+
+@pytest.mark.parametrize(("value", "angle"), [("relu", 0), ("a long value", 40)])
+def test_values_that_would_overlap_are_slanted(value, angle):
+    figure = plots.sweep_figure([comparison(act=f"{value} {n}") for n in range(6)], "act")
+    for axis in figure.axes:
+        assert {label.get_rotation() for label in axis.get_xticklabels()} == {angle}
+
+
+def test_an_arm_that_failed_is_drawn_as_such():
+    failed = Comparison(Measurement("baseline", times=(1.0,) * 8), Measurement("candidate", error="out of memory"))
+    figure = plots.comparison_figure(failed)
+    assert any("out of memory" in text.get_text() for axis in figure.axes for text in axis.texts)
+    figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_seconds(0.00123), "1.23 ms"),
+        (format_seconds(12.34), "12.3 s"),
+        (format_seconds(4.5e-6), "4.50 µs"),
+        (format_seconds(2e-8), "20.0 ns"),
+        (format_seconds(math.inf), "never"),
+        (format_seconds(math.nan), "-"),
+        (format_seconds(None), "-"),
+        (format_bytes(3 * 2**20), "3.00 MiB"),
+        (format_bytes(17), "17 B"),
+        (format_bytes(None), "-"),
+        (format_rate(1234567), "1.23 M samples/s"),
+        (format_rate(12.5, "tokens"), "12.5 tokens/s"),
+        (format_settings({"amp": True, "kind": "a"}), "amp=True, kind='a'"),
+    ],
+)
+def test_units(text, expected):
+    assert text == expected
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    figure, _ = plots.new_figure()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_words_on_an_axis_are_not_joined():
+    for control, values, joined in (("size", (1, 8), True), ("act", ("relu", "tanh"), False)):
+        results = [comparison(**{control: value}) for value in values]
+        figure = plots.sweep_figure(results, control, recorded=[("other", results)])
+        rates, (*_, theirs) = (
+            figure.axes[0].lines,
+            [line for line in figure.axes[1].lines if line.get_label() == "other"],
+        )
+        assert all((line.get_linestyle() not in ("None", "", " ")) == joined for line in [*rates, theirs])

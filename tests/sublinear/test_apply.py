@@ -1,0 +1,186 @@
+"""A planned model is the model: same parameters, same training, whatever the plan."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planner_models import Encoder, Norms, UNet, halved, images, kept, plans, tokens
+from torch import Tensor, nn
+
+from labkit import models
+from labkit.memory import StorageTracker
+from sublinear.apply import apply
+from sublinear.blocks import split
+from sublinear.plan import Checkpoint, Keep, Plan
+from sublinear.verify import verify
+
+
+def every(count: int) -> Plan:
+    return Plan(tuple(Checkpoint((keep,)) for keep in kept(0, count)), "every")
+
+
+def test_it_is_another_view_of_the_same_object() -> None:
+    model = models.convnet(4)
+    planned = apply(model, every(4))
+    assert isinstance(planned, nn.Sequential) and list(planned.state_dict()) == list(model.state_dict())
+    assert [id(p) for p in planned.parameters()] == [id(p) for p in model.parameters()]
+    planned.eval()
+    assert not model.training and not model[0].training
+    planned.extra = 3  # type: ignore[assignment]
+    assert model.extra == 3
+    del planned.extra
+    planned.load_state_dict(models.convnet(4).state_dict())
+    assert torch.equal(planned(images(2, 16)), model(images(2, 16)))
+
+
+def test_plain_in_evaluation_and_without_gradients() -> None:
+    model = models.convnet(4)
+    planned = apply(model, every(4))
+    planned(images(2, 16))
+    assert planned.runs_by.calls == [1] * 4
+    with torch.no_grad():
+        planned(images(2, 16))
+    planned.eval()(images(2, 16))
+    assert planned.runs_by.calls == [1] * 4
+
+
+def test_the_models_own_names_are_its_own() -> None:
+    model = Encoder().eval()  # it has an attribute `blocks`
+    planned = apply(model.train(), every(14)).eval()
+    assert planned.blocks is model.blocks and torch.equal(planned(tokens()), model(tokens()))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_running_statistics_count_one_forward_at_any_depth(depth: int) -> None:
+    torch.manual_seed(0)
+    model = Norms()
+    twin = copy.deepcopy(model)
+    nodes: tuple = kept(0, 3)
+    for _ in range(depth):
+        nodes = (Checkpoint(nodes),)
+    for network in (apply(model, Plan(nodes, "deep")), twin):
+        network(images()).square().sum().backward()
+    assert int(model.slow.num_batches_tracked) == 1 and int(model.shared.num_batches_tracked) == 2
+    for one, two in zip(model.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(one, two)
+    assert model.slow.momentum is None
+
+
+def test_frozen_batch_norm_reads_its_statistics_when_computed_again() -> None:
+    model = models.convnet(4)
+    with torch.no_grad():
+        model[1].running_mean.fill_(3.0)
+    model[1].eval()
+    assert verify(model, every(4), images(4, 16)).passed
+
+
+def test_a_copy_is_planned_and_separate() -> None:
+    model = UNet()
+    planned = apply(model, every(8))
+    twin = copy.deepcopy(planned)
+    with torch.no_grad():
+        twin.head.weight.zero_()
+    twin(images()).sum().backward()
+    assert twin.runs_by.calls == [2] * 8 and twin.head.weight.grad is not None
+    assert planned.runs_by.calls == [0] * 8 and model.head.weight.grad is None and model.head.weight.abs().sum() > 0
+    with pytest.raises(TypeError, match=r"state_dict.*apply\(\) again"):
+        pickle.dumps(planned)
+
+
+def test_selective_options_hold_nothing_in_passes_that_are_not_followed_by_a_backward() -> None:
+    model = models.mlp([64] * 9)
+    x = torch.randn(256, 64)
+
+    def after_forward(plan: Plan) -> int:
+        with StorageTracker("cpu") as tracker:
+            output = apply(model, plan)(x)
+            tracker.record()
+            assert output.requires_grad
+            return tracker.current - tracker.existing
+
+    plain, selective = (Plan((Checkpoint(kept(0, 8, option)),), "") for option in (0, 1))
+    assert after_forward(selective) < 1.5 * after_forward(plain) < after_forward(Plan(kept(0, 8), ""))
+
+
+def test_recomputation_costs_what_the_plan_says() -> None:
+    model = models.mlp([8] * 9)
+    planned = apply(model, Plan(halved(0, 8), "halved"))
+    planned(torch.randn(4, 8)).sum().backward()
+    # Forward, then once more in each checkpoint around a block; a second half inside another is spared one of them.
+    assert planned.runs_by.calls == [4, 3, 3, 2, 4, 3, 3, 2]
+
+
+def test_a_mode_switched_after_planning_is_noticed() -> None:
+    model = Encoder()
+    planned = apply(model, every(14))
+    model.blocks[1].eval()
+    with pytest.raises(RuntimeError, match=r"switched.*blocks\.1"):
+        planned(tokens())
+    planned.train()
+    planned(tokens()).sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "words"),
+    [
+        (Plan(kept(0, 3), ""), ValueError, "plan is for 3 blocks, the model has 4"),
+        (Plan((*kept(0, 3), Keep(3, 7)), ""), ValueError, "options go from 0 to 2"),
+        ("[0 1 2 3]", TypeError, "not a Plan"),
+    ],
+)
+def test_bad_plans(plan, error, words) -> None:
+    with pytest.raises(error, match=words):
+        apply(models.convnet(4), plan)
+
+
+def test_blocks_of_another_model_are_refused() -> None:
+    with pytest.raises(ValueError, match="another model"):
+        apply(models.convnet(4), every(4), blocks=split(models.convnet(4)))
+
+
+# ------------------------------------------------------------------------------------------------------- random graphs
+
+
+class Graph(nn.Module):
+    """A random graph: each node adds up to three earlier values and applies an operator."""
+
+    def __init__(self, nodes: list[tuple[int, list[int]]]) -> None:
+        super().__init__()
+        self.nodes = nodes
+        self.layers = nn.ModuleList(self.layer(kind) for kind, _ in nodes)
+
+    @staticmethod
+    def layer(kind: int) -> nn.Module:
+        return [
+            lambda: nn.Conv2d(3, 3, 3, padding=1),
+            lambda: nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(inplace=True)),
+            lambda: nn.Dropout(0.3),
+            lambda: nn.BatchNorm2d(3),
+            lambda: nn.GELU(),
+        ][kind]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        values = [x]
+        for (_, sources), layer in zip(self.nodes, self.layers, strict=True):
+            total = values[sources[0] % len(values)] * 1.0
+            for source in sources[1:]:
+                total += values[source % len(values)]
+            values.append(layer(total))
+        return torch.cat(values[-2:], dim=1)
+
+
+node = st.tuples(st.integers(0, 4), st.lists(st.integers(0, 9), min_size=1, max_size=3))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.lists(node, min_size=2, max_size=8), st.integers(0, 6), st.integers(1, 4))
+def test_random_graphs_keep_their_gradients_bitwise(nodes, number, width) -> None:
+    torch.manual_seed(0)
+    model = Graph([*nodes, (0, [len(nodes)])])
+    blocks = split(model, width=width)
+    choices = list(plans(len(blocks)))
+    report = verify(model, choices[number % len(choices)], images(2, 4), blocks=blocks)
+    assert report.passed, report

@@ -1,0 +1,257 @@
+"""Chains, plans, and the account of what a plan costs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_chains import all_plans, chains, random_chain, thorough
+
+from sublinear.chain import Block, Chain, Option
+from sublinear.cost import simulate
+from sublinear.plan import Checkpoint, Keep, Plan, keeps
+from sublinear.searches.simple import every_block, keep_all, sqrt_segments
+
+
+def chain_of(*outputs, saved=10, gradient=0):
+    option = Option("all", saved, 1.0, 2.0, saved + 1, 3)
+    blocks = tuple(Block(f"b{i}", size, (option,), gradient, size, 0.5) for i, size in enumerate(outputs))
+    return Chain(blocks, 100, 1000, 8, "cpu", "measured", 0.25)
+
+
+class Ledger:
+    """The rules of the account once more, told by names: a dictionary of everything that is alive."""
+
+    def __init__(self, chain):
+        self.chain, self.peak, self.seconds = chain, 0, chain.extra_seconds
+        self.live = {"fixed": chain.fixed_bytes, "input": chain.input_bytes}
+        self.runs = [0] * len(chain)
+
+    def during(self, extra):
+        self.peak = max(self.peak, sum(self.live.values()) + extra)
+
+    def around(self, stage, name):
+        self.live["parameters", name] = stage.gradient_bytes
+        self.during(stage.peak_bytes)
+
+    def crossing(self, number):
+        """The tensors behind a block by name; behind block -1 is the input."""
+        pairs = self.chain.blocks[number].crossing if number >= 0 else self.chain.input_crossing
+        if number >= 0 and not pairs:
+            pairs = ((("only", number), self.chain.blocks[number].output_bytes),)
+        return {("crosses", name): size for name, size in pairs}
+
+    def forward(self, nodes, inside=False):
+        for place, node in enumerate(nodes):
+            stopped_early = inside and place == len(nodes) - 1
+            if isinstance(node, Keep):
+                option = self.chain.blocks[node.block].options[0 if stopped_early else node.option]
+                self.during(option.forward_peak)
+                self.live["saved", node.block] = option.saved_bytes
+                self.seconds += option.forward
+                self.runs[node.block] += 1
+            elif not stopped_early:
+                numbers = [keep.block for keep in keeps((node,))]
+                there, held = self.crossing(numbers[0] - 1), {}
+                for number in numbers:
+                    block = self.chain.blocks[number]
+                    self.during(block.bare_peak + sum(held.values()))
+                    held = {name: size for name, size in self.crossing(number).items() if name not in there}
+                    self.seconds += block.forward
+                    self.runs[number] += 1
+                self.live["held", id(node)] = sum(held.values())
+
+    def backward(self, nodes, inside=False):
+        for place, node in reversed(list(enumerate(nodes))):
+            stopped_early = inside and place == len(nodes) - 1
+            if isinstance(node, Keep):
+                block = self.chain.blocks[node.block]
+                option = block.options[0 if stopped_early else node.option]
+                self.live["gradient", node.block] = block.output_bytes
+                self.during(option.backward_peak + block.gradient_bytes)
+                del self.live["gradient", node.block], self.live["saved", node.block]
+                self.live["parameters", node.block] = block.gradient_bytes
+                self.seconds += option.backward
+            else:
+                last = [keep.block for keep in keeps((node,))][-1]
+                if not stopped_early:
+                    del self.live["held", id(node)]
+                self.live["gradient", last] = self.chain.blocks[last].output_bytes
+                self.forward(node.inside, inside=True)
+                self.backward(node.inside, inside=True)
+
+
+@given(st.data())
+@thorough
+def test_the_account_equals_a_second_one_that_names_what_is_alive(data):
+    chain = data.draw(chains(max_blocks=4, menu=2))
+    found = data.draw(st.sampled_from(all_plans(tuple(len(block.options) for block in chain.blocks))))
+    ledger = Ledger(chain)
+    ledger.forward(found.nodes)
+    ledger.around(chain.after, "after")
+    ledger.backward(found.nodes)
+    ledger.around(chain.before, "before")
+    costs = simulate(chain, found)
+    assert (costs.peak_bytes, costs.seconds, costs.block_forwards) == (ledger.peak, ledger.seconds, tuple(ledger.runs))
+    assert costs.timeline[-1].alive_bytes == sum(ledger.live.values())
+    assert ("gradient", 0) not in ledger.live and ("saved", 0) not in ledger.live
+
+
+def test_plain_training_by_hand():
+    costs = simulate(chain_of(4, 6, gradient=7), keep_all(chain_of(4, 6)))
+    # Before backward 1100 + 20; block 1: + the gradients of its output 6 and its parameters 7, + 3. Then 1100 + 10 + 7.
+    assert [moment[:3] for moment in costs.timeline] == [
+        ("forward", 0, 1110),
+        ("forward", 1, 1120),
+        ("backward", 1, 1117),
+        ("backward", 0, 1114),
+    ]
+    assert [moment.peak_bytes for moment in costs.timeline] == [1111, 1121, 1136, 1131]
+    assert (costs.peak_bytes, costs.bottleneck.block, costs.bottleneck.event) == (1136, 1, "backward")
+    assert costs.seconds == 0.25 + 2 * 3
+    assert costs.block_forwards == (1, 1)
+
+
+def test_a_nested_checkpoint_by_hand():
+    chain = chain_of(4, 6, 5)
+    nested = Plan((Checkpoint((Checkpoint((Keep(0),)), Keep(1))), Keep(2)), "by hand")
+    costs = simulate(chain, nested)
+    events = [(moment.event, moment.block) for moment in costs.timeline]
+    forward = [("bare", 0), ("bare", 1), ("forward", 2), ("backward", 2)]
+    assert events == [*forward, ("bare", 0), ("forward", 1), ("backward", 1), ("forward", 0), ("backward", 0)]
+    assert costs.block_forwards == (3, 2, 1)
+    assert costs.seconds == 0.25 + 3 * 3 + 3 * 0.5
+    # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6) are there.
+    assert costs.timeline[5].peak_bytes == 1100 + 4 + 6 + 11
+
+
+def test_an_option_of_the_menu_is_charged_as_it_says():
+    plain = chain_of(4, 6)
+    selective = Option("selective", 5, 1.0, 2.5, 11, 8)
+    first = replace(plain.blocks[0], options=(*plain.blocks[0].options, selective))
+    chain = replace(plain, blocks=(first, plain.blocks[1]))
+    costs = simulate(chain, Plan((Keep(0, 1), Keep(1)), "by hand"))
+    assert costs.timeline[0].alive_bytes == 1105
+    assert costs.seconds == 0.25 + 3 + 3.5
+    assert "run again" in str(costs)
+
+
+def skipping_chain():
+    """Four blocks of 5 bytes of output; tensor 9 (3 bytes) leaves block 0 and crosses until block 3 reads it."""
+    plain = chain_of(8, 8, 8, 5)
+    cuts = (((0, 5), (9, 3)), ((1, 5), (9, 3)), ((2, 5), (9, 3)), ((3, 5),))
+    blocks = (replace(block, crossing=cut) for block, cut in zip(plain.blocks, cuts, strict=True))
+    return replace(plain, blocks=tuple(blocks), input_crossing=((-1, 100),))
+
+
+def test_a_tensor_that_crosses_several_cuts_is_held_once():
+    chain = skipping_chain()
+    assert [chain.held(0, last) for last in range(4)] == [8, 8, 8, 5]
+    assert [chain.held(1, last) for last in range(1, 4)] == [5, 5, 5]
+    costs = simulate(chain, every_block(chain))
+    assert [moment.alive_bytes for moment in costs.timeline[:4]] == [1108, 1113, 1118, 1123]
+    # Block 3 runs again beside what the first three hold, with the gradient of its output.
+    assert costs.timeline[4].peak_bytes == 1118 + 5 + 11
+    assert costs.timeline[-1].alive_bytes == 1100
+
+
+def test_crossing_tensors_survive_json_and_another_batch_size():
+    chain = skipping_chain()
+    assert Chain.from_json(json.loads(json.dumps(chain.to_json()))) == chain
+    third = chain.at_batch(24)
+    assert third.blocks[0].crossing == ((0, 15), (9, 9)) and third.input_crossing == ((-1, 300),)
+    assert third.blocks[0].output_bytes == 24
+
+
+def test_a_checkpoint_that_ends_a_checkpoint_is_not_run_for_nothing():
+    chain = chain_of(4, 6, 5)
+    nested = Plan((Checkpoint((Keep(0), Checkpoint((Keep(1),)))), Keep(2)), "by hand")
+    flat = Plan((Checkpoint((Keep(0), Keep(1))), Keep(2)), "by hand")
+    assert simulate(chain, nested) == simulate(chain, flat)
+    assert simulate(chain, nested).block_forwards == (2, 2, 1)
+
+
+def test_every_block_and_sqrt():
+    chain = chain_of(*[4] * 10)
+    assert str(every_block(chain)) == "[(0) (1) (2) (3) (4) (5) (6) (7) (8) (9)]"
+    assert str(sqrt_segments(chain)) == "[(0 1) (2 3 4) (5 6 7) 8 9]"
+    assert simulate(chain, sqrt_segments(chain)).peak_bytes < simulate(chain, keep_all(chain)).peak_bytes
+
+
+# --------------------------------------------------------------------------------------------------- chains and plans
+
+
+def test_a_chain_survives_json(tmp_path):
+    chain = random_chain(5, seed=1, menu=3)
+    data = chain.to_json(tmp_path / "chain.json")
+    assert Chain.from_json(json.loads(json.dumps(data))) == chain == Chain.from_json(tmp_path / "chain.json")
+
+
+def test_a_plan_survives_json_and_draws_itself(tmp_path):
+    nested = Plan(
+        (Keep(0), Keep(1), Checkpoint((Keep(2), Keep(3))), Checkpoint((Keep(4, 1), Checkpoint((Keep(5),))))), "x"
+    )
+    data = nested.to_json(tmp_path / "plan.json")
+    assert Plan.from_json(json.loads(json.dumps(data))) == nested == Plan.from_json(str(tmp_path / "plan.json"))
+    assert str(nested) == "[0 1 (2 3) (4/1 (5))]"
+    assert (nested.depth, len(nested)) == (2, 6)
+
+
+def test_another_batch_size_scales_activations_and_seconds_only():
+    chain = chain_of(4, 6, gradient=7).at_batch(12)
+    block = chain.blocks[1]
+    assert (chain.batch_size, chain.input_bytes, chain.fixed_bytes, chain.extra_seconds) == (12, 150, 1000, 0.25)
+    assert (block.output_bytes, block.gradient_bytes, block.bare_peak, block.forward) == (9, 7, 9, 0.75)
+    assert block.options == (Option("all", 15, 1.5, 3.0, 17, 5),)  # 16.5 and 4.5 bytes, rounded up
+    assert chain.at_batch(12) is chain
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Option("o", -1, 0, 0, 0, 0), ValueError, r"Option 'o': saved_bytes=-1; it is 0 or more"),
+        (lambda: Option("o", 1.5, 0, 0, 2, 0), TypeError, r"saved_bytes=1.5; it is a whole number"),
+        (lambda: Option("o", 5, 0, 0, 4, 0), ValueError, r"forward_peak=4 is below saved_bytes=5"),
+        (lambda: Option("o", 5, float("nan"), 0, 5, 0), ValueError, r"forward=nan; it is a number of seconds"),
+        (lambda: Block("b", 1, (), 0, 0, 0.0), ValueError, r"Block 'b': no options"),
+        (
+            lambda: replace(skipping_chain().blocks[0], output_bytes=9),
+            ValueError,
+            r"output_bytes=9, .* storages have 8",
+        ),
+        (lambda: replace(chain_of(1).blocks[0], crossing=((0,),)), ValueError, r"crossing=\(\(0,\),\)"),
+        (lambda: replace(chain_of(1), input_crossing=((0, 1), (0, 1))), ValueError, r"each storage once"),
+        (lambda: Chain((), 0, 0, 1, "cpu", "measured"), ValueError, r"no blocks"),
+        (lambda: replace(chain_of(1), source="guessed"), ValueError, r"source='guessed'"),
+        (lambda: replace(chain_of(1), batch_size=0), ValueError, r"batch_size=0"),
+        (lambda: replace(chain_of(1), extra_seconds=float("inf")), ValueError, r"extra_seconds=inf"),
+        (lambda: chain_of(1).at_batch(0), ValueError, r"batch_size=0: use a whole number"),
+        (lambda: Chain.from_json({"blocks": [{}]}), ValueError, r"not a chain as to_json writes it"),
+        (lambda: Plan((), "m"), ValueError, r"Plan: no nodes"),
+        (lambda: Plan((Checkpoint(()),), "m"), ValueError, r"Checkpoint: no nodes"),
+        (lambda: Plan((Keep(0), 1), "m"), TypeError, r"1 is a int"),
+        (lambda: Keep(-1), ValueError, r"Keep\(block=-1\)"),
+        (lambda: Plan((Keep(0), Keep(2)), "m"), ValueError, r"block 2 stands where block 1 should"),
+        (lambda: Plan((Keep(0), Checkpoint((Keep(0),))), "m"), ValueError, r"block 0 stands where block 1 should"),
+        (lambda: Plan.from_json({"nodes": [0, "1"], "method": "m"}), ValueError, r"'1' in a plan"),
+        (lambda: Plan.from_json({"nodes": 3}), ValueError, r"not a plan"),
+        (lambda: simulate(chain_of(1, 2), Plan((Keep(0),), "m")), ValueError, r"plan is for 1 blocks, the chain has 2"),
+        (
+            lambda: simulate(chain_of(1), Plan((Keep(0, 3),), "m")),
+            ValueError,
+            r"option 3 of block 0 \('b0'\), which has 0 'all'",
+        ),
+    ],
+)
+def test_bad_input_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "a.json").write_text("{", encoding="utf-8")
+    (tmp_path / "b.json").write_text("[]", encoding="utf-8")
+    for name in ("a.json", "b.json"):
+        with pytest.raises(ValueError, match=name):
+            Plan.from_json(tmp_path / name)

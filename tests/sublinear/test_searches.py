@@ -1,0 +1,209 @@
+"""Every search against brute force on small chains, and against its own promises on long ones."""
+
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from small_chains import all_plans, chains, random_chain, thorough
+
+from sublinear.chain import Block, Chain, Option
+from sublinear.cost import simulate
+from sublinear.searches import optimal, single_level, table
+from sublinear.searches.genetic import evolve, genetic
+from sublinear.searches.grid import cut, grid, threshold_splits
+from sublinear.searches.needs import Needs
+from sublinear.searches.recursive import recursive
+from sublinear.searches.simple import from_splits, keep_all
+
+
+def brute_force(chain, *, menu, depth=99):
+    """Peaks and seconds of every plan: (2, plans)."""
+    options = tuple(len(block.options) if menu else 1 for block in chain.blocks)
+    costs = [simulate(chain, plan) for plan in all_plans(options, depth)]
+    return np.array([(cost.peak_bytes, cost.seconds) for cost in costs]).T
+
+
+def assert_exact(chain, every, lowest, exact_table):
+    """The lowest peak and, for each budget, the least seconds are those of ``every`` plan; the plans keep to them."""
+    peaks, seconds = every
+    assert simulate(chain, lowest).peak_bytes == peaks.min()
+    base = chain.fixed_bytes + chain.input_bytes
+    assert exact_table.slot == 1
+    last = np.inf
+    for slots, promised in enumerate(exact_table.times):
+        best = seconds[peaks <= base + slots].min(initial=np.inf)
+        assert promised + chain.extra_seconds == best, slots
+        if best < last:  # the plan has changed
+            last = best
+            costs = simulate(chain, exact_table.plan(base + slots))
+            assert costs.peak_bytes <= base + slots
+            assert costs.seconds == best
+
+
+def most(chain):
+    return simulate(chain, keep_all(chain)).peak_bytes + 3
+
+
+@given(chains(max_blocks=6))
+@thorough
+def test_single_level_equals_brute_force(chain):
+    every = brute_force(chain, menu=False, depth=1)
+    assert_exact(chain, every, single_level.lowest_peak(chain), single_level.SingleLevelTable(chain, most(chain)))
+
+
+@given(chains(max_blocks=5))
+@thorough
+def test_optimal_equals_brute_force(chain):
+    every = brute_force(chain, menu=False)
+    found = optimal.OptimalTable(chain, most(chain), menu=False)
+    assert_exact(chain, every, optimal.lowest_peak(chain, menu=False), found)
+
+
+@given(chains(max_blocks=4, menu=2))
+@thorough
+def test_menu_equals_brute_force(chain):
+    every = brute_force(chain, menu=True)
+    found = optimal.OptimalTable(chain, most(chain), menu=True)
+    assert_exact(chain, every, optimal.lowest_peak(chain, menu=True), found)
+
+
+@given(chains(max_blocks=3, menu=2))
+@thorough
+def test_fastest_and_smallest_equal_brute_force(chain):
+    peaks, times = brute_force(chain, menu=True)
+    floor, plain = optimal.lowest_peak(chain, menu=True), simulate(chain, keep_all(chain))
+    exact_table = partial(optimal.OptimalTable, menu=True)
+    for budget in np.unique(peaks)[::3]:
+        costs = simulate(chain, table.fastest(chain, exact_table, floor, int(budget)))
+        assert costs.peak_bytes <= budget
+        # Where plain training fits it is chosen, even if a made-up option of the menu is faster than saving everything.
+        assert costs.seconds == (plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min())
+    for seconds in (plain.seconds, 1.25 * plain.seconds, 2 * plain.seconds):
+        costs = simulate(chain, table.smallest(chain, exact_table, floor, keep_all(chain), seconds))
+        assert costs.seconds <= seconds
+        assert costs.peak_bytes == peaks[times <= seconds].min()
+
+
+def test_the_needs_of_a_segment_are_those_that_the_account_shows():
+    chain = random_chain(7, seed=3)
+    needs = Needs(chain, menu=False)
+    plan = from_splits([2, 5], 7, "x")  # (0 1) (2 3 4) 5 6
+    segment = needs.base + needs.held[0, 1] + needs.kept_segment()[2, 4]
+    # All that the blocks 2, 3, 4 do, first run included, happens beside the output of block 1.
+    during = [moment.peak_bytes for moment in simulate(chain, plan).timeline if moment.block in (2, 3, 4)]
+    assert max(during) == segment
+
+
+@pytest.mark.parametrize("menu", [False, True])
+def test_plans_from_rounded_tables_keep_to_the_budget_to_the_byte(menu):
+    chain = random_chain(40, seed=5, menu=3)
+    plain = simulate(chain, keep_all(chain))
+    floor = optimal.lowest_peak(chain, menu=menu)
+
+    coarse = partial(optimal.OptimalTable, menu=menu, slots=60)
+    seconds = []
+    for share in (0.2, 0.3, 0.5, 0.9):
+        costs = simulate(chain, table.fastest(chain, coarse, floor, int(share * plain.peak_bytes)))
+        assert costs.peak_bytes <= share * plain.peak_bytes
+        seconds.append(costs.seconds)
+    assert seconds == sorted(seconds, reverse=True)
+    assert simulate(chain, floor).peak_bytes < 0.2 * plain.peak_bytes
+
+
+def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
+    chain = random_chain(30, seed=8)
+    budget = simulate(chain, keep_all(chain)).peak_bytes // 2
+    floor, times = optimal.lowest_peak(chain, menu=False), []
+    for slots in (50, 2000):
+        table_of = partial(optimal.OptimalTable, menu=False, slots=slots)
+        found = table.fastest(chain, table_of, floor, budget)
+        times.append(simulate(chain, found).seconds)
+    assert times[1] <= times[0] <= 1.05 * times[1]
+
+
+# --------------------------------------------------------------------------------------------- recursive, grid, genetic
+
+
+def equal_chain(count, saved=4):
+    block = Block("b", 1, (Option("all", saved, 1.0, 2.0, saved, 1),), 0, 1, 1.0)
+    return Chain((block,) * count, 1, 0, 1, "cpu", "estimated")
+
+
+def test_recursive_bisection_of_128_blocks():
+    chain = equal_chain(128)
+    plain, costs = simulate(chain, keep_all(chain)), simulate(chain, recursive(chain))
+    assert sum(costs.block_forwards) == 128 + 128 * 7 // 2  # 4.5 forwards a block
+    assert recursive(chain).depth == 7
+    assert costs.peak_bytes <= 0.05 * plain.peak_bytes
+
+
+def test_recursive_peak_grows_with_the_logarithm():
+    peaks = [simulate(equal_chain(2**k), recursive(equal_chain(2**k))).peak_bytes for k in range(3, 9)]
+    assert set(np.diff(peaks)) == {1}
+
+
+def test_greedy_cut():
+    chain = equal_chain(10, saved=4)
+    assert cut(chain, 100) == ()
+    assert cut(chain, 11) == (3, 6, 9)  # 4 + 4 + 4 is the first above 11
+    assert cut(chain, 0) == tuple(range(1, 10))
+
+
+def test_grid_takes_the_best_of_its_thresholds():
+    chain = random_chain(50, seed=2)
+    found = threshold_splits(chain)
+    costs = simulate(chain, grid(chain))
+    assert costs.peak_bytes == min(found.values())
+    assert () in found  # plain training is among them
+    assert all(simulate(chain, from_splits(splits, 50, "x")).peak_bytes == peak for splits, peak in found.items())
+
+
+def test_genetic_evolves_and_repeats_itself_by_seed():
+    chain = random_chain(120, seed=4)
+    generations = list(evolve(chain, iterations=8, pool=10, seed=3))
+    peaks = [generation.best_peak for generation in generations]
+    assert [generation.number for generation in generations] == list(range(9))
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[0] == simulate(chain, grid(chain)).peak_bytes
+    assert peaks[-1] < peaks[0]
+    assert all(simulate(chain, generation.plan).peak_bytes == generation.best_peak for generation in generations)
+    assert all(len(generation.population) <= 30 for generation in generations[1:])
+    assert genetic(chain, iterations=8, pool=10, seed=3) == generations[-1].plan
+    assert list(evolve(chain, iterations=8, pool=10, seed=3)) == generations
+
+
+def test_genetic_leaves_the_global_random_state_alone():
+    random.seed(5)
+    state = random.getstate()
+    genetic(random_chain(20, seed=1), iterations=3)
+    assert random.getstate() == state
+
+
+def test_without_mutation_only_crossing_is_left():
+    chain = random_chain(40, seed=9)
+    known = {place for splits in threshold_splits(chain) for place in splits}
+    *_, last = evolve(chain, iterations=5, mutation=0.0)
+    assert {place for splits, _ in last.population for place in splits} <= known
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_exact_single_level_is_never_above_the_genetic_algorithm(seed):
+    chain = random_chain(40, seed=seed)
+    exact = simulate(chain, single_level.lowest_peak(chain)).peak_bytes
+    assert exact <= simulate(chain, genetic(chain, iterations=10, seed=seed)).peak_bytes
+
+
+@pytest.mark.parametrize("chain", [equal_chain(1), equal_chain(2)])
+def test_searches_on_the_shortest_chains(chain):
+    for found in (grid(chain), genetic(chain, iterations=2), recursive(chain), single_level.lowest_peak(chain)):
+        assert len(found) == len(chain)
+
+
+def test_bad_settings_are_named():
+    chain = equal_chain(3)
+    with pytest.raises(ValueError, match="tries=1"):
+        grid(chain, tries=1)
+    with pytest.raises(ValueError, match=r"iterations=-1, pool=20, mutation=0.75"):
+        genetic(chain, iterations=-1)

@@ -1,0 +1,107 @@
+"""Three steps of the planned and the plain model, compared bit by bit, for every kind of model and plan."""
+
+import pytest
+import torch
+import torchvision
+from planner_models import Encoder, Looks, Norms, Recurrent, UNet, images, kept, plans, tokens
+from torch import nn
+from torchvision.models.resnet import BasicBlock
+
+from labkit import models
+from labkit.device import rng_state, torch_flags
+from sublinear.apply import apply
+from sublinear.blocks import split
+from sublinear.plan import Checkpoint, Plan
+from sublinear.verify import verify
+
+
+class Noisy(nn.Module):
+    """Counts its calls, and adds the count: another result each time, without any random number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.calls = nn.Linear(4, 4), [0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls[0] += 1
+        return torch.tanh(self.linear(x)) * self.calls[0]
+
+
+MODELS = {
+    "mlp": (lambda: models.mlp([6, 8, 8, 8, 8, 2]), lambda: torch.randn(3, 6)),
+    "convnet": (lambda: models.convnet(4), lambda: images(4, 16)),
+    "resnet": (lambda: torchvision.models.ResNet(BasicBlock, [1, 1, 1, 1], 3), lambda: images(2, 32)),
+    "u-net": (UNet, images),
+    "eager attention, dropout, tied embedding": (Encoder, tokens),
+    "fused attention": (lambda: Encoder(fused=True), tokens),
+    "torch's transformer": (lambda: models.Transformer(11, 16, 2, 3, 8), tokens),
+    "norms": (Norms, images),
+    "wrapped": (Looks, lambda: torch.randn(3, 5)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bitwise_for_every_plan(name: str) -> None:
+    make, inputs = MODELS[name]
+    torch.manual_seed(0)
+    model, x = make(), inputs()
+    blocks = split(model, x)
+    for plan in plans(len(blocks)):
+        report = verify(model, plan, x, blocks=blocks)
+        assert report.passed and not report.close, f"{plan.method}: {report}"
+
+
+def test_gru_over_64_steps() -> None:
+    model, x = Recurrent(), torch.randn(2, 64, 6)
+    for plan in plans(4):
+        if not any(f"/{option}" in str(plan) for option in (1, 2)):
+            assert (report := verify(model, plan, x)).passed, report
+    with pytest.raises(ValueError, match=r"layers\.0 holds a GRU, which overwrites"):
+        apply(model, Plan(kept(0, 4, 1), ""))
+
+
+@pytest.mark.parametrize("make", [lambda: Encoder(fused=True), lambda: Encoder()], ids=["fused", "eager"])
+def test_bf16_autocast_is_close(make) -> None:
+    torch.manual_seed(0)
+    model, x = make(), tokens()
+    for plan in plans(14):
+        with torch.autocast("cpu", torch.bfloat16):
+            report = verify(model, plan, x, close=True)
+        assert report.passed and report.close, f"{plan.method}: {report}"
+
+
+def test_with_adam_a_loss_and_keywords() -> None:
+    model, x, mask = Encoder(), tokens(), torch.rand(3, 8, 1)
+    plan = next(plan for plan in plans(14) if plan.method == "halved")
+    loss = lambda output: nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())  # noqa: E731
+    report = verify(
+        model, plan, x, {"mask": mask}, loss=loss, optimizer=torch.optim.AdamW, blocks=split(model, x, {"mask": mask})
+    )
+    assert report.passed, report
+    assert "the same bit by bit over 3 steps" in str(report)
+
+
+def test_a_difference_is_reported_not_raised() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), Noisy(), nn.Linear(4, 1))
+    report = verify(model, Plan((Checkpoint(kept(0, 2)), *kept(2, 3)), ""), torch.randn(2, 4))
+    assert not report.passed
+    assert "NOT the same" in str(report) and "gradient of 0.weight in step 1: differs by" in str(report)
+
+
+def test_everything_is_given_back() -> None:
+    torch.manual_seed(3)
+    model = models.convnet(4)
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    flags, numbers = torch_flags(), rng_state()
+    verify(model, Plan((Checkpoint(kept(0, 4)),), ""), images(4, 16))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight)) and model[4].weight.grad is None
+    assert torch_flags() == flags and torch.equal(rng_state()["torch"], numbers["torch"])
+
+
+def test_forwards_are_counted_against_the_prediction() -> None:
+    model = models.mlp([4] * 7)
+    plan = Plan((Checkpoint((Checkpoint(kept(0, 2)), *kept(2, 4))), *kept(4, 6)), "")
+    report = verify(model, plan, torch.randn(2, 4))
+    assert report.passed and report.counted == report.expected == (3, 3, 2, 2, 1, 1)
