@@ -11,20 +11,44 @@ from course import classroom
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 where all is well, 2 for a wrong command line."""
-    parser = argparse.ArgumentParser(prog="course", description="PyTorch Speed Lab: the course and its records.")
+    parser = argparse.ArgumentParser(
+        prog="course", description="PyTorch Speed Lab: the course and its records."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     card = "print this machine's card, and which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
-    recorder = commands.add_parser("record", help="run notebooks at full size and record what they measured")
-    recorder.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="path or name; all if none")
-    recorder.add_argument("--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference")
-    recorder.add_argument("--budget-minutes", type=float, metavar="M", help="first what is missing or oldest")
-    recorder.add_argument("--again", action="store_true", help="also what was recorded already with the very same code")
-    recorder.add_argument("--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines")
-    results = commands.add_parser("results", help="hold the records against the notebooks' claims: writes RESULTS.md")
-    results.add_argument("--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date")
-    results.add_argument("--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure")
-    results.add_argument("--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map")
+    recorder = commands.add_parser(
+        "record", help="run notebooks at full size and record what they measured"
+    )
+    recorder.add_argument(
+        "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="path or name; all if none"
+    )
+    recorder.add_argument(
+        "--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference"
+    )
+    recorder.add_argument(
+        "--budget-minutes", type=float, metavar="M", help="first what is missing or oldest"
+    )
+    recorder.add_argument(
+        "--again",
+        action="store_true",
+        help="also what was recorded already with the very same code",
+    )
+    recorder.add_argument(
+        "--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines"
+    )
+    results = commands.add_parser(
+        "results", help="hold the records against the notebooks' claims: writes RESULTS.md"
+    )
+    results.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date"
+    )
+    results.add_argument(
+        "--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure"
+    )
+    results.add_argument(
+        "--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map"
+    )
     classroom.add_parsers(commands)
     args = parser.parse_args(argv)
     if args.command == "doctor":

@@ -12,7 +12,12 @@ import torch
 from labkit import machine
 from labkit.machine import UNKNOWN, fast_dtypes, machine_card
 
-_NEEDS = {"cuda": "CUDA", "bf16": "fast bfloat16", "cores2": "2+ cores", "compiler": "a C++ compiler"}
+_NEEDS = {
+    "cuda": "CUDA",
+    "bf16": "fast bfloat16",
+    "cores2": "2+ cores",
+    "compiler": "a C++ compiler",
+}
 
 
 def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
@@ -33,7 +38,9 @@ def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
             continue
         missing = {need: arm for need, arm in needs.items() if not has.get(need)}
         doubt = {need: ", unknown here" if has.get(need) is None else "" for need in missing}
-        arms = "; ".join(f"{arm} (needs {_NEEDS.get(need, need)}{doubt[need]})" for need, arm in missing.items())
+        arms = "; ".join(
+            f"{arm} (needs {_NEEDS.get(need, need)}{doubt[need]})" for need, arm in missing.items()
+        )
         coverage[path.stem] = f"without: {arms}" if arms else "in full"
     return coverage
 

@@ -62,7 +62,9 @@ EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence",
 NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
 LEVELS = ("beginner", "intermediate", "advanced")
 # An exercise: text, stub and check, hint, solution; the text begins with a heading and says what to expect.
-EXERCISE = re.compile(r"## Exercise: \S.*\n\n\*Difficulty: (easy|medium|hard)\. About [1-9]\d* minutes\.\*\n\n\S")
+EXERCISE = re.compile(
+    r"## Exercise: \S.*\n\n\*Difficulty: (easy|medium|hard)\. About [1-9]\d* minutes\.\*\n\n\S"
+)
 HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
 CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded cells
 CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
@@ -91,7 +93,9 @@ def read(path: Path) -> NotebookNode:
 def write(notebook: NotebookNode, path: Path) -> None:
     """Write `notebook` in one step: a reader of `path` sees the old file or the new one, never half of one."""
     nbformat.validate(notebook)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False
+    ) as file:
         file.write(nbformat.writes(notebook, indent=1).rstrip("\n") + "\n")
     try:
         os.chmod(file.name, 0o644)  # NamedTemporaryFile makes it private
@@ -116,7 +120,9 @@ def is_checked(cell: NotebookNode) -> bool:
 def private_jupyter() -> Iterator[dict[str, str]]:
     """An environment for kernels in the test size that neither reads nor writes the user's own Jupyter settings."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")
+        }
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             environment[name] = str(Path(folder) / name.lower())
         yield environment | {"LABKIT_SIZE": "test"}
@@ -146,7 +152,10 @@ def execute(*rounds: NotebookNode) -> list[list[str]]:
 
 def text(cell: NotebookNode) -> str:
     """What `cell` printed and returned, as text."""
-    return "".join(output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+    return "".join(
+        output.get("text", "") or output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+    )
 
 
 def run_twice(path: Path) -> float:
@@ -157,7 +166,9 @@ def run_twice(path: Path) -> float:
     begin = time.monotonic()
     first, second = execute(nbformat.from_dict(student_copy(read(path))), read(path))
     if first != second:
-        raise ValueError(f"a checked cell prints something else in the second round: {first} and {second}")
+        raise ValueError(
+            f"a checked cell prints something else in the second round: {first} and {second}"
+        )
     return time.monotonic() - begin
 
 
@@ -173,19 +184,27 @@ def clean(notebook: NotebookNode) -> None:
     count = 0
     taken: set[str] = set()
     for position, cell in enumerate(notebook.cells):
-        cell.metadata = NotebookNode({key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata})
+        cell.metadata = NotebookNode(
+            {key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata}
+        )
         cell.pop("attachments", None)
         if cell.cell_type == "code":
             count += 1
             cell.execution_count = count
-            cell.outputs = [plain(output, count) for output in cell.outputs] if is_checked(cell) else []
+            cell.outputs = (
+                [plain(output, count) for output in cell.outputs] if is_checked(cell) else []
+            )
             if {"solution", "claims"} & set(tags(cell)):
                 cell.metadata.jupyter = {"source_hidden": True}
         part = next((tag for tag in TAGS if tag in tags(cell)), None)
         cell.id = unused(part or cell.get("id") or f"cell-{position:02d}", taken)
     notebook.metadata = NotebookNode(
         {
-            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+            "kernelspec": {
+                "display_name": "Python 3 (ipykernel)",
+                "language": "python",
+                "name": "python3",
+            },
             "labkit": notebook.metadata.get("labkit", {}),
             "language_info": {"name": "python"},
         }
@@ -217,7 +236,9 @@ def refresh(path: Path) -> float:
     execute(notebook)
     seconds = time.monotonic() - begin
     clean(notebook)
-    if problems := [problem for problem in check(notebook, path.stem) if "stored output" in problem]:
+    if problems := [
+        problem for problem in check(notebook, path.stem) if "stored output" in problem
+    ]:
         raise ValueError(f"{path.name} is left as it was: " + "; ".join(problems))
     write(notebook, path)
     return seconds
@@ -246,13 +267,19 @@ def check_storage(notebook: NotebookNode) -> list[str]:
     """Only checked outputs are stored, all of them are, and all are text that any machine would print."""
     problems = []
     if (notebook.nbformat, notebook.nbformat_minor) != (4, 5):
-        problems.append(f"has format {notebook.nbformat}.{notebook.nbformat_minor}; refresh makes it 4.5")
+        problems.append(
+            f"has format {notebook.nbformat}.{notebook.nbformat_minor}; refresh makes it 4.5"
+        )
     if "widgets" in notebook.metadata:
         problems.append("stores widget state (metadata.widgets)")
     if notebook.metadata.get("kernelspec", {}).get("name") != "python3":
         problems.append("names another kernel than python3")
     ids = Counter(cell.get("id") for cell in notebook.cells)
-    problems += [f"has {number} cells with the id {id!r}" for id, number in ids.items() if id is None or number > 1]
+    problems += [
+        f"has {number} cells with the id {id!r}"
+        for id, number in ids.items()
+        if id is None or number > 1
+    ]
 
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if not any(is_checked(cell) for cell in code):
@@ -265,11 +292,19 @@ def check_storage(notebook: NotebookNode) -> list[str]:
             if cell.outputs:
                 problems.append(f"{where} stores outputs but is not tagged {CHECKED}")
         elif not cell.outputs:
-            problems.append(f"{where} is checked but has no stored output: nbval would skip it silently")
+            problems.append(
+                f"{where} is checked but has no stored output: nbval would skip it silently"
+            )
         for output in cell.outputs if is_checked(cell) else []:
             stream, data = output.get("name"), set(output.get("data", {"text/plain"}))
-            if output.output_type == "error" or stream == "stderr" or not data <= {"text/plain", "text/markdown"}:
-                problems.append(f"{where} has a stored output that is no plain result: {stream or sorted(data)}")
+            if (
+                output.output_type == "error"
+                or stream == "stderr"
+                or not data <= {"text/plain", "text/markdown"}
+            ):
+                problems.append(
+                    f"{where} has a stored output that is no plain result: {stream or sorted(data)}"
+                )
     return problems
 
 
@@ -334,7 +369,9 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
             if tag in tags(cell) and (lines := count_lines(cell.source)) > most:
                 problems.append(f"{where}, tagged {tag!r}, has {lines} lines; at most {most}")
         source = without_magics(cell.source)
-        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+        functions = [
+            node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)
+        ]
         for function in functions:
             lines = count_lines(ast.get_source_segment(source, function) or "")
             if function.name == "step" and lines > 15:
@@ -348,7 +385,9 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
             problems.append(f"{where}, tagged 'panel', shows no LabPanel")
         headless = headless or bool(re.search(r"\.(run|sweep|race)\(|\bcompare\(", cell.source))
     if not headless:
-        problems.append("calls neither lab.run, lab.sweep, lab.race nor compare: it shows nothing without widgets")
+        problems.append(
+            "calls neither lab.run, lab.sweep, lab.race nor compare: it shows nothing without widgets"
+        )
     return problems
 
 
@@ -366,11 +405,16 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
             )
         hint, solution = (*notebook.cells[index + 1 : index + 3], None, None)[:2]
         if not (hint and hint.cell_type == "markdown" and HINT.fullmatch(hint.source.strip())):
-            problems.append(f"{where} is not followed by a hint in <details><summary>Hint</summary> ... </details>")
+            problems.append(
+                f"{where} is not followed by a hint in <details><summary>Hint</summary> ... </details>"
+            )
         if not (solution and "solution" in tags(solution)):
             problems.append(f"{where} has no cell tagged 'solution' behind its hint")
         body = ast.parse(without_magics(cell.source)).body
-        if not any(isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node) for node in walk(body)):
+        if not any(
+            isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
+            for node in walk(body)
+        ):
             problems.append(f"{where} has no stub that raises NotImplementedError")
         if not (body and re.search(r"\bexercises\.(check_\w+|verdict)\(", ast.unparse(body[-1]))):
             problems.append(f"{where} does not end in a call of exercises.check_...")
@@ -427,13 +471,21 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     with private_jupyter() as environment:
         os.environ.clear()
-        os.environ.update(environment)  # nbclient finds kernels by these, and the kernel inherits them
+        os.environ.update(
+            environment
+        )  # nbclient finds kernels by these, and the kernel inherits them
         for path in notebooks(options.names):
             try:
                 if act:
                     print(f"{path.name}: {act(path):.1f} s", flush=True)
                 problems = check(read(path), path.stem) if options.action != "twice" else []
-            except (CellExecutionError, DeadKernelError, TimeoutError, SyntaxError, ValueError) as error:
+            except (
+                CellExecutionError,
+                DeadKernelError,
+                TimeoutError,
+                SyntaxError,
+                ValueError,
+            ) as error:
                 problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]  # tracebacks come in colour
             for problem in problems:
                 print(f"{path.name}: {problem}", file=sys.stderr)

@@ -35,15 +35,22 @@ class Technique:
 def techniques(bottleneck: str | None = None, folder: Path | None = None) -> Map:
     """All techniques of the course, or those that relieve one bottleneck; ValueError for an unknown one."""
     if bottleneck not in (None, *BOTTLENECKS):
-        raise ValueError(f"bottleneck={bottleneck!r}: use one of {', '.join(BOTTLENECKS)}, or None for all")
+        raise ValueError(
+            f"bottleneck={bottleneck!r}: use one of {', '.join(BOTTLENECKS)}, or None for all"
+        )
     books = {book.notebook: book for book in ledgers(folder)}
     found = []
     for path in sorted((folder or notebook_path("x").parent).glob("[0-9]*.ipynb")):
         about = json.loads(path.read_text(encoding="utf-8"))["metadata"]["labkit"]
-        if "map" not in about or (bottleneck is not None and bottleneck not in about["map"]["relieves"]):
+        if "map" not in about or (
+            bottleneck is not None and bottleneck not in about["map"]["relieves"]
+        ):
             continue
         rows = books[path.stem].rows() if path.stem in books else []
-        entry = about["map"] | {"relieves": tuple(about["map"]["relieves"]), "effects": _effects(rows)}
+        entry = about["map"] | {
+            "relieves": tuple(about["map"]["relieves"]),
+            "effects": _effects(rows),
+        }
         found.append(Technique(path.stem, about["title"], about["minutes"], **entry))
     return Map(tuple(found), machine_name(machine_card()))
 
@@ -88,7 +95,9 @@ class Map:
 
     def rows(self) -> list[dict[str, str]]:
         """A dictionary a technique, from column to text."""
-        others = sorted({machine for each in self.techniques for machine in each.effects} - {self.here})
+        others = sorted(
+            {machine for each in self.techniques for machine in each.effects} - {self.here}
+        )
         return [
             {
                 "technique": f"{each.notebook[:2]} {each.title}",

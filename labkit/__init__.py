@@ -17,7 +17,12 @@ from labkit.timing import Timer
 __version__ = "0.1.0"
 
 # On first use (PEP 562): these import matplotlib, widgets or Pillow, which would cost more than torch itself.
-_LAZY = {"LabPanel": "panel", "lr_find": "lr_finder", "machine_card": "machine", "plot_schedule": "schedule"}
+_LAZY = {
+    "LabPanel": "panel",
+    "lr_find": "lr_finder",
+    "machine_card": "machine",
+    "plot_schedule": "schedule",
+}
 _MODULES = ("data", "models", "plots")
 
 if TYPE_CHECKING:

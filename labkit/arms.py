@@ -26,7 +26,11 @@ class LocalArm:
     """An arm in this process. Switches of torch that ``make`` or the step sets hold inside this arm's blocks only."""
 
     def __init__(
-        self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None
+        self,
+        make: Callable[[], Any],
+        label: str,
+        settings: dict[str, Any] | None = None,
+        seed: int | None = None,
     ):
         self._make, self._seed = make, seed
         self.label, self.settings = label, settings or {}
@@ -61,7 +65,9 @@ class LocalArm:
             seed_all(self._seed)
         workload = self._make()
         if not isinstance(workload, Workload):
-            raise TypeError(f"make_workload returned {workload!r}; it must return Workload(step, samples)")
+            raise TypeError(
+                f"make_workload returned {workload!r}; it must return Workload(step, samples)"
+            )
         self._workload, self.samples, self.unit = workload, workload.samples, workload.unit
         return workload
 
@@ -69,7 +75,9 @@ class LocalArm:
         """Build the workload and run its first step; seconds of that step."""
         with self._inside():
             step = self._build().step
-            if torch.cuda.is_initialized():  # a process's first product loads the library: no arm shall pay for it
+            if (
+                torch.cuda.is_initialized()
+            ):  # a process's first product loads the library: no arm shall pay for it
                 torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
             # Device work shows by the loss it returns; one that returns nothing counts as CUDA
 
@@ -108,11 +116,15 @@ class LocalArm:
     def peak(self) -> tuple[int, int | None]:
         """Peak bytes (allocated, reserved) of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
-        others = torch.cuda.memory_allocated() if self.device == "cuda" else 0  # what the notebook itself holds
+        others = (
+            torch.cuda.memory_allocated() if self.device == "cuda" else 0
+        )  # what the notebook itself holds
         with self._inside(), contextlib.closing(self):
             step = self._build().step
             step()  # gradients and optimizer state exist only from the second step on
-            with MemoryMeter(self.device, saved=False) as memory:  # saved=True would get in the way of torch.func
+            with MemoryMeter(
+                self.device, saved=False
+            ) as memory:  # saved=True would get in the way of torch.func
                 step()
             return memory.peak - others, memory.reserved
 
@@ -124,7 +136,9 @@ class LocalArm:
             step()
             try:
                 counted = asdict(count(step))
-            except RuntimeError as error:  # torch.func and the hooks that count saved bytes exclude each other, say
+            except (
+                RuntimeError
+            ) as error:  # torch.func and the hooks that count saved bytes exclude each other, say
                 return f"cannot be counted: {error}"
             return {name: value for name, value in counted.items() if value is not None}
 
@@ -139,7 +153,9 @@ class LocalArm:
             torch.cuda.empty_cache()
 
 
-_events: dict[int, Any] = {}  # a pair of CUDA events for each device, made once: creating them inside a run would show
+_events: dict[
+    int, Any
+] = {}  # a pair of CUDA events for each device, made once: creating them inside a run would show
 
 
 def _timed(step: Callable[[], Any], steps: int, device: str) -> tuple[float, Any]:

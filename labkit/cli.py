@@ -10,7 +10,9 @@ from labkit import data
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 where all is well, 1 where data are damaged or cannot be had, 2 for a wrong command line."""
-    parser = argparse.ArgumentParser(prog="labkit", description="PyTorch Speed Lab: machine card, data sets.")
+    parser = argparse.ArgumentParser(
+        prog="labkit", description="PyTorch Speed Lab: machine card, data sets."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     card = "print this machine's card: devices, switches, measured rates"
     commands.add_parser("doctor", help=card, description=card)
@@ -22,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("verify", _verify, "compare every file with its checksum; exit 1 on damage"),
     ):
         action = actions.add_parser(name, help=text, description=text)
-        action.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(data.SETS)}; all if none is named")
+        action.add_argument(
+            "names", nargs="*", metavar="NAME", help=f"{', '.join(data.SETS)}; all if none is named"
+        )
         action.set_defaults(run=run)
     args = parser.parse_args(argv)
     if args.command == "doctor":
@@ -57,7 +61,11 @@ def _state(name: str) -> tuple[str, int, str]:
             return "ready", sum(path.stat().st_size for path in paths), f"{source}: {place}"
     damaged = any(problem for *_, found in copies for problem in found.values())
     entries = data.SETS[name]["forms"][0]
-    return ("damaged" if damaged else "not here"), sum(entry["bytes"] for entry in entries), entries[0]["url"]
+    return (
+        ("damaged" if damaged else "not here"),
+        sum(entry["bytes"] for entry in entries),
+        entries[0]["url"],
+    )
 
 
 def _fetch(names: list[str]) -> int:
@@ -75,9 +83,16 @@ def _fetch(names: list[str]) -> int:
 def _verify(names: list[str]) -> int:
     problems = []
     for name in names:
-        found = {path: problem for *_, files in data.copies(name) for path, problem in files.items()}
+        found = {
+            path: problem for *_, files in data.copies(name) for path, problem in files.items()
+        }
         found |= data.packs(f"{name}-")
         problems += [problem for problem in found.values() if problem]
         print(f"{name}: {len(found)} files, {sum(map(bool, found.values()))} damaged")
-    print(*(f"labkit: {problem}" for problem in problems), sep="\n", end="\n" * bool(problems), file=sys.stderr)
+    print(
+        *(f"labkit: {problem}" for problem in problems),
+        sep="\n",
+        end="\n" * bool(problems),
+        file=sys.stderr,
+    )
     return int(bool(problems))

@@ -17,8 +17,24 @@ from labkit.text import format_bytes
 
 # Operators that allocate, rename or read a tensor without starting a computation; views are known by their schema.
 _NO_LAUNCH = {
-    *("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"),
-    *("resize_", "resize_as_", "set_", "_local_scalar_dense", "is_pinned", "is_same_size", "record_stream"),
+    *(
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "_unsafe_view",
+    ),
+    *(
+        "resize_",
+        "resize_as_",
+        "set_",
+        "_local_scalar_dense",
+        "is_pinned",
+        "is_same_size",
+        "record_stream",
+    ),
 }
 _COPIES = {"_to_copy", "copy", "copy_"}
 _INDEXING = {"index", "index_put", "index_put_"}
@@ -61,7 +77,9 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
     stays behind. Counting saved bytes has the limits named in `labkit.memory.MemoryMeter`.
     """
     if not callable(step):
-        raise TypeError(f"step={step!r} cannot be called: pass a function of no arguments that does one training step")
+        raise TypeError(
+            f"step={step!r} cannot be called: pass a function of no arguments that does one training step"
+        )
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")
     with _CountingMode() as mode:
@@ -72,27 +90,41 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
 
 class _CountingMode(TorchDispatchMode):
     supports_higher_order_operators = True  # a fused operator counts as one launch
-    ignore_compile_internals = classmethod(lambda cls: True)  # else compiled code would step aside for the eager one
+    ignore_compile_internals = classmethod(
+        lambda cls: True
+    )  # else compiled code would step aside for the eager one
 
     def __init__(self) -> None:
         super().__init__()
         self.flops = self.launches = self.host_reads = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+            return (
+                NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+            )
         kwargs = kwargs or {}
-        operator = getattr(func, "_overloadpacket", func)  # higher-order operators have no overloads
+        operator = getattr(
+            func, "_overloadpacket", func
+        )  # higher-order operators have no overloads
         namespace = getattr(func, "namespace", "")
         if operator not in flop_registry and operator is not func and namespace != "prim":
-            with self:  # in inference mode, composite operators arrive here before they were taken apart
+            with (
+                self
+            ):  # in inference mode, composite operators arrive here before they were taken apart
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
         result = func(*args, **kwargs)
         if operator in flop_registry:
             self.flops += flop_registry[operator](*args, **kwargs, out_val=result)
-        if not (getattr(func, "is_view", False) or namespace in ("prim", "profiler") or _name(func) in _NO_LAUNCH):
+        if not (
+            getattr(func, "is_view", False)
+            or namespace in ("prim", "profiler")
+            or _name(func) in _NO_LAUNCH
+        ):
             self.launches += 1
         self.host_reads += _waits_for_device(func, args, kwargs, result)
         return result
@@ -105,12 +137,19 @@ def _name(func: Any) -> str:
 def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> bool:
     """Whether the CPU needs this operator's values before it can go on, on a GPU; a CPU's own tensors count alike."""
     tags, name = getattr(func, "tags", ()), _name(func)
-    if name in _INDEXING:  # by a mask: the number of hits is a size; by whole numbers: no need to know
-        return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in tree_leaves(args[1]))
+    if (
+        name in _INDEXING
+    ):  # by a mask: the number of hits is a size; by whole numbers: no need to know
+        return any(
+            isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8)
+            for i in tree_leaves(args[1])
+        )
     if name in _COPIES:
         source = args[1] if name == "copy_" else args[0]
         blocking = not kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
-        return bool(blocking and source.device.type not in ("cpu", "meta") and result.device.type == "cpu")
+        return bool(
+            blocking and source.device.type not in ("cpu", "meta") and result.device.type == "cpu"
+        )
     if name == "repeat_interleave" and kwargs.get("output_size") is not None:
         return False
     return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags

@@ -27,9 +27,24 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-Samples = tuple[np.ndarray, np.ndarray]  # images uint8 (N, C, H, W) or JPEG files bytes (N,); labels int64 (N,)
-SETS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+Samples = tuple[
+    np.ndarray, np.ndarray
+]  # images uint8 (N, C, H, W) or JPEG files bytes (N,); labels int64 (N,)
+SETS: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("sources.json").read_text(encoding="utf-8")
+)
+CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 
 
 def cifar10(train: bool = True, size: int | None = None) -> tuple[Tensor, Tensor]:
@@ -51,7 +66,9 @@ def fashion_mnist(train: bool = True, size: int | None = None) -> tuple[Tensor, 
     try:
         paths = files("fashion_mnist")[:2] if train else files("fashion_mnist")[2:]
         pixels, classes = (gzip.decompress(path.read_bytes()) for path in paths)
-        samples = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28)  # IDX: a header, then the values
+        samples = np.frombuffer(pixels, np.uint8, offset=16).reshape(
+            -1, 1, 28, 28
+        )  # IDX: a header, then the values
         images, labels = _first(_ordered(samples, np.frombuffer(classes, np.uint8, offset=8)), size)
     except ConnectionError as error:
         images, labels = _stand_in(error, train, size, channels=1, side=28)
@@ -74,7 +91,9 @@ def time_machine() -> str:
 def digits() -> tuple[Tensor, Tensor]:
     """scikit-learn's digits: images uint8 (1797, 1, 8, 8), scaled from 0..16 to 0..255, and labels int64 (1797,)."""
     if find_spec("sklearn") is None:
-        raise ImportError("digits come with scikit-learn, which is not installed: pip install scikit-learn")
+        raise ImportError(
+            "digits come with scikit-learn, which is not installed: pip install scikit-learn"
+        )
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -94,12 +113,16 @@ def copies(name: str) -> Iterator[tuple[str, bool, dict[Path, str | None]]]:
     roots, folder = {"cache": cache_dir()}, os.environ.get("LABKIT_DATA")
     if folder:
         if not Path(folder).is_dir():
-            raise NotADirectoryError(f"LABKIT_DATA={folder!r} is not a folder; name an existing one, or unset it")
+            raise NotADirectoryError(
+                f"LABKIT_DATA={folder!r} is not a folder; name an existing one, or unset it"
+            )
         roots = {"LABKIT_DATA": Path(folder), **roots}
     for source, root in roots.items():
         for form in SETS[name]["forms"]:
             places = {root / entry["name"]: entry["checksum"] for entry in form}
-            found = {path: _damage(path, checksum) for path, checksum in places.items() if path.is_file()}
+            found = {
+                path: _damage(path, checksum) for path, checksum in places.items() if path.is_file()
+            }
             yield source, len(found) == len(places) and not any(found.values()), found
 
 
@@ -117,14 +140,20 @@ def files(name: str) -> list[Path]:
         for problem in filter(None, found.values()):
             left = " and left as it is" if source == "LABKIT_DATA" else ""
             print(f"labkit: {problem}. It is not used{left}.", file=sys.stderr)
-    return [_cached(name, entry) for entry in SETS[name]["forms"][0]]  # the first form is the one that is downloaded
+    return [
+        _cached(name, entry) for entry in SETS[name]["forms"][0]
+    ]  # the first form is the one that is downloaded
 
 
 def _damage(path: Path, checksum: str) -> str | None:
     algorithm, expected = checksum.split(":")
     with path.open("rb") as handle:
         found = hashlib.file_digest(handle, algorithm).hexdigest()
-    return None if found == expected else f"{path} is damaged: {algorithm} {expected} expected, {found} found"
+    return (
+        None
+        if found == expected
+        else f"{path} is damaged: {algorithm} {expected} expected, {found} found"
+    )
 
 
 def _cached(name: str, entry: dict[str, Any]) -> Path:
@@ -135,7 +164,9 @@ def _cached(name: str, entry: dict[str, Any]) -> Path:
         try:
             _write(path, _download(name, entry))
         except OSError as error:
-            raise OSError(f"{damage}, and cannot be fetched again. {error}") if damage else error from None
+            raise (
+                OSError(f"{damage}, and cannot be fetched again. {error}") if damage else error
+            ) from None
     return path
 
 
@@ -161,29 +192,46 @@ def _download(name: str, entry: dict[str, Any]) -> Iterator[bytes]:
                 bar.update(len(chunk))
                 yield chunk
     except (OSError, http.client.HTTPException) as error:
-        forms = [dict.fromkeys(Path(entry["name"]).parts[0] for entry in form) for form in SETS[name]["forms"]]
+        forms = [
+            dict.fromkeys(Path(entry["name"]).parts[0] for entry in form)
+            for form in SETS[name]["forms"]
+        ]
         advice = f"put {' or '.join(map(', '.join, forms))} into a folder and set the variable LABKIT_DATA to it"
-        raise ConnectionError(f"{name}: {url} cannot be reached ({error}). Without internet, {advice}.") from error
+        raise ConnectionError(
+            f"{name}: {url} cannot be reached ({error}). Without internet, {advice}."
+        ) from error
     if digest.hexdigest() != expected:
         found = f"{algorithm} {expected} expected, {digest.hexdigest()} found"
-        raise OSError(f"{entry['name']} came damaged from {url}: {found}. It was not kept; try again")
+        raise OSError(
+            f"{entry['name']} came damaged from {url}: {found}. It was not kept; try again"
+        )
 
 
 def _check_size(size: int | None, have: int = sys.maxsize) -> None:
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= have):
-        raise ValueError(f"size={size!r}: accepted are whole numbers from 1 to {have}, or None for all samples")
+    if size is not None and (
+        isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= have
+    ):
+        raise ValueError(
+            f"size={size!r}: accepted are whole numbers from 1 to {have}, or None for all samples"
+        )
 
 
 def _first(samples: Samples, size: int | None) -> Samples:
     _check_size(size, len(samples[1]))
-    return samples if size is None else (samples[0][:size].copy(), samples[1][:size].copy())  # a copy frees the rest
+    return (
+        samples if size is None else (samples[0][:size].copy(), samples[1][:size].copy())
+    )  # a copy frees the rest
 
 
 def _ordered(samples: np.ndarray, labels: np.ndarray) -> Samples:
     """The samples in the fixed order: shuffled, then dealt out one of each class, another one of each, and so on."""
-    order = np.random.RandomState(0).permutation(len(labels))  # RandomState: the generator whose stream numpy froze
+    order = np.random.RandomState(0).permutation(
+        len(labels)
+    )  # RandomState: the generator whose stream numpy froze
     one_hot = labels[order, None] == np.unique(labels)
-    order = order[np.argsort(one_hot.cumsum(axis=0)[one_hot], kind="stable")]  # by how many of its class came before
+    order = order[
+        np.argsort(one_hot.cumsum(axis=0)[one_hot], kind="stable")
+    ]  # by how many of its class came before
     return samples[order], labels[order].astype(np.int64)
 
 
@@ -192,7 +240,11 @@ def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side
     if find_spec("sklearn") is None:
         raise why
     small, labels = digits()
-    large = torch.nn.functional.interpolate(small.float(), size=(side, side), mode="bilinear").round().to(torch.uint8)
+    large = (
+        torch.nn.functional.interpolate(small.float(), size=(side, side), mode="bilinear")
+        .round()
+        .to(torch.uint8)
+    )
     images, targets = _ordered(large.expand(-1, channels, -1, -1).numpy(), labels.numpy())
     part = slice(0, min(size or 1500, 1500)) if train else slice(1500, 1500 + (size or 297))
     print(
@@ -208,14 +260,19 @@ def _cifar10(train: bool, size: int | None, jpeg: bool) -> Samples:
     split, stem = ("train" if train else "test"), ""
     try:
         paths = files("cifar10")
-        form, read = ("jpeg", _read_jpeg) if paths[0].suffix == ".xz" else ("original", _read_original)
+        form, read = (
+            ("jpeg", _read_jpeg) if paths[0].suffix == ".xz" else ("original", _read_original)
+        )
         stem = f"cifar10-{split}-{form}"
         samples = _packed(stem, lambda: read(paths, split))
     except ConnectionError as error:
         samples, size = _stand_in(error, train, size, channels=3, side=32), None
     if jpeg == (samples[0].ndim == 1):
         return _first(samples, size)
-    if stem and size in (None, len(samples[1])):  # all: keep the result; a part is converted anew, 0.05 ms an image
+    if stem and size in (
+        None,
+        len(samples[1]),
+    ):  # all: keep the result; a part is converted anew, 0.05 ms an image
         return _packed(f"{stem}-{'encoded' if jpeg else 'decoded'}", lambda: _converted(samples))
     return _converted(_first(samples, size))
 
@@ -240,23 +297,35 @@ def _converted(samples: Samples) -> Samples:
 def _members(path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file of an archive, read in one pass."""
     with tarfile.open(path, "r|*") as archive:
-        for member in tqdm(archive, desc=f"unpacking {path.name}", unit=" files", delay=2, leave=False):
+        for member in tqdm(
+            archive, desc=f"unpacking {path.name}", unit=" files", delay=2, leave=False
+        ):
             if (content := archive.extractfile(member)) is not None:
                 yield member.name, content.read()
 
 
 def _read_jpeg(paths: list[Path], split: str) -> Samples:
     """The archive's files `<split>/<class>/<number>.jpg`."""
-    chosen = [(Path(name).parent.name, content) for name, content in _members(paths[0]) if name.startswith(split)]
+    chosen = [
+        (Path(name).parent.name, content)
+        for name, content in _members(paths[0])
+        if name.startswith(split)
+    ]
     labels = [CIFAR10_CLASSES.index(category) for category, _ in chosen]
     return _ordered(np.array([content for _, content in chosen]), np.array(labels))
 
 
 def _read_original(paths: list[Path], split: str) -> Samples:
     """The pickles of the python version, in its archive or its folder; their checksums have been verified."""
-    pairs = _members(paths[0]) if len(paths) == 1 else ((path.name, path.read_bytes()) for path in paths)
+    pairs = (
+        _members(paths[0])
+        if len(paths) == 1
+        else ((path.name, path.read_bytes()) for path in paths)
+    )
     prefix = "data_batch_" if split == "train" else "test_batch"
-    chosen = sorted((Path(name).name, content) for name, content in pairs if Path(name).name.startswith(prefix))
+    chosen = sorted(
+        (Path(name).name, content) for name, content in pairs if Path(name).name.startswith(prefix)
+    )
     batches = [pickle.loads(content, encoding="bytes") for _, content in chosen]
     images = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, 32, 32)
     return _ordered(images, np.concatenate([batch[b"labels"] for batch in batches]))

@@ -66,7 +66,12 @@ def seed_all(seed: int) -> None:
 def rng_state() -> dict[str, Any]:
     """The state of every generator that `seed_all` seeds, for `set_rng_state`."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    return {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state(), "cuda": cuda}
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": cuda,
+    }
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
@@ -111,7 +116,10 @@ def _switches() -> dict[str, tuple[Callable[[], Any], Callable[[Any], None]]]:
         "num_threads": (torch.get_num_threads, torch.set_num_threads),
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
         "grad_enabled": (torch.is_grad_enabled, lambda on: torch._C._set_grad_enabled(on)),
-        "anomaly": (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), _set_anomaly),
+        "anomaly": (
+            lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+            _set_anomaly,
+        ),
         "deterministic": (
             lambda: (
                 torch.are_deterministic_algorithms_enabled(),
@@ -119,14 +127,20 @@ def _switches() -> dict[str, tuple[Callable[[], Any], Callable[[Any], None]]]:
             ),
             lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
         ),
-        "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        "float32_matmul_precision": (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+        ),
         "fp32_precision": _attribute(backends, "fp32_precision"),
         "sdp.flash": (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
         "sdp.mem_efficient": (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
         "sdp.math": (cuda.math_sdp_enabled, cuda.enable_math_sdp),
         "sdp.cudnn": (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
     }
-    for name in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
+    for name in (
+        "allow_fp16_reduced_precision_reduction",
+        "allow_bf16_reduced_precision_reduction",
+    ):
         switches[f"cuda.matmul.{name}"] = _attribute(matmul, name)
     for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "fp32_precision"):
         switches[f"cudnn.{name}"] = _attribute(cudnn, name)

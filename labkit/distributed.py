@@ -45,7 +45,11 @@ class WorkerFailed(RuntimeError):
 
 
 def launch(
-    script: str | Path, *arguments: Any, processes: int = 2, seconds: float = 120.0, show: Callable[[str], Any] = print
+    script: str | Path,
+    *arguments: Any,
+    processes: int = 2,
+    seconds: float = 120.0,
+    show: Callable[[str], Any] = print,
 ) -> list[dict[str, Any]]:
     """Run ``script`` to its end in ``processes`` processes of this machine and return what it printed as results.
 
@@ -53,7 +57,9 @@ def launch(
     `WorkerFailed` when a worker fails, or when they have not all ended after ``seconds``; whatever ends the call, an
     interrupt too, no process is left behind.
     """
-    with contextlib.closing(Workers(script, *arguments, processes=processes, seconds=seconds, show=show)) as workers:
+    with contextlib.closing(
+        Workers(script, *arguments, processes=processes, seconds=seconds, show=show)
+    ) as workers:
         return workers.wait()
 
 
@@ -75,7 +81,9 @@ class Workers:
         if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
             raise ValueError(f"processes={processes!r}: use a positive whole number")
         if not 0 < seconds < float("inf"):
-            raise ValueError(f"seconds={seconds!r}: use a positive number of seconds, after which hanging workers end")
+            raise ValueError(
+                f"seconds={seconds!r}: use a positive number of seconds, after which hanging workers end"
+            )
         if not Path(script).is_file():
             raise FileNotFoundError(f"script={str(script)!r}: there is no such file")
         self.script, self.arguments, self.show = Path(script).resolve(), arguments, show
@@ -106,7 +114,9 @@ class Workers:
             self._answers: dict[int, Any] = {}
             for link, rank in self._ranks.items():
                 if rank in wanted:
-                    with contextlib.suppress(ConnectionError):  # it is dead: that is seen below, with the reason
+                    with contextlib.suppress(
+                        ConnectionError
+                    ):  # it is dead: that is seen below, with the reason
                         link.sendall(message)
             self._until(lambda: set(wanted) <= set(self._answers))
             return [self._answers[rank] for rank in wanted]
@@ -155,21 +165,33 @@ class Workers:
             start_processes,
             name="worker",
             entrypoint=sys.executable,
-            args={rank: ("-m", "labkit.distributed", str(self.script), *self.arguments) for rank in each},
+            args={
+                rank: ("-m", "labkit.distributed", str(self.script), *self.arguments)
+                for rank in each
+            },
             envs={rank: {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in each},
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=Std.ALL),
         )
-        with _quietly(), ThreadPoolExecutor(1) as thread:  # in the main thread it would take over Jupyter's interrupt
+        with (
+            _quietly(),
+            ThreadPoolExecutor(1) as thread,
+        ):  # in the main thread it would take over Jupyter's interrupt
             context: Any = thread.submit(start).result()
         self._processes = [context.subprocess_handlers[rank].proc for rank in each]
-        self._buffers: dict[socket.socket, bytes] = {}  # connections, and what came in of their next line
+        self._buffers: dict[
+            socket.socket, bytes
+        ] = {}  # connections, and what came in of their next line
         self._ranks: dict[socket.socket, int] = {}
         self._answers = {}
         self.results, self.failure = [], ""
         kinds = {"stdout": context.stdouts, "stderr": context.stderrs}
-        self._logs = {(rank, kind): Path(paths[rank]) for rank in each for kind, paths in kinds.items()}
+        self._logs = {
+            (rank, kind): Path(paths[rank]) for rank in each for kind, paths in kinds.items()
+        }
         self._read = dict.fromkeys(self._logs, 0)
-        self._finalizer = weakref.finalize(self, _end, context, self._server, self._buffers, folder, store)
+        self._finalizer = weakref.finalize(
+            self, _end, context, self._server, self._buffers, folder, store
+        )
 
     def _until(self, done: Callable[[], bool]) -> None:
         """Pass on what the workers say until ``done()``. Ends them all when one fails, or for lack of time."""
@@ -184,7 +206,9 @@ class Workers:
                 if done():
                     return
                 if None not in codes:
-                    raise WorkerFailed(f"{self.script.name} ended before it answered: it does not call serve()")
+                    raise WorkerFailed(
+                        f"{self.script.name} ended before it answered: it does not call serve()"
+                    )
                 if time.monotonic() > end:
                     self._fail_late()
         except BaseException:
@@ -234,33 +258,46 @@ class Workers:
         while time.monotonic() < end and any(process.poll() is None for process in self._processes):
             time.sleep(0.02)
         dead = [rank for rank, process in enumerate(self._processes) if process.returncode]
-        dead.sort(key=lambda rank: self._logs[rank, "stderr"].stat().st_mtime)  # who failed first wrote first
+        dead.sort(
+            key=lambda rank: self._logs[rank, "stderr"].stat().st_mtime
+        )  # who failed first wrote first
         self._raise({rank: _how(self._processes[rank].returncode) for rank in dead})
 
     def _fail_late(self) -> None:
         late = [rank for rank, process in enumerate(self._processes) if process.poll() is None]
         if hasattr(signal, "SIGUSR1"):
             for rank in late:
-                self._processes[rank].send_signal(signal.SIGUSR1)  # each writes where it stands: see _work
+                self._processes[rank].send_signal(
+                    signal.SIGUSR1
+                )  # each writes where it stands: see _work
             time.sleep(0.5)
         self._raise(dict.fromkeys(late, f"had not done it after {self.seconds:g} s; it stood here"))
 
     def _raise(self, ranks: dict[int, str]) -> None:
         """With the end of what each of ``ranks`` wrote to stderr: its traceback."""
         self._show_logs(everything=True)
-        texts = {rank: self._logs[rank, "stderr"].read_text(errors="replace").splitlines()[-40:] for rank in ranks}
-        self.failure = "\n".join("\n".join([f"worker {rank} {ranks[rank]}", *texts[rank]]) for rank in ranks)
+        texts = {
+            rank: self._logs[rank, "stderr"].read_text(errors="replace").splitlines()[-40:]
+            for rank in ranks
+        }
+        self.failure = "\n".join(
+            "\n".join([f"worker {rank} {ranks[rank]}", *texts[rank]]) for rank in ranks
+        )
         raise WorkerFailed(self.failure)
 
 
-def _end(context: Any, server: socket.socket, links: dict[socket.socket, bytes], folder: str, store: Any) -> None:
+def _end(
+    context: Any, server: socket.socket, links: dict[socket.socket, bytes], folder: str, store: Any
+) -> None:
     for link in (*links, server):
         link.close()  # each worker sees that, and ends itself
     with _quietly():
         context.close(death_sig=_KILL, timeout=5)
     if hasattr(os, "killpg"):
         for pid in context.pids().values():
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # the usual case: nobody is left
+            with contextlib.suppress(
+                ProcessLookupError, PermissionError
+            ):  # the usual case: nobody is left
                 os.killpg(pid, _KILL)  # a worker that was killed has left its own children
     shutil.rmtree(folder, ignore_errors=True)
     del store
@@ -302,7 +339,9 @@ class DistributedLab(Lab):
 
     def __init__(self, workers: Workers, *, name: str = "make_workload", **options: Any) -> None:
         def make_workload(**settings: Any) -> Any:
-            raise TypeError(f"{name} lives in the workers ({workers.script.name}), not in this process")
+            raise TypeError(
+                f"{name} lives in the workers ({workers.script.name}), not in this process"
+            )
 
         if "processes" not in options:
             raise TypeError("a DistributedLab needs a control named 'processes': processes=[1, 2]")
@@ -329,12 +368,18 @@ class _WorkersArm:
     def _ask(self, what: str, *arguments: Any) -> list[Any]:
         if what != "start" and self._pids != self._workers.pids:  # new ones would not know this arm
             raise WorkerFailed(self._workers.failure or "the workers that held this arm have ended")
-        return self._workers.ask(what, self._number, *arguments, ranks=range(self.settings["processes"]))
+        return self._workers.ask(
+            what, self._number, *arguments, ranks=range(self.settings["processes"])
+        )
 
     def start(self) -> float:
         answers = self._ask("start", self.label, self.settings, self.seed)
         self._pids, self._open = self._workers.pids, True
-        self.samples, self.unit, self.device = sum(a[1] for a in answers), answers[0][2], answers[0][3]
+        self.samples, self.unit, self.device = (
+            sum(a[1] for a in answers),
+            answers[0][2],
+            answers[0][3],
+        )
         return max(answer[0] for answer in answers)
 
     def block(self, steps: int) -> float:
@@ -352,7 +397,9 @@ class _WorkersArm:
         return self._ask("counters")[0]
 
     def close(self) -> None:
-        if self._open and self._pids == self._workers.pids:  # else they ended, and the arm with them
+        if (
+            self._open and self._pids == self._workers.pids
+        ):  # else they ended, and the arm with them
             self._ask("close")
         self._open = False
 
@@ -370,7 +417,9 @@ def serve(make_workload: Callable[..., Any], *functions: Callable[..., Any]) -> 
     ``make_workload(**settings)`` returns this worker's share as a Workload. Does not return.
     """
     if _link is None:
-        raise RuntimeError("serve() answers a notebook: start this script with labkit.distributed.Workers")
+        raise RuntimeError(
+            "serve() answers a notebook: start this script with labkit.distributed.Workers"
+        )
     known = {function.__name__: function for function in functions}
     arms: dict[int, LocalArm] = {}
     gc.freeze()  # else each release of an arm searches all of torch for garbage
@@ -413,15 +462,23 @@ def _work() -> None:
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
     except Exception as error:
-        while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename != sys.argv[0]:
-            error.__traceback__ = error.__traceback__.tb_next  # the way to the script is not the reader's
+        while (
+            error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename != sys.argv[0]
+        ):
+            error.__traceback__ = (
+                error.__traceback__.tb_next
+            )  # the way to the script is not the reader's
         sys.excepthook(type(error), error, error.__traceback__)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)  # an orderly end would write more lines, of what is not released, behind the traceback
+        os._exit(
+            1
+        )  # an orderly end would write more lines, of what is not released, behind the traceback
 
 
 if __name__ == "__main__":
-    from labkit.distributed import _work as work  # not this copy, named __main__: the script imports the other one
+    from labkit.distributed import (
+        _work as work,
+    )  # not this copy, named __main__: the script imports the other one
 
     work()

@@ -30,7 +30,11 @@ class _Pickler(cloudpickle.Pickler):
     """Pickles by name the objects that torch puts in a module's place, such as ``torch.backends.cudnn``."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, ModuleType) and type(obj) is not ModuleType and sys.modules.get(obj.__name__) is obj:
+        if (
+            isinstance(obj, ModuleType)
+            and type(obj) is not ModuleType
+            and sys.modules.get(obj.__name__) is obj
+        ):
             return import_module, (obj.__name__,)
         return super().reducer_override(obj)
 
@@ -45,7 +49,11 @@ class ProcessArm:
     """A `LocalArm` in another process. Its death raises `ArmDied`; exceptions of the step come back as they are."""
 
     def __init__(
-        self, make: Callable[[], Any], label: str, settings: dict[str, Any] | None = None, seed: int | None = None
+        self,
+        make: Callable[[], Any],
+        label: str,
+        settings: dict[str, Any] | None = None,
+        seed: int | None = None,
     ):
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
@@ -68,7 +76,9 @@ class ProcessArm:
             self._send(_dumps((*self._task, torch_flags())))
             self._answer()  # it is up, and could unpickle its task: from here on its death is a result
         except ArmDied as error:
-            raise RuntimeError(f"could not start {self.label!r} in a process of its own: {error}") from None
+            raise RuntimeError(
+                f"could not start {self.label!r} in a process of its own: {error}"
+            ) from None
         seconds, self.samples, self.unit, self.device = self._ask("start")
         return seconds
 
@@ -103,7 +113,9 @@ class ProcessArm:
             return
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError):  # the whole group is gone already
-                os.killpg(child.pid, signal.SIGKILL)  # with its own children, such as the workers of a loader
+                os.killpg(
+                    child.pid, signal.SIGKILL
+                )  # with its own children, such as the workers of a loader
         child.kill()
         child.wait()
         streams: tuple[Any, ...] = child.stdin, child.stdout, self._log
@@ -143,7 +155,10 @@ class ProcessArm:
         last = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
         how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
         hint = " (was the system short of memory?)" if code == -9 else ""
-        raise ArmDied(f"the process of {self.label!r} ended {how}{hint}" + "".join(f": {line}" for line in last))
+        raise ArmDied(
+            f"the process of {self.label!r} ended {how}{hint}"
+            + "".join(f": {line}" for line in last)
+        )
 
 
 def _serve() -> None:
@@ -176,7 +191,9 @@ def _serve() -> None:
             try:
                 reply = cloudpickle.dumps((False, error))
                 pickle.loads(reply)
-            except Exception:  # some exceptions cannot be rebuilt from a pickle: say the same in words
+            except (
+                Exception
+            ):  # some exceptions cannot be rebuilt from a pickle: say the same in words
                 reply = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
         send(reply)
 

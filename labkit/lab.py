@@ -43,17 +43,29 @@ class Lab:
         **controls: Iterable[Any],
     ) -> None:
         if not callable(make_workload):
-            raise TypeError(f"Lab({make_workload!r}): the first argument is a function that returns a Workload")
+            raise TypeError(
+                f"Lab({make_workload!r}): the first argument is a function that returns a Workload"
+            )
         self.controls = {name: _values(name, values) for name, values in controls.items()}
         _check_signature(make_workload, self.controls)
-        for name, value, kind in (("isolate", isolate, bool), ("memory", memory, bool), ("seed", seed, int)):
+        for name, value, kind in (
+            ("isolate", isolate, bool),
+            ("memory", memory, bool),
+            ("seed", seed, int),
+        ):
             if not isinstance(value, kind):
-                raise TypeError(f"{name}={value!r}: {name} is an argument of Lab; give a control another name")
+                raise TypeError(
+                    f"{name}={value!r}: {name} is an argument of Lab; give a control another name"
+                )
         if threads is not None and not isinstance(threads, int):
-            raise TypeError(f"threads={threads!r}: threads is an argument of Lab; give a control another name")
+            raise TypeError(
+                f"threads={threads!r}: threads is an argument of Lab; give a control another name"
+            )
         self.unavailable = {} if unavailable is None else dict(unavailable)
         if unknown := set(self.unavailable) - set(self.controls):
-            raise TypeError(f"unavailable names {_list(unknown)}; the controls are {_list(self.controls)}")
+            raise TypeError(
+                f"unavailable names {_list(unknown)}; the controls are {_list(self.controls)}"
+            )
         self.make_workload = make_workload
         self.isolate, self.threads, self.seed, self.memory = isolate, threads, seed, memory
 
@@ -78,7 +90,9 @@ class Lab:
         """The defaults with ``changes``. TypeError for an unknown one, ValueError for what this machine cannot show."""
         changes = changes or {}
         if unknown := set(changes) - set(self.controls):
-            raise TypeError(f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}")
+            raise TypeError(
+                f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}"
+            )
         for name, value in changes.items():
             _check_value(name, value, self.controls[name])
             if reason := self.why_not(name, value):
@@ -134,19 +148,31 @@ class Lab:
         asks what amp brings at each batch size. Ends early, with what it has, when stopped.
         """
         if control not in self.controls:
-            raise TypeError(f"sweep({control!r}): the controls of this lab are {_list(self.controls)}")
+            raise TypeError(
+                f"sweep({control!r}): the controls of this lab are {_list(self.controls)}"
+            )
         if control in settings:
-            raise TypeError(f"sweep({control!r}) takes each value of {control}; {control}={settings[control]!r} is one")
+            raise TypeError(
+                f"sweep({control!r}) takes each value of {control}; {control}={settings[control]!r} is one"
+            )
         values = [value for value in self.controls[control] if self.why_not(control, value) is None]
         results: list[Comparison] = []
-        quiet = on_update or (lambda partial: None)  # one bar for all: a bar within a bar fills the page with lines
-        bar = progress(total=len(values), desc=f"sweep of {control}", unit="run", disable=on_update is not None)
+        quiet = on_update or (
+            lambda partial: None
+        )  # one bar for all: a bar within a bar fills the page with lines
+        bar = progress(
+            total=len(values), desc=f"sweep of {control}", unit="run", disable=on_update is not None
+        )
         with contextlib.closing(bar):
             for value in values:
                 base = dict(baseline or {}) | ({control: value} if follow else {})
                 changed = settings | {control: value}
                 try:
-                    results.append(self.run(baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed))
+                    results.append(
+                        self.run(
+                            baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed
+                        )
+                    )
                 except KeyboardInterrupt:
                     if not results:
                         raise
@@ -180,7 +206,9 @@ class Lab:
             arms[label] = chosen
         makers = {label: partial(self.make_workload, **chosen) for label, chosen in arms.items()}
         with self._failures({}):
-            result = race(makers, target=target, steps=steps, **({"threads": self.threads} | options))
+            result = race(
+                makers, target=target, steps=steps, **({"threads": self.threads} | options)
+            )
         result = replace(result, lab=self.name)
         if not result.stopped:
             journal.keep(result)
@@ -197,9 +225,15 @@ class Lab:
     ) -> str:
         """The headless call for these settings, as source text; only what differs from the defaults."""
         arguments = [] if sweep is None else [repr(sweep)]
-        changes = {name: value for name, value in settings.items() if value != self.defaults[name] and name != sweep}
+        changes = {
+            name: value
+            for name, value in settings.items()
+            if value != self.defaults[name] and name != sweep
+        }
         arguments += [f"{name}={value!r}" for name, value in changes.items()]
-        base = {name: value for name, value in (baseline or {}).items() if value != self.defaults[name]}
+        base = {
+            name: value for name, value in (baseline or {}).items() if value != self.defaults[name]
+        }
         if sweep is not None and follow:
             base.pop(sweep, None)
             arguments.append("follow=True")
@@ -219,7 +253,9 @@ class Lab:
             from labkit.isolate import ProcessArm as kind
         return kind(partial(self.make_workload, **settings), label, settings, self.seed)
 
-    def _with_peaks(self, result: Comparison, arms: list[Any], stop: threading.Event | None) -> Comparison:
+    def _with_peaks(
+        self, result: Comparison, arms: list[Any], stop: threading.Event | None
+    ) -> Comparison:
         """The peak memory of each arm, as far as it can be had: the times are there, and nothing may lose them."""
         peaks: list[tuple[int | None, int | None]] = []
         for arm, timed in zip(arms, result.arms, strict=True):
@@ -250,17 +286,23 @@ class Lab:
         try:
             yield
         except Exception as error:
-            journal.keep(journal.Failure(self.name, dict(settings), f"{type(error).__name__}: {error}"))
+            journal.keep(
+                journal.Failure(self.name, dict(settings), f"{type(error).__name__}: {error}")
+            )
             raise
 
 
 def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
-    return format_settings({name: value for name, value in settings.items() if value != from_these[name]})
+    return format_settings(
+        {name: value for name, value in settings.items() if value != from_these[name]}
+    )
 
 
 def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}={values!r}: list the control's values, the baseline first, as in {name}=[{values!r}]")
+        raise TypeError(
+            f"{name}={values!r}: list the control's values, the baseline first, as in {name}=[{values!r}]"
+        )
     listed = tuple(values)
     if not listed:
         raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
@@ -274,22 +316,32 @@ def _is_number(value: Any) -> bool:
 def _check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
     """Other numbers than those listed are welcome where numbers are; of words and switches only those listed."""
     numbers = any(map(_is_number, listed))
-    if any(type(value) is type(other) and value == other for other in listed) or (numbers and _is_number(value)):
+    if any(type(value) is type(other) and value == other for other in listed) or (
+        numbers and _is_number(value)
+    ):
         return
     if isinstance(value, bool | str) or _is_number(value):
-        raise ValueError(f"{name}={value!r}: use {', '.join(map(repr, listed))}{', or another number' * numbers}")
+        raise ValueError(
+            f"{name}={value!r}: use {', '.join(map(repr, listed))}{', or another number' * numbers}"
+        )
 
 
 def _check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:
     """Fail where the lab is made, not at the first run, when its controls are not the keywords of ``make_workload``."""
-    taken = {name for method in (Lab.run, Lab.sweep) for name in inspect.signature(method).parameters}
+    taken = {
+        name for method in (Lab.run, Lab.sweep) for name in inspect.signature(method).parameters
+    }
     if reserved := set(controls) & taken:
-        raise TypeError(f"a control cannot be named {_list(reserved)}: lab.run or lab.sweep has such an argument")
+        raise TypeError(
+            f"a control cannot be named {_list(reserved)}: lab.run or lab.sweep has such an argument"
+        )
     try:
         inspect.signature(make_workload).bind(**controls)
     except TypeError as error:
         wants = inspect.signature(make_workload)
-        raise TypeError(f"make_workload{wants} cannot be called with the controls {_list(controls)}: {error}") from None
+        raise TypeError(
+            f"make_workload{wants} cannot be called with the controls {_list(controls)}: {error}"
+        ) from None
 
 
 def _list(names: Iterable[str]) -> str:

@@ -21,12 +21,22 @@ from labkit.text import format_bytes, format_rate, format_seconds, progress
 
 UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
-_INSTRUCTIONS = {name: {name} for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")}
-_INSTRUCTIONS |= {"avx512f": {"avx512f", "avx512_f"}, "neon": {"neon", "asimd"}, "fp16": {"asimdhp", "fp16_arith"}}
+_INSTRUCTIONS = {
+    name: {name}
+    for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")
+}
+_INSTRUCTIONS |= {
+    "avx512f": {"avx512f", "avx512_f"},
+    "neon": {"neon", "asimd"},
+    "fp16": {"asimdhp", "fp16_arith"},
+}
 # Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions
 # in a reference loop, dozens of times slower.
 _FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
-_FAST_FROM = {"bfloat16": (8, 0), "float16": (7, 0)}  # the CUDA compute capability whose tensor cores know the type
+_FAST_FROM = {
+    "bfloat16": (8, 0),
+    "float16": (7, 0),
+}  # the CUDA compute capability whose tensor cores know the type
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
 _FORMATS: dict[str, Callable[[float], str]] = {
     "_flop_per_s": partial(format_rate, unit="FLOP"),
@@ -37,7 +47,9 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 _SECONDS = 0.3  # for each measurement
 
 
-def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterable[Any]] = iter) -> dict[str, Any]:
+def machine_card(
+    measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterable[Any]] = iter
+) -> dict[str, Any]:
     """What is known of this machine, ready for JSON; ``"unknown"`` stands for what the system does not tell.
 
     ``measure=True`` adds ``"measured"``: rates in bytes/s and FLOP/s, and seconds per operator, of the device that
@@ -49,7 +61,9 @@ def machine_card(measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterab
     card: dict[str, Any] = {
         "cpu": _cpu(),
         "gpu": _gpu(),
-        "native_dtypes": {name: UNKNOWN if fast is None else fast for name, fast in fast_dtypes().items()},
+        "native_dtypes": {
+            name: UNKNOWN if fast is None else fast for name, fast in fast_dtypes().items()
+        },
         "os": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -73,7 +87,9 @@ def machine_state() -> dict[str, Any]:
     path = Path("/proc/cpuinfo")
     clocks = re.findall(r"cpu MHz\s*: ([\d.]+)", path.read_text()) if path.exists() else []
     return {
-        "load_average": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else UNKNOWN,
+        "load_average": [round(load, 2) for load in os.getloadavg()]
+        if hasattr(os, "getloadavg")
+        else UNKNOWN,
         "cpu_mhz": round(median(map(float, clocks))) if clocks else UNKNOWN,
         "gpu": _gpu_state() if torch.cuda.is_available() else None,
     }
@@ -81,32 +97,52 @@ def machine_state() -> dict[str, Any]:
 
 def _gpu_state() -> dict[str, Any]:
     """From NVIDIA's own tool, which needs no Python package; "unknown" where it is missing or does not tell."""
-    fields = {"power_w": "power.draw", "sm_mhz": "clocks.sm", "memory_mhz": "clocks.mem", "celsius": "temperature.gpu"}
+    fields = {
+        "power_w": "power.draw",
+        "sm_mhz": "clocks.sm",
+        "memory_mhz": "clocks.mem",
+        "celsius": "temperature.gpu",
+    }
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return dict.fromkeys(fields, UNKNOWN)
     # By its UUID: CUDA_VISIBLE_DEVICES numbers the devices anew, and nvidia-smi does not know of that.
     uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
-    query = [f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields.values())}", "--format=csv,noheader,nounits"]
+    query = [
+        f"--id=GPU-{uuid}",
+        f"--query-gpu={','.join(fields.values())}",
+        "--format=csv,noheader,nounits",
+    ]
     try:
         done = subprocess.run([tool, *query], capture_output=True, text=True, timeout=30)
     except subprocess.TimeoutExpired:
         return dict.fromkeys(fields, UNKNOWN)
     numbers = [text.strip() for text in done.stdout.split(",")] if done.returncode == 0 else []
     known = dict(zip(fields, numbers, strict=False))
-    return {name: float(known[name]) if re.fullmatch(r"[\d.]+", known.get(name, "")) else UNKNOWN for name in fields}
+    return {
+        name: float(known[name]) if re.fullmatch(r"[\d.]+", known.get(name, "")) else UNKNOWN
+        for name in fields
+    }
 
 
 def fast_dtypes() -> dict[str, bool | None]:
     """Whether the device that `pick_device` picks multiplies bfloat16 and float16 faster; None: it does not tell."""
     if pick_device().type == "cuda":
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
-        return {name: None if capability is None else capability >= least for name, least in _FAST_FROM.items()}
+        return {
+            name: None if capability is None else capability >= least
+            for name, least in _FAST_FROM.items()
+        }
     known = _cpu()["instructions"]
-    return {name: None if known == UNKNOWN else bool(wanted & set(known)) for name, wanted in _FAST.items()}
+    return {
+        name: None if known == UNKNOWN else bool(wanted & set(known))
+        for name, wanted in _FAST.items()
+    }
 
 
-def matmul_rate(dtype: torch.dtype, device: torch.device | None = None, *, tf32: bool = False) -> float | None:
+def matmul_rate(
+    dtype: torch.dtype, device: torch.device | None = None, *, tf32: bool = False
+) -> float | None:
     """FLOP/s of square matrix products, the best of growing sizes within about 0.3 s; None where torch has none.
 
     ``tf32`` lets CUDA round float32 to TF32 on the way in.
@@ -133,7 +169,9 @@ def matmul_rate(dtype: torch.dtype, device: torch.device | None = None, *, tf32:
 
 def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
     cpu, tiny = torch.device("cpu"), torch.zeros(1, device=device)
-    probes: dict[str, Callable[[], float | None]] = {"host_copy_bytes_per_s": partial(_copy_rate, cpu, cpu)}
+    probes: dict[str, Callable[[], float | None]] = {
+        "host_copy_bytes_per_s": partial(_copy_rate, cpu, cpu)
+    }
     for name in ("float32", "bfloat16", "float16"):
         probes[f"{name}_flop_per_s"] = partial(matmul_rate, getattr(torch, name), device)
     probes["launch_s"] = partial(_seconds, lambda: tiny.add_(1), device, repeat=1000)
@@ -142,11 +180,15 @@ def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
         probes["device_copy_bytes_per_s"] = partial(_copy_rate, device, device)
         probes["host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device)
         probes["pinned_host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device, pinned=True)
-        probes["event_s"] = partial(_seconds, torch.cuda.Event(enable_timing=True).record, device, repeat=1000)
+        probes["event_s"] = partial(
+            _seconds, torch.cuda.Event(enable_timing=True).record, device, repeat=1000
+        )
     return probes
 
 
-def _seconds(run: Callable[[], Any], device: torch.device, *, repeat: int = 1, budget: float = _SECONDS) -> float:
+def _seconds(
+    run: Callable[[], Any], device: torch.device, *, repeat: int = 1, budget: float = _SECONDS
+) -> float:
     """Median seconds of ``run()``, called in groups of ``repeat``: one to warm up, then at least one."""
     times: list[float] = []
     end = time.perf_counter() + budget
@@ -185,10 +227,19 @@ def _cpu() -> dict[str, Any]:
             caches[f"L{level}"] = int(size.read_text().strip().removesuffix("K")) * 1024
     pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
     return {
-        "model": info.get("model name") or torch_says.get("cpu_name") or platform.processor() or UNKNOWN,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or UNKNOWN,
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if pages else UNKNOWN,
-        "instructions": [name for name, names in _INSTRUCTIONS.items() if found & names] if found else UNKNOWN,
+        "model": info.get("model name")
+        or torch_says.get("cpu_name")
+        or platform.processor()
+        or UNKNOWN,
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or UNKNOWN,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if pages
+        else UNKNOWN,
+        "instructions": [name for name, names in _INSTRUCTIONS.items() if found & names]
+        if found
+        else UNKNOWN,
         **{f"{name}_cache_bytes": size or UNKNOWN for name, size in caches.items()},
     }
 
@@ -197,7 +248,9 @@ def _gpu() -> dict[str, Any] | None:
     if not torch.cuda.is_available():
         return None
     about, path = torch.cuda.get_device_properties(), Path("/proc/driver/nvidia/version")
-    driver = re.search(r"Kernel Module.*?(\d+\.[\d.]+)", path.read_text()) if path.exists() else None
+    driver = (
+        re.search(r"Kernel Module.*?(\d+\.[\d.]+)", path.read_text()) if path.exists() else None
+    )
     return {
         "name": about.name,
         "count": torch.cuda.device_count(),
@@ -230,5 +283,11 @@ def _rows(card: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 
 def doctor(args: Any = None) -> int:
     """Measure with a progress bar and print the card (``labkit doctor``)."""
-    print(format_card(machine_card(measure=True, bar=lambda probes: progress(iterable=probes, desc="measuring"))))
+    print(
+        format_card(
+            machine_card(
+                measure=True, bar=lambda probes: progress(iterable=probes, desc="measuring")
+            )
+        )
+    )
     return 0

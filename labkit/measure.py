@@ -78,9 +78,13 @@ _measuring = threading.RLock()
 def measuring(threads: int | None) -> Iterator[None]:
     """What every measurement happens in: alone, on one torch thread, and everything global is given back afterwards."""
     if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"threads={threads!r}: use a positive number of CPU threads, or None for torch's own setting")
+        raise ValueError(
+            f"threads={threads!r}: use a positive number of CPU threads, or None for torch's own setting"
+        )
     if not _measuring.acquire(blocking=False):
-        raise RuntimeError("another measurement is running in this kernel; two at once would disturb each other: wait")
+        raise RuntimeError(
+            "another measurement is running in this kernel; two at once would disturb each other: wait"
+        )
     freeze = gc.get_freeze_count() == 0
     try:
         gc.collect()  # what the notebook has dropped must not sit in the memory that the arms need
@@ -101,7 +105,9 @@ def as_arm(step: Any, label: str) -> Any:
     if hasattr(step, "block") and not callable(step):
         return step
     workload = step if isinstance(step, Workload) else Workload(step, unit="steps")
-    return LocalArm(lambda: replace(workload, close=None), label)  # what the caller opened, the caller closes
+    return LocalArm(
+        lambda: replace(workload, close=None), label
+    )  # what the caller opened, the caller closes
 
 
 def budget(seconds: float | None) -> float:
@@ -174,12 +180,24 @@ class _Timed:
     def partial(self) -> Measurement:
         arm = self.arm
         return Measurement(
-            arm.label, arm.settings, tuple(self.times), self.steps, arm.samples, arm.unit, self.cold, error=self.error
+            arm.label,
+            arm.settings,
+            tuple(self.times),
+            self.steps,
+            arm.samples,
+            arm.unit,
+            self.cold,
+            error=self.error,
         )
 
 
 def alternate(
-    baseline: Any, candidate: Any, *, seconds: float, on_update: Update | None, stop: threading.Event | None
+    baseline: Any,
+    candidate: Any,
+    *,
+    seconds: float,
+    on_update: Update | None,
+    stop: threading.Event | None,
 ) -> Comparison:
     """The engine of `compare` on two arms (objects with ``start``, ``block``, ``check``, ``close``)."""
     a, b = _Timed(baseline), _Timed(candidate)
@@ -221,7 +239,9 @@ def alternate(
                 on_update(partial)
             if bar is not None:
                 bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
-                bar.update(min(now - begin, bar.total) - bar.n)  # draws it after its delay, and then close() clears it
+                bar.update(
+                    min(now - begin, bar.total) - bar.n
+                )  # draws it after its delay, and then close() clears it
             if len(partial.ratios) >= MIN_PAIRS and _narrow(partial):
                 break
         stopped = halted()

@@ -16,8 +16,15 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.device import pick_device
 
-_LIFTS = {torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift.default}
-_PARTS = {torch.sparse_coo: ("_indices", "_values"), torch.sparse_csr: ("crow_indices", "col_indices", "values")}
+_LIFTS = {
+    torch.ops.aten.lift_fresh.default,
+    torch.ops.aten.lift_fresh_copy.default,
+    torch.ops.aten.lift.default,
+}
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+}
 
 
 class StorageTracker(TorchDispatchMode):
@@ -31,7 +38,9 @@ class StorageTracker(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
-    ignore_compile_internals = classmethod(lambda cls: True)  # else compiled code would step aside for the eager one
+    ignore_compile_internals = classmethod(
+        lambda cls: True
+    )  # else compiled code would step aside for the eager one
 
     def __init__(self, device: torch.device | str | None = None) -> None:
         super().__init__()
@@ -39,7 +48,9 @@ class StorageTracker(TorchDispatchMode):
         self.existing = self.current = self.peak = self._added = self._most_added = 0
         self._lock = threading.Lock()  # backward passes on CUDA run in threads of their own
         self._alive: dict[int, tuple[weakref.finalize, int]] = {}
-        self._freed: deque[int] = deque()  # notes of storages that died, which may be anywhere, also under the lock
+        self._freed: deque[int] = (
+            deque()
+        )  # notes of storages that died, which may be anywhere, also under the lock
 
     def __exit__(self, *exc_info: Any) -> None:
         super().__exit__(*exc_info)
@@ -47,9 +58,13 @@ class StorageTracker(TorchDispatchMode):
         for end, _ in self._alive.values():
             end.detach()  # what dies from now on is not ours to count
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+            return (
+                NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+            )
         inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
         # Inputs that were not made in the block are older, except what `torch.tensor` just made behind the dispatcher's
         # back. So are the gradients of parameters, which `zero_grad` frees without any operator.
@@ -68,7 +83,9 @@ class StorageTracker(TorchDispatchMode):
 
     def record(self, old: Any = None, new: Any = None) -> None:
         """Bring the figures up to date, with tensors that an operator uses (``old``) or has just made (``new``)."""
-        storages = list(_storages((old, new), self.device))  # before the notes are read: an identity may be used again
+        storages = list(
+            _storages((old, new), self.device)
+        )  # before the notes are read: an identity may be used again
         with self._lock:
             while self._freed:
                 self._added -= self._alive.pop(self._freed.popleft())[1]
@@ -76,7 +93,10 @@ class StorageTracker(TorchDispatchMode):
                 # torch keeps one Python object per storage as long as the storage lives, also while only C++ (autograd)
                 # uses it: its identity names the storage, and it dies when the memory is freed.
                 key, size = id(storage), storage.nbytes()
-                end, known = self._alive.get(key) or (weakref.finalize(storage, self._freed.append, key), None)
+                end, known = self._alive.get(key) or (
+                    weakref.finalize(storage, self._freed.append, key),
+                    None,
+                )
                 if known is None and old is not None:
                     self.existing += size
                 else:
@@ -105,10 +125,15 @@ class MemoryMeter:
 
     def __enter__(self) -> MemoryMeter:
         if self in self._open:
-            raise RuntimeError("this MemoryMeter is in use: a block inside its block needs a meter of its own")
+            raise RuntimeError(
+                "this MemoryMeter is in use: a block inside its block needs a meter of its own"
+            )
         for meter in self._open:
             meter._read()  # a CUDA device has one peak, which an inner block is about to reset
-        self._figures, self._saved = (0, 0, None, None), _SavedForBackward(self.device) if self._count_saved else None
+        self._figures, self._saved = (
+            (0, 0, None, None),
+            _SavedForBackward(self.device) if self._count_saved else None,
+        )
         self._tracker = None if self.device.type == "cuda" else StorageTracker(self.device)
         if self._tracker is None:
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -156,11 +181,15 @@ class _SavedForBackward(saved_tensors_hooks):
     def __init__(self, device: torch.device | None) -> None:
         super().__init__(self._hold, lambda holder: holder())
         self.device, self.peak, self._bytes = device, 0, 0
-        self._holders: Counter[int] = Counter()  # identity of a storage, kept alive by its holders -> their number
+        self._holders: Counter[int] = (
+            Counter()
+        )  # identity of a storage, kept alive by its holders -> their number
         self._released: deque[tuple[int, int]] = deque()
 
     def _hold(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-        base = tensor if tensor._base is None else tensor._base  # a linear layer saves a view of its weight
+        base = (
+            tensor if tensor._base is None else tensor._base
+        )  # a linear layer saves a view of its weight
         parameter = base.is_leaf and base.requires_grad
         held = [(id(s), s.nbytes()) for s in _storages(tensor, self.device) if not parameter]
         while self._released:
@@ -183,15 +212,24 @@ def _storages(tree: Any, device: torch.device | None) -> Iterator[torch.UntypedS
     """The storages of all tensors in nested containers on ``device`` (None: any); opaque layouts (oneDNN) show none."""
     for leaf in filter(torch.is_tensor, tree_leaves(tree)):
         if is_traceable_wrapper_subclass(leaf):
-            yield from _storages([getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]], device)
+            yield from _storages(
+                [getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]], device
+            )
         elif leaf.layout in _PARTS:
             yield from _storages([getattr(leaf, name)() for name in _PARTS[leaf.layout]], device)
-        elif leaf.layout is torch.strided and device in (None, (storage := leaf.untyped_storage()).device):
+        elif leaf.layout is torch.strided and device in (
+            None,
+            (storage := leaf.untyped_storage()).device,
+        ):
             yield storage
 
 
 def _resolve(device: torch.device | str | None) -> torch.device:
     wanted = pick_device() if device is None else torch.device(device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}: torch finds no CUDA device on this machine, use 'cpu'")
-    return torch.empty(0, device=wanted).untyped_storage().device  # as storages name it: 'cuda' becomes 'cuda:0'
+        raise ValueError(
+            f"device={device!r}: torch finds no CUDA device on this machine, use 'cpu'"
+        )
+    return (
+        torch.empty(0, device=wanted).untyped_storage().device
+    )  # as storages name it: 'cuda' becomes 'cuda:0'

@@ -22,7 +22,9 @@ def resnet(depth: int = 18, num_classes: int = 10) -> nn.Module:
 
     model = torchvision.models.get_model(f"resnet{depth}", weights=None, num_classes=num_classes)
     model.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
-    nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")  # as torchvision initialises it
+    nn.init.kaiming_normal_(
+        model.conv1.weight, mode="fan_out", nonlinearity="relu"
+    )  # as torchvision initialises it
     model.maxpool = nn.Identity()
     return model
 
@@ -35,16 +37,23 @@ def convnet(width: int = 32, num_classes: int = 10, in_channels: int = 3) -> nn.
     _check_positive(width=width, num_classes=num_classes, in_channels=in_channels)
     layers: list[nn.Module] = []
     for channels in (width, 2 * width, 4 * width):
-        layers += [nn.Conv2d(in_channels, channels, kernel_size=3, padding=1, bias=False), nn.BatchNorm2d(channels)]
+        layers += [
+            nn.Conv2d(in_channels, channels, kernel_size=3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        ]
         layers += [nn.ReLU(), nn.MaxPool2d(2)]
         in_channels = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(in_channels, num_classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(in_channels, num_classes)
+    )
 
 
 def mlp(sizes: Sequence[int]) -> nn.Sequential:
     """Linear layers with ReLU between them: (..., sizes[0]) -> (..., sizes[-1])."""
     if len(sizes) < 2:
-        raise ValueError(f"sizes={sizes!r}: at least two are needed, of the input and of the output")
+        raise ValueError(
+            f"sizes={sizes!r}: at least two are needed, of the input and of the output"
+        )
     _check_positive(**{f"sizes[{i}]": size for i, size in enumerate(sizes)})
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
@@ -60,13 +69,17 @@ def transformer_block(dim: int, heads: int) -> nn.TransformerEncoderLayer:
     _check_positive(dim=dim, heads=heads)
     if dim % heads:
         raise ValueError(f"dim={dim} is not a multiple of heads={heads}")
-    return nn.TransformerEncoderLayer(dim, heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True)
+    return nn.TransformerEncoderLayer(
+        dim, heads, 4 * dim, 0.0, "gelu", batch_first=True, norm_first=True
+    )
 
 
 class Transformer(nn.Module):
     """Causal language model: token numbers int64 (N, T), T <= length -> logits (N, T, vocabulary)."""
 
-    def __init__(self, vocabulary: int, dim: int = 128, heads: int = 4, depth: int = 2, length: int = 128) -> None:
+    def __init__(
+        self, vocabulary: int, dim: int = 128, heads: int = 4, depth: int = 2, length: int = 128
+    ) -> None:
         super().__init__()
         _check_positive(vocabulary=vocabulary, depth=depth, length=length)
         self.tokens, self.positions = nn.Embedding(vocabulary, dim), nn.Embedding(length, dim)

@@ -31,7 +31,9 @@ try:
     import anywidget
     import ipywidgets as W
 except ImportError as error:
-    raise ImportError("LabPanel needs ipywidgets and anywidget; lab.run(...) measures the same without them") from error
+    raise ImportError(
+        "LabPanel needs ipywidgets and anywidget; lab.run(...) measures the same without them"
+    ) from error
 
 STATIC = Path(__file__).with_name("static")
 Result = Comparison | list[Comparison] | None
@@ -39,7 +41,9 @@ BUDGETS = (1, 2, 5, 10, 20, 30, 60)  # seconds
 MOST_POINTS, MOST_BANDS = 200, 40  # on the canvas: keeps an update under 2 KiB
 
 _guard = threading.Lock()
-_measuring: LabPanel | None = None  # the panel whose thread is running: two at once would time each other
+_measuring: LabPanel | None = (
+    None  # the panel whose thread is running: two at once would time each other
+)
 
 
 class _Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
@@ -48,7 +52,9 @@ class _Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unuse
     _esm = (STATIC / "panel.js").read_text(encoding="utf-8")
     _css = (STATIC / "panel.css").read_text(encoding="utf-8")
     state = traitlets.Dict().tag(sync=True)  # numbers and points of the latest run
-    status = traitlets.Tuple(("Ready: choose the settings of both arms, then Run.", "")).tag(sync=True)  # text, tone
+    status = traitlets.Tuple(("Ready: choose the settings of both arms, then Run.", "")).tag(
+        sync=True
+    )  # text, tone
     history: Any = traitlets.List().tag(sync=True)  # one row of texts a run
     code = traitlets.Unicode().tag(sync=True)
     results = traitlets.Dict().tag(sync=True)  # figure and table for a page that was reloaded
@@ -87,7 +93,9 @@ class LabPanel:
 
     def __init__(self, lab: Lab, *, seconds: float | None = None, recorded: Any = None) -> None:
         if not isinstance(lab, Lab):
-            raise TypeError(f"LabPanel({lab!r}): it takes a Lab, as in LabPanel(Lab(make_workload, amp=[False, True]))")
+            raise TypeError(
+                f"LabPanel({lab!r}): it takes a Lab, as in LabPanel(Lab(make_workload, amp=[False, True]))"
+            )
         self.lab = lab
         self.recorded = recorded
         self.result: Result = None
@@ -99,23 +107,38 @@ class LabPanel:
         self._page: str | None = None  # the page that holds our outputs
         self._id = uuid.uuid4().hex
 
-        offered = {name: tuple(v for v in values if not lab.why_not(name, v)) for name, values in lab.controls.items()}
+        offered = {
+            name: tuple(v for v in values if not lab.why_not(name, v))
+            for name, values in lab.controls.items()
+        }
         settable = [name for name, values in offered.items() if len(values) > 1]
         self.controls = {}
         for name, values in offered.items():
             values = values or lab.controls[name][:1]
-            second = values[1 if name in settable[:1] else 0]  # at first the arms differ in one control
+            second = values[
+                1 if name in settable[:1] else 0
+            ]  # at first the arms differ in one control
             choose = partial(_choice, lab, name, values)
-            self.controls[name] = Control(choose(values[0], "baseline"), choose(second, "candidate"), values)
+            self.controls[name] = Control(
+                choose(values[0], "baseline"), choose(second, "candidate"), values
+            )
         seconds = seconds or (1 if test_size() else 10)
         budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
         self.budget = _marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
-        self.run_button = _marked(W.Button(description="Run", icon="play", tooltip="Compare both arms"), "run")
-        self.stop_button = _marked(W.Button(description="Stop", icon="stop", tooltip="Keep what there is"), "stop")
-        self.sweep_button = _marked(W.Button(description="Sweep", tooltip="Try each value of a control"), "sweep")
+        self.run_button = _marked(
+            W.Button(description="Run", icon="play", tooltip="Compare both arms"), "run"
+        )
+        self.stop_button = _marked(
+            W.Button(description="Stop", icon="stop", tooltip="Keep what there is"), "stop"
+        )
+        self.sweep_button = _marked(
+            W.Button(description="Sweep", tooltip="Try each value of a control"), "sweep"
+        )
         self.sweep_choice = _marked(W.Dropdown(options=settable), "swept")
         self.follow = _marked(W.Checkbox(description="in both arms", indent=False), "follow")
-        self.same_button = _marked(W.Button(description="Same settings (A/A)", tooltip="Only noise is left"), "same")
+        self.same_button = _marked(
+            W.Button(description="Same settings (A/A)", tooltip="Only noise is left"), "same"
+        )
         self.code_button = _marked(W.ToggleButton(description="Show the code", icon="code"), "code")
         machines = self.recorded.machines if self.recorded else ()
         beside = [("no other machine", ()), *((name, (name,)) for name in machines)]
@@ -135,7 +158,11 @@ class LabPanel:
 
     def settings(self, arm: str = "candidate") -> dict[str, Any]:
         """What is chosen for "baseline" or "candidate"; controls with nothing to choose are left out."""
-        return {name: getattr(control, arm).value for name, control in self.controls.items() if len(control.values) > 1}
+        return {
+            name: getattr(control, arm).value
+            for name, control in self.controls.items()
+            if len(control.values) > 1
+        }
 
     def run(self, wait: bool = False) -> Result:
         """Start a run with the settings shown; with ``wait`` the result. RuntimeError while a panel is measuring."""
@@ -146,7 +173,9 @@ class LabPanel:
         """Compare each value of the chosen control in turn. RuntimeError while a panel is measuring."""
         control, settings = self.sweep_choice.value, self.settings()
         if control is None:
-            raise RuntimeError("No control of this lab has two values to sweep over on this machine.")
+            raise RuntimeError(
+                "No control of this lab has two values to sweep over on this machine."
+            )
         del settings[control]
         self._start(partial(self.lab.sweep, control, follow=self.follow.value), settings, control)
         return self.wait() if wait else None
@@ -158,7 +187,9 @@ class LabPanel:
                 _measuring._stop.set()
                 _measuring._say("Stopping after this block ...")
             if _measuring is not self:
-                self._say("Stopping the other panel's run." if _measuring else "Nothing is running.")
+                self._say(
+                    "Stopping the other panel's run." if _measuring else "Nothing is running."
+                )
 
     def wait(self, timeout: float | None = None) -> Result:
         """The result of the run once it has ended, or what it raised. TimeoutError after ``timeout`` seconds."""
@@ -181,20 +212,35 @@ class LabPanel:
         for widget in _tree(self.widget):
             widget.close()
 
-    def _start(self, job: Callable[..., Any], settings: dict[str, Any], swept: str | None = None) -> None:
+    def _start(
+        self, job: Callable[..., Any], settings: dict[str, Any], swept: str | None = None
+    ) -> None:
         global _measuring
-        job = partial(job, baseline=self.settings("baseline"), seconds=self.budget.value, **settings)
+        job = partial(
+            job, baseline=self.settings("baseline"), seconds=self.budget.value, **settings
+        )
         with _guard:
             if _measuring is self:
-                raise RuntimeError("This panel is measuring already. What you change applies to the next run.")
+                raise RuntimeError(
+                    "This panel is measuring already. What you change applies to the next run."
+                )
             if _measuring is not None:
-                raise RuntimeError("Another panel is measuring; two at once disturb each other. Wait, or press Stop.")
+                raise RuntimeError(
+                    "Another panel is measuring; two at once disturb each other. Wait, or press Stop."
+                )
             self._runs += 1
             self._stop, self._error, self._swept = threading.Event(), None, swept
             self._budget: float = self.budget.value
-            self._drawn: dict[str, Any] | None = None  # the settings that the points on the canvas belong to
-            enter, work = self.live.context.copy().run, (self._work, job, self._stop)  # it prints to the panel's cell
-            self._thread = threading.Thread(target=enter, args=work, name="labkit-panel", daemon=True)
+            self._drawn: dict[str, Any] | None = (
+                None  # the settings that the points on the canvas belong to
+            )
+            enter, work = (
+                self.live.context.copy().run,
+                (self._work, job, self._stop),
+            )  # it prints to the panel's cell
+            self._thread = threading.Thread(
+                target=enter, args=work, name="labkit-panel", daemon=True
+            )
             self.live.state = {"run": self._runs, "running": True}
             self._say("Building and warming up both arms ...")
             self._thread.start()
@@ -204,8 +250,12 @@ class LabPanel:
         global _measuring
         try:
             said = self._finish(job(on_update=self._update, stop=stop)), "good"
-        except BaseException as error:  # SystemExit too: nobody sees what ends a thread; wait() raises it again
-            traceback.clear_frames(error.__traceback__)  # else it keeps the failed arm's model and data alive
+        except (
+            BaseException
+        ) as error:  # SystemExit too: nobody sees what ends a thread; wait() raises it again
+            traceback.clear_frames(
+                error.__traceback__
+            )  # else it keeps the failed arm's model and data alive
             self._error = error
             reason = (str(error).strip() or "no message").splitlines()[0]
             said = f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
@@ -218,15 +268,27 @@ class LabPanel:
         """Partial results: called between blocks, at most five times a second."""
         values = self.controls[self._swept].values if self._swept else ()
         done = values.index(so_far.candidate.settings[self._swept]) if self._swept else 0
-        if so_far.candidate.settings != self._drawn and not self._stop.is_set():  # once, or it would hide a refusal
-            self._say(f"Sweeping {self._swept}: {values[done]}, {done + 1} of {len(values)}" if values else "Measuring")
+        if (
+            so_far.candidate.settings != self._drawn and not self._stop.is_set()
+        ):  # once, or it would hide a refusal
+            self._say(
+                f"Sweeping {self._swept}: {values[done]}, {done + 1} of {len(values)}"
+                if values
+                else "Measuring"
+            )
         self._draw(so_far, (done + min(1.0, so_far.seconds / self._budget)) / max(1, len(values)))
 
     def _draw(self, run: Comparison, progress: float) -> None:
         if run.candidate.settings != self._drawn:  # a sweep has come to its next value
             self._drawn, self._bands = run.candidate.settings, []
-            self._lines = [[label, other.speedup] for label, other in self._references(run) if other.ratios]
-            self._note = "" if self._lines or not self.beside.value else "these settings were not recorded there"
+            self._lines = [
+                [label, other.speedup] for label, other in self._references(run) if other.ratios
+            ]
+            self._note = (
+                ""
+                if self._lines or not self.beside.value
+                else "these settings were not recorded there"
+            )
         self._bands.append((len(run.ratios), *run.interval))
         left = f"{max(0.0, self._budget - run.seconds):.0f} s left" if progress < 1 else ""
         now = {"run": self._runs, "running": True, "progress": progress, "left": left}
@@ -259,12 +321,19 @@ class LabPanel:
             beside = self.recorded.on(*self.beside.value).beside(runs if swept else runs[0])
             figure, text = beside.figure(dark=dark), f"{text}\n\n{beside}"
         else:
-            draw = partial(plots.sweep_figure, runs, swept) if swept else partial(plots.comparison_figure, runs[0])
+            draw = (
+                partial(plots.sweep_figure, runs, swept)
+                if swept
+                else partial(plots.comparison_figure, runs[0])
+            )
             figure = draw(dark=dark)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
         picture = buffer.getvalue()
-        shown = {"image/png": picture, "text/plain": "The run as a figure; the table below has its numbers."}
+        shown = {
+            "image/png": picture,
+            "text/plain": "The run as a figure; the table below has its numbers.",
+        }
         update_display(shown, raw=True, display_id=f"{self._id}-figure")
         update_display({"text/plain": text}, raw=True, display_id=f"{self._id}-table")
         if self._page == "reloaded":
@@ -297,7 +366,9 @@ class LabPanel:
     def _pressed(self, action: Callable[[], Any]) -> None:
         try:
             action()
-        except RuntimeError as error:  # refused: the page is the only place where the reader sees it
+        except (
+            RuntimeError
+        ) as error:  # refused: the page is the only place where the reader sees it
             self._say(str(error), "bad")
 
     def _same_settings(self, _: Any) -> None:
@@ -305,7 +376,9 @@ class LabPanel:
             control.candidate.value = control.baseline.value
 
     def _code(self) -> str:
-        return self.lab.code(baseline=self.settings("baseline"), seconds=self.budget.value, **self.settings())
+        return self.lab.code(
+            baseline=self.settings("baseline"), seconds=self.budget.value, **self.settings()
+        )
 
     def _unrecorded(self) -> list[str]:
         """Why there is less to pick from than one might expect."""
@@ -320,9 +393,15 @@ class LabPanel:
         return self.recorded.on(*self.beside.value).matching(named) if self.recorded else []
 
     def _show_code(self, _: Any) -> None:
-        arms = {"baseline": self.settings("baseline"), "seconds": self.budget.value, **self.settings()}
+        arms = {
+            "baseline": self.settings("baseline"),
+            "seconds": self.budget.value,
+            **self.settings(),
+        }
         sweep = self.lab.code(sweep=self.sweep_choice.value, follow=self.follow.value, **arms)
-        lines = dict.fromkeys((self._code(), sweep))  # one and the same when there is nothing to sweep over
+        lines = dict.fromkeys(
+            (self._code(), sweep)
+        )  # one and the same when there is nothing to sweep over
         self.live.code = "\n".join(lines) if self.code_button.value else ""
 
     def _arrange(self) -> Any:
@@ -330,10 +409,16 @@ class LabPanel:
         cells = [W.Label(text) for text in ("Setting", "Baseline", "Candidate")]
         for name, control in self.controls.items():
             reasons = self.lab.unavailable.get(name, {})
-            lines = [reasons] if isinstance(reasons, str) else [f"{value}: {why}" for value, why in reasons.items()]
+            lines = (
+                [reasons]
+                if isinstance(reasons, str)
+                else [f"{value}: {why}" for value, why in reasons.items()]
+            )
             cells += [W.Label("\n".join([name, *lines])), control.baseline, control.candidate]
         run = W.HBox([self.run_button, self.stop_button, W.Label("Time budget"), self.budget])
-        more = W.HBox([self.sweep_button, self.sweep_choice, self.follow, self.same_button, self.code_button])
+        more = W.HBox(
+            [self.sweep_button, self.sweep_choice, self.follow, self.same_button, self.code_button]
+        )
         rows = [_marked(run, "row"), _marked(more, "row")]
         if self.recorded is not None:
             texts = [W.Label("Recorded runs of"), self.beside, *map(W.Label, self._unrecorded())]
@@ -358,10 +443,17 @@ def _choice(lab: Lab, name: str, values: tuple[Any, ...], value: Any, arm: str) 
     """A widget for one arm of one control, as ``ipywidgets.interact`` would choose it."""
     options: dict[str, Any] = {"value": value, "disabled": len(values) < 2}
     if all(isinstance(item, bool) for item in lab.controls[name]):
-        widget, kind = W.Checkbox(indent=False, description="on" if value else "off", **options), "toggle"
-        widget.observe(lambda change: setattr(widget, "description", "on" if change["new"] else "off"), "value")
+        widget, kind = (
+            W.Checkbox(indent=False, description="on" if value else "off", **options),
+            "toggle",
+        )
+        widget.observe(
+            lambda change: setattr(widget, "description", "on" if change["new"] else "off"), "value"
+        )
     else:
-        numeric = all(isinstance(item, int | float) and not isinstance(item, bool) for item in values)
+        numeric = all(
+            isinstance(item, int | float) and not isinstance(item, bool) for item in values
+        )
         kind = "slider" if numeric and len(values) > 1 else "dropdown"
         texts = [f"{item:g}" if isinstance(item, float) else str(item) for item in values]
         pairs = list(zip(texts, values, strict=True))
@@ -379,7 +471,9 @@ def _state(run: Comparison, bands: Sequence[tuple[float, ...]]) -> dict[str, Any
     return {
         "speedup": f"{_factor(run.speedup)}×",
         "verdict": run.verdict,
-        "detail": f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %" if run.ratios else "",
+        "detail": f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
+        if run.ratios
+        else "",
         "pairs": len(run.ratios),
         "floor": floor,
         "points": np.asarray(run.ratios[::every], np.float32).tobytes(),
@@ -392,24 +486,44 @@ def _factor(ratio: float, digits: int = 2) -> str:
     """``1.234`` -> ``'1.23'``, ``0.01234`` -> ``'0.012'``, ``1234.5`` -> ``'1,234'``."""
     if math.isnan(ratio):
         return "–"
-    return f"{ratio:.{digits}g}" if ratio < 0.1 else f"{ratio:.{digits}f}" if ratio < 100 else f"{ratio:,.0f}"
+    return (
+        f"{ratio:.{digits}g}"
+        if ratio < 0.1
+        else f"{ratio:.{digits}f}"
+        if ratio < 100
+        else f"{ratio:,.0f}"
+    )
 
 
 def _arm(name: str, arm: Measurement) -> list[str]:
     head = f"{name}: {arm.error}" if arm.error else name
-    times = [format_seconds(arm.median), format_seconds(arm.iqr), format_rate(arm.throughput, arm.unit)]
+    times = [
+        format_seconds(arm.median),
+        format_seconds(arm.iqr),
+        format_rate(arm.throughput, arm.unit),
+    ]
     return [head, *times, format_seconds(arm.cold), format_bytes(arm.peak_bytes)]
 
 
 def _row(number: int, run: Comparison) -> list[str]:
     """The run in the history: number, what differed, what was shared, and its figures."""
     one, other = (arm.settings for arm in run.arms)
-    differ = [f"{name}: {one[name]} → {value}" for name, value in other.items() if one[name] != value]
+    differ = [
+        f"{name}: {one[name]} → {value}" for name, value in other.items() if one[name] != value
+    ]
     shared = [f"{name} {value}" for name, value in other.items() if one[name] == value]
     speed = [f"{_factor(run.speedup)}×", " – ".join(map(_factor, run.interval))]
     steps = [format_seconds(arm.median) for arm in run.arms]
     memory = " → ".join(format_bytes(arm.peak_bytes) for arm in run.arms)
-    return [str(number), ", ".join(differ) or "same settings", ", ".join(shared), *steps, *speed, run.verdict, memory]
+    return [
+        str(number),
+        ", ".join(differ) or "same settings",
+        ", ".join(shared),
+        *steps,
+        *speed,
+        run.verdict,
+        memory,
+    ]
 
 
 def _summary(runs: list[Comparison]) -> str:
@@ -417,7 +531,9 @@ def _summary(runs: list[Comparison]) -> str:
         return f"{len(runs)} comparisons; the figure below shows them all"
     errors = [f"{arm.label} ended by {arm.error}" for arm in runs[0].arms if arm.error]
     interval = ", ".join(map(_factor, runs[0].interval))
-    restless = runs[0].noisy and runs[0].verdict == "cannot tell" and math.isfinite(runs[0].noise_floor)
+    restless = (
+        runs[0].noisy and runs[0].verdict == "cannot tell" and math.isfinite(runs[0].noise_floor)
+    )
     least = math.exp(NOISY_MARGIN * runs[0].noise_floor) if restless else 1
     why = f" (a restless machine: only differences beyond {_factor(least)}× are claimed)" * restless
     return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]{why}"

@@ -68,29 +68,53 @@ def legend(axis: Axes) -> None:
     axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
 
 
-def comparison_figure(comparison: Comparison, *, recorded: Recorded[Comparison] = (), dark: bool = False) -> Figure:
+def comparison_figure(
+    comparison: Comparison, *, recorded: Recorded[Comparison] = (), dark: bool = False
+) -> Figure:
     """The paired ratios with interval and noise floor; the step times of both arms. Muted: ``recorded`` runs."""
     figure, (pairs, steps) = new_figure(2, dark=dark)
     colour = VERDICT_COLOUR[comparison.verdict]
     if comparison.ratios:
         floor, (low, high) = comparison.noise_floor, comparison.interval
         if math.isfinite(floor):
-            pairs.axhspan(math.exp(-floor), math.exp(floor), color=GREY, alpha=0.3, lw=0, label="noise floor (A/A)")
-        pairs.plot(range(1, len(comparison.ratios) + 1), comparison.ratios, ".", color=colour, ms=4, alpha=0.6)
+            pairs.axhspan(
+                math.exp(-floor),
+                math.exp(floor),
+                color=GREY,
+                alpha=0.3,
+                lw=0,
+                label="noise floor (A/A)",
+            )
+        pairs.plot(
+            range(1, len(comparison.ratios) + 1),
+            comparison.ratios,
+            ".",
+            color=colour,
+            ms=4,
+            alpha=0.6,
+        )
         pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
         pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
     for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
         if not other.ratios:  # an arm of it ended early; the table says how
             continue
         pairs.axhspan(*other.interval, color=MUTED, alpha=0.15, lw=0)
-        pairs.axhline(other.speedup, color=MUTED, lw=1.2, ls=style, label=f"{label}: {other.speedup:.3f}x")
+        pairs.axhline(
+            other.speedup, color=MUTED, lw=1.2, ls=style, label=f"{label}: {other.speedup:.3f}x"
+        )
     if comparison.ratios or recorded:
         legend(pairs)
     pairs.axhline(1, color=GREY, lw=1, ls="--")
-    pairs.set(xlabel="pair of blocks", ylabel="baseline / candidate", title=f"Speed-up: {comparison.verdict}")
+    pairs.set(
+        xlabel="pair of blocks",
+        ylabel="baseline / candidate",
+        title=f"Speed-up: {comparison.verdict}",
+    )
     for place, (arm, hue) in enumerate(zip(comparison.arms, (GREY, colour), strict=True)):
         if arm.times:
-            steps.barh(place, arm.median * 1e3, xerr=arm.iqr * 500, color=hue, height=0.6, ecolor=GREY)
+            steps.barh(
+                place, arm.median * 1e3, xerr=arm.iqr * 500, color=hue, height=0.6, ecolor=GREY
+            )
         text = f" {arm.label}" + (f": {arm.error}" if arm.error else "")
         steps.annotate(
             text,
@@ -101,12 +125,22 @@ def comparison_figure(comparison: Comparison, *, recorded: Recorded[Comparison] 
             fontsize=9,
             color=steps.title.get_color(),
         )
-    steps.set(yticks=[], ylim=(1.6, -0.6), xlim=(0, None), xlabel="ms per step (median, IQR)", title="Step time")
+    steps.set(
+        yticks=[],
+        ylim=(1.6, -0.6),
+        xlim=(0, None),
+        xlabel="ms per step (median, IQR)",
+        title="Step time",
+    )
     return figure
 
 
 def sweep_figure(
-    results: Sequence[Comparison], control: str, *, recorded: Recorded[Sequence[Comparison]] = (), dark: bool = False
+    results: Sequence[Comparison],
+    control: str,
+    *,
+    recorded: Recorded[Sequence[Comparison]] = (),
+    dark: bool = False,
 ) -> Figure:
     """Throughput of both arms and the speed-up, over the values of the swept control. ``recorded`` sweeps are muted."""
     figure, (rate, ratio) = new_figure(2, dark=dark)
@@ -122,7 +156,9 @@ def sweep_figure(
     ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
     for verdict, hue in VERDICT_COLOUR.items():
         chosen = [
-            (place, result.speedup) for place, result in zip(places, results, strict=True) if result.verdict == verdict
+            (place, result.speedup)
+            for place, result in zip(places, results, strict=True)
+            if result.verdict == verdict
         ]
         if chosen:
             ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
@@ -133,14 +169,18 @@ def sweep_figure(
         # Of other values only numbers have a place, and only on an axis of numbers.
         placed = [(where.get(str(value), value), other) for value, other in swept]
         found = [
-            (place, other) for place, other in placed if (numeric and _is_number(place)) or place in where.values()
+            (place, other)
+            for place, other in placed
+            if (numeric and _is_number(place)) or place in where.values()
         ]
         found.sort(key=lambda pair: pair[0])
         if not found:
             continue
         at, speedups = [place for place, _ in found], [other.speedup for _, other in found]
         ratio.plot(at, speedups, "s", ls=line and style, color=MUTED, ms=3, lw=1.2, label=label)
-        ratio.vlines(at, *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1)
+        ratio.vlines(
+            at, *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1
+        )
     ratio.axhline(1, color=GREY, lw=1, ls="--")
     for axis in (rate, ratio):
         axis.set_xlabel(control)
@@ -161,7 +201,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False) -> Figure:
+def race_figure(
+    result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False
+) -> Figure:
     """The metric against training time and against steps; a cross where the target was reached; ``recorded`` muted."""
     figure, axes = new_figure(2, height=3.4 + 0.2 * len(result.arms), dark=dark)
     for position, arm in enumerate(result.arms):
@@ -170,7 +212,15 @@ def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark
             steps, seconds, metric = zip(*run.curve, strict=True) if run.curve else ((), (), ())
             for axis, horizontal in zip(axes, (seconds, steps), strict=True):
                 label = arm if number == 0 else None
-                axis.plot(horizontal, metric, color=hue, lw=1.2, alpha=0.7, ls="-" if run.reached else ":", label=label)
+                axis.plot(
+                    horizontal,
+                    metric,
+                    color=hue,
+                    lw=1.2,
+                    alpha=0.7,
+                    ls="-" if run.reached else ":",
+                    label=label,
+                )
                 if run.reached:
                     axis.plot(horizontal[-1], metric[-1], "x", color=hue)
     for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
@@ -180,7 +230,9 @@ def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark
                 axis.plot(horizontal, metric, color=MUTED, lw=0.8, alpha=0.7, ls=style, zorder=1)
                 axis.lines[-1].set_label(label if number == 0 else "_")
     for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
-        axis.axhline(result.target, color=GREY, ls="--", lw=1, label="target (dotted: never arrived)")
+        axis.axhline(
+            result.target, color=GREY, ls="--", lw=1, label="target (dotted: never arrived)"
+        )
         axis.set(xlabel=name, ylabel=result.metric, title=f"Against {name.split(',')[0]}")
     # Below the axes: the names are long, and curves fill every corner.
     figure.legend(
@@ -194,19 +246,29 @@ def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark
 
 
 def heat_map(
-    rows: Mapping[str, Sequence[tuple[float, str]]], columns: Sequence[str], *, title: str = "", dark: bool = False
+    rows: Mapping[str, Sequence[tuple[float, str]]],
+    columns: Sequence[str],
+    *,
+    title: str = "",
+    dark: bool = False,
 ) -> Figure:
     """Rows against columns: cells of (ratio, text), red below 1, green above; nan stays blank, with its text."""
-    figure, (axis,) = new_figure(width=4.6 + 1.7 * len(columns), height=1.1 + 0.36 * len(rows), dark=dark)
+    figure, (axis,) = new_figure(
+        width=4.6 + 1.7 * len(columns), height=1.1 + 0.36 * len(rows), dark=dark
+    )
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])
     for y, cells in enumerate(rows.values()):
         for x, (ratio, text) in enumerate(cells):
             blank = math.isnan(ratio)
-            shade = 0.5 if blank else 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4  # full at 4x and 1/4
+            shade = (
+                0.5 if blank else 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4
+            )  # full at 4x and 1/4
             face = "none" if blank else colours(shade)
-            axis.fill_between([x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5)
+            axis.fill_between(
+                [x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5
+            )
             ink = GREY if blank else "#222222"
             axis.text(x, y, text, ha="center", va="center", fontsize=8, color=ink)
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))

@@ -73,7 +73,9 @@ class RaceResult:
         """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
-    def speedup(self, arm: str, by: str = "seconds", against: str | None = None) -> tuple[float, float, float]:
+    def speedup(
+        self, arm: str, by: str = "seconds", against: str | None = None
+    ) -> tuple[float, float, float]:
         """``against`` (the baseline) over ``arm``, paired by seed: median, interval; nan when no pair arrived."""
         pairs = zip(self.of(against or self.arms[0]), self.of(arm), strict=False)
         ratios = [_ratio(getattr(a, by), getattr(b, by)) for a, b in pairs]
@@ -91,7 +93,9 @@ class RaceResult:
             times = f"{format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
             errors = "".join(sorted({f" ({run.error})" for run in runs if run.error}))
             arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds{errors}"
-            lines.append(f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}")
+            lines.append(
+                f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}"
+            )
         for arm in self.arms[1:]:
             ratio, low, high = self.speedup(arm)
             factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}"
@@ -137,14 +141,21 @@ def race(
             for (
                 name,
                 make,
-            ) in arms.items():  # the first steps of a process pay for thread pools and kernel caches: nobody's time
-                with contextlib.closing(LocalArm(make, name, seed=0)) as arm, _survive_out_of_memory():
+            ) in (
+                arms.items()
+            ):  # the first steps of a process pay for thread pools and kernel caches: nobody's time
+                with (
+                    contextlib.closing(LocalArm(make, name, seed=0)) as arm,
+                    _survive_out_of_memory(),
+                ):
                     if not (stop and stop.is_set()):
                         arm.start()
             for seed in range(seeds):
                 # The order alternates, so that no arm always runs on the machine that the other one has warmed up.
                 for name in list(arms)[:: -1 if seed % 2 else 1]:
-                    run = _train(name, arms[name], seed, target, steps, every, higher_is_better, stop)
+                    run = _train(
+                        name, arms[name], seed, target, steps, every, higher_is_better, stop
+                    )
                     if run is None:
                         stopped = True
                         return _result(arms, runs, target, metric, higher_is_better, stopped)
@@ -200,9 +211,17 @@ def _survive_out_of_memory() -> Iterator[None]:
             raise
 
 
-def _result(arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool) -> RaceResult:
+def _result(
+    arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool
+) -> RaceResult:
     order = {name: position for position, name in enumerate(arms)}
-    return RaceResult(tuple(sorted(runs, key=lambda run: (order[run.arm], run.seed))), target, metric, higher, stopped)
+    return RaceResult(
+        tuple(sorted(runs, key=lambda run: (order[run.arm], run.seed))),
+        target,
+        metric,
+        higher,
+        stopped,
+    )
 
 
 def _ratio(a: float, b: float) -> float:

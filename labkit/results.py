@@ -14,7 +14,10 @@ import numpy as np
 from labkit.text import format_bytes, format_rate, format_seconds
 
 CLAIM_PAIRS = 6  # with fewer, even if all agree, the sign test cannot reach 5 %: 2 * 0.5**5 = 0.06
-CONTROL_LIMIT = {"cpu": 0.02, "cuda": 0.005}  # widest half-width of an A/A control that we still call quiet
+CONTROL_LIMIT = {
+    "cpu": 0.02,
+    "cuda": 0.005,
+}  # widest half-width of an A/A control that we still call quiet
 NOISY_MARGIN = 5  # in a noisy run an effect has to clear this many noise floors
 
 
@@ -34,15 +37,21 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not callable(self.step):
-            raise TypeError(f"Workload(step={self.step!r}): the step must be a function without arguments")
+            raise TypeError(
+                f"Workload(step={self.step!r}): the step must be a function without arguments"
+            )
         try:
             inspect.signature(self.step).bind()
         except TypeError as error:
-            raise TypeError(f"a step takes no arguments ({error}): bind them, as in `lambda: step(inputs)`") from None
+            raise TypeError(
+                f"a step takes no arguments ({error}): bind them, as in `lambda: step(inputs)`"
+            ) from None
         except ValueError:
             pass  # a built-in function without a signature: calling it will tell
         if not self.samples > 0:
-            raise ValueError(f"Workload(samples={self.samples!r}): a step processes a positive number of {self.unit}")
+            raise ValueError(
+                f"Workload(samples={self.samples!r}): a step processes a positive number of {self.unit}"
+            )
 
 
 @dataclass(frozen=True)
@@ -55,11 +64,15 @@ class Measurement:
     steps_per_block: int = 1
     samples: float = 1
     unit: str = "samples"
-    cold: float | None = None  # seconds of the very first step: compilation, cuDNN's search, first allocations
+    cold: float | None = (
+        None  # seconds of the very first step: compilation, cuDNN's search, first allocations
+    )
     peak_bytes: int | None = None
     reserved_bytes: int | None = None
     error: str | None = None  # what ended this arm: out of memory, or the death of its process
-    counters: dict[str, int] | str | None = None  # exact counts of a step, or why there are none; for records
+    counters: dict[str, int] | str | None = (
+        None  # exact counts of a step, or why there are none; for records
+    )
 
     @cached_property
     def median(self) -> float:
@@ -111,7 +124,9 @@ class Comparison:
         Of the time per sample, where the arms process different amounts a step: other batch sizes, say.
         """
         scale = self.candidate.samples / self.baseline.samples
-        return tuple(scale * a / b for a, b in zip(self.baseline.times, self.candidate.times, strict=False))
+        return tuple(
+            scale * a / b for a, b in zip(self.baseline.times, self.candidate.times, strict=False)
+        )
 
     @cached_property
     def control(self) -> tuple[float, ...]:
@@ -178,7 +193,11 @@ class Comparison:
         ended = ", stopped early" if self.stopped else ""
         restless = self.noisy and len(self.ratios) >= CLAIM_PAIRS
         noisy = " (noisy: is something else using this machine?)" if restless else ""
-        per = "" if self.baseline.samples == self.candidate.samples else f" for the same number of {self.baseline.unit}"
+        per = (
+            ""
+            if self.baseline.samples == self.candidate.samples
+            else f" for the same number of {self.baseline.unit}"
+        )
         lines = [
             table([self.baseline, self.candidate]),
             f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]{per}   {self.verdict.upper()}",
@@ -190,7 +209,9 @@ class Comparison:
     __repr__ = __str__  # so that a notebook cell that ends in lab.run(...) shows the table
 
 
-def median_interval(values: tuple[float, ...], confidence: float = 0.95, resamples: int = 1000) -> tuple[float, float]:
+def median_interval(
+    values: tuple[float, ...], confidence: float = 0.95, resamples: int = 1000
+) -> tuple[float, float]:
     """Percentile bootstrap interval of the median; (nan, nan) without values. NumPy's own generator is untouched."""
     if not values:
         return math.nan, math.nan
@@ -217,5 +238,6 @@ def table(arms: list[Measurement]) -> str:
         rows.append(["ended by", *(arm.error or "-" for arm in arms)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
     )

@@ -40,7 +40,9 @@ class ScheduleCurve:
     phases: tuple[Phase, ...]
 
 
-def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None) -> ScheduleCurve:
+def schedule_curve(
+    scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None
+) -> ScheduleCurve:
     """The next ``steps`` steps of any scheduler; it, its optimizer and the random numbers stay as they are.
 
     ``metrics`` feeds a scheduler whose ``step()`` wants a metric: one value a step. What runs is a copy, yet a function
@@ -48,13 +50,20 @@ def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | Non
     """
     name = type(scheduler).__name__
     if not (hasattr(scheduler, "optimizer") and hasattr(scheduler, "step")):
-        raise TypeError(f"expected a scheduler with an optimizer, as in torch.optim.lr_scheduler, got {name}")
+        raise TypeError(
+            f"expected a scheduler with an optimizer, as in torch.optim.lr_scheduler, got {name}"
+        )
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of steps, at least 1")
-    asks = any(a.default is a.empty and a.kind <= 1 for a in inspect.signature(scheduler.step).parameters.values())
+    asks = any(
+        a.default is a.empty and a.kind <= 1
+        for a in inspect.signature(scheduler.step).parameters.values()
+    )
     if asks != (metrics is not None) or (metrics is not None and len(metrics) < steps - 1):
         wants = f"needs metrics=[...], {steps - 1} of them" if asks else "takes no metrics"
-        raise ValueError(f"{name}.step() {wants} for {steps} steps; got {None if metrics is None else len(metrics)}")
+        raise ValueError(
+            f"{name}.step() {wants} for {steps} steps; got {None if metrics is None else len(metrics)}"
+        )
     rates, momenta = [], []
     with preserve_rng():
         twin = _twin(scheduler)
@@ -66,7 +75,9 @@ def schedule_curve(scheduler: Any, steps: int, *, metrics: Sequence[float] | Non
                 raise ValueError(f"{name} ends after {i} of {steps} steps: {error}") from error
             groups = twin.optimizer.param_groups
             rates.append([float(group["lr"]) for group in groups])
-            momenta.append([float(group.get("momentum", group.get("betas", (np.nan,))[0])) for group in groups])
+            momenta.append(
+                [float(group.get("momentum", group.get("betas", (np.nan,))[0])) for group in groups]
+            )
     lrs, moments = np.array(rates), np.array(momenta)
     phases = _phases(scheduler, lrs[:, 0], moments[:, 0])
     return ScheduleCurve(lrs, None if np.isnan(moments).all() else moments, phases)
@@ -76,10 +87,15 @@ def _twin(scheduler: Any) -> Any:
     """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of the settings."""
     optimizer = scheduler.optimizer
     twin = object.__new__(type(optimizer))
-    step = SimpleNamespace(_wrapped_by_lr_sched=True)  # never called; with these two marks torch has no cause to warn
+    step = SimpleNamespace(
+        _wrapped_by_lr_sched=True
+    )  # never called; with these two marks torch has no cause to warn
     vars(twin).update(vars(optimizer), state={}, step=step, _opt_called=True)
     twin.param_groups = [
-        {key: list(value) if key == "params" else copy.deepcopy(value) for key, value in group.items()}
+        {
+            key: list(value) if key == "params" else copy.deepcopy(value)
+            for key, value in group.items()
+        }
         for group in optimizer.param_groups
     ]
     return copy.deepcopy(scheduler, {id(optimizer): twin})
@@ -91,20 +107,35 @@ def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase
     up, down = np.flatnonzero(way > 0), np.flatnonzero(way < 0)
     if not (up.size and down.size and up[-1] < down[0] and lr[-1] < lr[0]):
         return ()
-    turns = np.flatnonzero(np.diff(way + 3 * np.sign(np.round(np.nan_to_num(np.diff(momentum)), 12)))) + 1
-    known = getattr(scheduler, "_schedule_phases", ())  # torch's own: phases that follow each other without a turn
+    turns = (
+        np.flatnonzero(np.diff(way + 3 * np.sign(np.round(np.nan_to_num(np.diff(momentum)), 12))))
+        + 1
+    )
+    known = getattr(
+        scheduler, "_schedule_phases", ()
+    )  # torch's own: phases that follow each other without a turn
     cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]] or turns.tolist()
     edges = [0, *(cut for cut in cuts if 0 < cut < len(lr) - 1), len(lr) - 1]
     phases: list[Phase] = []
     for start, end in pairwise(edges):
         rise = np.diff(np.interp((start, end), range(len(lr)), lr)).item()
         fallen = any(phase.name == "annealing" for phase in phases)
-        kind = "warm-up" if rise > 0 else "constant" if rise == 0 else "annihilation" if fallen else "annealing"
+        kind = (
+            "warm-up"
+            if rise > 0
+            else "constant"
+            if rise == 0
+            else "annihilation"
+            if fallen
+            else "annealing"
+        )
         phases.append(Phase(kind, start, end))
     return tuple(phases)
 
 
-def plot_schedule(scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None, dark: bool = False) -> Figure:
+def plot_schedule(
+    scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None, dark: bool = False
+) -> Figure:
     """Learning rate and momentum of any scheduler over its next ``steps`` steps; one-cycle with its phases labelled.
 
     One line per parameter group where they differ. Arguments and errors as for `schedule_curve`.
@@ -120,7 +151,9 @@ def plot_schedule(scheduler: Any, steps: int, *, metrics: Sequence[float] | None
         for number, (name, start, end) in enumerate(curve.phases):
             axis.axvspan(start, end, color=GREY, alpha=0.1 + 0.15 * (number % 2), lw=0)
             place = axis.get_xaxis_transform()  # steps across, fraction of the height upwards
-            axis.text((start + end) / 2, 1.02, name, transform=place, ha="center", fontsize=8, color=GREY)
+            axis.text(
+                (start + end) / 2, 1.02, name, transform=place, ha="center", fontsize=8, color=GREY
+            )
         if len(axis.lines) > 1:
             legend(axis)
         axis.set_title(title, pad=18 if curve.phases else 6, fontsize=10)

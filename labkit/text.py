@@ -62,7 +62,10 @@ def progress(**options: Any) -> Any:
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Rows of texts as a table whose columns stand below each other; empty without rows."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -10,7 +10,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from sublinear.blocks import Blocks, State, split
 from sublinear.guards import SpareStatistics, norms
@@ -32,7 +36,10 @@ MENU: tuple[tuple[str, frozenset[Any]], ...] = (
 )
 
 
-_OVERWRITING = (nn.RNNBase, nn.RNNCellBase)  # their gates are activated in place, unseen by torch's own check
+_OVERWRITING = (
+    nn.RNNBase,
+    nn.RNNCellBase,
+)  # their gates are activated in place, unseen by torch's own check
 
 
 def keep_only(option: int) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -46,7 +53,9 @@ def keep_only(option: int) -> tuple[AbstractContextManager[Any], AbstractContext
     return create_selective_checkpoint_contexts(policy)
 
 
-def apply(model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | None = None) -> nn.Module:
+def apply(
+    model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | None = None
+) -> nn.Module:
     """``model`` as it trains under ``plan``: another view of the same object, with all its attributes and parameters.
 
     In evaluation mode or without gradients it runs plain. ``inputs`` (an example, a tensor or tuple) are needed only
@@ -54,7 +63,9 @@ def apply(model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | 
     Raises ValueError if the plan is for another number of blocks, or if `split` refuses the model.
     """
     if not isinstance(plan, Plan):
-        raise TypeError(f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...) or Plan.from_json(file)")
+        raise TypeError(
+            f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...) or Plan.from_json(file)"
+        )
     blocks = split(model, inputs) if blocks is None else blocks
     if blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
@@ -64,9 +75,13 @@ def apply(model: nn.Module, plan: Plan, inputs: Any = None, *, blocks: Blocks | 
             f"the plan is for {len(chosen)} blocks, the model has {len(blocks)}: profile and plan this model"
         )
     if unknown := [keep for keep in chosen if keep.option >= len(MENU)]:
-        raise ValueError(f"{unknown[0]}: options go from 0 to {len(MENU) - 1}: {', '.join(name for name, _ in MENU)}")
+        raise ValueError(
+            f"{unknown[0]}: options go from 0 to {len(MENU) - 1}: {', '.join(name for name, _ in MENU)}"
+        )
     for keep in chosen:
-        recurrent = [module for module in blocks.modules(keep.block) if isinstance(module, _OVERWRITING)]
+        recurrent = [
+            module for module in blocks.modules(keep.block) if isinstance(module, _OVERWRITING)
+        ]
         if keep.option and recurrent:
             raise ValueError(
                 f"{keep}: {blocks.names[keep.block]} holds a {type(recurrent[0]).__name__}, which overwrites what the "
@@ -125,7 +140,9 @@ class _Runner:
         self.plan, self.blocks = plan, blocks
         self.calls = [0] * len(blocks)
         self.statistics = [SpareStatistics(norms(blocks.modules(i))) for i in range(len(blocks))]
-        self.caches: dict[int, AbstractContextManager[Any]] = {}  # of a selective block, between its last two passes
+        self.caches: dict[
+            int, AbstractContextManager[Any]
+        ] = {}  # of a selective block, between its last two passes
         self.local = _Pass()
 
     def prepare(self) -> None:
@@ -180,7 +197,9 @@ class _Runner:
         def cache() -> AbstractContextManager[Any]:
             if i in self.caches:
                 return self.caches.pop(i)
-            self.calls[i] += 1  # the last block of a segment, before which torch stops early: nothing was kept
+            self.calls[i] += (
+                1  # the last block of a segment, before which torch stops early: nothing was kept
+            )
             return nullcontext()
 
         def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -25,8 +25,19 @@ from sublinear.guards import attributes, changes, impure, refuse, undisturbed, u
 State = tuple[Any, ...]  # what crosses from a block to the next
 
 _WEIGHTED = {F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose2d, F.embedding, F.bilinear}
-_IN_PLACE = {value for name, value in vars(operator).items() if name in operator.__all__ and name.startswith("i")}
-_IN_PLACE -= {operator.index, operator.indexOf, operator.inv, operator.invert, operator.is_, operator.is_not}
+_IN_PLACE = {
+    value
+    for name, value in vars(operator).items()
+    if name in operator.__all__ and name.startswith("i")
+}
+_IN_PLACE -= {
+    operator.index,
+    operator.indexOf,
+    operator.inv,
+    operator.invert,
+    operator.is_,
+    operator.is_not,
+}
 _IN_PLACE -= {operator.itemgetter}  # the others that begin with an i: iadd, imul, ...
 
 
@@ -69,7 +80,9 @@ class Blocks:
         """What crosses into the first block when the model is called so. Not for wrapped models."""
         if self.kind == "sequential":
             if kwargs or len(args) != 1:
-                raise TypeError(f"a Sequential takes one input, not {len(args)} and the keywords {list(kwargs)}")
+                raise TypeError(
+                    f"a Sequential takes one input, not {len(args)} and the keywords {list(kwargs)}"
+                )
             return args
         return _bind(self.model, args, kwargs)
 
@@ -93,7 +106,11 @@ class Blocks:
                     )
                 if not i:
                     result.append(work(x, **extras))
-                handed.append(result[0] if i + 1 == len(modules) else _Handed.of(self.names[i], self.names[i + 1]))
+                handed.append(
+                    result[0]
+                    if i + 1 == len(modules)
+                    else _Handed.of(self.names[i], self.names[i + 1])
+                )
                 return handed[-1]
 
             return forward
@@ -103,7 +120,9 @@ class Blocks:
                 module.__dict__["forward"] = stand_in(i)
             yield
             if len(handed) != len(modules):
-                raise _NotARun(f"{self.names[len(handed)]} was not called, as it was when the model was planned")
+                raise _NotARun(
+                    f"{self.names[len(handed)]} was not called, as it was when the model was planned"
+                )
         finally:
             for module in modules:
                 module.__dict__.pop("forward", None)
@@ -113,7 +132,9 @@ class Blocks:
         if self.kind == "traced" and self.training != _modes(self.model):
             changed = [
                 name or "the model"
-                for (name, module), was in zip(self.model.named_modules(), self.training, strict=True)
+                for (name, module), was in zip(
+                    self.model.named_modules(), self.training, strict=True
+                )
                 if module.training != was
             ]
             raise RuntimeError(
@@ -230,9 +251,7 @@ def _one_after_the_other(modules: list[nn.Module]) -> Callable[..., State]:
     return program
 
 
-_OVERWRITES = (
-    "{name} overwrites the model's input in place, so that nothing could be computed from it again: use inplace=False"
-)
+_OVERWRITES = "{name} overwrites the model's input in place, so that nothing could be computed from it again: use inplace=False"
 
 # -------------------------------------------------------------------------------------------------------------- tracing
 
@@ -257,7 +276,14 @@ def _augmented(function: Callable[..., Any]) -> Callable[..., Any]:
     return operate
 
 
-for _function in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow, operator.imod):
+for _function in (
+    operator.iadd,
+    operator.isub,
+    operator.imul,
+    operator.itruediv,
+    operator.ipow,
+    operator.imod,
+):
     setattr(_Proxy, f"__{_function.__name__}__", _augmented(_function))
 
 
@@ -272,7 +298,9 @@ class _Tracer(fx.Tracer):
         return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return module_qualified_name in self.opaque or super().is_leaf_module(m, module_qualified_name)
+        return module_qualified_name in self.opaque or super().is_leaf_module(
+            m, module_qualified_name
+        )
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         self.entered.append(self.path_of_module(m))
@@ -293,14 +321,21 @@ def _bind(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> St
 
 def _trace(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any]) -> fx.Graph:
     if any(
-        parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in _parameters(model).values()
+        parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in _parameters(model).values()
     ):
         raise _CannotTrace("its forward takes *args or **kwargs")
     if args is None:
-        values = {name: p.default for name, p in _parameters(model).items() if p.default is not p.empty}
+        values = {
+            name: p.default for name, p in _parameters(model).items() if p.default is not p.empty
+        }
     else:
         values = dict(zip(_parameters(model), _bind(model, args, kwargs), strict=True))
-    fixed = {name: value for name, value in values.items() if isinstance(value, (bool, int, float, str, type(None)))}
+    fixed = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, (bool, int, float, str, type(None)))
+    }
     opaque: set[str] = set()
     while True:
         tracer = _Tracer(opaque)
@@ -309,7 +344,9 @@ def _trace(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any
                 before = attributes(model.modules())
                 graph = tracer.trace(model, fixed or None)
                 changed = changes(before)
-        except Exception as error:  # torch.fx raises whatever the model's code raises when it meets a proxy
+        except (
+            Exception
+        ) as error:  # torch.fx raises whatever the model's code raises when it meets a proxy
             reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             where = next((name for name in reversed(tracer.entered) if name not in opaque), None)
             if where is None:
@@ -321,7 +358,9 @@ def _trace(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any
         return graph
 
 
-def _traced(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any], width: int) -> Blocks:
+def _traced(
+    model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any], width: int
+) -> Blocks:
     graph = _trace(model, args, kwargs)
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
@@ -337,15 +376,23 @@ def _traced(model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, An
     crossing = [inputs, *(_crossing(nodes, inputs, end) for end in ends)]
     programs, names, inside = [], [], []
     for piece, here, after in zip(pieces, crossing, [*crossing[1:], None], strict=True):
-        programs.append(_program(model, piece, here, (output.args[0],) if after is None else tuple(after)))
+        programs.append(
+            _program(model, piece, here, (output.args[0],) if after is None else tuple(after))
+        )
         called = [str(node.target) for node in piece if node.op == "call_module"]
-        names.append(_name(called or [next((node for node in piece if _heavy(model, node)), piece[0]).name]))
+        names.append(
+            _name(called or [next((node for node in piece if _heavy(model, node)), piece[0]).name])
+        )
         inside.append(_below(model, called))
     return Blocks(model, tuple(names), tuple(inside), "traced", "", tuple(programs), _modes(model))
 
 
 def _heavy(model: nn.Module, node: fx.Node) -> bool:
-    return _has_weights(model.get_submodule(str(node.target))) if node.op == "call_module" else node.target in _WEIGHTED
+    return (
+        _has_weights(model.get_submodule(str(node.target)))
+        if node.op == "call_module"
+        else node.target in _WEIGHTED
+    )
 
 
 def _overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
@@ -356,7 +403,11 @@ def _overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
         in_place = node.target in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
         in_place = in_place or _argument(node, "inplace") is True or name == "setitem"
-        if name.startswith("__i") and name.endswith("__") and name not in ("__index__", "__invert__"):
+        if (
+            name.startswith("__i")
+            and name.endswith("__")
+            and name not in ("__index__", "__invert__")
+        ):
             in_place = True
     out = node.kwargs.get("out")
     return ([node.all_input_nodes[0]] if in_place and node.all_input_nodes else []) + (
@@ -368,10 +419,24 @@ def _argument(node: fx.Node, name: str) -> Any:
     """What a call of a function of torch's in Python passes as ``name``."""
     if name in node.kwargs or node.op != "call_function" or not inspect.isfunction(node.target):
         return node.kwargs.get(name)
-    return inspect.signature(node.target).bind_partial(*node.args, **node.kwargs).arguments.get(name)
+    return (
+        inspect.signature(node.target).bind_partial(*node.args, **node.kwargs).arguments.get(name)
+    )
 
 
-_VIEWS = {"view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "chunk", "split", "t"}
+_VIEWS = {
+    "view",
+    "reshape",
+    "flatten",
+    "transpose",
+    "permute",
+    "squeeze",
+    "unsqueeze",
+    "expand",
+    "chunk",
+    "split",
+    "t",
+}
 _VIEWS |= {"getitem", "narrow", "select", "unbind", "movedim", "contiguous", "unflatten"}
 
 
@@ -389,7 +454,9 @@ def _crossing(nodes: list[fx.Node], inputs: list[fx.Node], end: int) -> list[fx.
     """The values made before node ``end`` that it or a later one uses, in the order they were made."""
     later = {*nodes[end:]}
     made = [*inputs, *nodes[:end]]
-    return [node for node in made if any(user in later or user.op == "output" for user in node.users)]
+    return [
+        node for node in made if any(user in later or user.op == "output" for user in node.users)
+    ]
 
 
 def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: int) -> list[int]:
@@ -400,20 +467,26 @@ def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: 
     saves for backward, and so would the input of a node that does not save it.
     """
     place = {node: i for i, node in enumerate(nodes)}
-    crossing = [0] + [len(_crossing(nodes, [], end)) for end in range(1, len(nodes))]  # inputs are there anyway
+    crossing = [0] + [
+        len(_crossing(nodes, [], end)) for end in range(1, len(nodes))
+    ]  # inputs are there anyway
     allowed = [False] + [before in after.all_input_nodes for before, after in pairwise(nodes)]
     for i, node in enumerate(nodes):
         for changed in _overwritten(model, node):
             while changed.all_input_nodes and not _heavy(model, changed):
                 changed = changed.all_input_nodes[0]  # may share memory with it
             made = place.get(changed, -1)
-            allowed[made + 1 : i + 1] = [False] * (i - made)  # neither side of a cut may change what crosses it
+            allowed[made + 1 : i + 1] = [False] * (
+                i - made
+            )  # neither side of a cut may change what crosses it
     heavy = [i for i, node in enumerate(nodes) if _heavy(model, node)]
     cuts = []
     for before, after in pairwise(heavy):
         fewer = max(1, crossing[after] - 1)
         narrow = [
-            end for end in range(before + 1, after + 1) if allowed[end] and (end == after or crossing[end] <= fewer)
+            end
+            for end in range(before + 1, after + 1)
+            if allowed[end] and (end == after or crossing[end] <= fewer)
         ]
         narrow = [end for end in narrow if crossing[end] <= width]
         if narrow:
@@ -421,7 +494,9 @@ def _cuts(model: nn.Module, nodes: list[fx.Node], inputs: list[fx.Node], width: 
     return cuts
 
 
-def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: Any) -> Callable[..., State]:
+def _program(
+    model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: Any
+) -> Callable[..., State]:
     """Code for a piece of the graph: from the values that cross into it to ``result``.
 
     Parameters and buffers that the model's own code reads are looked up at each call, since moving a model to another
@@ -454,7 +529,11 @@ def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result
 
 
 def _wrapped(
-    model: nn.Module, args: tuple[Any, ...] | None, kwargs: dict[str, Any], chosen: list[str] | None, reason: str
+    model: nn.Module,
+    args: tuple[Any, ...] | None,
+    kwargs: dict[str, Any],
+    chosen: list[str] | None,
+    reason: str,
 ) -> Blocks:
     if args is None:
         raise ValueError(
@@ -471,9 +550,7 @@ def _wrapped(
     keywords = tuple(run[0].kwargs)
     modules = [model.get_submodule(name) for name in names]
     programs = tuple(_call_with(module.forward, keywords) for module in modules)
-    note = (
-        f"{reason}: planned are {len(names)} modules, {names[0]} to {names[-1]}; what runs outside them stays as it is"
-    )
+    note = f"{reason}: planned are {len(names)} modules, {names[0]} to {names[-1]}; what runs outside them stays as it is"
     inside = tuple(_below(model, [name]) for name in names)
     blocks = Blocks(model, tuple(names), inside, "wrapped", note, programs, _modes(model), keywords)
     with undisturbed(model), torch.no_grad():
@@ -481,7 +558,9 @@ def _wrapped(
             with blocks.standing_in(lambda x, **extras: blocks.run_all(x, *extras.values())[0]):
                 model(*args, **kwargs)
         except _NotARun as error:
-            raise ValueError(f"{reason}; and {names[0]} to {names[-1]} cannot be wrapped: {error}") from None
+            raise ValueError(
+                f"{reason}; and {names[0]} to {names[-1]} cannot be wrapped: {error}"
+            ) from None
     return blocks
 
 
@@ -512,7 +591,9 @@ class _Call:
     kwargs: dict[str, Any]
 
 
-def _record(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[str] | None) -> list[_Call]:
+def _record(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[str] | None
+) -> list[_Call]:
     """Run the model once and note each call of a module, or of the chosen ones, in the order in which they end."""
     calls: list[_Call] = []
     named = dict(model.named_modules())
@@ -521,7 +602,9 @@ def _record(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], cho
             f"modules={unknown!r}: the model has no such module; it has {', '.join(list(named)[1:12])}, ..."
         )
 
-    results: dict[int, tuple[str, weakref.ref[Any]]] = {}  # the model's activations are not kept alive for this
+    results: dict[
+        int, tuple[str, weakref.ref[Any]]
+    ] = {}  # the model's activations are not kept alive for this
 
     def listen(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
         def listening(*inner: Any, **options: Any) -> Any:
@@ -570,7 +653,9 @@ def _longest_run(calls: list[_Call], chosen: list[str] | None) -> list[_Call]:
 
 
 def _feeds(one: _Call, two: _Call) -> bool:
-    same = one.kwargs.keys() == two.kwargs.keys() and all(one.kwargs[key] is two.kwargs[key] for key in one.kwargs)
+    same = one.kwargs.keys() == two.kwargs.keys() and all(
+        one.kwargs[key] is two.kwargs[key] for key in one.kwargs
+    )
     return one.name == two.fed_by and same
 
 

@@ -13,7 +13,10 @@ from labkit.isolate import ProcessArm
 from labkit.results import Workload
 from labkit.text import format_bytes
 
-_NO_WORK_SPACE = ("unable to find an engine", "Unable to find a valid cuDNN algorithm")  # cuDNN, short of memory
+_NO_WORK_SPACE = (
+    "unable to find an engine",
+    "Unable to find a valid cuDNN algorithm",
+)  # cuDNN, short of memory
 CONTEXT_GIB = 0.5  # what CUDA's context and its libraries take of a card before torch allocates; 0.3 to 0.8 is usual
 
 
@@ -36,7 +39,9 @@ class Card:
         return int((self.gib - self.context_gib) * 2**30)
 
     def __str__(self) -> str:
-        return f"a card of {self.gib:g} GiB, {self.context_gib:g} GiB of it assumed for CUDA's context"
+        return (
+            f"a card of {self.gib:g} GiB, {self.context_gib:g} GiB of it assumed for CUDA's context"
+        )
 
 
 def emulate_card(gib: float, context_gib: float = CONTEXT_GIB) -> Card:
@@ -47,7 +52,9 @@ def emulate_card(gib: float, context_gib: float = CONTEXT_GIB) -> Card:
     """
     card = Card(gib, context_gib)
     if not torch.cuda.is_available():
-        raise ValueError(f"emulate_card({gib!r}): needs a CUDA device; without one a batch can only be predicted")
+        raise ValueError(
+            f"emulate_card({gib!r}): needs a CUDA device; without one a batch can only be predicted"
+        )
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if card.limit_bytes > total:
         raise ValueError(f"emulate_card({gib!r}): this card has only {format_bytes(total)}")
@@ -67,9 +74,7 @@ class Probe:
     def __str__(self) -> str:
         if not self.fits:
             return f"batch {self.batch_size}: out of memory"
-        return (
-            f"batch {self.batch_size}: {format_bytes(self.allocated)} allocated, {format_bytes(self.reserved)} reserved"
-        )
+        return f"batch {self.batch_size}: {format_bytes(self.allocated)} allocated, {format_bytes(self.reserved)} reserved"
 
 
 @dataclass(frozen=True)
@@ -82,14 +87,20 @@ class Search:
     @property
     def best(self) -> Probe | None:
         """The largest batch that fits; None if even the smallest did not."""
-        return max((probe for probe in self.probes if probe.fits), key=lambda probe: probe.batch_size, default=None)
+        return max(
+            (probe for probe in self.probes if probe.fits),
+            key=lambda probe: probe.batch_size,
+            default=None,
+        )
 
     def __str__(self) -> str:
         best = "no batch fits" if self.best is None else f"largest {self.best}"
         return f"{best} ({self.source}, {len(self.probes)} probes)"
 
 
-def search_batch(probe: Callable[[int], Probe], start: int = 1, limit: int = 2**20, source: str = "measured") -> Search:
+def search_batch(
+    probe: Callable[[int], Probe], start: int = 1, limit: int = 2**20, source: str = "measured"
+) -> Search:
     """Double the batch from ``start`` until it does not fit or passes ``limit``, then halve the gap down to 1."""
     if not 1 <= start <= limit:
         raise ValueError(
@@ -110,7 +121,9 @@ def search_batch(probe: Callable[[int], Probe], start: int = 1, limit: int = 2**
     return Search(tuple(probes), source)
 
 
-def probe_in_process(make: Callable[[int], Workload], batch_size: int, card: Card | None, steps: int = 3) -> Probe:
+def probe_in_process(
+    make: Callable[[int], Workload], batch_size: int, card: Card | None, steps: int = 3
+) -> Probe:
     """Train ``make(batch_size)`` for some steps in a process of its own, on an emulated card if there is one.
 
     A step must include the optimizer, whose state exists only after the first. Peaks are those of a fresh process.

@@ -34,7 +34,9 @@ class Option:
     backward_peak: int
 
     def __post_init__(self) -> None:
-        _check(self, "saved_bytes", "forward_peak", "backward_peak", seconds=("forward", "backward"))
+        _check(
+            self, "saved_bytes", "forward_peak", "backward_peak", seconds=("forward", "backward")
+        )
         if self.forward_peak < self.saved_bytes:
             raise ValueError(
                 f"Option {self.name!r}: forward_peak={self.forward_peak} is below saved_bytes={self.saved_bytes}, "
@@ -121,7 +123,9 @@ class Chain:
         if self.batch_size < 1:
             raise ValueError(f"Chain: batch_size={self.batch_size}; it is at least 1")
         if not math.isfinite(self.extra_seconds):
-            raise ValueError(f"Chain: extra_seconds={self.extra_seconds!r}; it is a finite number of seconds")
+            raise ValueError(
+                f"Chain: extra_seconds={self.extra_seconds!r}; it is a finite number of seconds"
+            )
         if self.source not in ("measured", "estimated"):
             raise ValueError(f"Chain: source={self.source!r}; it is 'measured' or 'estimated'")
 
@@ -131,13 +135,18 @@ class Chain:
     def held(self, first: int, last: int) -> int:
         """Bytes that a checkpoint of blocks ``first`` to ``last`` holds: what crosses behind it and not before it."""
         before = self._crossings[first]
-        return sum(size for storage, size in self._crossings[last + 1].items() if storage not in before)
+        return sum(
+            size for storage, size in self._crossings[last + 1].items() if storage not in before
+        )
 
     @cached_property
     def _crossings(self) -> list[dict[Any, int]]:
         """Storages and bytes at each cut: before block 0, behind block 0, behind block 1, ..."""
         cuts: list[dict[Any, int]] = [dict(self.input_crossing)]
-        cuts += (dict(b.crossing) or {("output", number): b.output_bytes} for number, b in enumerate(self.blocks))
+        cuts += (
+            dict(b.crossing) or {("output", number): b.output_bytes}
+            for number, b in enumerate(self.blocks)
+        )
         return cuts
 
     def at_batch(self, batch_size: int) -> Chain:
@@ -169,7 +178,9 @@ class Chain:
             crossing = crossing_at(block.crossing)
             return replace(
                 block,
-                output_bytes=sum(size for _, size in crossing) if crossing else scaled(block.output_bytes),
+                output_bytes=sum(size for _, size in crossing)
+                if crossing
+                else scaled(block.output_bytes),
                 crossing=crossing,
                 options=tuple(map(option_at, block.options)),
                 bare_peak=scaled(block.bare_peak),
@@ -197,10 +208,14 @@ class Chain:
         data = load(source)
         try:
             blocks = (
-                Block(**{**block, "options": tuple(Option(**option) for option in block["options"])})
+                Block(
+                    **{**block, "options": tuple(Option(**option) for option in block["options"])}
+                )
                 for block in data["blocks"]
             )
-            around: dict[str, Any] = {end: Around(**data[end]) for end in ("before", "after") if end in data}
+            around: dict[str, Any] = {
+                end: Around(**data[end]) for end in ("before", "after") if end in data
+            }
             return cls(**{**data, **around, "blocks": tuple(blocks)})
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a chain as to_json writes it: {error}") from None
@@ -209,9 +224,14 @@ class Chain:
 def _crossing(pairs: Any) -> tuple[tuple[int, int], ...]:
     """Pairs as tuples, as JSON gives lists. Raises ValueError for anything but whole numbers and bytes, each once."""
     pairs = tuple(map(tuple, pairs))
-    right = all(len(pair) == 2 and all(isinstance(value, int) for value in pair) and pair[1] >= 0 for pair in pairs)
+    right = all(
+        len(pair) == 2 and all(isinstance(value, int) for value in pair) and pair[1] >= 0
+        for pair in pairs
+    )
     if not right or len({storage for storage, _ in pairs}) < len(pairs):
-        raise ValueError(f"crossing={pairs!r}: use pairs of a storage's number and its bytes, each storage once")
+        raise ValueError(
+            f"crossing={pairs!r}: use pairs of a storage's number and its bytes, each storage once"
+        )
     return pairs
 
 

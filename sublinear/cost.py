@@ -95,7 +95,9 @@ class _Step:
             early = inside and node is nodes[-1]
             if isinstance(node, Keep):
                 option = self.blocks[node.block].options[0 if early else node.option]
-                self.note("forward", node.block, option.forward_peak, option.saved_bytes, option.forward)
+                self.note(
+                    "forward", node.block, option.forward_peak, option.saved_bytes, option.forward
+                )
             elif not early:
                 blocks = span(node)
                 previous = 0  # bytes of what crossed from the block before, unless that is the input of the segment

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Held = tuple[int, int, int, bool]  # block; from which event to which; whether all that it saves, or its output only
+Held = tuple[
+    int, int, int, bool
+]  # block; from which event to which; whether all that it saves, or its output only
 
 
 def plan_figure(chain: Chain, plan: Plan, *, dark: bool = False) -> Figure:
@@ -27,7 +29,11 @@ def plan_figure(chain: Chain, plan: Plan, *, dark: bool = False) -> Figure:
     figure, (axis,) = new_figure(width=10, height=3.4, dark=dark)
     saved = [block.options[0].saved_bytes / 2**20 for block in chain.blocks]
     stays, ends = [0.0] * len(chain), [0.0] * len(chain)
-    top = {keep.block: chain.blocks[keep.block].options[keep.option] for keep in plan.nodes if isinstance(keep, Keep)}
+    top = {
+        keep.block: chain.blocks[keep.block].options[keep.option]
+        for keep in plan.nodes
+        if isinstance(keep, Keep)
+    }
     for block, option in top.items():
         stays[block] = option.saved_bytes / 2**20
     for node in plan.nodes:
@@ -36,17 +42,41 @@ def plan_figure(chain: Chain, plan: Plan, *, dark: bool = False) -> Figure:
             ends[blocks[-1]] = chain.held(blocks[0], blocks[-1]) / 2**20
     places = range(len(chain))
     selective = [keep.block for keep in keeps(plan.nodes) if keep.option]
-    axis.bar(places, saved, 0.8, facecolor="none", edgecolor=GREY, lw=0.8, label="saved in plain training")
+    axis.bar(
+        places,
+        saved,
+        0.8,
+        facecolor="none",
+        edgecolor=GREY,
+        lw=0.8,
+        label="saved in plain training",
+    )
     axis.bar(places, stays, 0.8, color=BLUE, label="stays until its backward")
     axis.bar(places, ends, 0.8, color=ORANGE, label="output of a checkpoint, stays")
     if selective:
-        axis.bar(selective, [stays[i] for i in selective], 0.8, color=GREEN, label="chosen operators only")
+        axis.bar(
+            selective,
+            [stays[i] for i in selective],
+            0.8,
+            color=GREEN,
+            label="chosen operators only",
+        )
     step = max(saved) * 0.07
     for depth, blocks in _brackets(plan.nodes):
-        axis.plot([blocks[0] - 0.4, blocks[-1] + 0.4], [-step * (1 + depth)] * 2, lw=3, color=PALETTE[depth % 6])
+        axis.plot(
+            [blocks[0] - 0.4, blocks[-1] + 0.4],
+            [-step * (1 + depth)] * 2,
+            lw=3,
+            color=PALETTE[depth % 6],
+        )
     memory, seconds = costs.peak_bytes / plain.peak_bytes, costs.seconds / plain.seconds
     title = f"{plan.method}: peak {format_bytes(costs.peak_bytes)}, {memory:.0%} of plain; time {seconds:.2f}x"
-    axis.set(title=f"{title} (predicted)", xlabel="block", ylabel="MiB", ylim=(-step * (1.5 + plan.depth), None))
+    axis.set(
+        title=f"{title} (predicted)",
+        xlabel="block",
+        ylabel="MiB",
+        ylim=(-step * (1.5 + plan.depth), None),
+    )
     ticks = [tick for tick in axis.get_yticks() if 0 <= tick <= axis.get_ylim()[1]]
     axis.set_yticks(ticks)  # what lies below are brackets, not bytes
     axis.set_xlim(-1, len(chain))
@@ -75,9 +105,16 @@ def _draw_held(axis: Axes, costs: Prediction, held: Sequence[Held], name: str) -
     from labkit.plots import BLUE, GREY, ORANGE, RED
 
     for block, begin, end, everything in held:
-        axis.plot([begin, end], [block, block], color=BLUE if everything else ORANGE, lw=3 if everything else 1)
+        axis.plot(
+            [begin, end],
+            [block, block],
+            color=BLUE if everything else ORANGE,
+            lw=3 if everything else 1,
+        )
     for event, hue in (("forward", BLUE), ("bare", GREY), ("backward", RED)):
-        here = [(n, moment.block) for n, moment in enumerate(costs.timeline) if moment.event == event]
+        here = [
+            (n, moment.block) for n, moment in enumerate(costs.timeline) if moment.event == event
+        ]
         if here:
             axis.plot(*zip(*here, strict=True), ".", color=hue, ms=4)
     again = sum(costs.block_forwards) - len(costs.block_forwards)
@@ -87,7 +124,9 @@ def _draw_held(axis: Axes, costs: Prediction, held: Sequence[Held], name: str) -
 def _held(nodes: Sequence[Node]) -> Iterator[Held]:
     """What stays alive in a step of a plan, in the order and with the events of `simulate`."""
     clock = 0
-    since: dict[int, int] = {}  # block: the event after which what it saves, or its output, is there
+    since: dict[
+        int, int
+    ] = {}  # block: the event after which what it saves, or its output, is there
     found: list[Held] = []
 
     def forward(nodes: Sequence[Node], inside: bool) -> None:

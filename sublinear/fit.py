@@ -44,7 +44,11 @@ class Fitted:
 
     def __str__(self) -> str:
         lines = [
-            _line(f"predicted ({self.chain.source} blocks)", self.predicted.peak_bytes, self.predicted.seconds),
+            _line(
+                f"predicted ({self.chain.source} blocks)",
+                self.predicted.peak_bytes,
+                self.predicted.seconds,
+            ),
             _line("predicted without a plan", self.plain.peak_bytes, self.plain.seconds),
             f"{len(self.chain.blocks)} blocks on {self.chain.device}, method {self.plan.method!r}: {self.plan}",
         ]
@@ -118,7 +122,10 @@ class Measured:
         return self.predicted.seconds / self.plain.seconds - self.time_ratio
 
     def __str__(self) -> str:
-        expected = self.predicted.peak_bytes / self.plain.peak_bytes, self.predicted.seconds / self.plain.seconds
+        expected = (
+            self.predicted.peak_bytes / self.plain.peak_bytes,
+            self.predicted.seconds / self.plain.seconds,
+        )
         return (
             f"{self.comparison}\n"
             f"memory {self.memory_ratio:.3f} of plain (predicted {expected[0]:.3f}, peak {self.peak_error:+.1%}), "
@@ -151,7 +158,15 @@ def fit(
     """
     task = training(inputs, kwargs, loss, optimizer)
     blocks = split(model, task.args, task.kwargs, modules=modules)
-    chain = profile(model, task.args, task.kwargs, loss=loss, optimizer=optimizer, blocks=blocks, repeats=repeats)
+    chain = profile(
+        model,
+        task.args,
+        task.kwargs,
+        loss=loss,
+        optimizer=optimizer,
+        blocks=blocks,
+        repeats=repeats,
+    )
     found = find(chain, budget=budget, max_overhead=max_overhead, method=method)
     planned = apply(model, found, task.args, blocks=blocks)
     plain = simulate(chain, keep_all(chain))

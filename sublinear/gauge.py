@@ -119,13 +119,21 @@ class _RooflineMode(TorchDispatchMode):
         super().__init__()
         self.roofline, self.seconds = roofline, 0.0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         packet = getattr(func, "_overloadpacket", func)
         if not getattr(func, "is_view", False) and "empty" not in getattr(packet, "__name__", ""):
-            flops = flop_registry[packet](*args, **kwargs, out_val=result) if packet in flop_registry else 0
-            tensors = [leaf for leaf in tree_leaves((args, kwargs, result)) if torch.is_tensor(leaf)]
+            flops = (
+                flop_registry[packet](*args, **kwargs, out_val=result)
+                if packet in flop_registry
+                else 0
+            )
+            tensors = [
+                leaf for leaf in tree_leaves((args, kwargs, result)) if torch.is_tensor(leaf)
+            ]
             traffic = sum({id(t): t.numel() * t.element_size() for t in tensors}.values())
             busy = max(flops / self.roofline.flops, traffic / self.roofline.bandwidth)
             self.seconds += busy + self.roofline.launch
@@ -138,7 +146,9 @@ class FusedAttention(TorchFunctionMode):
     To be entered inside what a checkpoint computes again: a mode around ``backward()`` is off while that runs.
     """
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         return (_fused if func is scaled_dot_product_attention else func)(*args, **(kwargs or {}))
 
 

@@ -29,12 +29,18 @@ def refuse(model: nn.Module) -> None:
     for name, module in model.named_modules():
         here = name or "the model itself"
         if hasattr(type(module), "runs_by"):
-            raise ValueError(f"{here}: a plan is applied to it already: plan the model that was given to apply()")
+            raise ValueError(
+                f"{here}: a plan is applied to it already: plan the model that was given to apply()"
+            )
         if reason := _WRAPPERS.get(type(module).__name__):
             raise ValueError(f"{here} is a {type(module).__name__}: {reason}")
         if any(map(is_lazy, [*module._parameters.values(), *module._buffers.values()])):
-            raise ValueError(f"{here} has parameters without a shape yet: run the model once on an example")
-        if hooks := [kind.strip("_").replace("_", " ") for kind in _HOOKS if getattr(module, kind, None)]:
+            raise ValueError(
+                f"{here} has parameters without a shape yet: run the model once on an example"
+            )
+        if hooks := [
+            kind.strip("_").replace("_", " ") for kind in _HOOKS if getattr(module, kind, None)
+        ]:
             raise ValueError(
                 f"{here} has {' and '.join(hooks)}, which would run again whenever a block is computed again: remove "
                 "them, or call that code from forward"
@@ -83,7 +89,9 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
     """The layers that update running statistics in training: batch and instance norm."""
     return tuple(
-        m for m in modules if isinstance(m, _NormBase) and m.track_running_stats and m.running_mean is not None
+        m
+        for m in modules
+        if isinstance(m, _NormBase) and m.track_running_stats and m.running_mean is not None
     )
 
 
@@ -101,7 +109,9 @@ class SpareStatistics:
         """Make the spare buffers, outside of any pass: selective checkpoints count operators."""
         for layer, spare in zip(self.layers, self._spare, strict=True):
             for name, buffer in layer._buffers.items():
-                if buffer is not None and (name not in spare or spare[name].device != buffer.device):
+                if buffer is not None and (
+                    name not in spare or spare[name].device != buffer.device
+                ):
                     spare[name] = torch.zeros_like(buffer)
 
     @contextmanager
@@ -151,7 +161,11 @@ def impure(where: str, changed: list[str]) -> str:
 
 
 def check_repeatable(
-    name: str, run: Callable[[], Any], model: nn.Module, modules: tuple[nn.Module, ...], state: tuple[Any, ...]
+    name: str,
+    run: Callable[[], Any],
+    model: nn.Module,
+    modules: tuple[nn.Module, ...],
+    state: tuple[Any, ...],
 ) -> Any:
     """Run a block twice from the same state; its output. Raises ValueError if it did not do the same both times.
 
@@ -165,7 +179,9 @@ def check_repeatable(
     begin = rng_state()
     with frozen_statistics(modules):
         first = run()
-        if versions != [tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)]:
+        if versions != [
+            tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)
+        ]:
             raise ValueError(
                 f"block {name} overwrites its input in place, which a checkpoint could not compute from again: use "
                 "inplace=False, or let the block before do it"
@@ -196,5 +212,7 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
     if one.is_cuda and one.is_floating_point() and not torch.are_deterministic_algorithms_enabled():
         return torch.allclose(one, two, rtol=1e-2, atol=1e-3, equal_nan=True)
     return one.shape == two.shape and bool(
-        torch.equal(one.nan_to_num(), two.nan_to_num()) if one.is_floating_point() else torch.equal(one, two)
+        torch.equal(one.nan_to_num(), two.nan_to_num())
+        if one.is_floating_point()
+        else torch.equal(one, two)
     )

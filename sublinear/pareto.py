@@ -41,11 +41,15 @@ class Pareto:
         rows = [("method", "peak", "of plain", "time", "of plain")]
         for point in self.points:
             peak, seconds = format_bytes(point.peak_bytes), format_seconds(point.seconds)
-            memory, time = point.peak_bytes / self.plain.peak_bytes, point.seconds / self.plain.seconds
+            memory, time = (
+                point.peak_bytes / self.plain.peak_bytes,
+                point.seconds / self.plain.seconds,
+            )
             rows.append((point.method, peak, f"{memory:.3f}", seconds, f"{time:.3f}"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = (
-            f"{row[0]:{widths[0]}}" + "".join(f"  {c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))
+            f"{row[0]:{widths[0]}}"
+            + "".join(f"  {c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))
             for row in rows
         )
         return "\n".join([self.title, *lines] if self.title else lines)
@@ -56,15 +60,27 @@ class Pareto:
 
         figure, (axis,) = new_figure(height=4.2, dark=dark)
         axis.axhline(1, color=GREY, lw=1, ls="--")
-        marks, lines = dict(zip(FIXED, "oX^vDP", strict=True)), dict(zip(SEARCHES, ("-", "--", ":"), strict=True))
+        marks, lines = (
+            dict(zip(FIXED, "oX^vDP", strict=True)),
+            dict(zip(SEARCHES, ("-", "--", ":"), strict=True)),
+        )
         for method in dict.fromkeys(point.method for point in self.points):
             mine = [point for point in self.points if point.method == method]
             memory = [point.peak_bytes / self.plain.peak_bytes for point in mine]
             time = [point.seconds / self.plain.seconds for point in mine]
-            style: dict[str, Any] = {"marker": marks.get(method, "."), "ls": lines.get(method, ""), "ms": 6}
+            style: dict[str, Any] = {
+                "marker": marks.get(method, "."),
+                "ls": lines.get(method, ""),
+                "ms": 6,
+            }
             axis.plot(memory, time, label=method, lw=1.2, **style)
         title = f"Memory against time{': ' * bool(self.title)}{self.title}"
-        axis.set(xlabel="peak memory / plain", ylabel="time per step / plain", xlim=(0, None), title=title)
+        axis.set(
+            xlabel="peak memory / plain",
+            ylabel="time per step / plain",
+            xlim=(0, None),
+            title=title,
+        )
         legend(axis)
         return figure
 
@@ -73,7 +89,9 @@ def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -
     """What each of ``methods`` offers for ``chain``; searches that mind a budget give up to ``count`` plans each."""
     methods = tuple(methods)
     if not set(methods) <= set(METHODS) or count < 2:
-        raise ValueError(f"methods={methods!r}, count={count!r}: methods are {', '.join(METHODS)}; count is 2 or more")
+        raise ValueError(
+            f"methods={methods!r}, count={count!r}: methods are {', '.join(METHODS)}; count is 2 or more"
+        )
     points: list[Point] = []
     for method in methods:
         if method in FIXED:

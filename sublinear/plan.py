@@ -54,7 +54,9 @@ class Plan:
         blocks = [keep.block for keep in keeps(self.nodes)]
         for place, block in enumerate(blocks):
             if block != place:
-                raise ValueError(f"Plan: block {block} stands where block {place} should: each runs once, in order")
+                raise ValueError(
+                    f"Plan: block {block} stands where block {place} should: each runs once, in order"
+                )
 
     def __len__(self) -> int:
         return sum(1 for _ in keeps(self.nodes))
@@ -70,10 +72,14 @@ class Plan:
     def check(self, chain: Chain) -> None:
         """Raise ValueError unless this is a plan for ``chain``: as many blocks, and only options that they have."""
         if len(self) != len(chain.blocks):
-            raise ValueError(f"the plan is for {len(self)} blocks, the chain has {len(chain.blocks)}")
+            raise ValueError(
+                f"the plan is for {len(self)} blocks, the chain has {len(chain.blocks)}"
+            )
         for keep in keeps(self.nodes):
             if keep.option >= len(options := chain.blocks[keep.block].options):
-                names = ", ".join(f"{number} {option.name!r}" for number, option in enumerate(options))
+                names = ", ".join(
+                    f"{number} {option.name!r}" for number, option in enumerate(options)
+                )
                 raise ValueError(
                     f"the plan uses option {keep.option} of block {keep.block} "
                     f"({chain.blocks[keep.block].name!r}), which has {names}"
@@ -89,7 +95,9 @@ class Plan:
         """The plan in a dictionary or file that `to_json` made. Raises ValueError for anything else."""
         data = load(source)
         if not isinstance(data.get("nodes"), list) or not isinstance(data.get("method"), str):
-            raise ValueError("not a plan as to_json writes it: it has the keys 'method' (text) and 'nodes' (a list)")
+            raise ValueError(
+                "not a plan as to_json writes it: it has the keys 'method' (text) and 'nodes' (a list)"
+            )
         return cls(tuple(map(_unpack, data["nodes"])), data["method"])
 
 
@@ -118,7 +126,9 @@ def _nodes(nodes: Any, owner: str) -> tuple[Node, ...]:
         raise ValueError(f"{owner}: no nodes; it holds at least one block")
     for node in nodes:
         if not isinstance(node, (Keep, Checkpoint)):
-            raise TypeError(f"{owner}: {node!r} is a {type(node).__name__}; nodes are Keep or Checkpoint")
+            raise TypeError(
+                f"{owner}: {node!r} is a {type(node).__name__}; nodes are Keep or Checkpoint"
+            )
     return nodes
 
 
@@ -145,4 +155,6 @@ def _unpack(node: Any) -> Node:
         return Keep(node["block"], node["option"])
     if isinstance(node, int):
         return Keep(node)
-    raise ValueError(f"{node!r} in a plan: use a block's number, an object of 'block' and 'option', or a list")
+    raise ValueError(
+        f"{node!r} in a plan: use a block's number, an object of 'block' and 'option', or a list"
+    )

@@ -32,8 +32,12 @@ FIXED: dict[str, Callable[[Chain], Plan]] = {
 }
 SEARCHES: dict[str, Search] = {
     "single-level": Search(single_level.lowest_peak, single_level.SingleLevelTable),
-    "optimal": Search(partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)),
-    "menu": Search(partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)),
+    "optimal": Search(
+        partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)
+    ),
+    "menu": Search(
+        partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)
+    ),
 }
 METHODS = (*FIXED, *SEARCHES)
 
@@ -73,7 +77,9 @@ def plan(
     return _smallest(chain, method, floor, _plain(chain).seconds * (1 + max_overhead))
 
 
-def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = None, method: str = "menu") -> int:
+def largest_batch(
+    chain: Chain, budget: int, *, max_overhead: float | None = None, method: str = "menu"
+) -> int:
     """The largest batch size for which ``method`` has a plan within ``budget`` bytes, and within ``max_overhead``.
 
     Raises ValueError where not even one sample fits.
@@ -91,7 +97,9 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
         return costs.seconds <= _plain(scaled).seconds * (1 + max_overhead) * table.CLOSE
 
     if not fits(1):
-        plan(chain, budget=budget, batch_size=1, method=method)  # says so, unless it is the time that forbids it
+        plan(
+            chain, budget=budget, batch_size=1, method=method
+        )  # says so, unless it is the time that forbids it
         raise ValueError(
             f"max_overhead={max_overhead!r}: within {_size(budget)} not even one sample is as fast as that"
         )
@@ -99,7 +107,9 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
     while fits(high):
         low, high = high, 2 * high
         if high > 2**40:
-            raise ValueError(f"budget={_size(budget)}: any batch fits, since no block's memory grows with the batch")
+            raise ValueError(
+                f"budget={_size(budget)}: any batch fits, since no block's memory grows with the batch"
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -113,7 +123,10 @@ def largest_batch(chain: Chain, budget: int, *, max_overhead: float | None = Non
 def _fastest(chain: Chain, method: str, floor: Plan, budget: int) -> Plan:
     found = table.fastest(chain, SEARCHES[method].table, floor, budget)
     flat = SEARCHES["single-level"]
-    if method != "single-level" and simulate(chain, known := flat.lowest_peak(chain)).peak_bytes <= budget:
+    if (
+        method != "single-level"
+        and simulate(chain, known := flat.lowest_peak(chain)).peak_bytes <= budget
+    ):
         rival = table.fastest(chain, flat.table, known, budget)
         found = min(found, rival, key=lambda plan: simulate(chain, plan).seconds)
     return Plan(found.nodes, method)
@@ -138,7 +151,10 @@ def _fixed(chain: Chain, found: Plan, budget: int | None, max_overhead: float | 
             f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is "
             f"{_size(costs.peak_bytes)}; {_floor(chain, 'menu', lowest)}"
         )
-    if max_overhead is not None and costs.seconds > (plain := _plain(chain).seconds) * (1 + max_overhead) * table.CLOSE:
+    if (
+        max_overhead is not None
+        and costs.seconds > (plain := _plain(chain).seconds) * (1 + max_overhead) * table.CLOSE
+    ):
         raise ValueError(
             f"max_overhead={max_overhead!r}: method {found.method!r} minds no such limit, and its step takes "
             f"{costs.seconds / plain - 1:.3f} more than a plain one; 'single-level', 'optimal' and 'menu' do"

@@ -36,16 +36,23 @@ class Training:
 
 
 def training(
-    inputs: Any, kwargs: dict[str, Any] | None = None, loss: Loss | None = None, optimizer: Any = None
+    inputs: Any,
+    kwargs: dict[str, Any] | None = None,
+    loss: Loss | None = None,
+    optimizer: Any = None,
 ) -> Training:
     """The parts of a step as readers give them: ``inputs`` a tensor or tuple; no loss means the mean of all outputs."""
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
     if loss is not None and not callable(loss):
-        raise TypeError(f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar tensor")
+        raise TypeError(
+            f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar tensor"
+        )
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     if not any(map(torch.is_tensor, tree_leaves((args, kwargs)))):
-        raise TypeError(f"inputs={inputs!r}: a tensor, or a tuple of the model's arguments with a tensor, is accepted")
+        raise TypeError(
+            f"inputs={inputs!r}: a tensor, or a tuple of the model's arguments with a tensor, is accepted"
+        )
     return Training(args, dict(kwargs or {}), loss or mean_of_outputs, optimizer)
 
 
@@ -53,7 +60,9 @@ def mean_of_outputs(output: Any) -> torch.Tensor:
     """A scalar of whatever a model returns: the sum of the means of its floating-point tensors."""
     leaves = [leaf for leaf in tree_leaves(output) if torch.is_tensor(leaf) and leaf.requires_grad]
     if not leaves:
-        raise ValueError("the model returns no tensor that needs a gradient: there is no backward pass to plan for")
+        raise ValueError(
+            "the model returns no tensor that needs a gradient: there is no backward pass to plan for"
+        )
     return torch.stack([leaf.float().mean() for leaf in leaves]).sum()
 
 
@@ -81,10 +90,14 @@ def profile(
     """
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise ValueError(f"repeats={repeats!r}: a whole number from 1 is accepted")
-    if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1):
+    if batch_size is not None and (
+        not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1
+    ):
         raise ValueError(f"batch_size={batch_size!r}: a whole number from 1 is accepted, or None")
     if device is not None and not isinstance(device, Roofline):
-        raise TypeError(f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are")
+        raise TypeError(
+            f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are"
+        )
     task = training(inputs, kwargs, loss, optimizer)
     for label, parameter in model.named_parameters():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
@@ -93,7 +106,9 @@ def profile(
                 "would run while blocks are tried: remove it, and register it again with the planned model"
             )
     if not model.training:
-        raise ValueError("the model is in evaluation mode, which saves nothing for backward: call model.train() first")
+        raise ValueError(
+            "the model is in evaluation mode, which saves nothing for backward: call model.train() first"
+        )
     if device is not None:
         state_bytes = _bytes(_optimizer_tensors(optimizer))
         model, task = _on_meta(model, task)
@@ -102,15 +117,28 @@ def profile(
         state_bytes = 0
     blocks = split(model, task.args, task.kwargs) if blocks is None else blocks
     first = next(leaf for leaf in tree_leaves((task.args, task.kwargs)) if torch.is_tensor(leaf))
-    where = next((parameter.device for parameter in model.parameters()), first.device)  # a model may move its inputs
+    where = next(
+        (parameter.device for parameter in model.parameters()), first.device
+    )  # a model may move its inputs
     if where.type == "cuda" and where.index != torch.cuda.current_device():
-        raise ValueError(f"the model is on {where}, which is not torch's current device: torch.cuda.set_device() first")
+        raise ValueError(
+            f"the model is on {where}, which is not torch's current device: torch.cuda.set_device() first"
+        )
     size = batch_size or (first.shape[0] if first.dim() else 1)
-    name = str(device) if device else torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
+    name = (
+        str(device)
+        if device
+        else torch.cuda.get_device_name(where)
+        if where.type == "cuda"
+        else where.type
+    )
     with undisturbed(model), Clock(device) as clock:
         bench = _Bench(blocks, where, clock, repeats, len(MENU) if options else 1)
         chain = bench.chain(task)
-    fixed = _bytes([*model.parameters(), *model.buffers(), *_optimizer_tensors(task.optimizer)]) + state_bytes
+    fixed = (
+        _bytes([*model.parameters(), *model.buffers(), *_optimizer_tensors(task.optimizer)])
+        + state_bytes
+    )
     chain = replace(chain, fixed_bytes=fixed, batch_size=size, device=name)
     if device:
         return replace(chain, source="estimated")
@@ -127,7 +155,10 @@ def profile(
 
 def _calibrated(chain: Chain, forward: float, backward: float, rest: float, kind: str) -> Chain:
     """Seconds of blocks scaled to sum to those of a whole step; a wrapped model's other parts stay extra."""
-    alone = sum(block.options[0].forward for block in chain.blocks), sum(b.options[0].backward for b in chain.blocks)
+    alone = (
+        sum(block.options[0].forward for block in chain.blocks),
+        sum(b.options[0].backward for b in chain.blocks),
+    )
     wrapped = kind == "wrapped"
     ahead = min(1.0, forward / alone[0]) if wrapped else forward / alone[0]
     back = min(1.0, backward / alone[1]) if wrapped else backward / alone[1]
@@ -137,7 +168,11 @@ def _calibrated(chain: Chain, forward: float, backward: float, rest: float, kind
         for option in block.options:  # what an option computes again is part of its backward
             again = max(0.0, option.backward - block.options[0].backward)
             usual = option.backward - again
-            scaled.append(replace(option, forward=option.forward * ahead, backward=usual * back + again * ahead))
+            scaled.append(
+                replace(
+                    option, forward=option.forward * ahead, backward=usual * back + again * ahead
+                )
+            )
         blocks.append(replace(block, options=tuple(scaled), forward=block.forward * ahead))
     extra = rest + forward + backward - ahead * alone[0] - back * alone[1]
     return replace(chain, blocks=tuple(blocks), extra_seconds=extra)
@@ -208,7 +243,9 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Te
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Bytes of the storages of ``tensors``, each once."""
-    return sum({s._cdata: s.nbytes() for s in (tensor.untyped_storage() for tensor in tensors)}.values())
+    return sum(
+        {s._cdata: s.nbytes() for s in (tensor.untyped_storage() for tensor in tensors)}.values()
+    )
 
 
 def _on_meta(model: nn.Module, task: Training) -> tuple[nn.Module, Training]:
@@ -219,7 +256,9 @@ def _on_meta(model: nn.Module, task: Training) -> tuple[nn.Module, Training]:
         memo[id(parameter)] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
     for buffer in model.buffers():
         memo[id(buffer)] = torch.empty_like(buffer, device="meta")
-    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (task.args, task.kwargs))
+    args, kwargs = tree_map_only(
+        torch.Tensor, lambda tensor: tensor.to("meta"), (task.args, task.kwargs)
+    )
     return copy.deepcopy(model, memo), Training(args, kwargs, mean_of_outputs)
 
 
@@ -229,7 +268,9 @@ class _Pull(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> torch.Tensor:
         like = [torch.empty_like(tensor, device="meta") for tensor in tensors]
-        ctx.layouts = [(m.shape, m.stride(), m.dtype, t.device) for m, t in zip(like, tensors, strict=True)]
+        ctx.layouts = [
+            (m.shape, m.stride(), m.dtype, t.device) for m, t in zip(like, tensors, strict=True)
+        ]
         return tensors[0].new_zeros(())
 
     @staticmethod
@@ -276,13 +317,25 @@ class _Bench:
             owners.append(owned)
             last, state = state, leaving
         before, after, saved, seen = self._around(task, last)
-        for i in reversed(range(len(rows))):  # a shared parameter's gradient is made by the last block that uses it
+        for i in reversed(
+            range(len(rows))
+        ):  # a shared parameter's gradient is made by the last block that uses it
             fresh = {key: size for key, size in owners[i].items() if key not in seen}
             seen |= fresh.keys()
             rows[i] = replace(rows[i], gradient_bytes=sum(fresh.values()))
         inputs = _storages((task.args, task.kwargs)) if wrapped else entered
         size = sum(size for _, size in inputs) + saved
-        return Chain(tuple(rows), size, 0, 1, "", "measured", input_crossing=entered, before=before, after=after)
+        return Chain(
+            tuple(rows),
+            size,
+            0,
+            1,
+            "",
+            "measured",
+            input_crossing=entered,
+            before=before,
+            after=after,
+        )
 
     def _fed(self, task: Training) -> State:
         """What the first wrapped module receives in a run of the model."""
@@ -367,7 +420,9 @@ class _Bench:
             check_repeatable(name, partial(run, *state), self.blocks.model, modules, state)
         ways: list[Callable[..., State]] = [run]
         for number in range(1, self.options):
-            ways += [partial(checkpoint, run, use_reentrant=False, context_fn=partial(keep_only, number))]
+            ways += [
+                partial(checkpoint, run, use_reentrant=False, context_fn=partial(keep_only, number))
+            ]
         bare = partial(checkpoint, run, use_reentrant=False)
         with frozen_statistics(modules):
             peak, seconds = self._bare(bare, state)
@@ -382,7 +437,9 @@ class _Bench:
                         raise
                     option, found = full, {}
                 # What an option keeps may be overwritten in place, which torch does not always notice.
-                usable = found.keys() == grads.keys() and all(same(grads[key], found[key]) for key in grads)
+                usable = found.keys() == grads.keys() and all(
+                    same(grads[key], found[key]) for key in grads
+                )
                 options.append(option if usable else replace(full, name=label))
         crossing = sum(size for _, size in _storages(after))
         owned = {id(p): p.nbytes for p in self.blocks.model.parameters() if id(p) in grads}
@@ -400,7 +457,9 @@ class _Bench:
             way(*inputs)
             return max(0, gauge.peak), min(seconds)
 
-    def _option(self, name: str, way: Callable[..., State], state: State) -> tuple[Option, State, dict[int, Any]]:
+    def _option(
+        self, name: str, way: Callable[..., State], state: State
+    ) -> tuple[Option, State, dict[int, Any]]:
         """Bytes and seconds of one way to keep a block; what leaves it; gradients of its parameters and inputs."""
         ahead, back = [], []
         for _ in range(self.repeats):
@@ -434,14 +493,22 @@ class _Bench:
             if pull is not None:
                 pull.backward()
             top = gauge.peak
-        grads: dict[int, Any] = {id(p): p.grad for p in self.blocks.model.parameters() if p.grad is not None}
+        grads: dict[int, Any] = {
+            id(p): p.grad for p in self.blocks.model.parameters() if p.grad is not None
+        }
         made = sum(grad.nbytes for grad in grads.values())
-        leaves = [leaf for leaf in tree_leaves(inputs) if torch.is_tensor(leaf) and leaf.grad is not None]
+        leaves = [
+            leaf for leaf in tree_leaves(inputs) if torch.is_tensor(leaf) and leaf.grad is not None
+        ]
         grads |= {place: leaf.grad for place, leaf in enumerate(leaves)}
         self.blocks.model.zero_grad(set_to_none=True)
         backward_peak = max(0, top - saved - output - made)
         saved = max(saved, 0)
-        return Option(name, saved, min(ahead), min(back), max(saved, forward_peak), backward_peak), leaving, grads
+        return (
+            Option(name, saved, min(ahead), min(back), max(saved, forward_peak), backward_peak),
+            leaving,
+            grads,
+        )
 
 
 def _storages(state: Any) -> list[tuple[int, int]]:

@@ -49,7 +49,9 @@ class Verification:
             )
         shown = [f"  {line}" for line in self.differences[:10]]
         more = len(self.differences) - len(shown)
-        return "\n".join([f"NOT the same ({how}):", *shown, *([f"  and {more} more"] if more else [])])
+        return "\n".join(
+            [f"NOT the same ({how}):", *shown, *([f"  and {more} more"] if more else [])]
+        )
 
 
 def verify(
@@ -94,17 +96,23 @@ def verify(
         try:
             found = _train(planned, task, make)
         except RuntimeError as error:  # torch's own check of what was computed again, say
-            differences.append(f"the planned model raised {type(error).__name__}: {str(error).splitlines()[0]}")
+            differences.append(
+                f"the planned model raised {type(error).__name__}: {str(error).splitlines()[0]}"
+            )
             found = {}
         runs = [after - first for first, after in zip(before, runner.calls, strict=True)]
     if found:
-        differences += [line for key in wanted if (line := _difference(key, wanted[key], found[key], close))]
+        differences += [
+            line for key in wanted if (line := _difference(key, wanted[key], found[key], close))
+        ]
     counted = tuple(number // STEPS for number in runs)
     expected = simulate(_blank(len(counted)), plan).block_forwards
     spared = _may_stop_early(plan.nodes, [0] * len(counted))
     for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
         if found and not want - spared[i] <= have <= want:
-            differences.append(f"block {i} ({runner.blocks.names[i]}) ran {have} times a step, predicted were {want}")
+            differences.append(
+                f"block {i} ({runner.blocks.names[i]}) ran {have} times a step, predicted were {want}"
+            )
     return Verification(tuple(differences), close, counted, expected)
 
 
@@ -112,7 +120,9 @@ def _tensors(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-def _train(model: Any, task: Training, make: Callable[..., torch.optim.Optimizer]) -> dict[str, Any]:
+def _train(
+    model: Any, task: Training, make: Callable[..., torch.optim.Optimizer]
+) -> dict[str, Any]:
     """Copies of all that three steps leave behind, by a name that says what it is."""
     trainer = make(parameter for parameter in model.parameters() if parameter.requires_grad)
     seen: dict[str, Any] = {}
@@ -123,7 +133,9 @@ def _train(model: Any, task: Training, make: Callable[..., torch.optim.Optimizer
         seen[f"loss of step {step}"] = value.detach().cpu()
         for name, parameter in model.named_parameters():
             grad = parameter.grad
-            seen[f"gradient of {name} in step {step}"] = None if grad is None else grad.detach().to("cpu", copy=True)
+            seen[f"gradient of {name} in step {step}"] = (
+                None if grad is None else grad.detach().to("cpu", copy=True)
+            )
         trainer.step()
         trainer.zero_grad(set_to_none=True)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
@@ -146,7 +158,10 @@ def _difference(key: str, want: Any, have: Any, close: bool) -> str | None:
         elif not torch.equal(one.nan_to_num(), two.nan_to_num()):
             if not one.is_floating_point():
                 return f"{key}: differs"
-            gap, size = float((one.double() - two.double()).abs().max()), float(one.double().abs().max())
+            gap, size = (
+                float((one.double() - two.double()).abs().max()),
+                float(one.double().abs().max()),
+            )
             if not (close and gap <= CLOSE * size):
                 return f"{key}: differs by {gap:.3g}, of values up to {size:.3g}"
     return None
@@ -154,7 +169,14 @@ def _difference(key: str, want: Any, have: Any, close: bool) -> str | None:
 
 def _blank(count: int) -> Chain:
     options = tuple(Option(name, 0, 0.0, 0.0, 0, 0) for name, _ in MENU)
-    return Chain(tuple(Block(str(i), 0, options, 0, 0, 0.0) for i in range(count)), 0, 0, 1, "none", "estimated")
+    return Chain(
+        tuple(Block(str(i), 0, options, 0, 0, 0.0) for i in range(count)),
+        0,
+        0,
+        1,
+        "none",
+        "estimated",
+    )
 
 
 def _may_stop_early(nodes: tuple[Node, ...], spared: list[int]) -> list[int]:

@@ -32,12 +32,18 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_loopback(address: object) -> bool:
-    return isinstance(address, tuple) and (str(address[0]).startswith("127.") or address[0] in ("::1", "localhost"))
+    return isinstance(address, tuple) and (
+        str(address[0]).startswith("127.") or address[0] in ("::1", "localhost")
+    )
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """The folder ``name`` that ``make`` filled, for all processes of this run of the tests: the first makes it."""
-    shared = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    shared = (
+        factory.getbasetemp().parent
+        if "PYTEST_XDIST_WORKER" in os.environ
+        else factory.getbasetemp()
+    )
     folder, done = shared / name, shared / f"{name}.done"
     try:
         folder.mkdir()

@@ -29,7 +29,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 )
 def test_static(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", *command.split()], cwd=ROOT, capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", *command.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -86,7 +90,9 @@ def test_labkit_knows_no_notebook() -> None:
         f"{path}: {node.value[:60]}"
         for path, tree in sources("labkit").items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and words.search(node.value)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and words.search(node.value)
     }
     assert not found
 
@@ -120,23 +126,34 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         names: list[str | None] = []
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             names = [node.value]
         elif isinstance(node, ast.Name):
             names = [node.id]
         elif isinstance(node, ast.Attribute):
             names = [node.attr]
-            if node.attr == "compile" and not (isinstance(node.value, ast.Name) and node.value.id == "re"):
+            if node.attr == "compile" and not (
+                isinstance(node.value, ast.Name) and node.value.id == "re"
+            ):
                 names.append("torch.compile")
         elif isinstance(node, ast.keyword | ast.arg):
             names = [node.arg]
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [getattr(node, "module", None), *(alias.name for alias in node.names)]
         for name in names:
-            yield from (f"{match} (line {getattr(node, 'lineno', '?')})" for match in TECHNIQUE.findall(name or ""))
+            yield from (
+                f"{match} (line {getattr(node, 'lineno', '?')})"
+                for match in TECHNIQUE.findall(name or "")
+            )
 
 
-ALLOWED = {"labkit/machine.py": {"pin_memory"}}  # the machine card measures copies from page-locked memory
+ALLOWED = {
+    "labkit/machine.py": {"pin_memory"}
+}  # the machine card measures copies from page-locked memory
 
 
 def test_labkit_names_no_technique() -> None:
@@ -160,14 +177,36 @@ def test_the_search_for_techniques_finds_them() -> None:
     '''
     tree = ast.parse("\n".join(line[4:] for line in source.splitlines()))
     found = {text.split()[0] for text in named_techniques(tree)}
-    assert found == {"checkpoint", "torch.compile", "channels_last", "GradScaler", "fused", "foreach"}
+    assert found == {
+        "checkpoint",
+        "torch.compile",
+        "channels_last",
+        "GradScaler",
+        "fused",
+        "foreach",
+    }
 
 
 def test_import_is_light() -> None:
-    heavy = {"matplotlib", "ipywidgets", "anywidget", "d2l", "torchvision", "sklearn", "pandas", "PIL", "IPython"}
+    heavy = {
+        "matplotlib",
+        "ipywidgets",
+        "anywidget",
+        "d2l",
+        "torchvision",
+        "sklearn",
+        "pandas",
+        "PIL",
+        "IPython",
+    }
     code = f"import sys, labkit; print(*sorted({heavy} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert done.stdout.split() == []
 
@@ -182,13 +221,17 @@ def commands() -> list[str]:
 
 def test_readme_has_the_two_commands() -> None:
     course, tests = commands()
-    assert course.endswith("uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb")
+    assert course.endswith(
+        "uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb"
+    )
     assert tests.endswith("uv run pytest")
     assert course.split("/uv run ")[0] == tests.split("/uv run ")[0]  # the same set-up
 
 
 def test_ci_runs_the_readme_s_command() -> None:
-    done = subprocess.run([ROOT / ".ci" / "run", "--show"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [ROOT / ".ci" / "run", "--show"], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == commands()[1]
 
 
@@ -224,14 +267,18 @@ def test_readme_indexes_exactly_the_notebooks() -> None:
 
 def test_one_version() -> None:
     (stated,) = re.findall(
-        r'^__version__ = "(.*)"$', (ROOT / "labkit" / "__init__.py").read_text(encoding="utf-8"), flags=re.M
+        r'^__version__ = "(.*)"$',
+        (ROOT / "labkit" / "__init__.py").read_text(encoding="utf-8"),
+        flags=re.M,
     )
     assert stated == PYPROJECT["project"]["version"]
 
 
 def test_changelog_has_this_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## {re.escape(PYPROJECT['project']['version'])}\b", changelog, flags=re.MULTILINE)
+    assert re.search(
+        rf"^## {re.escape(PYPROJECT['project']['version'])}\b", changelog, flags=re.MULTILINE
+    )
 
 
 def test_relative_links_lead_somewhere() -> None:
@@ -244,9 +291,13 @@ def test_relative_links_lead_somewhere() -> None:
         "course/teaching.md",
     )
     for document in (*documents, "tests/tested-versions.md"):
-        text = re.sub(r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8"))  # code holds examples
+        text = re.sub(
+            r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8")
+        )  # code holds examples
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
-            assert (ROOT / document).parent.joinpath(target).exists(), f"{document} links to {target}"
+            assert (ROOT / document).parent.joinpath(target).exists(), (
+                f"{document} links to {target}"
+            )
 
 
 # ------------------------------------------------------------------------------------------------ nothing of a machine
@@ -256,17 +307,25 @@ def project_files() -> list[Path]:
     """The files that git tracks or would add; without git (an unpacked archive) all but those in hidden folders."""
     if (ROOT / ".git").exists() and shutil.which("git"):
         command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split("\0")
         return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
     ignored = {"cache", "screenshots", "__pycache__"}
     found = (path for path in ROOT.rglob("*") if path.is_file())
     return [
-        p for p in found if not any(part.startswith(".") or part in ignored for part in p.relative_to(ROOT).parts[:-1])
+        p
+        for p in found
+        if not any(
+            part.startswith(".") or part in ignored for part in p.relative_to(ROOT).parts[:-1]
+        )
     ]
 
 
 # Written so that they do not match themselves.
-HOME = re.compile(r"(?<![\w.])/(?:ro[o]t|ho[m]e/\w+|Us[e]rs/\w+|wo[r]k)/|[A-Z]:\\Us[e]rs\\", flags=re.ASCII)
+HOME = re.compile(
+    r"(?<![\w.])/(?:ro[o]t|ho[m]e/\w+|Us[e]rs/\w+|wo[r]k)/|[A-Z]:\\Us[e]rs\\", flags=re.ASCII
+)
 HOST = re.compile(
     r"pypi\.o[r]g|python[h]osted\.|npm[j]s\.|download\.pyt[o]rch\.|(?:index|registry)(?:-url)? ?= ?\S*ht[t]p"
 )
@@ -277,7 +336,10 @@ def test_no_lock_file_is_tracked() -> None:
         return  # an archive holds what was tracked, and uv puts its lock file beside it
     names = {path.name for path in project_files()}
     assert not [
-        n for n in names if n in ("uv.lock", "poetry.lock", "package-lock.json", "yarn.lock") or n.startswith("pylock")
+        n
+        for n in names
+        if n in ("uv.lock", "poetry.lock", "package-lock.json", "yarn.lock")
+        or n.startswith("pylock")
     ]
 
 
@@ -294,8 +356,20 @@ def test_no_file_names_a_machine(pattern: re.Pattern[str]) -> None:
 
 
 def test_the_search_for_machines_finds_them() -> None:
-    paths = ["/ro" + "ot/x", "see /ho" + "me/me/file", '"/wo' + 'rk/main"', "C:\\Us" + "ers\\me", "/Us" + "ers/me/x"]
+    paths = [
+        "/ro" + "ot/x",
+        "see /ho" + "me/me/file",
+        '"/wo' + 'rk/main"',
+        "C:\\Us" + "ers\\me",
+        "/Us" + "ers/me/x",
+    ]
     assert all(HOME.search(path) for path in paths)
-    assert not any(HOME.search(text) for text in ("notebooks/wo" + "rk/x", "https://a.b/home/", "./ro" + "ot/"))
-    hosts = ["https://py" + "pi.org/simple", "files.python" + "hosted.org", "index-url = ht" + "tps://x"]
+    assert not any(
+        HOME.search(text) for text in ("notebooks/wo" + "rk/x", "https://a.b/home/", "./ro" + "ot/")
+    )
+    hosts = [
+        "https://py" + "pi.org/simple",
+        "files.python" + "hosted.org",
+        "index-url = ht" + "tps://x",
+    ]
     assert all(HOST.search(host) for host in hosts)

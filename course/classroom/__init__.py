@@ -11,14 +11,33 @@ from course.classroom.files import CourseError
 
 def add_parsers(actions: Any) -> None:
     """Add ``build`` and ``check`` to the commands of `course`; `main` runs them."""
-    build = actions.add_parser("build", help="write copies of all notebooks: --student, --instructor, or both")
-    build.add_argument("--student", type=Path, metavar="OUT", help="folder for copies without solutions and outputs")
-    build.add_argument("--instructor", type=Path, metavar="OUT", help="folder for copies that keep them")
-    build.add_argument("--force", action="store_true", help="replace files there that differ: their changes are lost")
-    check = actions.add_parser("check", help="run the checks of submitted notebooks; exit 1 if one cannot be read")
-    check.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK", help="notebooks, or folders of them")
+    build = actions.add_parser(
+        "build", help="write copies of all notebooks: --student, --instructor, or both"
+    )
+    build.add_argument(
+        "--student",
+        type=Path,
+        metavar="OUT",
+        help="folder for copies without solutions and outputs",
+    )
+    build.add_argument(
+        "--instructor", type=Path, metavar="OUT", help="folder for copies that keep them"
+    )
+    build.add_argument(
+        "--force",
+        action="store_true",
+        help="replace files there that differ: their changes are lost",
+    )
+    check = actions.add_parser(
+        "check", help="run the checks of submitted notebooks; exit 1 if one cannot be read"
+    )
+    check.add_argument(
+        "paths", nargs="+", type=Path, metavar="NOTEBOOK", help="notebooks, or folders of them"
+    )
     check.add_argument("--csv", type=Path, metavar="FILE", help="write the table to this file, too")
-    check.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds for an exercise (60)")
+    check.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds for an exercise (60)"
+    )
 
 
 def main(args: Any) -> int:

@@ -15,20 +15,28 @@ from course.records.files import notebook_path, write_whole
 def student_copy(notebook: Notebook) -> Notebook:
     """The notebook without solutions, and without outputs and counts, which would answer its questions."""
     copy = deepcopy(dict(notebook))
-    copy["cells"] = [cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())]
+    copy["cells"] = [
+        cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())
+    ]
     for cell in copy["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
     return copy
 
 
-def build(student: Path | None = None, instructor: Path | None = None, *, force: bool = False) -> list[Path]:
+def build(
+    student: Path | None = None, instructor: Path | None = None, *, force: bool = False
+) -> list[Path]:
     """Write the copies into ``OUT/notebooks``, beside ``OUT/RESULTS.md``; returns what was written.
 
     Nothing is written when a file there differs, unless ``force``. CourseError for that, and for folders that
     cannot be meant: the course's own, or one for both.
     """
-    outs = {out.resolve(): kind for out, kind in ((instructor, False), (student, True)) if out is not None}
+    outs = {
+        out.resolve(): kind
+        for out, kind in ((instructor, False), (student, True))
+        if out is not None
+    }
     if student is not None and instructor is not None and len(outs) < 2:
         raise CourseError(f"{student}: students and instructors need a folder each")
     course = notebook_path("x").parents[1].resolve()
@@ -37,10 +45,16 @@ def build(student: Path | None = None, instructor: Path | None = None, *, force:
         if out in (course, course / "notebooks"):
             raise CourseError(f"{out} is the course itself; choose another folder")
         jobs |= {out / name: text for name, text in _files(kind).items()}
-    jobs = {path: text for path, text in jobs.items() if not (path.exists() and path.read_bytes() == text.encode())}
+    jobs = {
+        path: text
+        for path, text in jobs.items()
+        if not (path.exists() and path.read_bytes() == text.encode())
+    }
     if changed := [str(path) for path in jobs if path.exists() and not force]:
         shown = "\n  ".join(changed[:5] + ["..."] * (len(changed) > 5))
-        raise CourseError(f"these files differ; nothing was written, and --force would replace them:\n  {shown}")
+        raise CourseError(
+            f"these files differ; nothing was written, and --force would replace them:\n  {shown}"
+        )
     for path, text in jobs.items():
         write_whole(path, text)
     return list(jobs)
@@ -48,14 +62,20 @@ def build(student: Path | None = None, instructor: Path | None = None, *, force:
 
 def _files(student: bool) -> dict[str, str]:
     """What a copy of the course holds: path within it -> text."""
-    files = {f"notebooks/{path.name}": path.read_text(encoding="utf-8") for path in course_notebooks()}
+    files = {
+        f"notebooks/{path.name}": path.read_text(encoding="utf-8") for path in course_notebooks()
+    }
     if student:
         for name, text in files.items():
-            files[name] = json.dumps(student_copy(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
+            files[name] = (
+                json.dumps(student_copy(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
+            )
     # The notebooks link to it. What it links to and is not copied becomes plain text.
     results = (notebook_path("x").parents[1] / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")
-    return files | {"RESULTS.md": link.sub(lambda found: found[0] if found[2] in files else found[1], results)}
+    return files | {
+        "RESULTS.md": link.sub(lambda found: found[0] if found[2] in files else found[1], results)
+    }
 
 
 def main(args: Any) -> int:

@@ -22,10 +22,27 @@ from course.classroom.files import CourseError, exercises, original, read_notebo
 from course.classroom.slices import answer
 from course.records.files import notebook_path
 
-RESULTS = ("passed", "not yet", "error", "time limit", "wrote outside", "not attempted", "unreadable")
-FOREIGN = ("JUPYTER", "LABKIT_", "XDG_", "TORCHINDUCTOR_", "TRITON_")  # variables that name folders of the caller's
+RESULTS = (
+    "passed",
+    "not yet",
+    "error",
+    "time limit",
+    "wrote outside",
+    "not attempted",
+    "unreadable",
+)
+FOREIGN = (
+    "JUPYTER",
+    "LABKIT_",
+    "XDG_",
+    "TORCHINDUCTOR_",
+    "TRITON_",
+)  # variables that name folders of the caller's
 UNTOUCHED = "the stub is as it was, or its cell is gone"
-BESIDE = 64 * 2**20, 500  # bytes and files that are copied with a notebook; where there is more, none
+BESIDE = (
+    64 * 2**20,
+    500,
+)  # bytes and files that are copied with a notebook; where there is more, none
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
@@ -45,9 +62,13 @@ def find(paths: Sequence[Path]) -> list[Path]:
     """The notebooks at ``paths``, with those in folders. CourseError for a path that is neither."""
     found: list[Path] = []
     for path in paths:
-        inside = [each for each in sorted(path.rglob("*.ipynb")) if not _hidden(each.relative_to(path))]
+        inside = [
+            each for each in sorted(path.rglob("*.ipynb")) if not _hidden(each.relative_to(path))
+        ]
         if not inside and not (path.suffix == ".ipynb" and path.exists()):
-            raise CourseError(f"{path}: {'no notebooks in it' if path.is_dir() else 'no notebook and no folder'}")
+            raise CourseError(
+                f"{path}: {'no notebooks in it' if path.is_dir() else 'no notebook and no folder'}"
+            )
         found += inside or [path]
     return list(dict.fromkeys(found))
 
@@ -65,7 +86,13 @@ def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterat
         yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
         return
     for exercise in exercises(course):
-        row = Outcome(_plain(path), course.stem, exercise.check.removeprefix("check_"), "not attempted", UNTOUCHED)
+        row = Outcome(
+            _plain(path),
+            course.stem,
+            exercise.check.removeprefix("check_"),
+            "not attempted",
+            UNTOUCHED,
+        )
         try:
             cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -86,13 +113,17 @@ def _plain(text: object) -> str:
 def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
     """Let the judge run a job in a folder that is gone afterwards; fields of the outcome."""
     with tempfile.TemporaryDirectory(prefix="labkit-course-", ignore_cleanup_errors=True) as box:
-        work, home, scratch = folders = [Path(box).resolve() / name for name in ("work", "home", "tmp")]
+        work, home, scratch = folders = [
+            Path(box).resolve() / name for name in ("work", "home", "tmp")
+        ]
         for folder in folders:
             folder.mkdir()
         for file in [*_beside(path), path]:
             (work / file.relative_to(path.parent)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, work / file.relative_to(path.parent))
-        shared = [place for place in ("/dev/shm", os.devnull) if os.path.exists(place)]  # shm: of torch's workers
+        shared = [
+            place for place in ("/dev/shm", os.devnull) if os.path.exists(place)
+        ]  # shm: of torch's workers
         done = subprocess.run(
             [sys.executable, "-P", Path(__file__).with_name("judge.py")],
             input=json.dumps(job | {"work": str(work), "places": [*map(str, folders), *shared]}),
@@ -105,7 +136,9 @@ def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
     if done.returncode or "broken" in (found := json.loads(done.stdout)):
         why = found["broken"] if not done.returncode else done.stderr
         raise CourseError(f"answers cannot be run here: {why}")
-    return {name: found[name] for name in ("result", "message", "seconds", "guard") if name in found}
+    return {
+        name: found[name] for name in ("result", "message", "seconds", "guard") if name in found
+    }
 
 
 def _environment(home: Path, scratch: Path) -> dict[str, str]:
@@ -113,10 +146,27 @@ def _environment(home: Path, scratch: Path) -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
     if data := os.environ.get("LABKIT_DATA"):
         kept["LABKIT_DATA"] = os.path.abspath(data)
-    private = ("MPLCONFIGDIR", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
-    kept |= {name: str(home / name.lower()) for name in private} | {"HOME": str(home), "TMPDIR": str(scratch)}
-    kept |= {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": "", "LABKIT_SIZE": "test", "PYTHONDONTWRITEBYTECODE": "1"}
-    paths = [str(notebook_path("x").parents[1]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    private = (
+        "MPLCONFIGDIR",
+        "IPYTHONDIR",
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTER_RUNTIME_DIR",
+    )
+    kept |= {name: str(home / name.lower()) for name in private} | {
+        "HOME": str(home),
+        "TMPDIR": str(scratch),
+    }
+    kept |= {
+        "MPLBACKEND": "Agg",
+        "CUDA_VISIBLE_DEVICES": "",
+        "LABKIT_SIZE": "test",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    paths = [
+        str(notebook_path("x").parents[1]),
+        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     absolute = os.pathsep.join(os.path.abspath(path) for path in paths)
     return kept | {"PYTHONPATH": absolute, "PYTHONUSERBASE": site.getuserbase()}
 
@@ -126,10 +176,17 @@ def _beside(path: Path) -> list[Path]:
     found: list[Path] = []
     for top, folders, names in os.walk(path.parent):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        files = [Path(top, name) for name in names if not name.startswith(".") and not name.endswith(".ipynb")]
+        files = [
+            Path(top, name)
+            for name in names
+            if not name.startswith(".") and not name.endswith(".ipynb")
+        ]
         found += [file for file in files if file.is_file() and not file.is_symlink()]
         if len(found) > BESIDE[1] or sum(file.stat().st_size for file in found) > BESIDE[0]:
-            print(f"labkit: {path}: its folder is large; only the notebook itself was copied", file=sys.stderr)
+            print(
+                f"labkit: {path}: its folder is large; only the notebook itself was copied",
+                file=sys.stderr,
+            )
             return []
     return found
 
@@ -152,11 +209,23 @@ def main(args: Any) -> int:
         print(form.format("submission", "exercise", "result", "seconds", "message"))
         for row in (row for path in paths for row in check(path, timeout=args.timeout)):
             rows.append(row)
-            print(form.format(row.submission, row.exercise, row.result, row.seconds, row.message), flush=True)
+            print(
+                form.format(row.submission, row.exercise, row.result, row.seconds, row.message),
+                flush=True,
+            )
             # A spreadsheet takes a text that begins like this for a formula.
-            table.writerow([f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row])
+            table.writerow(
+                [f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row]
+            )
             file.flush()
     counts = Counter(row.result for row in rows)
     print(", ".join(f"{counts[result]} {result}" for result in RESULTS if counts[result]))
-    print(*{f"writing outside their folders was stopped by: {row.guard}" for row in rows if row.guard}, sep="\n")
+    print(
+        *{
+            f"writing outside their folders was stopped by: {row.guard}"
+            for row in rows
+            if row.guard
+        },
+        sep="\n",
+    )
     return int(counts["unreadable"] > 0)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from course.records.files import notebook_path
 
 Notebook = dict[str, Any]
-LARGEST = 64 * 2**20  # bytes of a submission: pictures in its outputs may make it large, but not this large
+LARGEST = (
+    64 * 2**20
+)  # bytes of a submission: pictures in its outputs may make it large, but not this large
 
 
 class CourseError(ValueError):
@@ -50,13 +52,19 @@ def read_notebook(path: Path) -> Notebook:
     except CourseError:
         raise
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise CourseError(f"is no notebook that can be read: {type(error).__name__}: {error}") from None
+        raise CourseError(
+            f"is no notebook that can be read: {type(error).__name__}: {error}"
+        ) from None
     return notebook
 
 
 def tagged(notebook: Notebook, tag: str) -> list[dict[str, Any]]:
     """The code cells with a tag."""
-    return [c for c in notebook["cells"] if c["cell_type"] == "code" and tag in c["metadata"].get("tags", ())]
+    return [
+        c
+        for c in notebook["cells"]
+        if c["cell_type"] == "code" and tag in c["metadata"].get("tags", ())
+    ]
 
 
 def python(source: str) -> str:
@@ -66,7 +74,9 @@ def python(source: str) -> str:
     except SyntaxError:
         if source.lstrip().startswith("%%"):
             return ""
-        return re.sub(r"^([ \t]*)(?:[%!].*|[\w.]+\?\??[ \t]*)$", r"\1pass", source, flags=re.MULTILINE)
+        return re.sub(
+            r"^([ \t]*)(?:[%!].*|[\w.]+\?\??[ \t]*)$", r"\1pass", source, flags=re.MULTILINE
+        )
     return source
 
 
@@ -83,10 +93,21 @@ def exercises(path: Path) -> tuple[Exercise, ...]:
     found = []
     for number, cell in enumerate(tagged(read_notebook(path), "exercise")):
         source = python(cell["source"])
-        calls = [node for statement in ast.parse(source).body for node in ast.walk(statement) if check_name(node)]
+        calls = [
+            node
+            for statement in ast.parse(source).body
+            for node in ast.walk(statement)
+            if check_name(node)
+        ]
         if not calls:
-            raise CourseError(f"{path.name}: the exercise {number + 1} calls no exercises.check_...")
-        found.append(Exercise(check_name(calls[-1]), ast.unparse(calls[-1]), source, cell.get("id", ""), number))
+            raise CourseError(
+                f"{path.name}: the exercise {number + 1} calls no exercises.check_..."
+            )
+        found.append(
+            Exercise(
+                check_name(calls[-1]), ast.unparse(calls[-1]), source, cell.get("id", ""), number
+            )
+        )
     return tuple(found)
 
 
@@ -97,7 +118,9 @@ def original(path: Path, notebook: Notebook) -> Path:
     found = [each for each in course_notebooks() if _title(each) == title]
     found = found or [each for each in course_notebooks() if each.stem in path.stem]
     if len(found) != 1:
-        raise CourseError("belongs to no notebook of the course, by its title (metadata.labkit) or its file name")
+        raise CourseError(
+            "belongs to no notebook of the course, by its title (metadata.labkit) or its file name"
+        )
     return found[0]
 
 

@@ -24,8 +24,14 @@ from typing import Any
 
 LINUX = sys.platform.startswith("linux")
 _SUBREAPER, _DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 36, 1, 38  # prctl
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # Landlock's system calls, the same on all processors
-_ON_FILES = 1 << 1 | 1 << 14  # Landlock's rights to write a file and, since version 3, to truncate it
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = (
+    444,
+    445,
+    446,
+)  # Landlock's system calls, the same on all processors
+_ON_FILES = (
+    1 << 1 | 1 << 14
+)  # Landlock's rights to write a file and, since version 3, to truncate it
 _CHANGES = 1 << 1 | sum(1 << bit for bit in range(4, 13))  # to write, remove, make
 
 
@@ -57,7 +63,9 @@ def landlock(places: list[str]) -> int:
 
 
 _CHANGED = {  # events of Python that change files: how many of their arguments are paths
-    **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), 1),
+    **dict.fromkeys(
+        ("os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), 1
+    ),
     **dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2),
 }
 _PROGRAMS = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen")
@@ -66,14 +74,22 @@ _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 def watch(places: list[str], report: Any, *, programs: bool) -> None:
     """Refuse and report what Python does to files outside ``places``; and other programs, unless ``programs``."""
-    inside, real, name = tuple(os.path.realpath(place) + os.sep for place in places), os.path.realpath, os.fsdecode
+    inside, real, name = (
+        tuple(os.path.realpath(place) + os.sep for place in places),
+        os.path.realpath,
+        os.fsdecode,
+    )
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in _PROGRAMS and not programs:
-            raise PermissionError("no other program may be started: nothing would keep it from writing")
+            raise PermissionError(
+                "no other program may be started: nothing would keep it from writing"
+            )
         opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & _TO_WRITE
         for path in arguments[: 1 if opened else _CHANGED.get(event, 0)]:
-            place = inside[0] if isinstance(path, int) else real(name(path)) + os.sep  # int: a file that is open
+            place = (
+                inside[0] if isinstance(path, int) else real(name(path)) + os.sep
+            )  # int: a file that is open
             if not place.startswith(inside):
                 report(place.rstrip(os.sep))
                 raise PermissionError(f"writes outside its folder: {place.rstrip(os.sep)}")
@@ -86,7 +102,10 @@ def run(job: dict[str, Any], channel: int) -> None:
     said = set()
 
     def send(**message: str) -> None:
-        os.write(channel, json.dumps({key: value[:1000] for key, value in message.items()}).encode() + b"\n")
+        os.write(
+            channel,
+            json.dumps({key: value[:1000] for key, value in message.items()}).encode() + b"\n",
+        )
 
     def outside(path: str) -> None:
         if os.getpid() not in said:  # once a process: nobody may fill the pipe
@@ -106,9 +125,13 @@ def run(job: dict[str, Any], channel: int) -> None:
     watch(job["places"], outside, programs=version > 0)
     try:
         send(**_judge(job["cells"], job["call"], check))
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt: whatever ends an answer is its result
+    except (
+        BaseException
+    ) as error:  # also SystemExit and KeyboardInterrupt: whatever ends an answer is its result
         text = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
-        refused = version and isinstance(error, RuntimeError) and "Permission denied" in text  # torch's C++ was
+        refused = (
+            version and isinstance(error, RuntimeError) and "Permission denied" in text
+        )  # torch's C++ was
         send(result="wrote outside" if refused else "error", message=text)
 
 
@@ -123,7 +146,9 @@ def _judge(cells: list[str], call: str, check: Any) -> dict[str, str]:
     )  # a name that no answer can bind
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        passed = eval(compile(tree, "<check>", "eval"), module.__dict__ | {"the course's check": check})
+        passed = eval(
+            compile(tree, "<check>", "eval"), module.__dict__ | {"the course's check": check}
+        )
     if passed is True:
         return {"result": "passed", "message": ""}
     hints = [line for line in printed.getvalue().splitlines() if line.startswith("not yet: ")]
@@ -172,7 +197,10 @@ def _end(child: int) -> None:
     with contextlib.suppress(ChildProcessError):  # when no child is left, not even a dead one
         while True:
             for path in os.listdir("/proc") if LINUX else ():
-                with contextlib.suppress(OSError), open(f"/proc/{int(path) if path.isdecimal() else 0}/stat") as file:
+                with (
+                    contextlib.suppress(OSError),
+                    open(f"/proc/{int(path) if path.isdecimal() else 0}/stat") as file,
+                ):
                     if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
                         os.kill(int(path), signal.SIGKILL)
             os.waitpid(-1, 0)

@@ -29,13 +29,21 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     and so on; and the set-up, but for assignments that nobody needs: some of them load data.
     """
     solutions = tagged(submission, "solution")  # of an instructor's copy: they are nobody's answer
-    cells = [each for each in submission["cells"] if each["cell_type"] == "code" and each not in solutions]
+    cells = [
+        each
+        for each in submission["cells"]
+        if each["cell_type"] == "code" and each not in solutions
+    ]
     known = {each["source"].strip() for each in course["cells"]}
     asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
     own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
     own = (own or tagged(submission, "exercise")[exercise.number :])[:1]
     start = cells.index(own[0]) if own else 0
-    new = [each for each in cells[start:] if each["source"].strip() not in known and asked & _bound(each)]
+    new = [
+        each
+        for each in cells[start:]
+        if each["source"].strip() not in known and asked & _bound(each)
+    ]
     chosen = {cells.index(each): python(each["source"]) for each in own + new}
     given = "".join(_definitions(source, asked) for source in chosen.values())
     if given in ("", _definitions(exercise.stub, asked)):
@@ -50,7 +58,10 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     while missing := needed - done:
         done |= missing
         for name in missing:
-            order = [*reversed(range(start)), *range(start, len(cells))]  # the last one before it, or else the next
+            order = [
+                *reversed(range(start)),
+                *range(start, len(cells)),
+            ]  # the last one before it, or else the next
             found = [at for at in order if name in _bound(cells[at])]
             chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
             needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
@@ -69,7 +80,9 @@ def _bound(cell: dict[str, Any]) -> set[str]:
 def _definitions(source: str, wanted: set[str]) -> str:
     """The statements of a cell that bind one of the wanted names, without comments and layout."""
     return "".join(
-        ast.dump(each) for each in ast.parse(source, "the exercise").body if wanted & names(ast.unparse(each))[1]
+        ast.dump(each)
+        for each in ast.parse(source, "the exercise").body
+        if wanted & names(ast.unparse(each))[1]
     )
 
 
@@ -80,7 +93,9 @@ def _needed(statements: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:
         kept = [
             (each, used)
             for each, used, bound in tables
-            if not bound or bound & needed or not isinstance(each, (ast.Assign, ast.AnnAssign, ast.AugAssign))
+            if not bound
+            or bound & needed
+            or not isinstance(each, (ast.Assign, ast.AnnAssign, ast.AugAssign))
         ]
         grown = needed.union(*(used for _, used in kept))
         if grown == needed:

@@ -14,8 +14,16 @@ from course.exercises.tell import attempt, verdict
 def check_01_blocked_product(answer: Callable[..., Any]) -> bool:
     """``answer(B, C, rows, columns)`` is B @ C, computed in blocks of at most ``rows`` x ``columns`` elements."""
     generator = torch.Generator().manual_seed(1)
-    for n, inner, m, rows, columns in ((8, 4, 6, 4, 3), (7, 5, 9, 3, 4), (5, 2, 5, 9, 9), (3, 3, 3, 1, 1)):
-        B, C = torch.randn(n, inner, generator=generator), torch.randn(inner, m, generator=generator)
+    for n, inner, m, rows, columns in (
+        (8, 4, 6, 4, 3),
+        (7, 5, 9, 3, 4),
+        (5, 2, 5, 9, 9),
+        (3, 3, 3, 1, 1),
+    ):
+        B, C = (
+            torch.randn(n, inner, generator=generator),
+            torch.randn(inner, m, generator=generator),
+        )
         with _Products() as products:
             got = attempt(answer, B, C, rows, columns)
         where = f"({n}, {inner}) by ({inner}, {m}) in blocks of ({rows}, {columns})"
@@ -27,7 +35,9 @@ def check_01_blocked_product(answer: Callable[..., Any]) -> bool:
         if not torch.allclose(got, B @ C, atol=1e-5):
             return verdict(False, "", f"{where}: some elements are not those of B @ C")
         if products.largest > rows * columns:
-            return verdict(False, "", f"{where}: one of your products had {products.largest} elements")
+            return verdict(
+                False, "", f"{where}: one of your products had {products.largest} elements"
+            )
     return verdict(True, "the blocks fit together, also where they do not divide the shape", "")
 
 
@@ -38,6 +48,11 @@ class _Products(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.mv, torch.ops.aten.dot, torch.ops.aten.bmm):
+        if func.overloadpacket in (
+            torch.ops.aten.mm,
+            torch.ops.aten.mv,
+            torch.ops.aten.dot,
+            torch.ops.aten.bmm,
+        ):
             self.largest = max(self.largest, result.numel())
         return result

@@ -18,7 +18,9 @@ def check_02_largest_rate(answer: Callable[..., Any]) -> bool:
         torch.manual_seed(2)
         rows = torch.randn(400, 5)
     cases = {
-        "400 rows, two of the five features alike": torch.cat([rows[:, :4], rows[:, :1] + 0.3 * rows[:, 4:]], dim=1),
+        "400 rows, two of the five features alike": torch.cat(
+            [rows[:, :4], rows[:, :1] + 0.3 * rows[:, 4:]], dim=1
+        ),
         "400 rows with a mean of 2": rows + 2,
         "10 rows of zeros, where only the bias is left": torch.zeros(10, 3),
     }
@@ -34,8 +36,12 @@ def check_02_largest_rate(answer: Callable[..., Any]) -> bool:
             if (swing < -1) is not diverges:
                 what = "does not diverge yet" if diverges else "diverges already"
                 factor = f"the steepest direction is multiplied by {swing:.3f} a step"
-                return verdict(False, "", f"{case}: at {share} of your {rate:.4g} it {what}; {factor}")
-    return verdict(True, "just below your rate gradient descent arrives, just above it diverges", "")
+                return verdict(
+                    False, "", f"{case}: at {share} of your {rate:.4g} it {what}; {factor}"
+                )
+    return verdict(
+        True, "just below your rate gradient descent arrives, just above it diverges", ""
+    )
 
 
 def _swing(inputs: torch.Tensor, rate: float) -> float:

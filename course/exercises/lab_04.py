@@ -9,8 +9,16 @@ from course.exercises.tell import attempt, verdict
 
 def check_04_enough_workers(answer: Callable[[float, float], int]) -> bool:
     """``answer(L, T)`` is the smallest number of workers, at least 1, that loads a batch every T seconds or sooner."""
-    for L, T, wanted in ((12.0, 4.0, 3), (13.0, 4.0, 4), (0.002, 0.008, 1), (8.0, 8.0, 1), (0.0, 1.0, 1)):
+    for L, T, wanted in (
+        (12.0, 4.0, 3),
+        (13.0, 4.0, 4),
+        (0.002, 0.008, 1),
+        (8.0, 8.0, 1),
+        (0.0, 1.0, 1),
+    ):
         got = attempt(answer, L, T)
         if got != wanted:
-            return verdict(False, "", f"L={L:g} and T={T:g} want {wanted} workers, yours says {got}")
+            return verdict(
+                False, "", f"L={L:g} and T={T:g} want {wanted} workers, yours says {got}"
+            )
     return verdict(True, "with these the training never waits, and with one fewer it would", "")

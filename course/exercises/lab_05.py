@@ -11,7 +11,12 @@ from course.exercises.tell import attempt, verdict
 
 def check_05_fastest_batch(answer: Callable[..., Any]) -> bool:
     """`answer(c, s, noise_scale)` minimises (c + s*B) * (1 + noise_scale/B) over the batch size B, rounded or not."""
-    for c, s, noise_scale in ((4e-3, 1e-6, 100), (1e-3, 1e-5, 6400), (2e-3, 2e-3, 2500), (5e-2, 1e-5, 50)):
+    for c, s, noise_scale in (
+        (4e-3, 1e-6, 100),
+        (1e-3, 1e-5, 6400),
+        (2e-3, 2e-3, 2500),
+        (5e-2, 1e-5, 50),
+    ):
         case = f"c={c:g}, s={s:g} and a noise scale of {noise_scale}"
         got = attempt(answer, c, s, noise_scale)
         if got is None:
@@ -19,11 +24,15 @@ def check_05_fastest_batch(answer: Callable[..., Any]) -> bool:
         if not isinstance(got, (int, float)) or isinstance(got, bool) or not 0 < got < math.inf:
             return verdict(False, "", f"{case} gave {got!r}: a positive number is wanted")
 
-        def seconds(size: float, c: float = c, s: float = s, noise_scale: float = noise_scale) -> float:
+        def seconds(
+            size: float, c: float = c, s: float = s, noise_scale: float = noise_scale
+        ) -> float:
             return (c + s * size) * (1 + noise_scale / size)
 
         wanted = math.sqrt(c / s * noise_scale)
         if abs(got - wanted) > 1:
             longer = seconds(got) / seconds(wanted)
-            return verdict(False, "", f"{case}: a batch of {got:g} takes {longer:.3g} times the shortest time")
+            return verdict(
+                False, "", f"{case}: a batch of {got:g} takes {longer:.3g} times the shortest time"
+            )
     return verdict(True, "no other batch size reaches the target sooner", "")

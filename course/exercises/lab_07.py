@@ -28,13 +28,21 @@ def check_07_kahan_add(answer: Callable[..., Any]) -> bool:
                 attempt(answer, weight, carry, update.clone())
             if step == 1 and not torch.equal(carry[:1], update[:1]):
                 hint = f"after one update of eps / 8 in {dtype} the weight is {weight[0]:g} and the carry {carry[0]:g}"
-                return verdict(False, "", f"{hint}: nothing arrived, so the carry has to hold all of {update[0]:g}")
+                return verdict(
+                    False,
+                    "",
+                    f"{hint}: nothing arrived, so the carry has to hold all of {update[0]:g}",
+                )
         if wider := sorted(map(str, seen.types - {dtype})):
-            return verdict(False, "", f"something was computed in {', '.join(wider)}; {dtype} alone is allowed")
+            return verdict(
+                False, "", f"something was computed in {', '.join(wider)}; {dtype} alone is allowed"
+            )
         wanted = start + steps * update.double()
         missing = (weight.double() - wanted).abs() / (eps * wanted.abs())
         worst = int(missing.argmax())
-        if missing[worst] > 1.5:  # in places: rounding takes half of one, and what the carry holds another half
+        if (
+            missing[worst] > 1.5
+        ):  # in places: rounding takes half of one, and what the carry holds another half
             text = f"{steps} updates of {update[worst]:g} in {dtype} took 1 to {weight[worst]:g},"
             return verdict(False, "", f"{text} not to {wanted[worst]:g}")
     return verdict(True, "no update is lost, and everything stayed in 16 bits", "")

@@ -31,14 +31,26 @@ def check_08_adamw(answer: Callable[..., Any]) -> bool:
             weight.grad = gradient.clone()
             optimizer.step()
         if torch.equal(w, before):
-            return verdict(False, "", "w did not change: write the step, and write it in place (w.mul_, w.addcdiv_)")
+            return verdict(
+                False,
+                "",
+                "w did not change: write the step, and write it in place (w.mul_, w.addcdiv_)",
+            )
         if torch.allclose(w, l2.detach()):
-            return verdict(False, "", f"step {t} is Adam with L2: the decay must not go through the gradient")
+            return verdict(
+                False, "", f"step {t} is Adam with L2: the decay must not go through the gradient"
+            )
         if not torch.allclose(w, right.detach()):
             off = (w - right.detach()).abs().max()
-            return verdict(False, "", f"after step {t} your weights differ from torch's by up to {off:.3g}")
+            return verdict(
+                False, "", f"after step {t} your weights differ from torch's by up to {off:.3g}"
+            )
         state = optimizers[0].state[right]
         for name, mine, kept in (("m", m, state["exp_avg"]), ("v", v, state["exp_avg_sq"])):
             if not torch.allclose(mine, kept):
-                return verdict(False, "", f"step {t} is right, but {name} is not what it must keep for the next one")
+                return verdict(
+                    False,
+                    "",
+                    f"step {t} is right, but {name} is not what it must keep for the next one",
+                )
     return verdict(True, "four steps, the same as torch.optim.AdamW", "")

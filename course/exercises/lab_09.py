@@ -22,6 +22,8 @@ def check_09_steps_until_it_pays(answer: Callable[[float, float, float, float], 
     ):
         got = attempt(answer, first_off, later_off, first_on, later_on)
         if got != wanted:
-            times = f"first steps {first_off} and {first_on}, later steps {later_off} and {later_on}"
+            times = (
+                f"first steps {first_off} and {first_on}, later steps {later_off} and {later_on}"
+            )
             return verdict(False, "", f"{times} want {wanted}, yours says {got}")
     return verdict(True, "from there on, every further step with this shape is a gain", "")

@@ -22,7 +22,9 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
         steps = _Steps()
         given: list[Any] = []
 
-        def epoch(batches: list[float] = batches, steps: _Steps = steps, given: list[Any] = given) -> None:
+        def epoch(
+            batches: list[float] = batches, steps: _Steps = steps, given: list[Any] = given
+        ) -> None:
             given.append(attempt(answer, steps, batches))
 
         counted = count(epoch)
@@ -32,16 +34,26 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
         if steps.done != len(batches):
             return verdict(False, "", f"{case}: {steps.done} steps were done, not {len(batches)}")
         if steps.idle:
-            return verdict(False, "", f"{case}: leave gradients on around the step, it could not train without them")
+            return verdict(
+                False,
+                "",
+                f"{case}: leave gradients on around the step, it could not train without them",
+            )
         if not isinstance(got, float):
             return verdict(False, "", f"{case}: return a float, yours is a {type(got).__name__}")
         if not math.isclose(got, wanted, rel_tol=1e-5):
             return verdict(False, "", f"{case} have the mean {wanted:g}, yours says {got:g}")
         if counted.host_reads != 1:
-            hint = f"{counted.host_reads} reads were counted, 1 is wanted: one .item(), after the loop"
+            hint = (
+                f"{counted.host_reads} reads were counted, 1 is wanted: one .item(), after the loop"
+            )
             return verdict(False, "", f"{case}: {hint}")
         if (graphs := counted.saved_bytes / count(partial(_Steps(), 1.0)).saved_bytes) > 1.5:
-            return verdict(False, "", f"{case}: you held the graphs of {graphs:.0f} steps, with all that they keep")
+            return verdict(
+                False,
+                "",
+                f"{case}: you held the graphs of {graphs:.0f} steps, with all that they keep",
+            )
     return verdict(True, "the right mean, one read an epoch, and no graph outlives its step", "")
 
 
@@ -56,4 +68,6 @@ class _Steps:
     def __call__(self, batch: float) -> torch.Tensor:
         self.done += 1
         self.idle += not torch.is_grad_enabled()
-        return (self.weight * batch).square().mean() / batch  # `square` keeps its input for backward
+        return (
+            self.weight * batch
+        ).square().mean() / batch  # `square` keeps its input for backward

@@ -16,7 +16,15 @@ def check_11_best_segments(answer: Callable[..., Any]) -> bool:
         if found is None:
             return verdict(False, "", "return a number of pieces")
         if found not in peaks:
-            return verdict(False, "", f"{case} gave {found!r}: a whole number of pieces from 1 to {n} is wanted")
+            return verdict(
+                False,
+                "",
+                f"{case} gave {found!r}: a whole number of pieces from 1 to {n} is wanted",
+            )
         if peaks[found] > min(peaks.values()):
-            return verdict(False, "", f"{case} gave {found}, of peak {peaks[found]}; {min(peaks.values())} is possible")
+            return verdict(
+                False,
+                "",
+                f"{case} gave {found}, of peak {peaks[found]}; {min(peaks.values())} is possible",
+            )
     return verdict(True, "the smallest peak in every case, rounding included", "")

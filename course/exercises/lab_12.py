@@ -25,15 +25,27 @@ def check_12_lowest_peak(answer: Callable[..., Any]) -> bool:
         blocks = range(1, len(saved))
         ways = (cuts for number in range(len(saved)) for cuts in combinations(blocks, number))
         lowest = min(_peak(saved, outputs, cuts) for cuts in ways)
-        found, case = attempt(answer, list(saved), list(outputs)), f"saved={saved}, outputs={outputs}"
+        found, case = (
+            attempt(answer, list(saved), list(outputs)),
+            f"saved={saved}, outputs={outputs}",
+        )
         if found is None:
             return verdict(False, "", "return the smallest peak, a number")
         if found != lowest:
-            why = f"some cuts give {lowest}" if found > lowest else f"no cuts give less than {lowest}"
+            why = (
+                f"some cuts give {lowest}" if found > lowest else f"no cuts give less than {lowest}"
+            )
             return verdict(False, "", f"{case} gave {found!r}: {why}")
-    for count, lowest in ((36, 8), (37, 9)):  # pieces of 8, 7, ... 1 blocks; one block more does not fit into 8
+    for count, lowest in (
+        (36, 8),
+        (37, 9),
+    ):  # pieces of 8, 7, ... 1 blocks; one block more does not fit into 8
         if attempt(answer, [1] * count, [1] * count) != lowest:
-            return verdict(False, "", f"right for a few blocks; but {count} that save and hand on 1 each need {lowest}")
+            return verdict(
+                False,
+                "",
+                f"right for a few blocks; but {count} that save and hand on 1 each need {lowest}",
+            )
     return verdict(True, "the smallest peak in every case, also among 2^36 ways to cut", "")
 
 

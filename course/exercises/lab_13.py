@@ -42,7 +42,9 @@ def check_13_one_update(answer: Callable[..., Any]) -> bool:
     ):
         if problem := _problem(answer, lengths, max_norm):
             return verdict(False, "", f"{where}: {problem}")
-    return verdict(True, "one update, the mean over all tokens, and the memory of one micro-batch", "")
+    return verdict(
+        True, "one update, the mean over all tokens, and the memory of one micro-batch", ""
+    )
 
 
 def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: float) -> str | None:
@@ -62,12 +64,21 @@ def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: flo
         if optimizer.steps != 1:
             return f"the optimizer made {optimizer.steps or 'no'} step{'s, not one' if optimizer.steps else ''}"
         if not torch.allclose(moved, wanted, rtol=1e-4, atol=1e-6):
-            hint = next((why for why, guess in wrong.items() if torch.allclose(moved, guess, rtol=1e-4, atol=1e-6)), "")
+            hint = next(
+                (
+                    why
+                    for why, guess in wrong.items()
+                    if torch.allclose(moved, guess, rtol=1e-4, atol=1e-6)
+                ),
+                "",
+            )
             if call == "second":
                 hint = "the first update was right, this one found old gradients"
             elif max_norm < NO_LIMIT:
                 hint = "clip once, behind the last backward()"
-            norms = f"the {call} update is {moved.norm():.4g} long and should be {wanted.norm():.4g}"
+            norms = (
+                f"the {call} update is {moved.norm():.4g} long and should be {wanted.norm():.4g}"
+            )
             return norms + (f"; {hint}" if hint else "")
         if held > 1.5 * largest:
             memory = f"the right update, but {held / largest:.1f} times the memory of the largest of them"
@@ -78,7 +89,9 @@ def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: flo
 def _micro_batch(lengths: list[int], longest: int = 9) -> tuple[Tensor, Tensor]:
     """Random inputs (N, T) and targets (N, T), of which the first `lengths` count."""
     inputs, targets = torch.randint(11, (2, len(lengths), longest))
-    return inputs, targets.masked_fill(torch.arange(longest) >= torch.tensor(lengths)[:, None], -100)
+    return inputs, targets.masked_fill(
+        torch.arange(longest) >= torch.tensor(lengths)[:, None], -100
+    )
 
 
 def _loss(model: nn.Module, part: tuple[Tensor, Tensor]) -> Tensor:
@@ -93,15 +106,22 @@ def _vector(model: nn.Module) -> Tensor:
 def _guesses(model: nn.Module, parts: MicroBatches) -> dict[str, Tensor]:
     """The right gradient, and by their hints those of the usual mistakes, without clipping."""
     parameters = list(model.parameters())
-    sums = [torch.cat([g.flatten() for g in torch.autograd.grad(_loss(model, part), parameters)]) for part in parts]
+    sums = [
+        torch.cat([g.flatten() for g in torch.autograd.grad(_loss(model, part), parameters)])
+        for part in parts
+    ]
     counts = [int((targets != -100).sum()) for _, targets in parts]
-    means = torch.stack([gradient / max(number, 1) for gradient, number in zip(sums, counts, strict=True)])
+    means = torch.stack(
+        [gradient / max(number, 1) for gradient, number in zip(sums, counts, strict=True)]
+    )
     places = sum(targets.numel() for _, targets in parts)
     total = torch.stack(sums).sum(0)
     return {
         "right": total / sum(counts),
         "this is the mean of the means: divide each sum by the tokens of all": means.mean(0),
-        "these are means that were only added up: divide each sum by the tokens of all": means.sum(0),
+        "these are means that were only added up: divide each sum by the tokens of all": means.sum(
+            0
+        ),
         "this is the sum: divide it by the tokens of all": total,
         "padding was counted: only targets other than -100 are tokens": total / places,
         "this is the gradient of the last micro-batch alone": means[-1],

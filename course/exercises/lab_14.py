@@ -20,31 +20,57 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
     """``answer(model, micro_batches)`` leaves the gradient of the mean loss of all equally large micro-batches in the
     parameters of a DistributedDataParallel model, and lets the processes exchange gradients exactly once."""
     for parts in (4, 1):
-        inputs, targets = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8.0)[:, None]
+        inputs, targets = (
+            torch.randn(8, 3, generator=torch.Generator().manual_seed(0)),
+            torch.arange(8.0)[:, None],
+        )
         alive: list[int] = []  # graphs, after each forward pass
         with _model_that_counts() as (model, reductions):
             _count_graphs(model, alive)
             bare = copy.deepcopy(model.module)
             F.mse_loss(bare(inputs), targets).backward()
             wanted = [parameter.grad for parameter in bare.parameters()]
-            attempt(answer, model, list(zip(inputs.chunk(parts), targets.chunk(parts), strict=True)))
+            attempt(
+                answer, model, list(zip(inputs.chunk(parts), targets.chunk(parts), strict=True))
+            )
             found = [parameter.grad for parameter in model.parameters()]
         what = f"{parts} micro-batch{'es' if parts > 1 else ''}"
         if any(gradient is None for gradient in found):
-            return verdict(False, "", f"after {what} there are no gradients: call backward() for each")
+            return verdict(
+                False, "", f"after {what} there are no gradients: call backward() for each"
+            )
         if max(alive, default=0) > 1:
-            return verdict(False, "", f"{what}: {max(alive)} graphs at once; call backward() for each before the next")
+            return verdict(
+                False,
+                "",
+                f"{what}: {max(alive)} graphs at once; call backward() for each before the next",
+            )
         if not reductions:
             return verdict(
-                False, "", f"{what}: the gradients were never exchanged; the last must run without no_sync()"
+                False,
+                "",
+                f"{what}: the gradients were never exchanged; the last must run without no_sync()",
             )
         if len(reductions) > 1:
             hint = "DDP decides in the forward pass: it must stand inside no_sync() too"
             return verdict(False, "", f"{what}: {len(reductions)} exchanges, one is enough. {hint}")
-        if all(torch.allclose(mine, parts * right) for mine, right in zip(found, wanted, strict=True)) and parts > 1:
-            return verdict(False, "", f"{what}: the gradient is {parts} times too large; divide each loss")
-        if not all(torch.allclose(mine, right, atol=1e-6) for mine, right in zip(found, wanted, strict=True)):
-            return verdict(False, "", f"{what}: this is not the gradient of the mean loss over all of them")
+        if (
+            all(
+                torch.allclose(mine, parts * right)
+                for mine, right in zip(found, wanted, strict=True)
+            )
+            and parts > 1
+        ):
+            return verdict(
+                False, "", f"{what}: the gradient is {parts} times too large; divide each loss"
+            )
+        if not all(
+            torch.allclose(mine, right, atol=1e-6)
+            for mine, right in zip(found, wanted, strict=True)
+        ):
+            return verdict(
+                False, "", f"{what}: this is not the gradient of the mean loss over all of them"
+            )
     return verdict(True, "the right gradient, exchanged once for any number of micro-batches", "")
 
 

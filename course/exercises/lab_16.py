@@ -34,8 +34,13 @@ def check_16_to_float32(answer: Callable[..., Any]) -> bool:
             return verdict(False, "", f"{case} gave {found}: return a float32 tensor")
         if not np.array_equal(tensor.numpy(force=True), wanted):
             return verdict(False, "", f"{case} gave other numbers: {tensor.tolist()}")
-        if isinstance(given, np.ndarray) and np.shares_memory(tensor.numpy(force=True), given) != shared:
+        if (
+            isinstance(given, np.ndarray)
+            and np.shares_memory(tensor.numpy(force=True), given) != shared
+        ):
             return verdict(
-                False, "", f"{case} was {'copied' if shared else 'shared'}; it can{'' if shared else 'not'} be shared"
+                False,
+                "",
+                f"{case} was {'copied' if shared else 'shared'}; it can{'' if shared else 'not'} be shared",
             )
     return verdict(True, "shared where it may be, copied where it must be", "")

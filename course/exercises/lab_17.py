@@ -13,7 +13,9 @@ from labkit.device import preserve_flags
 Step = Callable[[], torch.Tensor]
 
 
-def _step(operator: Callable[[torch.Tensor], torch.Tensor], value: float, modes: list[bool]) -> Step:
+def _step(
+    operator: Callable[[torch.Tensor], torch.Tensor], value: float, modes: list[bool]
+) -> Step:
     """A step that notes whether anomaly mode was on when it was called."""
     weight = torch.tensor([value], requires_grad=True)
 
@@ -46,16 +48,26 @@ def check_17_replay(answer: Callable[[Step], str | None]) -> bool:
             if not modes:
                 return verdict(False, "", f"{name}: step() was never called")
             if modes != wanted_modes:
-                return verdict(False, "", f"{name}: calls with anomaly mode on should be {wanted_modes}, were {modes}")
+                return verdict(
+                    False,
+                    "",
+                    f"{name}: calls with anomaly mode on should be {wanted_modes}, were {modes}",
+                )
             if wanted is None and found is not None:
                 return verdict(False, "", f"{name}: wants None, yours says {found!r}")
             if wanted is not None and not (isinstance(found, str) and wanted in found):
-                return verdict(False, "", f"{name}: wants the error's message, a text, yours says {found!r}")
+                return verdict(
+                    False, "", f"{name}: wants the error's message, a text, yours says {found!r}"
+                )
             if torch.is_anomaly_enabled():
                 return verdict(False, "", f"{name}: anomaly mode is still on afterwards")
         torch.autograd.set_detect_anomaly(True)
         for value in (1.0, -1.0):
             attempt(answer, _step(torch.log, value, []))
             if not torch.is_anomaly_enabled():
-                return verdict(False, "", f"log({value:g}): anomaly mode was on before, and is off afterwards")
-    return verdict(True, "the tool is on for one step, and only when there is something to find", "")
+                return verdict(
+                    False, "", f"log({value:g}): anomaly mode was on before, and is off afterwards"
+                )
+    return verdict(
+        True, "the tool is on for one step, and only when there is something to find", ""
+    )

@@ -32,8 +32,13 @@ def check_19_drop_bias(answer: Callable[..., Any]) -> bool:
             return verdict(False, "", f"the {name} still has a bias: set layer.bias to None")
         for mode, training in (("evaluation", False), ("training", True)):
             with torch.no_grad():
-                outputs = [one.train(training)(each.train(training)(x)) for each, one in ((layer, norm), before)]
+                outputs = [
+                    one.train(training)(each.train(training)(x))
+                    for each, one in ((layer, norm), before)
+                ]
             off = (outputs[0] - outputs[1]).abs().max().item()
             if off > 1e-4:
-                return verdict(False, "", f"{name}: in {mode} mode the outputs changed by up to {off:.2f}")
+                return verdict(
+                    False, "", f"{name}: in {mode} mode the outputs changed by up to {off:.2f}"
+                )
     return verdict(True, "the bias is gone, and the outputs are the same in both modes", "")

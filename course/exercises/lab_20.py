@@ -35,7 +35,10 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
             batches = [(torch.randn(rows, 4), torch.randint(3, (rows,))) for rows in (8, 8, 2)]
             with torch.no_grad():
                 losses = [F.cross_entropy(net.eval()(x), y, reduction="none") for x, y in batches]
-            right, mean_of_means = torch.cat(losses).mean().item(), sum(each.mean().item() for each in losses) / 3
+            right, mean_of_means = (
+                torch.cat(losses).mean().item(),
+                sum(each.mean().item() for each in losses) / 3,
+            )
             witness.seen.clear()
             net.train(training)
             frozen.eval()
@@ -46,7 +49,9 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
             return verdict(False, "", "net was never called")
         if any(was_training for was_training, _ in witness.seen):
             return verdict(
-                False, "", "net was called in training mode: dropout drops, and batch norm learns from the data"
+                False,
+                "",
+                "net was called in training mode: dropout drops, and batch norm learns from the data",
             )
         if any(recorded for _, recorded in witness.seen):
             return verdict(False, "", "autograd was recording while net was called")
@@ -57,11 +62,23 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
                 f"net.training was {training} before and is {net.training} afterwards: give it back as it was",
             )
         if not isinstance(found, float):
-            return verdict(False, "", f"a {type(found).__name__} came back: return a plain number, as .item() gives it")
+            return verdict(
+                False,
+                "",
+                f"a {type(found).__name__} came back: return a plain number, as .item() gives it",
+            )
         if abs(found - right) > 1e-5:
             alike = abs(found - mean_of_means) < 1e-5
             hint = ": a mean of the batches' means gives the two samples of the last batch too much weight"
-            return verdict(False, "", f"the mean loss is {right:.5f}, not {found:.5f}" + (hint if alike else ""))
+            return verdict(
+                False,
+                "",
+                f"the mean loss is {right:.5f}, not {found:.5f}" + (hint if alike else ""),
+            )
         if frozen.training:
-            return verdict(False, "", "a layer that was frozen by eval() before is in training mode afterwards")
-    return verdict(True, "the right mean, nothing recorded, and the network given back as it was", "")
+            return verdict(
+                False, "", "a layer that was frozen by eval() before is in training mode afterwards"
+            )
+    return verdict(
+        True, "the right mean, nothing recorded, and the network given back as it was", ""
+    )

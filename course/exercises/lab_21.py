@@ -37,28 +37,47 @@ def check_21_recalibrate(answer: Callable[..., Any]) -> bool:
             return verdict(False, "", "the running averages are still the old ones")
         for number, norm in enumerate(norms):
             if norm.momentum != (0.1, 0.3)[number]:
-                return verdict(False, "", f"momentum was {(0.1, 0.3)[number]} and is {norm.momentum}: give it back")
-        modes = {type(module).__name__ for module in mine.modules() if module.training is not training}
+                return verdict(
+                    False,
+                    "",
+                    f"momentum was {(0.1, 0.3)[number]} and is {norm.momentum}: give it back",
+                )
+        modes = {
+            type(module).__name__ for module in mine.modules() if module.training is not training
+        }
         if modes:
-            return verdict(False, "", f"training={training} before, but afterwards not in {', '.join(sorted(modes))}")
+            return verdict(
+                False,
+                "",
+                f"training={training} before, but afterwards not in {', '.join(sorted(modes))}",
+            )
         if not _agree(list(mine.parameters()), weights):
             return verdict(False, "", "weights have changed: only the running averages may")
         if not _agree(means[:1], [wanted[0][0]]):
             hint = "the first norm's mean is not the plain average over the batches"
-            return verdict(False, "", hint + ": are the old averages still in it, or do later batches weigh more?")
+            return verdict(
+                False,
+                "",
+                hint + ": are the old averages still in it, or do later batches weigh more?",
+            )
         if not _agree(
-            [norm.running_var for norm in norms] + means, [var for _, var in wanted] + [m for m, _ in wanted]
+            [norm.running_var for norm in norms] + means,
+            [var for _, var in wanted] + [m for m, _ in wanted],
         ):
             hint = "the first norm is right, a later one is not: was dropout on, or did a norm use running averages?"
             return verdict(False, "", hint)
     return verdict(True, "plain averages of all batches, and nothing else has changed", "")
 
 
-def _averages(net: nn.Module, batches: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def _averages(
+    net: nn.Module, batches: list[torch.Tensor]
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Mean and variance of each norm, averaged over the batches; without batches those that it has."""
     net = copy.deepcopy(net).eval()
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
-    seen: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {number: [] for number in range(len(norms))}
+    seen: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {
+        number: [] for number in range(len(norms))
+    }
     for number, norm in enumerate(norms):
         norm.train()
 
@@ -72,8 +91,13 @@ def _averages(net: nn.Module, batches: list[torch.Tensor]) -> list[tuple[torch.T
             net(batch)
     if not batches:
         return [(norm.running_mean, norm.running_var) for norm in norms]  # type: ignore[misc]
-    return [(torch.stack([m for m, _ in s]).mean(0), torch.stack([v for _, v in s]).mean(0)) for s in seen.values()]
+    return [
+        (torch.stack([m for m, _ in s]).mean(0), torch.stack([v for _, v in s]).mean(0))
+        for s in seen.values()
+    ]
 
 
 def _agree(found: list[Any], wanted: list[Any]) -> bool:
-    return all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(found, wanted, strict=True))
+    return all(
+        torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(found, wanted, strict=True)
+    )

@@ -13,19 +13,37 @@ from labkit.counters import count
 
 def check_22_one_graph(answer: Callable[..., Any]) -> bool:
     """``answer(x, limit)`` is x, shortened to the length ``limit`` if it is longer: one graph, and no host read."""
-    for values, limit in (([3.0, 4.0], 1.0), ([0.3, 0.4], 1.0), ([0.0, 0.0], 1.0), ([6.0, 8.0], 5.0)):
+    for values, limit in (
+        ([3.0, 4.0], 1.0),
+        ([0.3, 0.4], 1.0),
+        ([0.0, 0.0], 1.0),
+        ([6.0, 8.0], 5.0),
+    ):
         x = torch.tensor(values)
-        wanted, got = x * min(1.0, limit / max(x.norm().item(), 1e-12)), attempt(answer, x.clone(), limit)
+        wanted, got = (
+            x * min(1.0, limit / max(x.norm().item(), 1e-12)),
+            attempt(answer, x.clone(), limit),
+        )
         if got is None:
             return verdict(False, "", "write the function, then run this cell again")
-        if not isinstance(got, torch.Tensor) or got.shape != x.shape or not torch.allclose(got, wanted):
+        if (
+            not isinstance(got, torch.Tensor)
+            or got.shape != x.shape
+            or not torch.allclose(got, wanted)
+        ):
             shown = got.tolist() if isinstance(got, torch.Tensor) else got
-            return verdict(False, "", f"{values} with the limit {limit:g} has to give {wanted.tolist()}, yours {shown}")
+            return verdict(
+                False,
+                "",
+                f"{values} with the limit {limit:g} has to give {wanted.tolist()}, yours {shown}",
+            )
 
     reads = count(lambda: answer(torch.tensor([3.0, 4.0]), 1.0)).host_reads
     if reads:
         return verdict(
-            False, "", f"right, but no CUDA graph can hold it: the CPU waits for a value (host reads: {reads})"
+            False,
+            "",
+            f"right, but no CUDA graph can hold it: the CPU waits for a value (host reads: {reads})",
         )
     graphs = _graphs(answer, ([3.0, 4.0], [0.3, 0.4]))
     if graphs != 1:
@@ -33,7 +51,9 @@ def check_22_one_graph(answer: Callable[..., Any]) -> bool:
     try:
         torch.compile(answer, backend="eager", fullgraph=True)(torch.tensor([3.0, 4.0]), 1.0)
     except torch._dynamo.exc.TorchDynamoException as error:
-        return verdict(False, "", f"right, but with a graph break: {str(error).strip().splitlines()[0]}")
+        return verdict(
+            False, "", f"right, but with a graph break: {str(error).strip().splitlines()[0]}"
+        )
     return verdict(True, "one graph for long and for short vectors", "")
 
 

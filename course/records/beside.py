@@ -29,8 +29,12 @@ def reference(notebook: str, machine: str | None = None, folder: Path | None = N
     records, refused = read_all(notebook, folder)
     names = [record.machine for record in records]
     if machine is not None and machine not in names:
-        raise ValueError(f"machine={machine!r}: {notebook} was recorded on {', '.join(names) or 'no machine'}")
-    return Recorded(notebook, tuple(r for r in records if machine in (None, r.machine)), tuple(refused))
+        raise ValueError(
+            f"machine={machine!r}: {notebook} was recorded on {', '.join(names) or 'no machine'}"
+        )
+    return Recorded(
+        notebook, tuple(r for r in records if machine in (None, r.machine)), tuple(refused)
+    )
 
 
 @dataclass(frozen=True)
@@ -44,19 +48,30 @@ class Recorded:
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines that have a record, those with a GPU first."""
-        return tuple(record.machine for record in sorted(self.records, key=lambda record: record.device == "cpu"))
+        return tuple(
+            record.machine
+            for record in sorted(self.records, key=lambda record: record.device == "cpu")
+        )
 
     def on(self, *machines: str) -> Recorded:
         """Only these machines' records."""
-        return Recorded(self.notebook, tuple(r for r in self.records if r.machine in machines), self.refused)
+        return Recorded(
+            self.notebook, tuple(r for r in self.records if r.machine in machines), self.refused
+        )
 
     def matching(self, own: Comparison | RaceResult) -> list[tuple[str, Comparison | RaceResult]]:
         """What each machine recorded for the same question: its label, with whatever else was set, and its result."""
         found = []
         for record in self.records:
-            alike = [(_unlike(own, result), result) for result in record.results if _same_question(own, result)]
+            alike = [
+                (_unlike(own, result), result)
+                for result in record.results
+                if _same_question(own, result)
+            ]
             if alike:
-                unlike, result = min(reversed(alike), key=lambda pair: len(pair[0]))  # of repeated runs the last
+                unlike, result = min(
+                    reversed(alike), key=lambda pair: len(pair[0])
+                )  # of repeated runs the last
                 label = record.label + (f", at {format_settings(unlike)}" if unlike else "")
                 found.append((label, result))
         return found  # type: ignore[return-value]  # _same_question lets only these pass
@@ -75,7 +90,10 @@ class Recorded:
                 ):
                     continue
                 if _but(_changed(other), control) in questions:
-                    value, unlike = str(other.candidate.settings.get(control)), _but(_unlike(own[0], other), control)
+                    value, unlike = (
+                        str(other.candidate.settings.get(control)),
+                        _but(_unlike(own[0], other), control),
+                    )
                     if value not in values or len(unlike) < len(values[value][0]):
                         values[value] = unlike, other
             if values:
@@ -91,8 +109,14 @@ class Recorded:
     def __str__(self) -> str:
         parts = ["\n".join(_lines(record)) for record in self.records]
         if not parts:
-            alike = get_close_matches(self.notebook, {path.stem for path in reference_folder().glob("*/*.json")}, 1)
-            meant = f"Did you mean {alike[0]!r}?" if alike else f"`course record {self.notebook}` records it here."
+            alike = get_close_matches(
+                self.notebook, {path.stem for path in reference_folder().glob("*/*.json")}, 1
+            )
+            meant = (
+                f"Did you mean {alike[0]!r}?"
+                if alike
+                else f"`course record {self.notebook}` records it here."
+            )
             parts = [f"{self.notebook}: {MISSING}. {meant}"]
         return "\n\n".join([*parts, *(f"Not shown: {reason}" for reason in self.refused)])
 
@@ -106,7 +130,9 @@ class Beside:
         self.references, self.own = references, own
         self._each: list[Any] = [own] if isinstance(own, Comparison | RaceResult) else list(own)
         if not self._each:
-            raise ValueError("beside([]): there is nothing to hold beside the records; run the lab first")
+            raise ValueError(
+                "beside([]): there is nothing to hold beside the records; run the lab first"
+            )
         self._control = _swept(self._each)
 
     def __str__(self) -> str:
@@ -120,15 +146,30 @@ class Beside:
             columns["other machines"] = {}
         # The arms of a race may be others elsewhere, such as a rate that was tuned there.
         names = dict.fromkeys(name for column in columns.values() for name in column)
-        none = "-" if isinstance(self.own, RaceResult) and len(names) > len(columns["you"]) else MISSING
-        rows = [["", *columns], *([name, *(column.get(name, none) for column in columns.values())] for name in names)]
+        none = (
+            "-"
+            if isinstance(self.own, RaceResult) and len(names) > len(columns["you"])
+            else MISSING
+        )
+        rows = [
+            ["", *columns],
+            *([name, *(column.get(name, none) for column in columns.values())] for name in names),
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         notes = [f"Not shown: {reason}" for reason in self.references.refused]
         labs = {result.lab for record in self.references.records for result in record.results}
         if labs and not labs & {result.lab for result in self._each}:
-            mine = f"lab {self._each[0].lab!r}" if self._each[0].lab else "a comparison outside of a lab"
-            notes.append(f"Nothing of {mine} was recorded; {self.references.notebook} has {', '.join(sorted(labs))}")
+            mine = (
+                f"lab {self._each[0].lab!r}"
+                if self._each[0].lab
+                else "a comparison outside of a lab"
+            )
+            notes.append(
+                f"Nothing of {mine} was recorded; {self.references.notebook} has {', '.join(sorted(labs))}"
+            )
         return "\n".join([*lines, *notes])
 
     __repr__ = __str__
@@ -160,7 +201,11 @@ class Beside:
         if self._control is None:
             return found
         value = str(result.candidate.settings[self._control])
-        return [(label, other) for label, other in found if str(other.candidate.settings.get(self._control)) == value]
+        return [
+            (label, other)
+            for label, other in found
+            if str(other.candidate.settings.get(self._control)) == value
+        ]
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -177,7 +222,9 @@ def _swept(results: Sequence[Any]) -> str | None:
     every = dict.fromkeys(name for chosen in settings for name in chosen)
     names = [name for name in every if len({str(chosen.get(name)) for chosen in settings}) > 1]
     if len(names) != 1:
-        raise ValueError(f"these {len(results)} comparisons are no sweep of one control; they differ in {names}")
+        raise ValueError(
+            f"these {len(results)} comparisons are no sweep of one control; they differ in {names}"
+        )
     return names[0]
 
 
@@ -188,7 +235,9 @@ def _but(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _changed(result: Comparison) -> dict[str, tuple[str, str]]:
     """What the two arms have set differently. As texts: a record holds a dtype, say, by its name."""
     before, after = result.baseline.settings, result.candidate.settings
-    return {k: (str(before.get(k)), str(v)) for k, v in after.items() if str(before.get(k)) != str(v)}
+    return {
+        k: (str(before.get(k)), str(v)) for k, v in after.items() if str(before.get(k)) != str(v)
+    }
 
 
 def _same_question(own: Result, other: Result) -> bool:
@@ -205,7 +254,9 @@ def _unlike(own: Any, other: Any) -> dict[str, Any]:
     if isinstance(own, RaceResult):
         return {} if own.target == other.target else {"target": other.target}
     mine = own.candidate.settings
-    return {k: v for k, v in other.candidate.settings.items() if k in mine and str(mine[k]) != str(v)}
+    return {
+        k: v for k, v in other.candidate.settings.items() if k in mine and str(mine[k]) != str(v)
+    }
 
 
 def _figures(result: Comparison | RaceResult, name: str) -> dict[str, str]:
@@ -255,7 +306,9 @@ def _lines(record: Record) -> list[str]:
             goal = f"{result.metric} {result.target:g}"
             lines += [f"  race to {goal}, {arm}: {_arrival(result, arm)}" for arm in result.arms]
         else:
-            memory = "" if math.isnan(result.memory_ratio) else f"; memory {result.memory_ratio:.2f}"
+            memory = (
+                "" if math.isnan(result.memory_ratio) else f"; memory {result.memory_ratio:.2f}"
+            )
             shared = _shared(result.baseline.settings, result.candidate.settings)
             at = f"  (at {format_settings(shared)})" if shared else ""
             lines.append(f"  {what_changed(result)}: {speedup_text(result)}{memory}{at}")

@@ -76,7 +76,9 @@ class Claim:
         for name in ("figure", "expect"):
             low, high = getattr(self, name)
             if not 0 <= low <= high:
-                raise ValueError(f"{name}={getattr(self, name)!r}: use (low, high), with 0 <= low <= high")
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r}: use (low, high), with 0 <= low <= high"
+                )
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ def findings(claim: Claim, references: Recorded) -> list[Finding]:
 
 
 def _finding(claim: Claim, record: Record) -> Finding:
-    figures = {str(where): figure for result in record.results for where, figure in _figures(claim, result)}
+    figures = {
+        str(where): figure for result in record.results for where, figure in _figures(claim, result)
+    }
     if not figures:
         return Finding(record.label)
     if len(figures) > 1 and claim.pick is None:
@@ -141,7 +145,9 @@ def _figures(claim: Claim, result: Result) -> list[tuple[Any, tuple[float, float
     if isinstance(result, RaceResult):
         if claim.metric != "speedup" or not (arm := _arm(result, claim.change.get("arm"))):
             return []
-        against = _arm(result, claim.change["against"]) if "against" in claim.change else result.arms[0]
+        against = (
+            _arm(result, claim.change["against"]) if "against" in claim.change else result.arms[0]
+        )
         if against is None:
             return []
         found = result.speedup(arm, against=against)
@@ -153,8 +159,12 @@ def _figures(claim: Claim, result: Result) -> list[tuple[Any, tuple[float, float
         return []
     where = result.candidate.settings | {"against": result.baseline.settings}
     if claim.metric == "speedup":
-        return [(where, (result.speedup, *result.interval, result.verdict))] if result.ratios else []
-    ratio = result.memory_ratio if claim.metric == "memory" else _counter_ratio(result, claim.metric)
+        return (
+            [(where, (result.speedup, *result.interval, result.verdict))] if result.ratios else []
+        )
+    ratio = (
+        result.memory_ratio if claim.metric == "memory" else _counter_ratio(result, claim.metric)
+    )
     return [] if math.isnan(ratio) else [(where, (ratio, ratio, ratio, ""))]
 
 
@@ -168,14 +178,19 @@ def _fits(claim: Claim, result: Comparison) -> bool:
     changed = {name for name, value in after.items() if before.get(name) != value}
     if "arm" in claim.change or changed != set(claim.change):
         return False
-    wanted = all(value is ... or str(after[name]) == str(value) for name, value in claim.change.items())
+    wanted = all(
+        value is ... or str(after[name]) == str(value) for name, value in claim.change.items()
+    )
     return wanted and all(str(after.get(name)) == str(value) for name, value in claim.at.items())
 
 
 def _planned(claim: Claim, result: Planned) -> float | None:
     """The claim's metric of a plan whose settings are those of the claim."""
     wanted = {**claim.change, **claim.at}
-    if not all(value is ... or str(result.settings.get(name)) == str(value) for name, value in wanted.items()):
+    if not all(
+        value is ... or str(result.settings.get(name)) == str(value)
+        for name, value in wanted.items()
+    ):
         return None
     if claim.metric == "speedup" and "time" in result.figures:
         return 1 / result.figures["time"]
@@ -193,7 +208,9 @@ def _verdict(claim: Claim, low: float, high: float) -> str:
     """Our interval against the source's range: wholly better or worse, inside, or on both sides of a bound."""
     least, most = claim.figure
     if not HIGHER_IS_BETTER[claim.metric]:  # as gains, where more is better
-        least, most, low, high = (1 / bound if bound else math.inf for bound in (most, least, high, low))
+        least, most, low, high = (
+            1 / bound if bound else math.inf for bound in (most, least, high, low)
+        )
     if math.isinf(most):  # a plain "faster": the bound itself is not
         return "reproduced" if low > least else "refuted" if high <= least else "on the bound"
     if least == 0:  # a plain "slower"
@@ -204,8 +221,12 @@ def _verdict(claim: Claim, low: float, high: float) -> str:
 
 
 def _row(claim: Claim, found: list[Finding]) -> str:
-    ours = "<br>".join(f"{finding.machine}: {finding}" if finding.machine else str(finding) for finding in found)
-    settings = ", ".join(f"{k} {'(any)' if v is ... else v}" for k, v in {**claim.change, **claim.at}.items())
+    ours = "<br>".join(
+        f"{finding.machine}: {finding}" if finding.machine else str(finding) for finding in found
+    )
+    settings = ", ".join(
+        f"{k} {'(any)' if v is ... else v}" for k, v in {**claim.change, **claim.at}.items()
+    )
     where = "" if claim.device == "any" else f", {claim.device} only"
     text = f"{claim.text} ({METRIC[claim.metric]}; {settings}{where})"
     return _cells(text, claim.source, claim.said, ours, claim.why)
@@ -218,7 +239,9 @@ def _cells(*texts: str) -> str:
 class Ledger:
     """A notebook's claims with what was found: `print` it, or let a cell end in it."""
 
-    def __init__(self, notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()) -> None:
+    def __init__(
+        self, notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()
+    ) -> None:
         self.notebook, self.claims, self.corrections = notebook, tuple(claims), tuple(corrections)
         self.references = reference(notebook)
 
@@ -230,10 +253,16 @@ class Ledger:
         lines: list[str] = []
         for claim, found in self.rows():
             lines += [claim.text, f"  {claim.source}: {claim.said}"]
-            lines += [f"  {finding.machine + ': ' if finding.machine else ''}{finding}" for finding in found]
+            lines += [
+                f"  {finding.machine + ': ' if finding.machine else ''}{finding}"
+                for finding in found
+            ]
             lines.append(f"  {claim.why}")
         for correction in self.corrections:
-            lines += [f'{correction.source} says: "{correction.says}"', f"  Right: {correction.right}"]
+            lines += [
+                f'{correction.source} says: "{correction.says}"',
+                f"  Right: {correction.right}",
+            ]
             lines.append(f"  {correction.evidence}")
         return "\n".join([*lines, *(f"Not shown: {reason}" for reason in self.references.refused)])
 
@@ -243,17 +272,30 @@ class Ledger:
         """Two tables, as in ``RESULTS.md``: the claims, and the errors in the sources."""
         lines = []
         if self.claims:
-            lines += ["| claim | source | its figure | ours | what explains it |", "|---|---|---|---|---|"]
+            lines += [
+                "| claim | source | its figure | ours | what explains it |",
+                "|---|---|---|---|---|",
+            ]
             lines += [*(_row(claim, found) for claim, found in self.rows()), ""]
         if self.corrections:
-            lines += ["Errors in the sources:", "", "| source | says | right | how we know |", "|---|---|---|---|"]
-            lines += [*(_cells(c.source, c.says, c.right, c.evidence) for c in self.corrections), ""]
+            lines += [
+                "Errors in the sources:",
+                "",
+                "| source | says | right | how we know |",
+                "|---|---|---|---|",
+            ]
+            lines += [
+                *(_cells(c.source, c.says, c.right, c.evidence) for c in self.corrections),
+                "",
+            ]
         lines += [f"Not shown: {reason}\n" for reason in self.references.refused]
         return "\n".join(lines)
 
     _repr_markdown_ = markdown  # a cell that ends in a ledger shows the tables
 
 
-def ledger(notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()) -> Ledger:
+def ledger(
+    notebook: str, claims: Sequence[Claim], corrections: Sequence[Correction] = ()
+) -> Ledger:
     """The claims of a notebook, held against its recorded runs."""
     return Ledger(notebook, claims, corrections)

@@ -80,7 +80,9 @@ class Record:
     @property
     def label(self) -> str:
         """Machine and date, and the doubt if there is one: how a record is named wherever it is drawn."""
-        return f"{self.machine}, {self.recorded:%Y-%m-%d}" + (f" ({self.doubt})" if self.doubt else "")
+        return f"{self.machine}, {self.recorded:%Y-%m-%d}" + (
+            f" ({self.doubt})" if self.doubt else ""
+        )
 
     @property
     def device(self) -> str:
@@ -106,7 +108,9 @@ def notebook_hash(path: Path) -> str:
         for cell in cells
         if cell["cell_type"] == "code" and not _APART & set(cell["metadata"].get("tags", ()))
     ]
-    lines = [line for line in "\n".join(code).splitlines() if line.strip() and not _IMPORT.match(line)]
+    lines = [
+        line for line in "\n".join(code).splitlines() if line.strip() and not _IMPORT.match(line)
+    ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -124,7 +128,9 @@ def writer(path: Path) -> Keeper:
     return write_line
 
 
-def planned(lab: str, settings: Mapping[str, Any], *, source: str = "predicted", **figures: float) -> Planned:
+def planned(
+    lab: str, settings: Mapping[str, Any], *, source: str = "predicted", **figures: float
+) -> Planned:
     """Keep what a plan needs, as ratios to the plain model: with the labs' results, when these are being recorded.
 
     ``figures``: any of ``memory`` and ``time`` of one step, and ``batch``, the largest that fits. ValueError for
@@ -134,10 +140,14 @@ def planned(lab: str, settings: Mapping[str, Any], *, source: str = "predicted",
         raise ValueError(f"figures={sorted(figures)}: give some of {RATIOS}")
     for name, value in figures.items():
         if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: use a ratio to the plain model, positive and finite")
+            raise ValueError(
+                f"{name}={value!r}: use a ratio to the plain model, positive and finite"
+            )
     if source not in SOURCES:
         raise ValueError(f"source={source!r}: use one of {SOURCES}")
-    result = Planned(lab, dict(settings), {name: float(value) for name, value in figures.items()}, source)
+    result = Planned(
+        lab, dict(settings), {name: float(value) for name, value in figures.items()}, source
+    )
     keep(result)
     return result
 
@@ -148,10 +158,16 @@ def as_dict(result: Result) -> dict[str, Any]:
         return {"kind": "failure"} | asdict(result) | {"settings": _plain(result.settings)}
     if isinstance(result, Planned):
         figures = {name: _round(value) for name, value in result.figures.items()}
-        return {"kind": "planned"} | asdict(result) | {"settings": _plain(result.settings), "figures": figures}
+        return (
+            {"kind": "planned"}
+            | asdict(result)
+            | {"settings": _plain(result.settings), "figures": figures}
+        )
     if isinstance(result, Comparison):
         # Figures of the rounded times, so that whoever reads them finds exactly the same.
-        result = replace(result, baseline=_rounded(result.baseline), candidate=_rounded(result.candidate))
+        result = replace(
+            result, baseline=_rounded(result.baseline), candidate=_rounded(result.candidate)
+        )
         return {
             "kind": "comparison",
             "lab": result.lab,
@@ -165,16 +181,23 @@ def as_dict(result: Result) -> dict[str, Any]:
             "noise_floor": _finite(result.noise_floor),
             "verdict": result.verdict,
         }
-    result = replace(result, runs=tuple(replace(run, curve=_curve(run.curve)) for run in result.runs))
+    result = replace(
+        result, runs=tuple(replace(run, curve=_curve(run.curve)) for run in result.runs)
+    )
     return {
         "kind": "race",
         "lab": result.lab,
         "metric": result.metric,
         "target": result.target,
         "higher_is_better": result.higher_is_better,
-        "runs": [asdict(run) | {"curve": [[_finite(x) for x in point] for point in run.curve]} for run in result.runs],
+        "runs": [
+            asdict(run) | {"curve": [[_finite(x) for x in point] for point in run.curve]}
+            for run in result.runs
+        ],
         "median_seconds": {arm: _finite(result.median(arm)) for arm in result.arms},
-        "interval_seconds": {arm: [_finite(bound) for bound in result.interval(arm)] for arm in result.arms},
+        "interval_seconds": {
+            arm: [_finite(bound) for bound in result.interval(arm)] for arm in result.arms
+        },
     }
 
 
@@ -194,9 +217,13 @@ def _arm(arm: Measurement) -> dict[str, Any]:
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     plain = (bool, int, float, str, type(None))
-    kept = {name: value if isinstance(value, plain) else str(value) for name, value in settings.items()}
+    kept = {
+        name: value if isinstance(value, plain) else str(value) for name, value in settings.items()
+    }
     # JSON knows no infinity; a value that is "off" by being infinite is kept by its name.
-    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in kept.items()}
+    return {
+        k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in kept.items()
+    }
 
 
 def _number(value: Any) -> Any:
@@ -218,7 +245,9 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     """Validate a record and write it to ``folder/<notebook>.json``. RecordError, and nothing written, for a bad one."""
     text = json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n"
     if len(text) > LARGEST:
-        raise RecordError(f"{record['notebook']}: {len(text)} bytes; a record has at most {LARGEST}")
+        raise RecordError(
+            f"{record['notebook']}: {len(text)} bytes; a record has at most {LARGEST}"
+        )
     check(json.loads(text))
     path = folder / f"{record['notebook']}.json"
     write_whole(path, text)
@@ -243,7 +272,9 @@ def write_whole(path: Path, text: str) -> None:
 def _validator() -> Any:
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(json.loads((Path(__file__).parent / "record.schema.json").read_text(encoding="utf-8")))
+    return Draft202012Validator(
+        json.loads((Path(__file__).parent / "record.schema.json").read_text(encoding="utf-8"))
+    )
 
 
 def check(record: Any) -> None:
@@ -256,7 +287,9 @@ def check(record: Any) -> None:
     if error := best_match(_validator().iter_errors(record)):
         place = "/".join(map(str, error.absolute_path)) or "the record"
         raise RecordError(f"does not fit record.schema.json: {place}: {error.message[:200]}")
-    if _time(record["recorded"]) > datetime.now(UTC) + timedelta(days=1):  # a day for clocks that are wrong
+    if _time(record["recorded"]) > datetime.now(UTC) + timedelta(
+        days=1
+    ):  # a day for clocks that are wrong
         raise RecordError(f"is from the future: {record['recorded']}")
     for entry in record["results"]:
         _check_figures(entry)
@@ -282,7 +315,9 @@ def _figures(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _close(stated: Any, found: Any) -> bool:
     if isinstance(stated, dict):
-        return stated.keys() == found.keys() and all(_close(value, found[name]) for name, value in stated.items())
+        return stated.keys() == found.keys() and all(
+            _close(value, found[name]) for name, value in stated.items()
+        )
     if isinstance(stated, float) and isinstance(found, float):
         return math.isclose(stated, found, rel_tol=1e-3)
     return bool(stated == found)
@@ -299,9 +334,13 @@ def from_dict(entry: Mapping[str, Any]) -> Result:
         return Comparison(arms[0], arms[1], device=entry["device"], lab=entry["lab"])
     runs = []
     for run in entry["runs"]:
-        curve = tuple((step, *(math.nan if x is None else x for x in point)) for step, *point in run["curve"])
+        curve = tuple(
+            (step, *(math.nan if x is None else x for x in point)) for step, *point in run["curve"]
+        )
         runs.append(RaceRun(**(run | {"curve": curve})))
-    return RaceResult(tuple(runs), entry["target"], entry["metric"], entry["higher_is_better"], lab=entry["lab"])
+    return RaceResult(
+        tuple(runs), entry["target"], entry["metric"], entry["higher_is_better"], lab=entry["lab"]
+    )
 
 
 def _measurement(arm: Mapping[str, Any]) -> Measurement:

@@ -44,13 +44,21 @@ UNKNOWN_SECONDS = 120  # what a notebook is taken to need that nobody has record
 
 def machine_name(card: dict[str, Any]) -> str:
     """A folder name for a machine, from its GPU or else its CPU and cores: ``nvidia-h200``, ``amd-epyc-2-cores``."""
-    name = card["gpu"]["name"] if card.get("gpu") else f"{card['cpu']['model']} {card['cpu']['cores']} cores"
+    name = (
+        card["gpu"]["name"]
+        if card.get("gpu")
+        else f"{card['cpu']['model']} {card['cpu']['cores']} cores"
+    )
     plain = re.sub(r"\((r|tm)\)|\bprocessor\b|\bcpu\b", "", name.lower())
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "unnamed-machine"
 
 
 def record(
-    notebooks: Sequence[Path] = (), out: Path | None = None, *, budget_minutes: float | None = None, again: bool = False
+    notebooks: Sequence[Path] = (),
+    out: Path | None = None,
+    *,
+    budget_minutes: float | None = None,
+    again: bool = False,
 ) -> int:
     """Record notebooks (all, if none is named) into ``out/<machine>/``; 0 when all of them succeeded, else 1.
 
@@ -60,7 +68,9 @@ def record(
     """
     if budget_minutes is not None and not 0 < budget_minutes < math.inf:
         raise ValueError(f"budget_minutes={budget_minutes!r}: use a positive number of minutes")
-    paths = [_find(path) for path in notebooks or sorted(notebook_path("x").parent.glob("[0-9]*.ipynb"))]
+    paths = [
+        _find(path) for path in notebooks or sorted(notebook_path("x").parent.glob("[0-9]*.ipynb"))
+    ]
     end = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     with _unpacked(out or reference_folder()) as (top, pack):
         _writable(top)  # now, and not after the first notebook
@@ -70,14 +80,21 @@ def record(
         old = {path: _old(folder / f"{path.stem}.json") for path in paths}
         done = [] if again else [path for path in paths if _is_current(old[path], path, card)]
         for path in done:
-            print(f"{path.stem}: recorded {old[path].recorded:%Y-%m-%d} with this very code; --again records it anew")
+            print(
+                f"{path.stem}: recorded {old[path].recorded:%Y-%m-%d} with this very code; --again records it anew"
+            )
         jobs = [path for path in paths if path not in done]
         if end is not None:
             jobs.sort(key=lambda path: _turn(old[path]))
         failed = 0
         for number, path in enumerate(jobs, 1):
-            if end is not None and (expected := _expected(path, old[path])) > end - time.monotonic():
-                print(f"{path.stem}: takes about {expected:.0f} s, more than is left of the budget; next time")
+            if (
+                end is not None
+                and (expected := _expected(path, old[path])) > end - time.monotonic()
+            ):
+                print(
+                    f"{path.stem}: takes about {expected:.0f} s, more than is left of the budget; next time"
+                )
                 continue
             print(f"{path.stem} ({number} of {len(jobs)})", flush=True)
             entry = _run(path, card, None if end is None else end - time.monotonic())
@@ -96,7 +113,9 @@ def add(files: Iterable[Path], out: Path | None = None) -> list[str]:
     found: list[tuple[Path, dict[str, Any]]] = []
     for file in files:
         if not zipfile.is_zipfile(file):
-            raise RecordError(f"{file}: no zip of records, as `python -m course record --out FILE.zip` makes one")
+            raise RecordError(
+                f"{file}: no zip of records, as `python -m course record --out FILE.zip` makes one"
+            )
         with zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
                 if info.is_dir():
@@ -109,8 +128,17 @@ def add(files: Iterable[Path], out: Path | None = None) -> list[str]:
                     machine = machine_name(entry["machine"])
                     if info.filename != f"{machine}/{entry['notebook']}.json":
                         raise RecordError("is not named after its machine and notebook")
-                except (RecordError, ValueError, LookupError, TypeError, RuntimeError, zlib.error) as error:
-                    raise RecordError(f"{file}: {info.filename} {error}; nothing was added") from None
+                except (
+                    RecordError,
+                    ValueError,
+                    LookupError,
+                    TypeError,
+                    RuntimeError,
+                    zlib.error,
+                ) as error:
+                    raise RecordError(
+                        f"{file}: {info.filename} {error}; nothing was added"
+                    ) from None
                 found.append(((out or reference_folder()) / machine, entry))
     return [_add(folder, entry) for folder, entry in found]
 
@@ -132,7 +160,9 @@ def _find(path: Path) -> Path:
                     f"{candidate.name}: a record is named after its notebook; use letters, digits, - and _"
                 )
             return candidate
-    raise FileNotFoundError(f"no notebook at {path}, and none of that name in {notebook_path('x').parent}")
+    raise FileNotFoundError(
+        f"no notebook at {path}, and none of that name in {notebook_path('x').parent}"
+    )
 
 
 def _writable(folder: Path) -> None:
@@ -158,7 +188,9 @@ def _unpacked(out: Path) -> Iterator[tuple[Path, Any]]:
             out.parent.mkdir(parents=True, exist_ok=True)
             packed = out.with_name(f".{out.name}.{os.getpid()}")
             try:
-                with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                with zipfile.ZipFile(
+                    packed, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False
+                ) as archive:
                     for path in sorted(folder.glob("*/*.json")):
                         archive.write(path, path.relative_to(folder))
                 os.replace(packed, out)
@@ -203,7 +235,9 @@ def _expected(path: Path, old: Record | None) -> float:
     """Seconds that this notebook takes: as here the last time, else as on the slowest of the other machines."""
     if old is not None and old.seconds and (not old.failed or old.failed == OVER):
         return old.seconds * (1.5 if old.failed else 1)  # it was not at its end yet
-    known = [found.seconds for found in read_all(path.stem)[0] if found.seconds and not found.failed]
+    known = [
+        found.seconds for found in read_all(path.stem)[0] if found.seconds and not found.failed
+    ]
     return max(known, default=UNKNOWN_SECONDS)
 
 
@@ -214,7 +248,9 @@ def _run(path: Path, card: dict[str, Any], seconds_left: float | None) -> dict[s
         results = Path(draft) / "results.jsonl"
         failed = _execute(path, results, seconds_left)
         lines = results.read_text(encoding="utf-8").split("\n") if results.exists() else []
-        kept = [json.loads(line) for line in lines[:-1]]  # after the last newline: nothing, or what a full disk cut off
+        kept = [
+            json.loads(line) for line in lines[:-1]
+        ]  # after the last newline: nothing, or what a full disk cut off
     if not kept and not failed:
         failed = "none of its cells called lab.run, lab.sweep or lab.race"
     return {
@@ -244,7 +280,9 @@ def _execute(path: Path, results: Path, seconds_left: float | None) -> str | Non
         client = NotebookClient(
             notebook,
             timeout_func=lambda _: (
-                None if seconds_left is None else max(1, int(begin + seconds_left - time.monotonic()))
+                None
+                if seconds_left is None
+                else max(1, int(begin + seconds_left - time.monotonic()))
             ),
             startup_timeout=300,
             shutdown_kernel="immediate",  # a kernel that is asked to end in the middle of a cell prints tracebacks
@@ -266,7 +304,9 @@ def _execute(path: Path, results: Path, seconds_left: float | None) -> str | Non
             return f"{error.ename}: {error.evalue}".split("\n", 1)[0][:500]
         except DeadKernelError as error:
             return str(error)
-        except KeyboardInterrupt:  # the kernel has ended; asyncio would print tracebacks of what was left behind
+        except (
+            KeyboardInterrupt
+        ):  # the kernel has ended; asyncio would print tracebacks of what was left behind
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
             raise
         except Exception as error:  # whatever ends one notebook must not end the others
@@ -296,7 +336,11 @@ def _keep(folder: Path, entry: dict[str, Any], old: Record | None) -> str:
     if entry["failed"] and old is not None and not old.failed:
         return f"FAILED: {entry['failed']}; the record of {old.recorded:%Y-%m-%d} stays"
     path = write(folder, entry)
-    what = f"FAILED: {entry['failed']}; recorded as failed" if entry["failed"] else f"{len(entry['results'])} results"
+    what = (
+        f"FAILED: {entry['failed']}; recorded as failed"
+        if entry["failed"]
+        else f"{len(entry['results'])} results"
+    )
     return f"{what}, {entry['seconds']:.0f} s, in {path}"
 
 
@@ -306,9 +350,14 @@ def main(args: Any) -> int:
         if args.add:
             print(*add(args.add, args.out), sep="\n")
             return 0
-        return record(args.notebooks, args.out, budget_minutes=args.budget_minutes, again=args.again)
+        return record(
+            args.notebooks, args.out, budget_minutes=args.budget_minutes, again=args.again
+        )
     except KeyboardInterrupt:
-        print("\nstopped; every notebook that was done is recorded, and the same command goes on", file=sys.stderr)
+        print(
+            "\nstopped; every notebook that was done is recorded, and the same command goes on",
+            file=sys.stderr,
+        )
         return 130
     except (OSError, RecordError, ValueError, zipfile.BadZipFile) as error:
         print(f"labkit: {error}", file=sys.stderr)

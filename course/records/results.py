@@ -60,7 +60,9 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
 
     known = sorted({record.machine for book in every for record in book.references.records})
     if unknown := [machine for machine in machines if machine not in known]:
-        raise ValueError(f"no record of {', '.join(unknown)}; there are records of {', '.join(known) or 'no machine'}")
+        raise ValueError(
+            f"no record of {', '.join(unknown)}; there are records of {', '.join(known) or 'no machine'}"
+        )
     columns = list(machines) or known
     rows = {}
     for book in every:
@@ -70,7 +72,9 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
                 name = fill(f"{book.notebook[:2]} {claim.text}", 64)
                 rows[name] = [cells.get(machine, (math.nan, "–")) for machine in columns]
     return plots.heat_map(
-        rows, columns, title="Gain over the baseline: times faster, or as said (*: the record is doubtful)"
+        rows,
+        columns,
+        title="Gain over the baseline: times faster, or as said (*: the record is doubtful)",
     )
 
 
@@ -78,11 +82,23 @@ def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
     """The gain, above 1 an improvement, and the text of its cell; nan where there is nothing to colour."""
     if math.isnan(finding.value) or finding.verdict == "cannot tell":
         return math.nan, finding.verdict
-    gain = finding.value if HIGHER_IS_BETTER[claim.metric] else 1 / finding.value if finding.value else math.inf
+    gain = (
+        finding.value
+        if HIGHER_IS_BETTER[claim.metric]
+        else 1 / finding.value
+        if finding.value
+        else math.inf
+    )
     what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
     doubt = "*" if finding.machine.endswith(")") else ""
     source = "\n(predicted)" if "predicted" in finding.verdict else ""
-    text = "nothing left" if math.isinf(gain) else f"{gain:,.0f}x{what}" if gain >= 100 else f"{gain:.2g}x{what}"
+    text = (
+        "nothing left"
+        if math.isinf(gain)
+        else f"{gain:,.0f}x{what}"
+        if gain >= 100
+        else f"{gain:.2g}x{what}"
+    )
     if 0.1 <= gain < 100:
         text = f"{gain:.2f}x{what}"
     return gain, f"{text}{doubt}{source}"
@@ -98,13 +114,19 @@ def main(args: Any) -> int:
             heat_map(every, args.machines).savefig(args.figure, dpi=120)
             print(f"drawn: {args.figure}")
         elif args.machines:
-            raise ValueError("--machines compares machines in a figure: say where to draw it with --figure FILE.png")
+            raise ValueError(
+                "--machines compares machines in a figure: say where to draw it with --figure FILE.png"
+            )
     except (OSError, ValueError) as error:
         print(f"labkit: {error}", file=sys.stderr)
         return 1
     if args.check:
         stale = not path.exists() or path.read_text(encoding="utf-8") != text
-        print("RESULTS.md is out of date: run `python -m course results`" if stale else "RESULTS.md is up to date")
+        print(
+            "RESULTS.md is out of date: run `python -m course results`"
+            if stale
+            else "RESULTS.md is up to date"
+        )
         return int(stale)
     for reason in dict.fromkeys(reason for book in every for reason in book.references.refused):
         print(f"not shown: {reason}", file=sys.stderr)

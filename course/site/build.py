@@ -26,23 +26,36 @@ def build(out: Path) -> None:
         pages.write_source(source)
         sphinx = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
         # One process: what the site needs is quickly read, and workers would each import it all again.
-        subprocess.run([*sphinx, "-c", HERE, "-d", Path(folder, "doctrees"), source, out], check=True, env=_plain())
+        subprocess.run(
+            [*sphinx, "-c", HERE, "-d", Path(folder, "doctrees"), source, out],
+            check=True,
+            env=_plain(),
+        )
     shutil.copy(pages.mathjax(), out / "_static" / "tex-svg.js")
 
 
 def _plain() -> dict[str, str]:
     """The environment without what would draw the build into a user's own settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPHINX", "JUPYTER"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPHINX", "JUPYTER"))
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", nargs="?", type=Path, default=HERE / "_build" / "html")
     out = parser.parse_args().out.resolve()
     try:
         build(out)
     except subprocess.CalledProcessError as error:
-        print(f"Sphinx ended with {error.returncode}; its warnings above are errors here", file=sys.stderr)
+        print(
+            f"Sphinx ended with {error.returncode}; its warnings above are errors here",
+            file=sys.stderr,
+        )
         return 1
     print(f"{out / 'index.html'}")
     return 0

@@ -7,7 +7,9 @@ extensions = ["myst_nb", "sphinx.ext.mathjax"]
 exclude_patterns = ["files"]
 language = "en"
 
-nb_execution_mode = "off"  # the pages hold what was recorded; a build must not depend on the machine it runs on
+nb_execution_mode = (
+    "off"  # the pages hold what was recorded; a build must not depend on the machine it runs on
+)
 nb_merge_streams = True
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"

@@ -62,12 +62,18 @@ def write_source(folder: Path) -> None:
             text = link_notebooks(text)
         page.write_text(mend_links(text, name, known), encoding="utf-8")
     (folder / "index.md").write_text(_index(known), encoding="utf-8")
-    shutil.copytree(ROOT / "course" / "site" / "images", folder / "course" / "site" / "images", dirs_exist_ok=True)
+    shutil.copytree(
+        ROOT / "course" / "site" / "images",
+        folder / "course" / "site" / "images",
+        dirs_exist_ok=True,
+    )
     (folder / "notebooks").mkdir(exist_ok=True)
     (folder / "files").mkdir(exist_ok=True)
     for path in notebooks():
         shutil.copy(path, folder / "files")
-        nbformat.write(notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name)
+        nbformat.write(
+            notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name
+        )
 
 
 def _index(known: set[str]) -> str:
@@ -79,12 +85,21 @@ def _index(known: set[str]) -> str:
         entries.append(f"{number(path.stem)} {title} <notebooks/{path.stem}>")
     trees = {
         "Notebooks": entries,
-        "Results": ["Every claim, and what we found <RESULTS>", "Recorded machines <data/reference/README>"],
-        "For teachers and authors": ["Teaching with it <course/teaching>", "CONTRIBUTING", "data/README"]
+        "Results": [
+            "Every claim, and what we found <RESULTS>",
+            "Recorded machines <data/reference/README>",
+        ],
+        "For teachers and authors": [
+            "Teaching with it <course/teaching>",
+            "CONTRIBUTING",
+            "data/README",
+        ]
         + ["Changes <CHANGELOG>", "tests/tested-versions"],
     }
     for caption, names in trees.items():
-        text += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+        text += (
+            f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+        )
     return text
 
 
@@ -112,7 +127,8 @@ def mend_links(text: str, name: str, known: set[str]) -> str:
         return label if label.startswith("`") or label == path else f"{label} (`{path}`)"
 
     return CODE_OR_LINK.sub(
-        lambda match: match[0] if match["code"] or match["fence"] else mended(match), mend_math(text)
+        lambda match: match[0] if match["code"] or match["fence"] else mended(match),
+        mend_math(text),
     )
 
 
@@ -151,7 +167,11 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
         cells.append(cell)
         if "card" in kind:
             note = "Nothing on this page was computed for it: its figures were recorded."
-            cells.append(_text(f"*{note} {{download}}`The notebook <../files/{path.name}>` measures on your machine.*"))
+            cells.append(
+                _text(
+                    f"*{note} {{download}}`The notebook <../files/{path.name}>` measures on your machine.*"
+                )
+            )
         if "panel" in kind:
             note = "In JupyterLab, a panel with controls, *Run* and *Stop* stands here."
             if first is not None:
@@ -165,7 +185,9 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
         if "claims" in kind and (found := claims(path.stem)):
             cells.append(_text(mend_links(found, "RESULTS.md", known)))
     page.cells = cells
-    page.metadata = NotebookNode(kernelspec=page.metadata["kernelspec"], language_info={"name": "python"})
+    page.metadata = NotebookNode(
+        kernelspec=page.metadata["kernelspec"], language_info={"name": "python"}
+    )
     return page
 
 
@@ -192,7 +214,9 @@ def _draw(each: recorded.Shown, stem: Path) -> None:
     """``stem-light.svg`` and ``stem-dark.svg``."""
     stem.parent.mkdir(exist_ok=True)
     for theme in ("light", "dark"):
-        stem.with_name(f"{stem.name}-{theme}.svg").write_text(each.svg(dark=theme == "dark"), encoding="utf-8")
+        stem.with_name(f"{stem.name}-{theme}.svg").write_text(
+            each.svg(dark=theme == "dark"), encoding="utf-8"
+        )
 
 
 def _figure(each: recorded.Shown, stem: str) -> str:
@@ -209,7 +233,9 @@ def _recorded(every: list[recorded.Shown], stem: str, before: int | None) -> str
     """All that was recorded: figures (but the one that stands above already) and tables."""
     if not every:
         return f":::{{note}}\n{recorded.NONE}\n:::"
-    parts = [f"**What was recorded**, with `{every[0].lead.split(',')[0]}` in colour and other machines muted:"]
+    parts = [
+        f"**What was recorded**, with `{every[0].lead.split(',')[0]}` in colour and other machines muted:"
+    ]
     for index, each in enumerate(every):
         parts.append(f"**{each.title}**" + (f", at {each.at}" if each.at else ""))
         if each.drawn and index != before:
@@ -217,7 +243,9 @@ def _recorded(every: list[recorded.Shown], stem: str, before: int | None) -> str
         elif index == before:
             parts.append("Its figure stands at the panel above.")
         if each.drawn:
-            parts.append(f"<details><summary>Its figures as a table</summary>\n\n{recorded.table(each)}\n\n</details>")
+            parts.append(
+                f"<details><summary>Its figures as a table</summary>\n\n{recorded.table(each)}\n\n</details>"
+            )
         else:
             parts.append(recorded.table(each))
     return "\n\n".join(parts)

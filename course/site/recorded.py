@@ -49,11 +49,17 @@ class Shown:
         """What both arms had set alike in all of it, in Markdown; empty when nothing was."""
         found = [result for result in self.results if isinstance(result, Comparison)]
         arms = [
-            {k: str(v) for k, v in arm.settings.items()} for each in found for arm in (each.baseline, each.candidate)
+            {k: str(v) for k, v in arm.settings.items()}
+            for each in found
+            for arm in (each.baseline, each.candidate)
         ]
         if not arms:
             return ""
-        shared = {k: v for k, v in found[0].baseline.settings.items() if all(arm.get(k) == str(v) for arm in arms)}
+        shared = {
+            k: v
+            for k, v in found[0].baseline.settings.items()
+            if all(arm.get(k) == str(v) for arm in arms)
+        }
         return f"`{format_settings(shared)}`" if shared else ""
 
     def svg(self, *, dark: bool) -> str:
@@ -62,13 +68,17 @@ class Shown:
 
         first: Any = self.results[0]
         if isinstance(first, RaceResult):
-            figure = plots.race_figure(first, recorded=_short(self.others.matching(first)), dark=dark)
+            figure = plots.race_figure(
+                first, recorded=_short(self.others.matching(first)), dark=dark
+            )
         else:
             assert self.control is not None
             results: Any = self.results
             swept = _short(self.others.swept(results, self.control))
             figure = plots.sweep_figure(results, self.control, recorded=swept, dark=dark)
-        with mpl.rc_context({"svg.hashsalt": "speed-lab", "svg.fonttype": "path"}):  # the same file at each build
+        with mpl.rc_context(
+            {"svg.hashsalt": "speed-lab", "svg.fonttype": "path"}
+        ):  # the same file at each build
             figure.savefig(buffer := io.StringIO(), format="svg", metadata={"Date": None})
         return buffer.getvalue()
 
@@ -78,7 +88,9 @@ class Shown:
         for result in self.results:
             recorded = self.others.matching(result)
             if isinstance(result, RaceResult):
-                arms = dict.fromkeys([*result.arms, *(arm for _, other in recorded for arm in other.arms)])  # type: ignore[union-attr]
+                arms = dict.fromkeys(
+                    [*result.arms, *(arm for _, other in recorded for arm in other.arms)]
+                )  # type: ignore[union-attr]
                 for arm in arms:
                     row = {COMPARED: f"{result.metric} {result.target:g}: {arm}"}
                     for label, other in [(self.lead, result), *recorded]:
@@ -107,7 +119,10 @@ def shown(notebook: str, folder: Path | None = None) -> list[Shown]:
     reference = records.reference(notebook, folder=folder)
     if not reference.records:
         return []
-    lead = min(reference.records, key=lambda r: (r.device == "cpu", r.doubt is not None, -r.recorded.timestamp()))
+    lead = min(
+        reference.records,
+        key=lambda r: (r.device == "cpu", r.doubt is not None, -r.recorded.timestamp()),
+    )
     others = reference.on(*(name for name in reference.machines if name != lead.machine))
     return [Shown(results, control, lead.label, others) for results, control in _groups(lead)]
 
@@ -153,7 +168,10 @@ def _sweep(results: Sequence[Result | Failure]) -> str | None:
     differing = [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
     if len(differing) != 1 or len({str(each[differing[0]]) for each in settings}) != len(settings):
         return None
-    before = [{k: str(v) for k, v in r.baseline.settings.items() if k != differing[0]} for r in comparisons]
+    before = [
+        {k: str(v) for k, v in r.baseline.settings.items() if k != differing[0]}
+        for r in comparisons
+    ]
     return differing[0] if all(each == before[0] for each in before) else None
 
 
@@ -164,6 +182,4 @@ def _short(found: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 def _arrival(result: RaceResult, arm: str) -> str:
     runs = result.of(arm)
-    return (
-        f"median {format_seconds(result.median(arm))}, {sum(run.reached for run in runs)} of {len(runs)} seeds arrived"
-    )
+    return f"median {format_seconds(result.median(arm))}, {sum(run.reached for run in runs)} of {len(runs)} seeds arrived"

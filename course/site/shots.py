@@ -34,12 +34,18 @@ def main() -> int:
         print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
         return 1
     os.environ["LABKIT_SIZE"] = "full"  # the full size: what readers see
-    with tempfile.TemporaryDirectory() as folder, running_server(Path(folder)) as server, sync_playwright() as p:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_server(Path(folder)) as server,
+        sync_playwright() as p,
+    ):
         browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         page = NotebookPage(server, browser, width=1180, height=1100, scale=2)
         try:
             page.open(ROOT / "notebooks" / f"{NOTEBOOK}.ipynb")
-            for index, cell in enumerate(nbformat.read(ROOT / "notebooks" / f"{NOTEBOOK}.ipynb", as_version=4).cells):
+            for index, cell in enumerate(
+                nbformat.read(ROOT / "notebooks" / f"{NOTEBOOK}.ipynb", as_version=4).cells
+            ):
                 page.run_cell(index)
                 if "panel" in cell.metadata.get("tags", []):
                     break
@@ -58,7 +64,9 @@ def main() -> int:
     for quality in (90, 80, 70, 60):
         picture.save(TARGET, quality=quality, method=6)
         if TARGET.stat().st_size < LARGEST:
-            print(f"{TARGET.relative_to(ROOT)}: {picture.width} x {picture.height}, {TARGET.stat().st_size} bytes")
+            print(
+                f"{TARGET.relative_to(ROOT)}: {picture.width} x {picture.height}, {TARGET.stat().st_size} bytes"
+            )
             return 0
     print(f"{TARGET}: larger than {LARGEST} bytes", file=sys.stderr)
     return 1

@@ -26,7 +26,13 @@ from pygments.formatters import HtmlFormatter
 from course.site import pages, recorded
 
 HERE = Path(__file__).resolve().parent
-LEFT_OUT = {"setup", "solution", "claims", "reference", "panel"}  # the last two show what was recorded instead
+LEFT_OUT = {
+    "setup",
+    "solution",
+    "claims",
+    "reference",
+    "panel",
+}  # the last two show what was recorded instead
 CODE = {"baseline", "predict", "workload", "counters", "worse", "exercise"}
 SHORT = 12  # lines of any other code cell that is shown
 ROOM = 640  # pixels of content for a slide; deck.css has room for 560 to 590, deck.js makes a little more fit
@@ -72,7 +78,9 @@ def deck(path: Path) -> list[Slide]:
         kind = set(pages.tags(cell))
         if cell.cell_type == "markdown":
             following = notebook.cells[index + 1 : index + 2]
-            if "<summary>Hint" in cell.source or (following and "claims" in pages.tags(following[0])):
+            if "<summary>Hint" in cell.source or (
+                following and "claims" in pages.tags(following[0])
+            ):
                 continue
             for title, blocks in _headed(cell.source, path.parent):
                 if title:
@@ -91,7 +99,9 @@ def deck(path: Path) -> list[Slide]:
                 _add(slides, _code(piece))
             if text := "".join(output.get("text", "") for output in cell.outputs):
                 _add(slides, _output(text, cell.outputs))
-    return [slide for slide in slides if slide.blocks]  # a heading whose cells are all left out is no slide
+    return [
+        slide for slide in slides if slide.blocks
+    ]  # a heading whose cells are all left out is no slide
 
 
 def _add(slides: list[Slide], block: Block) -> None:
@@ -161,7 +171,9 @@ def _height(text: str) -> int:
         return 34 + 22 * (len(text.splitlines()) - 2)
     if text.startswith("|"):
         rows = [row.strip("|").split("|") for row in text.splitlines()]
-        return 14 + sum(10 + 27 * max(1, -(-sum(map(len, row)) // 110)) for row in rows[:1] + rows[2:])
+        return 14 + sum(
+            10 + 27 * max(1, -(-sum(map(len, row)) // 110)) for row in rows[:1] + rows[2:]
+        )
     return 14 + 33 * -(-len(text) // 100)
 
 
@@ -206,7 +218,9 @@ def _recorded(each: recorded.Shown) -> Slide:
     alt = html.escape(f"{each.title.replace('`', '')}, recorded on {each.lead}")
     text = markdown2html(source).replace("<p>", '<p class="source">')
     picture = f'<img alt="{alt}" src="data:image/svg+xml;base64,{image}">'
-    block = Block(picture + text, FIGURE, f"{source}\n\n![{alt}](data:image/svg+xml;base64,{image})")
+    block = Block(
+        picture + text, FIGURE, f"{source}\n\n![{alt}](data:image/svg+xml;base64,{image})"
+    )
     return Slide(f"Recorded: {each.title[0].lower()}{each.title[1:]}", [block], figure=True)
 
 
@@ -246,7 +260,9 @@ def slide_notebook(slides: list[Slide]) -> NotebookNode:
         cells[-1].metadata["slideshow"] = {"slide_type": "slide"}
         for block in slide.blocks:
             if block.outputs:
-                [*_, code] = [cell for cell in cells if cell.cell_type == "code"]  # whose outputs they are
+                [*_, code] = [
+                    cell for cell in cells if cell.cell_type == "code"
+                ]  # whose outputs they are
                 code.outputs = block.outputs
                 continue
             new = nbformat.v4.new_code_cell if block.code else nbformat.v4.new_markdown_cell
@@ -268,10 +284,19 @@ def write(path: Path, out: Path, *, notebook: bool = False) -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a notebook, such as 06_mixed_precision; all if none")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a notebook, such as 06_mixed_precision; all if none",
+    )
     parser.add_argument("--out", type=Path, default=HERE / "_build" / "slides")
-    parser.add_argument("--notebook", action="store_true", help="also write a notebook with slide types")
+    parser.add_argument(
+        "--notebook", action="store_true", help="also write a notebook with slide types"
+    )
     arguments = parser.parse_args()
     known = {path.stem: path for path in pages.notebooks()}
     names = [Path(name).name.removesuffix(".ipynb") for name in arguments.names] or list(known)

@@ -22,7 +22,9 @@ class Generation:
     population: tuple[tuple[Splits, int], ...]
 
 
-def genetic(chain: Chain, *, iterations: int = 20, pool: int = 20, mutation: float = 0.75, seed: int = 0) -> Plan:
+def genetic(
+    chain: Chain, *, iterations: int = 20, pool: int = 20, mutation: float = 0.75, seed: int = 0
+) -> Plan:
     """The best plan after ``iterations`` of `evolve`."""
     *_, last = evolve(chain, iterations=iterations, pool=pool, mutation=mutation, seed=seed)
     return last.plan
@@ -65,7 +67,9 @@ def evolve(
         population = list(dict.fromkeys(chosen + children))
 
 
-def _select(rng: random.Random, population: list[Splits], peaks: dict[Splits, int], pool: int) -> list[Splits]:
+def _select(
+    rng: random.Random, population: list[Splits], peaks: dict[Splits, int], pool: int
+) -> list[Splits]:
     waiting = sorted(population, key=lambda splits: (peaks[splits], len(splits), splits))
     chosen: list[Splits] = []
     place = 0

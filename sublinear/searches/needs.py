@@ -30,7 +30,10 @@ class Needs:
 
     def __init__(self, chain: Chain, *, menu: bool) -> None:
         loss = Option("", 0, 0.0, 0.0, 0, chain.after.peak_bytes)
-        chain = replace(chain, blocks=(*chain.blocks, Block("loss", 0, (loss,), chain.after.gradient_bytes, 0, 0.0)))
+        chain = replace(
+            chain,
+            blocks=(*chain.blocks, Block("loss", 0, (loss,), chain.after.gradient_bytes, 0, 0.0)),
+        )
         blocks = chain.blocks
         options = [block.options if menu else block.options[:1] for block in blocks]
         self.n = len(blocks)
@@ -49,7 +52,8 @@ class Needs:
         self.backward[0] = [max(backward, end) for backward in self.backward[0]]
         self.seconds = [[option.forward + option.backward for option in menu] for menu in options]
         self.saved_all, self.forward_all, self.backward_all = (
-            np.array([row[0] for row in rows], np.int64) for rows in (self.saved, self.forward, self.backward)
+            np.array([row[0] for row in rows], np.int64)
+            for rows in (self.saved, self.forward, self.backward)
         )
         self.elapsed = np.concatenate([[0.0], np.cumsum([block.forward for block in blocks])])
         self.held = np.zeros((self.n, self.n), np.int64)
@@ -67,7 +71,9 @@ class Needs:
         before = saved.cumsum() - saved
         needs = self.bare.copy()
         for first in range(self.n):
-            highest_forward = np.maximum.accumulate(before[first:] + forward[first:]) + self.behind[first:]
+            highest_forward = (
+                np.maximum.accumulate(before[first:] + forward[first:]) + self.behind[first:]
+            )
             highest_backward = np.maximum.accumulate(before[first:] + backward[first:])
             inside = np.maximum(highest_forward, highest_backward) - before[first]
             np.maximum(needs[first, first:], inside, out=needs[first, first:])

@@ -32,9 +32,13 @@ class OptimalTable(Table):
     first run no gradient is alive. O(n^3 m), in O(n^2) NumPy calls.
     """
 
-    def __init__(self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None) -> None:
+    def __init__(
+        self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None
+    ) -> None:
         slots = slots or min(SLOTS, max(100, CELLS // len(chain) ** 2))
-        super().__init__(chain, needs := Needs(chain, menu=menu), capacity, slots, method_name(menu))
+        super().__init__(
+            chain, needs := Needs(chain, menu=menu), capacity, slots, method_name(menu)
+        )
         n, width = needs.n, self.slots + 1
         self._held = self.size(needs.held)
         self._saved = [self.size(np.array(row)) for row in needs.saved]
@@ -55,17 +59,25 @@ class OptimalTable(Table):
             best = column[first]
             if first < last:
                 ends, elapsed = slice(first, last), needs.elapsed[first + 1 :]
-                self.follow(after[ends], self._held[first, ends], shifts[ends], column[first + 1 :], elapsed)
+                self.follow(
+                    after[ends], self._held[first, ends], shifts[ends], column[first + 1 :], elapsed
+                )
                 self._checkpoint(first, last, after, limits[first, ends], best)
             rest = column[first + 1] if first < last else self._nothing
             for option in range(options_of(needs, first, last)):
                 saved = int(self._saved[first][option])
-                need = self.need(max(behind + needs.forward[first][option], needs.backward[first][option]))
+                need = self.need(
+                    max(behind + needs.forward[first][option], needs.backward[first][option])
+                )
                 if (low := max(saved, int(need))) < width:
-                    seconds = rest[low - saved : width - saved] + np.float32(needs.seconds[first][option])
+                    seconds = rest[low - saved : width - saved] + np.float32(
+                        needs.seconds[first][option]
+                    )
                     np.minimum(best[low:], seconds, out=best[low:])
 
-    def _checkpoint(self, first: int, last: int, after: np.ndarray, limits: np.ndarray, best: np.ndarray) -> None:
+    def _checkpoint(
+        self, first: int, last: int, after: np.ndarray, limits: np.ndarray, best: np.ndarray
+    ) -> None:
         """Fastest with a checkpoint of first..k, any k < last. ``limits[k]``: slots for its bare run, never falling."""
         low, high = int(limits[0]), int(limits[-1])
         sums = self._scratch[: last - first, low:]
@@ -79,10 +91,14 @@ class OptimalTable(Table):
         nodes = self._fits.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
         return Plan(nodes[:-1], self.method)  # without the loss
 
-    def guess(self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
+    def guess(
+        self, first: int | np.ndarray, last: int | np.ndarray, memory: int | np.ndarray
+    ) -> np.ndarray:
         """Seconds of blocks first..last in so many bytes; where slots say never, in the fewest that will do."""
         enough = np.isfinite(self._inside[first, last]).argmax(axis=-1)
-        found = self._inside[first, last, np.clip(np.asarray(memory) // self.slot, enough, self.slots)]
+        found = self._inside[
+            first, last, np.clip(np.asarray(memory) // self.slot, enough, self.slots)
+        ]
         return np.minimum(found.astype(np.float64), UNKNOWN)
 
 
@@ -117,7 +133,8 @@ class _Fits:
         rest = int(self.inside[first + 1, last]) if first < last else 0
         rows = zip(needs.forward[first], needs.backward[first], needs.saved[first], strict=True)
         found = [
-            (max(behind + forward, backward, saved + rest), o) for o, (forward, backward, saved) in enumerate(rows)
+            (max(behind + forward, backward, saved + rest), o)
+            for o, (forward, backward, saved) in enumerate(rows)
         ]
         return found[: options_of(needs, first, last)]
 
@@ -128,21 +145,39 @@ class _Fits:
         bare = needs.bare[first, first:last] + self.behind(last)
         return np.maximum(np.maximum(beside, inside[first, first:last]), bare)
 
-    def nodes(self, first: int, last: int, memory: int, table: OptimalTable | None = None) -> tuple[Node, ...]:
+    def nodes(
+        self, first: int, last: int, memory: int, table: OptimalTable | None = None
+    ) -> tuple[Node, ...]:
         """The choices that fit into ``memory`` bytes, by ``table`` the fastest; without, kept as long as that fits."""
         needs = self.needs
         nodes: list[Node] = []
         while first <= last:
-            kept = [(needs.seconds[first][option], option) for need, option in self.kept(first, last) if need <= memory]
+            kept = [
+                (needs.seconds[first][option], option)
+                for need, option in self.kept(first, last)
+                if need <= memory
+            ]
             held, ends = needs.held[first, first:last], np.arange(first, last)
             dropped = np.full(last - first, np.inf if kept and not table else 0.0)
             if table:
                 if first < last:
-                    rest = [float(table.guess(first + 1, last, memory - needs.saved[first][o])) for _, o in kept]
-                    kept = [(own + others, option) for (own, option), others in zip(kept, rest, strict=True)]
+                    rest = [
+                        float(table.guess(first + 1, last, memory - needs.saved[first][o]))
+                        for _, o in kept
+                    ]
+                    kept = [
+                        (own + others, option)
+                        for (own, option), others in zip(kept, rest, strict=True)
+                    ]
                 bare = needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
-                dropped = bare + table.guess(first, ends, memory) + table.guess(ends + 1, last, memory - held)
-            option, end = choose(kept, np.where(self.dropped(first, last) <= memory, dropped, np.inf))
+                dropped = (
+                    bare
+                    + table.guess(first, ends, memory)
+                    + table.guess(ends + 1, last, memory - held)
+                )
+            option, end = choose(
+                kept, np.where(self.dropped(first, last) <= memory, dropped, np.inf)
+            )
             if end is None:
                 nodes.append(Keep(first, option))
                 memory -= needs.saved[first][option]

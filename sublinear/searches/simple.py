@@ -27,7 +27,9 @@ def sqrt_segments(chain: Chain) -> Plan:
     """
     count = len(chain)
     segments = math.isqrt(count - 1) + 1
-    return from_splits([round(count * part / segments) for part in range(1, segments)], count, "sqrt")
+    return from_splits(
+        [round(count * part / segments) for part in range(1, segments)], count, "sqrt"
+    )
 
 
 def from_splits(splits: Sequence[int], count: int, method: str) -> Plan:

@@ -26,7 +26,11 @@ class SingleLevelTable(Table):
         super().__init__(chain, needs := Needs(chain, menu=False), capacity, slots, METHOD)
         self._fits = _Fits(needs)
         n, width, seconds, twice = needs.n, self.slots + 1, self._fits.seconds, self._fits.twice
-        saved, held, segments = self.size(needs.saved_all), self.size(needs.held), self.need(self._fits.segments)
+        saved, held, segments = (
+            self.size(needs.saved_all),
+            self.size(needs.held),
+            self.need(self._fits.segments),
+        )
         kept = np.maximum(saved, self.need(np.maximum(needs.forward_all, needs.backward_all)))
         self._rest = np.full((n + 1, width), np.inf)  # [s, m]: seconds of the blocks from s on
         self._rest[n] = 0
@@ -34,7 +38,13 @@ class SingleLevelTable(Table):
         after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)
         for first in range(n - 1, -1, -1):
             ends, best = slice(first, n - 1), self._rest[first]
-            self.follow(after[ends], held[first, ends], shifts[ends], self._rest[first + 1 : n], twice[first + 1 : n])
+            self.follow(
+                after[ends],
+                held[first, ends],
+                shifts[ends],
+                self._rest[first + 1 : n],
+                twice[first + 1 : n],
+            )
             choices = np.where(slot >= segments[first, ends, None], after[ends], np.inf)
             np.subtract(choices.min(axis=0, initial=np.inf), twice[first], out=best)
             if (low := kept[first]) < width:
@@ -43,7 +53,9 @@ class SingleLevelTable(Table):
         self.times = self._rest[0]
 
     def plan(self, memory: int) -> Plan:
-        return Plan(self._fits.nodes(memory - self.needs.base, self)[:-1], self.method)  # without the loss
+        return Plan(
+            self._fits.nodes(memory - self.needs.base, self)[:-1], self.method
+        )  # without the loss
 
     def guess(self, first: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
         """Seconds of the blocks from ``first`` on in so many bytes; where slots say never, in the fewest that do."""
@@ -78,7 +90,9 @@ class _Fits:
     def dropped(self, first: int) -> np.ndarray:
         """The same if a checkpoint reaches from ``first`` to t, for every t but the loss."""
         ends, n = slice(first, self.needs.n - 1), self.needs.n
-        return np.maximum(self.segments[first, ends], self.needs.held[first, ends] + self.rest[first + 1 : n])
+        return np.maximum(
+            self.segments[first, ends], self.needs.held[first, ends] + self.rest[first + 1 : n]
+        )
 
     def nodes(self, memory: int, table: SingleLevelTable | None = None) -> tuple[Node, ...]:
         """The choices that fit into ``memory`` bytes, by ``table`` the fastest; without, kept as long as that fits."""
@@ -98,7 +112,9 @@ class _Fits:
                 memory -= saved
                 first += 1
             else:
-                nodes.append(Checkpoint(tuple(Keep(block) for block in range(first, first + end + 1))))
+                nodes.append(
+                    Checkpoint(tuple(Keep(block) for block in range(first, first + end + 1)))
+                )
                 memory -= int(held[end])
                 first += end + 1
         return tuple(nodes)

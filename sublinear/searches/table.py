@@ -13,7 +13,9 @@ from sublinear.plan import Plan
 from sublinear.searches.needs import Needs
 from sublinear.searches.simple import keep_all
 
-HEADROOM = 1.05  # rounded sizes may ask for a little more than the capacity where the true ones do not
+HEADROOM = (
+    1.05  # rounded sizes may ask for a little more than the capacity where the true ones do not
+)
 CLOSE = 1 + 1e-9  # sums of seconds in another order
 
 
@@ -42,7 +44,12 @@ class Table(ABC):
         return -(-np.asarray(size) // self.slot)
 
     def follow(
-        self, after: np.ndarray, held: np.ndarray, shifts: np.ndarray, rest: np.ndarray, plus: np.ndarray
+        self,
+        after: np.ndarray,
+        held: np.ndarray,
+        shifts: np.ndarray,
+        rest: np.ndarray,
+        plus: np.ndarray,
     ) -> None:
         """Bring ``after[k, m]`` up to date, the seconds of what follows a checkpoint that ends with k and holds
         ``held[k]`` slots: ``rest[k]`` of that many slots less, ``plus[k]``. ``shifts``: what each row has now."""
@@ -78,7 +85,10 @@ def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
         return plain
     table, least = table_of(chain, budget), simulate(chain, floor).peak_bytes
     # With rounded sizes the plan for a little less memory may be the faster one.
-    plans = [table.plan(max(least, budget - slots * table.slot)) for slots in range(1 if table.slot == 1 else 6)]
+    plans = [
+        table.plan(max(least, budget - slots * table.slot))
+        for slots in range(1 if table.slot == 1 else 6)
+    ]
     return min(plans, key=lambda plan: simulate(chain, plan).seconds)
 
 
@@ -93,7 +103,9 @@ def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds:
         return floor
     best, lowest, least = known, simulate(chain, known).peak_bytes, costs.peak_bytes
     table = table_of(chain, lowest)
-    in_time = table.times + chain.extra_seconds <= seconds * (1 + 1e-6)  # times may be of single precision
+    in_time = table.times + chain.extra_seconds <= seconds * (
+        1 + 1e-6
+    )  # times may be of single precision
     first = int(np.argmax(in_time))
     # Sizes were rounded: the plan for some slots less or more may be fast enough, or have the lower peak.
     for slots in range(first - 4, min(first + 12, table.slots + 1)):

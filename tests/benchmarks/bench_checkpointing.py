@@ -43,7 +43,9 @@ A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwi
 class Layer(nn.Module):
     """An encoder layer with its attention written out, as BERT's, or by torch's fused function."""
 
-    def __init__(self, fused: bool, attention_dropout: float, dim: int = 768, heads: int = 12) -> None:
+    def __init__(
+        self, fused: bool, attention_dropout: float, dim: int = 768, heads: int = 12
+    ) -> None:
         super().__init__()
         self.fused, self.heads = fused, heads
         self.query, self.key, self.value, self.out = (nn.Linear(dim, dim) for _ in range(4))
@@ -52,7 +54,10 @@ class Layer(nn.Module):
         self.drop = nn.ModuleList(nn.Dropout(rate) for rate in (attention_dropout, 0.1, 0.1))
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.value))
+        q, k, v = (
+            f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for f in (self.query, self.key, self.value)
+        )
         if self.fused:
             mixed = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=self.drop[0].p)
         else:
@@ -64,9 +69,14 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """The size of BERT-base: 12 layers of 768, 12 heads, 110 million parameters."""
 
-    def __init__(self, layers: int = 12, fused: bool = False, attention_dropout: float = 0.1) -> None:
+    def __init__(
+        self, layers: int = 12, fused: bool = False, attention_dropout: float = 0.1
+    ) -> None:
         super().__init__()
-        self.tokens, self.positions = nn.Embedding(30522, 768), nn.Parameter(torch.randn(512, 768) / 50)
+        self.tokens, self.positions = (
+            nn.Embedding(30522, 768),
+            nn.Parameter(torch.randn(512, 768) / 50),
+        )
         self.norm, self.layers = (
             nn.LayerNorm(768),
             nn.ModuleList(Layer(fused, attention_dropout) for _ in range(layers)),
@@ -168,13 +178,18 @@ def measured(model: nn.Module, x: Tensor, chain: Chain, overhead: float, seconds
 
 def depth(layers: int = 128) -> None:
     """A chain of equal convolutions with batch norm, halved again and again; run, too."""
-    units = (nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(layers))
+    units = (
+        nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        for _ in range(layers)
+    )
     model, x = nn.Sequential(*units), torch.randn(16, 8, 32, 32)
     chain = profile(model, x, options=False, repeats=1)
     plain = simulate(chain, keep_all(chain))
     for method in ("recursive", "optimal"):
         found = (
-            plan(chain, method="recursive") if method == "recursive" else plan(chain, max_overhead=1.2, method=method)
+            plan(chain, method="recursive")
+            if method == "recursive"
+            else plan(chain, max_overhead=1.2, method=method)
         )
         have = simulate(chain, found)
         planned: Any = apply(model, found)
@@ -194,12 +209,19 @@ def _by_plan(with_eager: Chain, with_fused: Chain) -> tuple[Plan, float, float, 
     target, plain = (simulate(chain, keep_all(chain)) for chain in (with_eager, with_fused))
     found = plan(with_fused, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
     have = simulate(with_fused, found)
-    return found, have.peak_bytes / target.peak_bytes, have.seconds / target.seconds, have.peak_bytes
+    return (
+        found,
+        have.peak_bytes / target.peak_bytes,
+        have.seconds / target.seconds,
+        have.peak_bytes,
+    )
 
 
 def fused_estimated(layers: int, tokens: int, batch: int) -> None:
     """SDPA and a plan against eager attention without one, from rooflines; as BERT does, with and without dropout."""
-    print(f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain, batch {batch}")
+    print(
+        f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain, batch {batch}"
+    )
     for card, dtype in ((T4_LIKE, torch.float32), (A100_LIKE, torch.bfloat16)):
         for dropout in (0.0, 0.1):
             x = torch.randint(0, 30522, (batch, tokens))
@@ -219,7 +241,9 @@ def fused_against_eager(layers: int, small: int, tokens: int, batch: int, second
 
     Neither drops attention weights: on a CPU, SDPA with dropout is not fused.
     """
-    eager, fused = (Encoder(layers, fused, attention_dropout=0.0).to(pick_device()) for fused in (False, True))
+    eager, fused = (
+        Encoder(layers, fused, attention_dropout=0.0).to(pick_device()) for fused in (False, True)
+    )
     fused.load_state_dict(eager.state_dict())
     x = torch.randint(0, 30522, (small, tokens), device=pick_device())
     with_eager, with_fused = profile(eager, x, options=False), profile(fused, x)
@@ -281,9 +305,13 @@ def on_card(case: Case, gib: float, overhead: float) -> None:
             probe = partial(train, case, arm, overhead)
             print(f"  {label}: {search_batch(lambda n: probe_in_process(probe, n, card), start=8)}")  # noqa: B023
         elif arm is None:
-            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)")
+            print(
+                f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)"
+            )
         else:
-            print(f"  {label}: batch {largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)")
+            print(
+                f"  {label}: batch {largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)"
+            )
 
 
 def main() -> None:
@@ -291,9 +319,13 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="measure at the goals' batch sizes")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each measured comparison")
     parser.add_argument("--only", default="", help="part of a case's name, or sdpa")
-    parser.add_argument("--layers", type=int, default=12, help="of the encoder that is compared with SDPA")
+    parser.add_argument(
+        "--layers", type=int, default=12, help="of the encoder that is compared with SDPA"
+    )
     parser.add_argument("--tokens", type=int, default=512, help="of its inputs")
-    parser.add_argument("--card", type=float, metavar="GIB", help="only the largest batches on a card of this size")
+    parser.add_argument(
+        "--card", type=float, metavar="GIB", help="only the largest batches on a card of this size"
+    )
     options = parser.parse_args()
     device = pick_device()
     full = options.full or device.type == "cuda"
@@ -316,7 +348,9 @@ def main() -> None:
         print(f"{case.name}: {len(split(model))} blocks")
         begin = time.perf_counter()
         chain = profile(model, x)
-        print(f"  profiled at batch {len(x)} on {chain.device} in {time.perf_counter() - begin:.0f} s")
+        print(
+            f"  profiled at batch {len(x)} on {chain.device} in {time.perf_counter() - begin:.0f} s"
+        )
         predicted(chain.at_batch(case.batch), case, f"predicted from {chain.device}")
         estimate = profile(model, x, device=T4_LIKE).at_batch(case.batch)
         predicted(estimate, case, f"estimated for {T4_LIKE.name}")

@@ -25,7 +25,10 @@ from labkit.results import median_interval
 def report(name: str, values: list[float], goal: str, form: str = "{:.4f}") -> None:
     low, high = median_interval(tuple(values))
     figures = [form.format(value) for value in (float(np.median(values)), low, high)]
-    print(f"{name:<62} {figures[0]} [{figures[1]}, {figures[2]}]  n={len(values)}  goal {goal}", flush=True)
+    print(
+        f"{name:<62} {figures[0]} [{figures[1]}, {figures[2]}]  n={len(values)}  goal {goal}",
+        flush=True,
+    )
 
 
 def a_millisecond(matrix: torch.Tensor) -> Callable[[], None]:
@@ -74,19 +77,31 @@ def against_bare(step: Callable[[], None], device: str, goal: str) -> None:
                 synchronize()
                 seconds[kit] = time.perf_counter() - begin
         ratios.append(100 * (seconds[True] / seconds[False] - 1))
-    report(f"harness: kit's figure over the bare loop's, 1 ms {device} step, %", ratios, goal, "{:+.3f}")
+    report(
+        f"harness: kit's figure over the bare loop's, 1 ms {device} step, %",
+        ratios,
+        goal,
+        "{:+.3f}",
+    )
 
 
 def control(trials: int = 40) -> None:
     """Identical arms: how often does the kit see a difference that is not there?"""
     step = a_millisecond(torch.randn(128, 128))
-    results = [compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)]
+    results = [
+        compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)
+    ]
     errors = [abs(result.speedup - 1) * 100 for result in results]
     claims = sum(result.verdict in ("faster", "slower") for result in results)
     report("A/A: |ratio - 1|, %", errors, "-", "{:.3f}")
     print(f"A/A: 90th percentile of |ratio - 1| {np.percentile(errors, 90):.3f} %  goal <= 2 %")
-    verdicts = {word: sum(r.verdict == word for r in results) for word in ("same", "cannot tell", "faster", "slower")}
-    print(f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}")
+    verdicts = {
+        word: sum(r.verdict == word for r in results)
+        for word in ("same", "cannot tell", "faster", "slower")
+    }
+    print(
+        f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}"
+    )
 
 
 def imports(rounds: int = 15) -> None:
@@ -97,7 +112,9 @@ def imports(rounds: int = 15) -> None:
         for module in ("torch", "labkit"):
             code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
             seconds[module] = float(
-                subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+                subprocess.run(
+                    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+                ).stdout
             )
         ratios.append(seconds["labkit"] / seconds["torch"])
     report("import labkit / import torch", ratios[1:], "<= 1.15", "{:.3f}")

@@ -38,18 +38,28 @@ def mlp() -> nn.Module:
 def cnn() -> nn.Module:
     layers: list[nn.Module] = []
     for inputs, outputs in ((1, 16), (16, 32), (32, 32)):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
+        layers += [
+            nn.Conv2d(inputs, outputs, 3, padding=1),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(288, 10))
 
 
 def report(
-    name: str, make: Callable[[], nn.Module], optimizer_of: Callable[[nn.Module], torch.optim.Optimizer]
+    name: str,
+    make: Callable[[], nn.Module],
+    optimizer_of: Callable[[nn.Module], torch.optim.Optimizer],
 ) -> None:
     torch.manual_seed(0)
     device = pick_device()
     model = make().to(device)
     optimizer = optimizer_of(model)
-    inputs, targets = torch.randn(64, 1, 28, 28, device=device), torch.randint(10, (64,), device=device)
+    inputs, targets = (
+        torch.randn(64, 1, 28, 28, device=device),
+        torch.randint(10, (64,), device=device),
+    )
 
     def step() -> torch.Tensor:
         loss = F.cross_entropy(model(inputs), targets)
@@ -81,6 +91,14 @@ def report(
 
 if __name__ == "__main__":
     with measuring(1):
-        report("MLP + SGD", mlp, lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9))
-        report("CNN + SGD", cnn, lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9))
+        report(
+            "MLP + SGD",
+            mlp,
+            lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9),
+        )
+        report(
+            "CNN + SGD",
+            cnn,
+            lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9),
+        )
         report("CNN + Adam", cnn, lambda model: torch.optim.Adam(model.parameters(), lr=1e-9))

@@ -58,12 +58,18 @@ def block(rng: random.Random, name: str, output: int, saved: int, menu: int) -> 
     for _ in range(menu - 1):
         share = rng.uniform(0.2, 0.9)
         less = max(output, int(share * saved))
-        options.append(Option("part", less, seconds, (3 - share) * seconds, saved + transient, output + saved))
-    return Block(name, output, tuple(options), rng.randrange(MB), output + transient, 0.95 * seconds)
+        options.append(
+            Option("part", less, seconds, (3 - share) * seconds, saved + transient, output + saved)
+        )
+    return Block(
+        name, output, tuple(options), rng.randrange(MB), output + transient, 0.95 * seconds
+    )
 
 
 def planning_times(count: int = 200) -> None:
-    print(f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one level 0.1 s)")
+    print(
+        f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one level 0.1 s)"
+    )
     chains = [make("uniform", count, seed, menu=3) for seed in range(3)]
     seconds = timed(lambda chain: single_level.lowest_peak(chain), chains)
     print(f"  {'single-level':14} lowest peak    {seconds:7.3f}")
@@ -73,7 +79,10 @@ def planning_times(count: int = 200) -> None:
             limits += [{"budget": 0.2}, {"budget": 0.5}, {"max_overhead": 0.15}]
         for limit in limits:
             seconds = timed(
-                lambda chain, m=method, limit=limit: plan(chain, method=m, **bytes_of(chain, limit)), chains
+                lambda chain, m=method, limit=limit: plan(
+                    chain, method=m, **bytes_of(chain, limit)
+                ),
+                chains,
             )
             text = ", ".join(f"{name} {value}" for name, value in limit.items())
             print(f"  {method:14} {text:14} {seconds:7.3f}")
@@ -83,7 +92,9 @@ def planning_times(count: int = 200) -> None:
 
 def bytes_of(chain: Chain, limit: dict[str, float]) -> dict:
     plain = simulate(chain, keep_all(chain)).peak_bytes
-    return {name: int(share * plain) if name == "budget" else share for name, share in limit.items()}
+    return {
+        name: int(share * plain) if name == "budget" else share for name, share in limit.items()
+    }
 
 
 def timed(work, chains) -> float:
@@ -96,9 +107,15 @@ def timed(work, chains) -> float:
 
 
 def exact_against_genetic() -> None:
-    print("\npeak of the exact plan of one level below that of the genetic algorithm after 20 iterations, pool 20")
-    print(f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, whatever the plan)")
-    print("  chain         blocks    median     lowest    highest    above base: median   time exact / genetic")
+    print(
+        "\npeak of the exact plan of one level below that of the genetic algorithm after 20 iterations, pool 20"
+    )
+    print(
+        f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, whatever the plan)"
+    )
+    print(
+        "  chain         blocks    median     lowest    highest    above base: median   time exact / genetic"
+    )
     for kind in KINDS:
         for count in (100, 200):
             gains, above, times = [], [], []
@@ -125,15 +142,26 @@ def nested_against_one_level() -> None:
             chain = make(kind, 100, seed, menu=3)
             plain = simulate(chain, keep_all(chain))
             costs = [simulate(chain, plan(chain, method=method)) for method in SEARCHES]
-            costs += [simulate(chain, plan(chain, max_overhead=0.15, method=method)) for method in SEARCHES]
+            costs += [
+                simulate(chain, plan(chain, max_overhead=0.15, method=method))
+                for method in SEARCHES
+            ]
             rows.append(
-                [value for c in costs for value in (c.peak_bytes / plain.peak_bytes, c.seconds / plain.seconds)]
+                [
+                    value
+                    for c in costs
+                    for value in (c.peak_bytes / plain.peak_bytes, c.seconds / plain.seconds)
+                ]
             )
         middles = [statistics.median(column) for column in zip(*rows, strict=True)]
         pairs = list(zip(middles[::2], middles[1::2], strict=True))
-        text = "  ".join(f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs, strict=False))
+        text = "  ".join(
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs, strict=False)
+        )
         print(f"  {kind:10} lowest peak: {text}")
-        text = "  ".join(f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs[3:], strict=False))
+        text = "  ".join(
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs[3:], strict=False)
+        )
         print(f"  {kind:10} overhead .15: {text}")
 
 

@@ -47,7 +47,9 @@ OVERRIDES = {
 
 def find_chromium() -> str | None:
     """Path of an installed Chromium or Chrome, else None."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
 
 
 class JupyterServer:
@@ -57,15 +59,25 @@ class JupyterServer:
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
         self._log = folder / "jupyterlab.log"
-        names = ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+        names = (
+            "HOME",
+            "JUPYTER_CONFIG_DIR",
+            "JUPYTER_DATA_DIR",
+            "JUPYTER_RUNTIME_DIR",
+            "IPYTHONDIR",
+        )
         self._env = dict(os.environ) | {name: str(folder / name.lower()) for name in names}
         for name in names:
             Path(self._env[name]).mkdir(exist_ok=True)
-        settings = Path(self._env["JUPYTER_CONFIG_DIR"], "labconfig", "default_setting_overrides.json")
+        settings = Path(
+            self._env["JUPYTER_CONFIG_DIR"], "labconfig", "default_setting_overrides.json"
+        )
         settings.parent.mkdir()
         settings.write_text(json.dumps(OVERRIDES))
         self._env |= {
-            "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(ROOT)])),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [os.environ.get("PYTHONPATH", ""), str(ROOT)])
+            ),
             "LABKIT_SIZE": os.environ.get("LABKIT_SIZE", "test"),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }
@@ -102,12 +114,16 @@ class JupyterServer:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline and self._process.poll() is None:
             try:
-                urllib.request.urlopen(f"{self.url}/api/status?token={self.token}", timeout=5).close()
+                urllib.request.urlopen(
+                    f"{self.url}/api/status?token={self.token}", timeout=5
+                ).close()
                 return
             except (urllib.error.URLError, TimeoutError, ConnectionError):
                 time.sleep(0.2)
         self.stop()
-        raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text(errors='replace')[-3000:]}")
+        raise RuntimeError(
+            f"JupyterLab did not start:\n{self._log.read_text(errors='replace')[-3000:]}"
+        )
 
     def stop(self) -> None:
         """End the server and the kernels it started."""
@@ -147,7 +163,9 @@ class Panel:
     def names(self, kind: str) -> list[str]:
         """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
         found = []
-        for node in self.root.locator(f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)").all():
+        for node in self.root.locator(
+            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)"
+        ).all():
             match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
             assert match
             found.append(match[1])
@@ -230,14 +248,18 @@ class Panel:
         The run may have ended by then: on a quiet machine the intervals are narrow in a fraction of a second.
         """
         start, run = time.monotonic(), self._before + 1
-        number = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-speedup", has_text=re.compile(r"\d"))
+        number = self.root.locator(
+            f".labkit-live[data-run='{run}'] .labkit-speedup", has_text=re.compile(r"\d")
+        )
         number.wait_for(timeout=timeout * 1000)
         return time.monotonic() - start
 
     def wait_finished(self, timeout: float = 120) -> str:
         """Wait until the run that was last started from here has begun and ended; the status line."""
         run = self._before + 1
-        self.root.locator(f".labkit-live[data-run='{run}']:not(.labkit-running)").wait_for(timeout=timeout * 1000)
+        self.root.locator(f".labkit-live[data-run='{run}']:not(.labkit-running)").wait_for(
+            timeout=timeout * 1000
+        )
         return self.status()
 
 
@@ -245,14 +267,26 @@ class NotebookPage:
     """One browser page with one notebook open in JupyterLab."""
 
     def __init__(
-        self, server: JupyterServer, browser: Browser, width: int = 1300, height: int = 1000, scale: float = 1
+        self,
+        server: JupyterServer,
+        browser: Browser,
+        width: int = 1300,
+        height: int = 1000,
+        scale: float = 1,
     ) -> None:
         self.server = server
-        self.context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=scale)
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, device_scale_factor=scale
+        )
         self.page: Page = self.context.new_page()
-        self.page.on("dialog", lambda dialog: dialog.accept())  # "leave this page?" when a changed notebook is reloaded
+        self.page.on(
+            "dialog", lambda dialog: dialog.accept()
+        )  # "leave this page?" when a changed notebook is reloaded
         self.console: list[str] = []
-        self.page.on("console", lambda message: self.console.append(message.text) if message.type == "error" else None)
+        self.page.on(
+            "console",
+            lambda message: self.console.append(message.text) if message.type == "error" else None,
+        )
         self.page.on("pageerror", lambda error: self.console.append(str(error)))
         self.path: str | None = None
 
@@ -274,7 +308,9 @@ class NotebookPage:
         """Open a copy of a notebook (or one of these code cells) and wait for its kernel."""
         path = self.server.add(source, name)
         # A workspace of its own: else JupyterLab opens what the former test had open.
-        self.page.goto(f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}?token={self.server.token}")
+        self.page.goto(
+            f"{self.server.url}/lab/workspaces/{secrets.token_hex(4)}?token={self.server.token}"
+        )
         self._start_app()
         self.path = path
         self._js(
@@ -308,7 +344,9 @@ class NotebookPage:
         self._run("notebook:run-all-cells", timeout)
         self.page.wait_for_timeout(300)
         return [
-            f"{output['ename']}: {output['evalue']}" for output in self.outputs() if output["output_type"] == "error"
+            f"{output['ename']}: {output['evalue']}"
+            for output in self.outputs()
+            if output["output_type"] == "error"
         ]
 
     def run_cell(self, index: int, timeout: float = 120) -> None:

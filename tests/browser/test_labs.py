@@ -86,7 +86,9 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     panel.run()
     panel.wait_number()
     panel.stop()
-    assert panel.wait_finished().startswith(("Stopped:", "Done:"))  # done: its intervals were narrow before the click
+    assert panel.wait_finished().startswith(
+        ("Stopped:", "Done:")
+    )  # done: its intervals were narrow before the click
     assert len(panel.history()) == 2
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)

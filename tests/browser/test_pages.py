@@ -19,17 +19,28 @@ def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Brow
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         asked: list[str] = []
         page.on("request", lambda request, asked=asked: asked.append(request.url))
-        for name in ("index", "notebooks/05_batch_size", "notebooks/00_start_here", "RESULTS", "course/teaching"):
+        for name in (
+            "index",
+            "notebooks/05_batch_size",
+            "notebooks/00_start_here",
+            "RESULTS",
+            "course/teaching",
+        ):
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_function(
                 "document.querySelectorAll('.math').length === 0 || (window.MathJax?.startup?.promise"
                 " && document.querySelectorAll('mjx-container').length >= document.querySelectorAll('.math').length)"
             )
             assert page.locator("mjx-merror").count() == 0
-            assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, (
-                name
+            assert (
+                page.evaluate(
+                    "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                )
+                <= 0
+            ), name
+            shown = page.locator(f"img.only-{scheme}").evaluate_all(
+                "all => all.map(i => [i.complete, i.naturalWidth])"
             )
-            shown = page.locator(f"img.only-{scheme}").evaluate_all("all => all.map(i => [i.complete, i.naturalWidth])")
             hidden = page.locator(f"img.only-{'dark' if scheme == 'light' else 'light'}")
             assert all(complete and natural > 100 for complete, natural in shown), name
             assert not any(hidden.nth(index).is_visible() for index in range(hidden.count())), name
@@ -79,7 +90,10 @@ def test_slides_are_turned_by_keys_and_by_address(decks: Path, browser: Browser)
         assert place.inner_text() == f"{number} / {count}"
         assert page.locator("section.current").count() == 1
     assert page.url.endswith("#1")
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert (
+        page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        <= 0
+    )
     page.close()
 
 

@@ -45,7 +45,9 @@ LabPanel(Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"
              unavailable={"kind": "sums need a GPU"}))
 """
 # Steps of such different lengths that no interval narrows: a run lasts until Stop.
-ENDLESS = "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
+ENDLESS = (
+    "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
+)
 RESTORE = "lab.make_workload = make_workload; panel.budget.value = 1"
 # Ends whatever a test left running.
 FREE = """
@@ -73,7 +75,9 @@ def opened(notebook: NotebookPage) -> NotebookPage:
     return notebook
 
 
-def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(opened: NotebookPage) -> None:
+def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
+    opened: NotebookPage,
+) -> None:
     panel = opened.panel()
     assert panel.names("toggle") == ["double"]
     assert panel.names("slider") == ["size"]
@@ -111,7 +115,9 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(open
     assert len([output for output in outputs if "image/png" in output.data]) == 1
     (table,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
     assert "baseline" in table.data["text/plain"]
-    assert "lab.run(double=True" in outputs[0].data["text/plain"]  # what a page without widgets shows
+    assert (
+        "lab.run(double=True" in outputs[0].data["text/plain"]
+    )  # what a page without widgets shows
 
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
@@ -204,7 +210,11 @@ def test_greyed_control_says_why(opened: NotebookPage) -> None:
 def test_keyboard_alone(opened: NotebookPage) -> None:
     panel, keyboard = opened.panel(), opened.page.keyboard
     cells = opened.cells()
-    run, slider, toggle = panel.button("run"), panel.control("size").locator(".noUi-handle"), panel.control("double")
+    run, slider, toggle = (
+        panel.button("run"),
+        panel.control("size").locator(".noUi-handle"),
+        panel.control("double"),
+    )
     for focusable in (run, slider, toggle.locator("input")):
         focusable.focus()
         for key in ("b", "a", "d", "d", "x"):
@@ -219,7 +229,11 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
         order.append(opened.page.evaluate(focused))
         keyboard.press("Tab")
     assert order == [
-        *(f"{name}, {arm}" for name in ("double", "size", "kind") for arm in ("baseline", "candidate")),
+        *(
+            f"{name}, {arm}"
+            for name in ("double", "size", "kind")
+            for arm in ("baseline", "candidate")
+        ),
         *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep in both arms"),
         *("Same settings (A/A)", "Show the code"),
     ]
@@ -254,7 +268,9 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     newest, first = panel.history()
     assert "size: 64 → 256" in newest  # the slider still reaches the kernel
     assert "size: 64 → 128" in first
-    panel.root.locator(".labkit-copy img").wait_for()  # the cell's outputs are out of reach: the panel has the results
+    panel.root.locator(
+        ".labkit-copy img"
+    ).wait_for()  # the cell's outputs are out of reach: the panel has the results
     opened.screenshot("panel-reloaded-after", panel.root)
 
 

@@ -53,11 +53,16 @@ def found(tmp_path):
 )
 def test_verdicts_on_speed(found, ratio, figure, verdict):
     finding = found(claim(figure=figure), comparison(ratio))
-    assert finding.verdict == verdict and finding.value == pytest.approx(ratio, rel=1e-3) and not finding.contradicts
+    assert (
+        finding.verdict == verdict
+        and finding.value == pytest.approx(ratio, rel=1e-3)
+        and not finding.contradicts
+    )
 
 
 @pytest.mark.parametrize(
-    ("figure", "verdict"), [((0.4, 0.6), "reproduced"), ((0.6, 0.7), "beaten"), ((0.1, 0.2), "refuted")]
+    ("figure", "verdict"),
+    [((0.4, 0.6), "reproduced"), ((0.6, 0.7), "beaten"), ((0.1, 0.2), "refuted")],
 )
 def test_less_memory_is_better(found, figure, verdict):
     finding = found(claim(metric="memory", figure=figure), comparison(2.0))
@@ -66,7 +71,10 @@ def test_less_memory_is_better(found, figure, verdict):
 
 def test_a_run_that_could_not_tell_supports_nothing(found):
     few = comparison(2.0)
-    few = replace(few, **{arm: replace(getattr(few, arm), times=(1e-3,) * 3) for arm in ("baseline", "candidate")})
+    few = replace(
+        few,
+        **{arm: replace(getattr(few, arm), times=(1e-3,) * 3) for arm in ("baseline", "candidate")},
+    )
     finding = found(claim(expect=(5, 6)), few)
     assert finding.verdict == "cannot tell" and not finding.contradicts
 
@@ -75,13 +83,19 @@ def test_an_interval_on_both_sides_of_a_bound_cannot_tell():
     assert claims._verdict(claim(figure=(1, math.inf)), 0.9, 1.1) == "on the bound"
     assert claims._verdict(claim(figure=(0, 1)), 0.9, 1.1) == "on the bound"
     assert claims._verdict(claim(figure=(1.5, 3)), 1.2, 1.6) == "on the bound"
-    assert claims._verdict(claim(figure=(1.5, 3)), 2.9, 3.1) == "reproduced"  # not worse, whatever else it is
-    assert claims._verdict(claim(metric="memory", figure=(1, math.inf)), 1, 1) == "refuted"  # the same is not more
+    assert (
+        claims._verdict(claim(figure=(1.5, 3)), 2.9, 3.1) == "reproduced"
+    )  # not worse, whatever else it is
+    assert (
+        claims._verdict(claim(metric="memory", figure=(1, math.inf)), 1, 1) == "refuted"
+    )  # the same is not more
     assert claims._verdict(claim(metric="memory", figure=(0, 1)), 0.9, 0.95) == "reproduced"
 
 
 def test_counters_are_compared_exactly(found):
-    assert found(claim(metric="flops", figure=(1, 1)), comparison()).verdict == "not recorded yet"  # one arm has none
+    assert (
+        found(claim(metric="flops", figure=(1, 1)), comparison()).verdict == "not recorded yet"
+    )  # one arm has none
     both = comparison()
     both = replace(both, candidate=replace(both.candidate, counters=both.baseline.counters))
     assert found(claim(metric="flops", figure=(1, 1)), both).verdict == "reproduced"
@@ -92,9 +106,14 @@ def test_what_a_plan_is_predicted_to_need_is_called_predicted(found):
     asked = {"lab": "fit", "at": {"model": "a"}}
     memory = found(claim(metric="memory", figure=(0.6, 0.7), **asked), kept)
     assert (memory.value, memory.verdict) == (0.5, "beaten (predicted)")
-    assert found(claim(metric="batch", figure=(4, 5), **asked), kept).verdict == "refuted (predicted)"
+    assert (
+        found(claim(metric="batch", figure=(4, 5), **asked), kept).verdict == "refuted (predicted)"
+    )
     assert found(claim(figure=(0.75, 0.85), **asked), kept).value == 0.8
-    assert found(claim(metric="memory", lab="fit", at={"model": "b"}), kept).verdict == "not recorded yet"
+    assert (
+        found(claim(metric="memory", lab="fit", at={"model": "b"}), kept).verdict
+        == "not recorded yet"
+    )
     measured = files.planned("fit", {"model": "a", "amp": True}, source="measured", memory=0.5)
     assert found(claim(metric="memory", figure=(0.6, 0.7), **asked), measured).verdict == "beaten"
 
@@ -104,15 +123,20 @@ def test_a_race_is_found_by_patterns_of_its_arms(found):
     change = {"arm": "*cycle_steps=*", "against": "max_lr=*"}
     assert found(claim(change=change), raced).value == pytest.approx(2)
     assert found(claim(change=change | {"against": "no*"}), raced).verdict == "not recorded yet"
-    late = RaceResult(tuple(type(r)(r.arm, r.seed, r.curve, False) for r in raced.runs), 0.9, "accuracy", True)
+    late = RaceResult(
+        tuple(type(r)(r.arm, r.seed, r.curve, False) for r in raced.runs), 0.9, "accuracy", True
+    )
     assert (
-        found(claim(change=change), type(late)(**(vars(late) | {"lab": "make_workload"}))).verdict == "not recorded yet"
+        found(claim(change=change), type(late)(**(vars(late) | {"lab": "make_workload"}))).verdict
+        == "not recorded yet"
     )
 
 
 def test_what_fits_more_than_once_has_to_be_picked(found):
     both = comparison(2.0, size=8), comparison(3.0, size=16)
-    with pytest.raises(ValueError, match=r"'amp is faster'.* has 2 comparisons that fit; narrow `at`"):
+    with pytest.raises(
+        ValueError, match=r"'amp is faster'.* has 2 comparisons that fit; narrow `at`"
+    ):
         found(claim(), *both)
     assert found(claim(pick="smallest"), *both).value == pytest.approx(2)
     assert found(claim(pick="largest"), *both).value == pytest.approx(3)
@@ -124,7 +148,10 @@ def test_other_labs_settings_and_devices_do_not_count(found):
     assert found(claim(lab="make_layers"), comparison()).verdict == "not recorded yet"
     assert found(claim(), comparison(2.0, amp=True, fused=True)).verdict == "not recorded yet"
     assert found(claim(device="cuda"), comparison()).machine == ""
-    assert found(claim(device="cuda"), comparison(), machine=CARD | {"gpu": {"name": "X"}}).verdict == "reproduced"
+    assert (
+        found(claim(device="cuda"), comparison(), machine=CARD | {"gpu": {"name": "X"}}).verdict
+        == "reproduced"
+    )
 
 
 def test_a_finding_far_from_what_we_expect_contradicts(found):
@@ -148,8 +175,17 @@ def test_bad_claims_are_named(changes, message):
 
 
 def test_a_ledger_prints_claims_and_corrections():
-    text = str(ledger("06_none", [claim()], [Correction("a list", "ImageNet", "CIFAR-10", "the paper")]))
-    for words in ("amp is faster", "someone: 1.5x to 3x", "not recorded yet", "because", "ImageNet", "Right: CIFAR-10"):
+    text = str(
+        ledger("06_none", [claim()], [Correction("a list", "ImageNet", "CIFAR-10", "the paper")])
+    )
+    for words in (
+        "amp is faster",
+        "someone: 1.5x to 3x",
+        "not recorded yet",
+        "because",
+        "ImageNet",
+        "Right: CIFAR-10",
+    ):
         assert words in text
 
 
@@ -196,7 +232,9 @@ def test_check_tells_a_stale_file(tmp_path, monkeypatch, capsys):
 
 
 def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path, capsys):
-    machines = sorted({record.machine for book in LEDGERS.values() for record in book.references.records})
+    machines = sorted(
+        {record.machine for book in LEDGERS.values() for record in book.references.records}
+    )
     [axis] = results.heat_map(list(LEDGERS.values())).axes
     assert [label.get_text() for label in axis.get_xticklabels()] == 2 * machines  # below and above
     found = [found for book in LEDGERS.values() for _, found in book.rows()]
@@ -213,8 +251,12 @@ def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path
 
 def test_the_heat_map_says_where_it_cannot_tell():
     unsure = claims.Finding("m", 1.0, 0.9, 1.1, "cannot tell")
-    assert results._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(results._gain(claim(), unsure)[0])
-    assert results._gain(claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")) == (
+    assert results._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(
+        results._gain(claim(), unsure)[0]
+    )
+    assert results._gain(
+        claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")
+    ) == (
         4,
         "4.00x smaller",
     )
@@ -231,13 +273,18 @@ def test_a_refused_record_is_named_in_the_ledger(tmp_path):
     path.write_text("{")
     book = claims.Ledger("06_x", [claim()])
     book.references = reference("06_x", folder=tmp_path)
-    assert "Not shown: m/06_x.json is damaged" in str(book) and "Not shown: m/06_x.json" in book.markdown()
+    assert (
+        "Not shown: m/06_x.json is damaged" in str(book)
+        and "Not shown: m/06_x.json" in book.markdown()
+    )
 
 
 # ------------------------------------------------------------------------------------------------- numbers in the prose
 
 # What looks like a measurement: a number with a unit of time, of bytes or of images, or a factor.
-MEASURED = re.compile(r"(?<![\w.,])\d[\d.,]*\d?\s?(?:x(?! ?\d)|ms|µs|s|MiB|GiB|KiB|MB|GB|images/s|GB/s|%)(?![\w-])")
+MEASURED = re.compile(
+    r"(?<![\w.,])\d[\d.,]*\d?\s?(?:x(?! ?\d)|ms|µs|s|MiB|GiB|KiB|MB|GB|images/s|GB/s|%)(?![\w-])"
+)
 BOUND = re.compile(r"\[([^\]]*)\]\(\.\./RESULTS\.md[^)]*\)")
 # A number of somebody else's, with its source in the same paragraph or row of a table.
 CITED = re.compile(
@@ -255,7 +302,9 @@ def prose(name):
     """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
     for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
         if cell.cell_type == "markdown":
-            text = re.sub(r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL)
+            text = re.sub(
+                r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL
+            )
             yield from re.split(r"\n\s*\n|\n(?=\s*[-|])", text)
 
 
@@ -264,9 +313,19 @@ def recorded_numbers(name):
     for record in reference(name).records:
         for result in record.results:
             if isinstance(result, Comparison):
-                yield from (result.speedup, 1 / result.speedup, *result.interval, result.memory_ratio)
+                yield from (
+                    result.speedup,
+                    1 / result.speedup,
+                    *result.interval,
+                    result.memory_ratio,
+                )
                 for arm in result.arms:
-                    yield from (arm.median, arm.median * 1e3, (arm.peak_bytes or math.nan) / 2**20, arm.throughput)
+                    yield from (
+                        arm.median,
+                        arm.median * 1e3,
+                        (arm.peak_bytes or math.nan) / 2**20,
+                        arm.throughput,
+                    )
             elif isinstance(result, RaceResult):
                 for arm in result.arms:
                     yield from (result.median(arm), *result.speedup(arm), result.target * 100)
@@ -279,7 +338,9 @@ def unbound(name, paragraphs, numbers):
         for linked in BOUND.findall(paragraph):
             for text in re.findall(r"\d[\d,]*\.?\d*", linked):
                 number, digits = float(text.replace(",", "")), len(text.partition(".")[2])
-                if not any(math.isclose(round(value, digits), number, abs_tol=1e-9) for value in values):
+                if not any(
+                    math.isclose(round(value, digits), number, abs_tol=1e-9) for value in values
+                ):
                     yield f"{text} is linked to RESULTS.md, but in no record of {name}: {paragraph[:80]!r}"
         if not CITED.search(paragraph):
             for text in MEASURED.findall(BOUND.sub("", paragraph)):
@@ -299,13 +360,18 @@ def test_the_search_for_unbound_numbers_finds_them():
     assert "1.26 is linked" in problem
     [problem] = unbound("x", ["It ran 1.26x as fast."], [1.26])
     assert "neither cited nor linked" in problem
-    assert list(unbound("x", ["Smith (2017) found 1.26x.", "On 8 x 8 pixels, 24 blocks, 3x3."], [])) == []
+    assert (
+        list(unbound("x", ["Smith (2017) found 1.26x.", "On 8 x 8 pixels, 24 blocks, 3x3."], []))
+        == []
+    )
     assert len(list(unbound("x", ["30 ms, 12.5 MiB, and 80 % of it"], []))) == 3
 
 
 def test_the_schema_is_published_and_valid():
     from jsonschema import Draft202012Validator
 
-    schema = json.loads((ROOT / "course" / "records" / "record.schema.json").read_text(encoding="utf-8"))
+    schema = json.loads(
+        (ROOT / "course" / "records" / "record.schema.json").read_text(encoding="utf-8")
+    )
     Draft202012Validator.check_schema(schema)
     assert schema["properties"]["schema"]["const"] == files.SCHEMA

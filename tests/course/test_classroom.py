@@ -14,7 +14,15 @@ import pytest
 from course.classroom import check as check_module
 from course.classroom.build import build, student_copy
 from course.classroom.check import RESULTS, Outcome, check, find
-from course.classroom.files import CourseError, Notebook, course_notebooks, exercises, python, read_notebook, tagged
+from course.classroom.files import (
+    CourseError,
+    Notebook,
+    course_notebooks,
+    exercises,
+    python,
+    read_notebook,
+    tagged,
+)
 from course.classroom.slices import answer, names
 from course.cli import main
 
@@ -37,7 +45,9 @@ def solved(notebook: Notebook, path: Path) -> Notebook:
     for exercise, cell in zip(exercises(path), tagged(copy, "exercise"), strict=True):
         asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
         body = ast.parse(python(cell["source"])).body
-        imports = [ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports = [
+            ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         solution = next(source for source in solutions if asked & names(source)[1])
         cell["source"] = "\n".join([*imports, solution])
     return copy
@@ -58,14 +68,20 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
 ) -> None:
     students, instructors = (folder / "notebooks" / path.name for folder in copies)
     assert {row.result for row in check(students)} == {"not attempted"}
-    assert {row.result for row in check(instructors)} == {"not attempted"}, "a solution in its own cell is no answer"
+    assert {row.result for row in check(instructors)} == {"not attempted"}, (
+        "a solution in its own cell is no answer"
+    )
 
     stub = read_notebook(students)
     for cell in tagged(stub, "exercise"):  # the same stub, but no longer as it was
-        cell["source"] = re.sub(r"raise NotImplementedError.*", "raise NotImplementedError('mine')", cell["source"])
+        cell["source"] = re.sub(
+            r"raise NotImplementedError.*", "raise NotImplementedError('mine')", cell["source"]
+        )
     rows = list(check(write(stub, tmp_path / "stub" / path.name)))
     assert [row.result for row in rows] == ["not yet"] * len(exercises(path)), rows
-    assert all(row.message and "not yet" not in row.message for row in rows), "each check says what is missing"
+    assert all(row.message and "not yet" not in row.message for row in rows), (
+        "each check says what is missing"
+    )
 
     good = solved(read_notebook(students), path)
     rows = list(check(write(good, tmp_path / "good" / path.name)))
@@ -82,10 +98,14 @@ def test_student_copies_hold_no_solutions(path: Path, copies: tuple[Path, Path])
     whole, copy = read_notebook(path), read_notebook(students)
     assert copy == json.loads(json.dumps(student_copy(whole)))
     assert tagged(whole, "solution") and not tagged(copy, "solution")
-    assert [cell["source"] for cell in tagged(copy, "exercise")] == [c["source"] for c in tagged(whole, "exercise")]
+    assert [cell["source"] for cell in tagged(copy, "exercise")] == [
+        c["source"] for c in tagged(whole, "exercise")
+    ]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in copy["cells"])
     for cell in copy["cells"]:
-        text = re.sub(r"```.*?```|`[^`\n]*`|\$[^$]*\$", "", cell["source"], flags=re.DOTALL)  # code and formulas
+        text = re.sub(
+            r"```.*?```|`[^`\n]*`|\$[^$]*\$", "", cell["source"], flags=re.DOTALL
+        )  # code and formulas
         for target in re.findall(r"\]\((?!https?:|#|mailto:|attachment:)([^)#\s]+)", text):
             found = (students.parent / target).exists()
             assert found or cell["cell_type"] == "code", f"{path.name} links to {target}"
@@ -114,7 +134,9 @@ def test_the_results_that_are_copied_link_to_what_is_there(copies: tuple[Path, P
         assert targets and all((folder / target).exists() for target in targets)
 
 
-def test_folders_that_cannot_be_meant_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_that_cannot_be_meant_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     course = str(course_notebooks()[0].parents[1])
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for arguments, message in (
@@ -142,7 +164,9 @@ def submit(copies: tuple[Path, Path], tmp_path: Path) -> Callable[..., Path]:
 
     def submit(source: str, name: str = "11_activation_checkpointing", ending: str = CHECK) -> Path:
         notebook = read_notebook(copies[0] / "notebooks" / "11_activation_checkpointing.ipynb")
-        tagged(notebook, "exercise")[0]["source"] = f"from course import exercises\n\n{source}{ending}"
+        tagged(notebook, "exercise")[0]["source"] = (
+            f"from course import exercises\n\n{source}{ending}"
+        )
         return write(notebook, tmp_path / "handed in" / f"{name}.ipynb")
 
     return submit
@@ -176,8 +200,13 @@ def test_bad_submissions_cost_only_themselves(
     submit((leave if LINUX else "") + fork * LINUX + RIGHT, "c processes")
     submit(quietly + RIGHT, "d writes")
     submit(RIGHT, "e no check", ending="")
-    submit("def best_segments(n, a, b):\n    return 1\n\nprint('✓ passed')\n", "f says so", ending="")
-    submit("exercises.check_11_best_segments = print\ndef best_segments(n, a, b):\n    return 1\n", "g own check")
+    submit(
+        "def best_segments(n, a, b):\n    return 1\n\nprint('✓ passed')\n", "f says so", ending=""
+    )
+    submit(
+        "exercises.check_11_best_segments = print\ndef best_segments(n, a, b):\n    return 1\n",
+        "g own check",
+    )
     submit("def best_segments(n, a, b)\n", "h syntax")
     last = submit("open('inside.txt', 'w').close()\n%matplotlib inline\n" + RIGHT, "z right")
     (last.parent / "i broken.ipynb").write_text('{"cells": [', encoding="utf-8")
@@ -208,7 +237,10 @@ def test_bad_submissions_cost_only_themselves(
     assert not outside.exists() and not (last.parent / "inside.txt").exists()
     assert alive(marker) == []
     out = capsys.readouterr().out
-    assert "3 passed, 2 not yet, 3 error, 1 wrote outside, 2 unreadable" in out and "was stopped by: " in out
+    assert (
+        "3 passed, 2 not yet, 3 error, 1 wrote outside, 2 unreadable" in out
+        and "was stopped by: " in out
+    )
     assert {result for result, _ in by_name.values()} <= set(RESULTS)
 
 
@@ -218,9 +250,15 @@ def test_a_loop_for_ever_is_stopped(submit: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize("program", [True, False], ids=["program", "python"])
-def test_without_landlock_the_audit_hook_holds(submit: Callable[..., Path], tmp_path: Path, program: bool) -> None:
+def test_without_landlock_the_audit_hook_holds(
+    submit: Callable[..., Path], tmp_path: Path, program: bool
+) -> None:
     place = str(tmp_path / "outside.txt")
-    write = f"import subprocess\nsubprocess.run(['touch', {place!r}])" if program else f"open({place!r}, 'a')"
+    write = (
+        f"import subprocess\nsubprocess.run(['touch', {place!r}])"
+        if program
+        else f"open({place!r}, 'a')"
+    )
     row = one(submit(write + "\n" + RIGHT), landlock=False)
     assert (row.result, row.guard) == ("error" if program else "wrote outside", "audit hook")
     assert "may be started" in row.message if program else place in row.message
@@ -255,7 +293,9 @@ def test_wrong_usage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert message in capsys.readouterr().err
 
 
-def test_the_caller_s_own_folders_are_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_caller_s_own_folders_are_not_handed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     names = (
         "JUPYTER_DATA_DIR",
         "XDG_CACHE_HOME",
@@ -281,14 +321,21 @@ def test_a_spreadsheet_gets_no_formula(tmp_path: Path, monkeypatch: pytest.Monke
 
 def notebook(*cells: tuple[str, str]) -> Notebook:
     """A notebook of (tag, source)."""
-    made = [{"cell_type": "code", "metadata": {"tags": [tag]}, "source": source} for tag, source in cells]
+    made = [
+        {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source}
+        for tag, source in cells
+    ]
     return {"cells": made, "metadata": {}}
 
 
 def test_only_what_is_needed_runs() -> None:
     path = course_notebooks()[0]
     exercise = exercises(path)[0]._replace(
-        check="check_x", call="exercises.check_x(f)", stub="def f(): raise NotImplementedError", id="", number=0
+        check="check_x",
+        call="exercises.check_x(f)",
+        stub="def f(): raise NotImplementedError",
+        id="",
+        number=0,
     )
     setup = ("setup", "import os\nsize = 3\ndata = load(size)\nseed(size)")
     helper, heavy = ("", "def helper():\n    return base"), ("", "base = other = 1")
@@ -298,11 +345,18 @@ def test_only_what_is_needed_runs() -> None:
     def code(*cells: tuple[str, str]) -> list[str] | None:
         return answer(exercise, notebook(*cells), course)
 
-    assert code(setup, helper, heavy, ("", "unused = 1"), ("", "no python ("), given) == [
-        *("import os", "size = 3", "seed(size)"),  # data are needed by nobody, size by the call that stays
-        *("def helper():\n    return base", "base = other = 1"),
-        "def f():\n    return helper()\nTrue",  # the call of a check is made afterwards, and by the course
-    ]
+    assert (
+        code(setup, helper, heavy, ("", "unused = 1"), ("", "no python ("), given)
+        == [
+            *(
+                "import os",
+                "size = 3",
+                "seed(size)",
+            ),  # data are needed by nobody, size by the call that stays
+            *("def helper():\n    return base", "base = other = 1"),
+            "def f():\n    return helper()\nTrue",  # the call of a check is made afterwards, and by the course
+        ]
+    )
     needs_data = code(setup, ("exercise", "def f(): return data"), ("", "f()"))
     assert needs_data is not None and "data = load(size)" in needs_data
     below = code(setup, ("exercise", exercise.stub), ("", "def f(): return 1"))
@@ -315,7 +369,9 @@ def test_only_what_is_needed_runs() -> None:
 
 
 def test_names_knows_scopes() -> None:
-    used, bound = names("import a.b as c\ndef f(x, y=d):\n    z = x + g\n    return [z + w + i for i in h]\nk: int = c")
+    used, bound = names(
+        "import a.b as c\ndef f(x, y=d):\n    z = x + g\n    return [z + w + i for i in h]\nk: int = c"
+    )
     assert bound == {"c", "f", "k"}
     assert used == {"d", "g", "w", "h", "c", "int"}
 
@@ -329,4 +385,7 @@ def test_ipython_lines_are_passed_over() -> None:
 def test_find_passes_over_checkpoints(tmp_path: Path) -> None:
     for name in ("b/x.ipynb", "a/y.ipynb", "a/.ipynb_checkpoints/y-checkpoint.ipynb", "a/y.txt"):
         write({}, tmp_path / name)
-    assert find([tmp_path, tmp_path / "a/y.ipynb"]) == [tmp_path / "a/y.ipynb", tmp_path / "b/x.ipynb"]
+    assert find([tmp_path, tmp_path / "a/y.ipynb"]) == [
+        tmp_path / "a/y.ipynb",
+        tmp_path / "b/x.ipynb",
+    ]

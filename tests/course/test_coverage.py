@@ -28,7 +28,9 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "06_damaged.ipynb").write_text('{"cells": [')
     monkeypatch.setattr(coverage_of, "machine_card", lambda: {"cpu": {"cores": 1}})
     monkeypatch.setattr(coverage_of, "fast_dtypes", lambda: {"bfloat16": None})
-    monkeypatch.setattr(shutil, "which", lambda program: "/usr/bin/g++" if program == "g++" else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda program: "/usr/bin/g++" if program == "g++" else None
+    )
     coverage = notebook_coverage(tmp_path)
     assert coverage.pop("05_silent").startswith("cannot tell: no metadata.labkit.needs")
     assert coverage.pop("06_damaged").startswith("cannot tell")
@@ -43,5 +45,7 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_notebooks_of_this_repository_state_known_needs() -> None:
     folder = Path(__file__).parents[2] / "notebooks"
     for path in folder.glob("[!_]*.ipynb"):
-        assert set(json.loads(path.read_text())["metadata"]["labkit"]["needs"]) <= set(coverage_of._NEEDS), path.name
+        assert set(json.loads(path.read_text())["metadata"]["labkit"]["needs"]) <= set(
+            coverage_of._NEEDS
+        ), path.name
     assert not any("cannot tell" in text for text in notebook_coverage().values())

@@ -17,7 +17,9 @@ def stub(a, b):
         stub,
         lambda a, b: None,
         lambda a, b: sum(a) / sum(b),  # ratio of the means
-        lambda a, b: statistics.median(a) / statistics.median(b),  # ratio of the medians: not paired
+        lambda a, b: (
+            statistics.median(a) / statistics.median(b)
+        ),  # ratio of the medians: not paired
         lambda a, b: statistics.median(y / x for x, y in zip(a, b, strict=True)),  # upside down
         lambda a, b: min(x / y for x, y in zip(a, b, strict=True)) * 0.99,
     ],
@@ -28,5 +30,7 @@ def test_not_yet(wrong, capsys):
 
 
 def test_solved(capsys):
-    assert check_00_speedup(lambda a, b: statistics.median(x / y for x, y in zip(a, b, strict=True)))
+    assert check_00_speedup(
+        lambda a, b: statistics.median(x / y for x, y in zip(a, b, strict=True))
+    )
     assert capsys.readouterr().out.startswith("✓")

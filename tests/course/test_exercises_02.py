@@ -72,13 +72,19 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (lambda inputs: right(inputs) / 2, "at 1.01 of your"),  # 1 / the curvature, or the limit of MSELoss
+        (
+            lambda inputs: right(inputs) / 2,
+            "at 1.01 of your",
+        ),  # 1 / the curvature, or the limit of MSELoss
         (lambda inputs: 2 * right(inputs), "diverges already"),  # without the 1/2
         (not_a_mean, "does not diverge yet"),
         (no_bias, "a mean of 2: at 0.99 of your"),  # the first case has features of mean zero
         (covariance, "diverges already"),
         (lambda inputs: 2 / curvatures(inputs).sum().item(), "does not diverge yet"),  # the trace
-        (lambda inputs: 2 / curvatures(inputs).clamp(min=1e-9)[0].item(), "diverges already"),  # the smallest
+        (
+            lambda inputs: 2 / curvatures(inputs).clamp(min=1e-9)[0].item(),
+            "diverges already",
+        ),  # the smallest
         (lambda inputs: 0, "a positive number is wanted, not 0"),
         (lambda inputs: float("nan"), "a positive number is wanted, not nan"),
         (lambda inputs: 2 / curvatures(inputs), "a positive number is wanted, not tensor"),

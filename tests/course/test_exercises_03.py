@@ -24,11 +24,15 @@ def linear(step, max_lr, total_steps, pct_start, div_factor, final_div_factor):
 
 
 def forgets_div_factor(step, max_lr, total_steps, pct_start, div_factor, final_div_factor):
-    return solution(step, max_lr, total_steps, pct_start, div_factor, final_div_factor * 25 / div_factor)
+    return solution(
+        step, max_lr, total_steps, pct_start, div_factor, final_div_factor * 25 / div_factor
+    )
 
 
 def peak_one_late(step, max_lr, total_steps, pct_start, div_factor, final_div_factor):
-    return solution(step, max_lr, total_steps, pct_start + 1 / total_steps, div_factor, final_div_factor)
+    return solution(
+        step, max_lr, total_steps, pct_start + 1 / total_steps, div_factor, final_div_factor
+    )
 
 
 def stub(step, max_lr, total_steps, pct_start, div_factor, final_div_factor):
@@ -40,7 +44,9 @@ def test_the_solution_passes(capsys):
     assert "✓" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("answer", [linear, forgets_div_factor, peak_one_late, lambda *_: 0.1, lambda *_: math.nan])
+@pytest.mark.parametrize(
+    "answer", [linear, forgets_div_factor, peak_one_late, lambda *_: 0.1, lambda *_: math.nan]
+)
 def test_wrong_answers_do_not(answer, capsys):
     assert not check_03_one_cycle_lr(answer)
     assert "not yet: at step" in capsys.readouterr().out

@@ -104,7 +104,10 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
             never_updates,
             "to be skipped, torch said: unscale_() is being called after step()",
         ),
-        (keeps_gradients, "after that one, of norm 0.5 and not to be clipped, moved the weight by 0, not by 0.5"),
+        (
+            keeps_gradients,
+            "after that one, of norm 0.5 and not to be clipped, moved the weight by 0, not by 0.5",
+        ),
     ],
 )
 def test_wrong_orders_fail_and_are_told_why(answer, hint, capsys):

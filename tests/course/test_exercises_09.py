@@ -65,7 +65,9 @@ def test_a_loop_is_a_solution_too():
 @pytest.mark.parametrize("answer", [stub, empty])
 def test_an_unsolved_stub_is_told_so(answer, capsys):
     assert check_09_steps_until_it_pays(answer) is False
-    assert capsys.readouterr().out.startswith("not yet: first steps 10 and 100, later steps 10 and 8 want 46")
+    assert capsys.readouterr().out.startswith(
+        "not yet: first steps 10 and 100, later steps 10 and 8 want 46"
+    )
 
 
 @pytest.mark.parametrize(

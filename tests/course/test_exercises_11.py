@@ -27,14 +27,22 @@ def solution(n: int, a: int, b: int) -> int:
         pytest.param(lambda n, a, b: (n * b / a) ** 0.5, "whole number", id="not whole"),
         pytest.param(lambda n, a, b: "12", "whole number", id="text"),
         pytest.param(lambda n, a, b: round(n**0.5), "is possible", id="root of the blocks"),
-        pytest.param(lambda n, a, b: max(1, min(n, round((n * b / a) ** 0.5))), "is possible", id="root, rounded"),
         pytest.param(
-            lambda n, a, b: min(range(1, n + 1), key=lambda k: k * a + n / k * b), "is possible", id="unrounded"
+            lambda n, a, b: max(1, min(n, round((n * b / a) ** 0.5))),
+            "is possible",
+            id="root, rounded",
+        ),
+        pytest.param(
+            lambda n, a, b: min(range(1, n + 1), key=lambda k: k * a + n / k * b),
+            "is possible",
+            id="unrounded",
         ),
         pytest.param(lambda n, a, b: n, "is possible", id="every block"),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_11_best_segments(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

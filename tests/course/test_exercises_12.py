@@ -20,7 +20,10 @@ def solution(saved: list[int], outputs: list[int]) -> int:
     rest = [0] * (n + 1)
     for s in range(n - 1, -1, -1):
         rest[s] = min(
-            [sum(saved[s:]), *(max(sum(saved[s:t]), outputs[t - 1] + rest[t]) for t in range(s + 1, n))],
+            [
+                sum(saved[s:]),
+                *(max(sum(saved[s:t]), outputs[t - 1] + rest[t]) for t in range(s + 1, n)),
+            ],
         )
     return rest[0]
 
@@ -38,7 +41,9 @@ def checkpointed_end(saved: list[int], outputs: list[int]) -> int:
 
 def greedy(saved: list[int], outputs: list[int]) -> int:
     """The larger of two pieces at the best single cut."""
-    return min(peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved)))))
+    return min(
+        peak(saved, outputs, cuts) for cuts in ((), *((place,) for place in range(1, len(saved))))
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,16 +52,22 @@ def greedy(saved: list[int], outputs: list[int]) -> int:
         pytest.param(stub, "return the smallest peak", id="stub"),
         pytest.param(lambda saved, outputs: None, "return the smallest peak", id="nothing"),
         pytest.param(lambda saved, outputs: sum(saved), "some cuts give", id="plain"),
-        pytest.param(lambda saved, outputs: max(saved), "no cuts give less", id="outputs forgotten"),
+        pytest.param(
+            lambda saved, outputs: max(saved), "no cuts give less", id="outputs forgotten"
+        ),
         pytest.param(equal_pieces, "some cuts give", id="equal pieces"),
         pytest.param(greedy, "some cuts give", id="one cut"),
         pytest.param(checkpointed_end, "some cuts give", id="last output held"),
         pytest.param(
-            lambda saved, outputs: solution(saved, outputs) if len(saved) < 20 else 0, "36 that save", id="small only"
+            lambda saved, outputs: solution(saved, outputs) if len(saved) < 20 else 0,
+            "36 that save",
+            id="small only",
         ),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_12_lowest_peak(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

@@ -139,7 +139,10 @@ def test_the_solution_passes(answer, capsys):
 @pytest.mark.parametrize("answer", [stub, empty])
 def test_an_unsolved_stub_is_told_so(answer, capsys):
     assert check_13_one_update(answer) is False
-    assert capsys.readouterr().out == "not yet: micro-batches of 18, 3 and 4 tokens: the optimizer made no step\n"
+    assert (
+        capsys.readouterr().out
+        == "not yet: micro-batches of 18, 3 and 4 tokens: the optimizer made no step\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def sums(model, micro_batches):
 
 
 def all_at_once(model, micro_batches):
-    sum(F.mse_loss(model(inputs), targets) / len(micro_batches) for inputs, targets in micro_batches).backward()
+    sum(
+        F.mse_loss(model(inputs), targets) / len(micro_batches) for inputs, targets in micro_batches
+    ).backward()
 
 
 def first_only(model, micro_batches):
@@ -77,10 +79,19 @@ def not_for_one(model, micro_batches):
         (stub, "after 4 micro-batches there are no gradients: call backward() for each"),
         (empty, "after 4 micro-batches there are no gradients: call backward() for each"),
         (every_time, "4 micro-batches: 4 exchanges, one is enough."),
-        (backward_only, "4 micro-batches: 4 exchanges, one is enough. DDP decides in the forward pass"),
-        (never, "4 micro-batches: the gradients were never exchanged; the last must run without no_sync()"),
+        (
+            backward_only,
+            "4 micro-batches: 4 exchanges, one is enough. DDP decides in the forward pass",
+        ),
+        (
+            never,
+            "4 micro-batches: the gradients were never exchanged; the last must run without no_sync()",
+        ),
         (sums, "4 micro-batches: the gradient is 4 times too large; divide each loss"),
-        (all_at_once, "4 micro-batches: 4 graphs at once; call backward() for each before the next"),
+        (
+            all_at_once,
+            "4 micro-batches: 4 graphs at once; call backward() for each before the next",
+        ),
         (first_only, "4 micro-batches: this is not the gradient of the mean loss over all of them"),
         (not_for_one, "1 micro-batch: the gradients were never exchanged"),
     ],

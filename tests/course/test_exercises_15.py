@@ -70,16 +70,24 @@ def fills_in_zeros(parameters: Any, max_norm: float) -> float:
     ("answer", "says"),
     [
         pytest.param(stub, "return the total norm they had, 5, not None", id="stub"),
-        pytest.param(lambda parameters, max_norm: None, "return the total norm they had", id="nothing"),
-        pytest.param(asks_nothing, "one that is None Python said: 'NoneType' object has no", id="None"),
+        pytest.param(
+            lambda parameters, max_norm: None, "return the total norm they had", id="nothing"
+        ),
+        pytest.param(
+            asks_nothing, "one that is None Python said: 'NoneType' object has no", id="None"
+        ),
         pytest.param(walks_twice, "gradients of norm 5: one became [3.0]", id="iterator"),
         pytest.param(each_alone, "gradients of norm 5: one became [1.0]", id="each alone"),
         pytest.param(always_scales, "smaller than allowed: one became", id="always"),
-        pytest.param(returns_the_new_norm, "return the total norm they had, 5, not 1", id="the new norm"),
+        pytest.param(
+            returns_the_new_norm, "return the total norm they had, 5, not 1", id="the new norm"
+        ),
         pytest.param(fills_in_zeros, "a gradient was replaced", id="zeros"),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_15_clip(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

@@ -41,24 +41,38 @@ def shares_what_is_read_only(x: Any) -> torch.Tensor:
     [
         pytest.param(stub, "gave NoneType: return a float32 tensor", id="stub"),
         pytest.param(lambda x: None, "gave NoneType: return a float32 tensor", id="nothing"),
-        pytest.param(lambda x: np.asarray(x), "gave float32: return a float32 tensor", id="an array"),
+        pytest.param(
+            lambda x: np.asarray(x), "gave float32: return a float32 tensor", id="an array"
+        ),
         pytest.param(torch.tensor, "a float32 array was copied; it can be shared", id="tensor"),
         pytest.param(torch.as_tensor, "a float64 array gave torch.float64", id="type kept"),
-        pytest.param(lambda x: torch.as_tensor(x, dtype=torch.float32), "At least one stride", id="as_tensor"),
+        pytest.param(
+            lambda x: torch.as_tensor(x, dtype=torch.float32), "At least one stride", id="as_tensor"
+        ),
         pytest.param(
             lambda x: torch.from_numpy(np.ascontiguousarray(x, np.float32)),
             "transposed float32 array was",
             id="contiguous",
         ),
         pytest.param(lambda x: torch.zeros(12), "a float32 array gave other numbers", id="zeros"),
-        pytest.param(never_asks_for_strides, "a reversed array Python said: At least one stride", id="strides"),
-        pytest.param(shares_what_is_read_only, "a read-only array was shared; it cannot", id="read-only"),
         pytest.param(
-            lambda x: solution(x[0] if isinstance(x, list) else x), "a list of arrays gave other", id="first of a list"
+            never_asks_for_strides,
+            "a reversed array Python said: At least one stride",
+            id="strides",
+        ),
+        pytest.param(
+            shares_what_is_read_only, "a read-only array was shared; it cannot", id="read-only"
+        ),
+        pytest.param(
+            lambda x: solution(x[0] if isinstance(x, list) else x),
+            "a list of arrays gave other",
+            id="first of a list",
         ),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_16_to_float32(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

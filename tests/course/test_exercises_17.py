@@ -123,7 +123,9 @@ def test_a_longer_way_is_a_solution_too():
 @pytest.mark.parametrize("answer", [stub, empty])
 def test_an_unsolved_stub_is_told_so(answer, capsys):
     assert check_17_replay(answer) is False
-    assert capsys.readouterr().out.startswith("not yet: a step with a finite loss: step() was never called")
+    assert capsys.readouterr().out.startswith(
+        "not yet: a step with a finite loss: step() was never called"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,12 +133,18 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
     [
         (always_on, "should be [False], were [True]"),
         (replays_all, "should be [False], were [False, True]"),
-        (never_on, "sqrt(-1): calls with anomaly mode on should be [False, True], were [False, False]"),
+        (
+            never_on,
+            "sqrt(-1): calls with anomaly mode on should be [False, True], were [False, False]",
+        ),
         (leaves_it_on, "sqrt(-1): anomaly mode is still on afterwards"),
         (the_error_itself, "wants the error's message, a text, yours says RuntimeError("),
         (swallows, "wants the error's message, a text, yours says None"),
         (always_a_text, "a step with a finite loss: wants None, yours says 'all is well'"),
-        (only_nan, "log(0), which is infinite: calls with anomaly mode on should be [False, True], were [False]"),
+        (
+            only_nan,
+            "log(0), which is infinite: calls with anomaly mode on should be [False, True], were [False]",
+        ),
         (off_afterwards, "log(-1): anomaly mode was on before, and is off afterwards"),
         (switches_off, "anomaly mode was on before, and is off afterwards"),
     ],

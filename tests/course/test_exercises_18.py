@@ -106,7 +106,10 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         (keeps_infinity, "a gradient of norm inf: take all gradients away"),
         (clips_infinity, "a gradient of norm inf: take all gradients away"),
         (without_the_new_norm, "the threshold is the median of [2.0, 1.0], 1.5; returned was 2.0"),
-        (takes_the_mean, "the threshold is the median of [2.0, 1.0, 3.0, 100.0], 2.5; returned was 26.5"),
+        (
+            takes_the_mean,
+            "the threshold is the median of [2.0, 1.0, 3.0, 100.0], 2.5; returned was 26.5",
+        ),
         (by_value, "of norm 3: it became [1.8, -2.0], not [1.2, -1.6], of norm 2"),
         (never_clips, "of norm 3: it became [1.8, -2.4], not [1.2, -1.6], of norm 2"),
         (invents_a_gradient, "a parameter without a gradient has got one"),

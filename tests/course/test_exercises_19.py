@@ -60,7 +60,9 @@ def test_the_solution_passes(capsys: pytest.CaptureFixture[str]) -> None:
         (moves_it_into_beta, "in training mode the outputs changed"),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_19_drop_bias(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

@@ -53,13 +53,17 @@ def wakes_the_frozen(net: nn.Module, batches: Batches) -> float:
 
 @torch.no_grad()
 def forgets_eval(net: nn.Module, batches: Batches) -> float:
-    return torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+    return (
+        torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+    )
 
 
 @torch.no_grad()
 def leaves_it_in_eval(net: nn.Module, batches: Batches) -> float:
     net.eval()
-    return torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+    return (
+        torch.cat([F.cross_entropy(net(x), y, reduction="none") for x, y in batches]).mean().item()
+    )
 
 
 def always_train_afterwards(net: nn.Module, batches: Batches) -> float:
@@ -103,12 +107,17 @@ def test_solutions_pass(answer: Callable[..., Any], capsys: pytest.CaptureFixtur
         (leaves_it_in_eval, "was True before and is False afterwards"),
         (always_train_afterwards, "frozen by eval() before"),
         (mean_of_means, "too much weight"),
-        (wakes_the_frozen, "a layer that was frozen by eval() before is in training mode afterwards"),
+        (
+            wakes_the_frozen,
+            "a layer that was frozen by eval() before is in training mode afterwards",
+        ),
         (returns_a_tensor, "a Tensor came back"),
         (first_batch_only, "the mean loss is"),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_20_validate(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

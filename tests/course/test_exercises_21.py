@@ -80,7 +80,9 @@ def test_the_solution_passes(capsys: pytest.CaptureFixture[str]) -> None:
         (trains_too, "weights have changed"),
     ],
 )
-def test_wrong_answers(answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_answers(
+    answer: Callable[..., Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert exercises.check_21_recalibrate(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ")

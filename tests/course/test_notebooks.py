@@ -18,10 +18,17 @@ def run(*arguments: str) -> None:
     """Run a Python command from the project's root with kernels that know nothing of the user's own settings."""
     with tool.private_jupyter() as environment:
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=tool.ROOT, env=environment, capture_output=True, text=True, timeout=900
+            [sys.executable, *arguments],
+            cwd=tool.ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
     print(done.stdout)
-    assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    assert done.returncode == 0, (
+        f"{' '.join(arguments)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    )
 
 
 @each_notebook
@@ -82,23 +89,39 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
 
     assert "no stored output" in problems(lambda nb: cell(nb, "counters").outputs.clear())
     assert "not tagged" in problems(lambda nb: cell(nb, "baseline").outputs.append(stream))
-    assert "no plain result: stderr" in problems(lambda nb: cell(nb, "counters").outputs.append(errors))
+    assert "no plain result: stderr" in problems(
+        lambda nb: cell(nb, "counters").outputs.append(errors)
+    )
     assert "widget state" in problems(lambda nb: nb.metadata.update(widgets={}))
-    assert "not executed from top to bottom" in problems(lambda nb: cell(nb, "setup").update(execution_count=None))
+    assert "not executed from top to bottom" in problems(
+        lambda nb: cell(nb, "setup").update(execution_count=None)
+    )
     assert "another kernel" in problems(lambda nb: nb.metadata.kernelspec.update(name="mine"))
     assert "cells with the id" in problems(lambda nb: nb.cells[1].update(id=nb.cells[0].id))
-    assert "'baseline' before 'bottleneck'" in problems(lambda nb: nb.cells.insert(1, cell(nb, "baseline")))
-    assert "at most 10" in problems(lambda nb: cell(nb, "setup").update(source="import this\n" * 11))
+    assert "'baseline' before 'bottleneck'" in problems(
+        lambda nb: nb.cells.insert(1, cell(nb, "baseline"))
+    )
+    assert "at most 10" in problems(
+        lambda nb: cell(nb, "setup").update(source="import this\n" * 11)
+    )
     assert "at most 15" in problems(lambda nb: cell(nb, "baseline").update(source="pass\n" * 16))
     long_step = "def make_workload():\n    def step():" + "\n        pass" * 15 + f"  {tool.MARK}"
-    assert "step() of 16 lines" in problems(lambda nb: cell(nb, "workload").update(source=long_step))
+    assert "step() of 16 lines" in problems(
+        lambda nb: cell(nb, "workload").update(source=long_step)
+    )
     unmarked = cell(good, "workload").source.replace(tool.MARK, "")
     assert "marks no line" in problems(lambda nb: cell(nb, "workload").update(source=unmarked))
     assert "no LabPanel" in problems(lambda nb: cell(nb, "panel").update(source="pass"))
-    assert "metadata.labkit.minutes" in problems(lambda nb: nb.metadata.labkit.update(minutes="ten"))
+    assert "metadata.labkit.minutes" in problems(
+        lambda nb: nb.metadata.labkit.update(minutes="ten")
+    )
     assert "none of beginner" in problems(lambda nb: nb.metadata.labkit.update(level="easy"))
-    assert "metadata.labkit.needs" in problems(lambda nb: nb.metadata.labkit.update(needs={"gpu": "the GPU arm"}))
-    assert "metadata.labkit.title" in problems(lambda nb: nb.metadata.labkit.update(title="Something else"))
+    assert "metadata.labkit.needs" in problems(
+        lambda nb: nb.metadata.labkit.update(needs={"gpu": "the GPU arm"})
+    )
+    assert "metadata.labkit.title" in problems(
+        lambda nb: nb.metadata.labkit.update(title="Something else")
+    )
 
 
 def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
@@ -107,7 +130,9 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
     def problems(offset: int, old: str, new: str) -> str:
         notebook = deepcopy(good)
         assert old in notebook.cells[place + offset].source
-        notebook.cells[place + offset].source = notebook.cells[place + offset].source.replace(old, new)
+        notebook.cells[place + offset].source = notebook.cells[place + offset].source.replace(
+            old, new
+        )
         return "\n".join(tool.check_exercises(notebook))
 
     assert tool.check_exercises(good) == []
@@ -150,7 +175,9 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "small.ipynb"
     slowly = "import time\nprint('half ', end='', flush=True)\ntime.sleep(0.5)\nprint(value)"
     checked = nbformat.v4.new_code_cell(slowly, metadata={"tags": [tool.CHECKED, "counters"]})
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("value = 6 * 7\nvalue"), checked])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("value = 6 * 7\nvalue"), checked]
+    )
     nbformat.write(notebook, path)
 
     tool.refresh(path)
@@ -172,12 +199,17 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_state_that_survives_a_second_round_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_that_survives_a_second_round_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tool, "FOLDER", tmp_path)
     path = tmp_path / "stateful.ipynb"
     source = "count = globals().get('count', 0) + 1\nprint(count)"
     nbformat.write(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]})]), path
+        nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]})]
+        ),
+        path,
     )
     with pytest.raises(ValueError, match="second round"):
         tool.run_twice(path)

@@ -17,7 +17,9 @@ def books():
     return {book.notebook: book for book in ledgers()}
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if path.stem != "00_start_here"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in PATHS if path.stem != "00_start_here"], ids=lambda path: path.stem
+)
 def test_every_technique_has_a_place_and_a_headline(path: Path, books) -> None:
     place = tool.read(path).metadata.labkit.map
     assert set(place) == {"relieves", "result", "cost", "risk"}
@@ -27,14 +29,20 @@ def test_every_technique_has_a_place_and_a_headline(path: Path, books) -> None:
     assert any(claim.headline for claim in books[path.stem].claims)
 
 
-def test_every_bottleneck_is_relieved_and_picks_its_own(books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "ledgers", lambda folder: list(books.values()))  # reading all records takes a while
+def test_every_bottleneck_is_relieved_and_picks_its_own(
+    books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        overview, "ledgers", lambda folder: list(books.values())
+    )  # reading all records takes a while
     everything = overview.techniques()
     assert [each.notebook for each in everything.techniques] == [path.stem for path in PATHS[1:]]
     assert "](06_mixed_precision.ipynb)" in everything._repr_markdown_()
     for bottleneck in overview.BOTTLENECKS:
         picked = overview.techniques(bottleneck).techniques
-        assert picked and picked == tuple(each for each in everything.techniques if bottleneck in each.relieves)
+        assert picked and picked == tuple(
+            each for each in everything.techniques if bottleneck in each.relieves
+        )
     with pytest.raises(ValueError, match="bottleneck='disk': use one of compute"):
         overview.techniques("disk")
 
@@ -43,14 +51,18 @@ def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(overview, "ledgers", lambda folder: list(books.values()))
     records = {path.parent.name for path in (tool.ROOT / "data" / "reference").glob("*/*.json")}
     monkeypatch.setattr(overview, "machine_name", lambda card: "a-machine-without-records")
-    [row] = (row for row in overview.techniques("launches").rows() if row["technique"].startswith("01"))
+    [row] = (
+        row for row in overview.techniques("launches").rows() if row["technique"].startswith("01")
+    )
     assert row["here (a-machine-without-records)"] == overview.NOT_HERE
     assert {"amd-epyc-2-cores", "intel-xeon-2-cores"} <= set(row) & records
     book = books["01_timing_and_vectorization"]
     claim, found = next((claim, found) for claim, found in book.rows() if claim.headline)
     for finding in found:
         text = row[finding.machine.partition(",")[0]]
-        assert text.startswith(f"{claim.headline}: {finding.value:.2f}x [{finding.low:.2f}, {finding.high:.2f}]")
+        assert text.startswith(
+            f"{claim.headline}: {finding.value:.2f}x [{finding.low:.2f}, {finding.high:.2f}]"
+        )
 
 
 def test_less_is_a_gain_where_it_counts(tmp_path: Path) -> None:
@@ -61,10 +73,16 @@ claims = [Claim("t", "s", "s", (0, 1), (0, 1), "w", {"amp": True}, metric="memor
     cell = {"cell_type": "code", "metadata": {"tags": ["claims"]}, "source": claims}
     place = {"relieves": ["memory"], "result": "same", "cost": "none", "risk": "none"}
     about = {"title": "T", "minutes": 5, "map": place}
-    (tmp_path / "98_x.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {"labkit": about}}))
-    (tmp_path / "99_no_place.ipynb").write_text(json.dumps({"cells": [], "metadata": {"labkit": {"title": "U"}}}))
+    (tmp_path / "98_x.ipynb").write_text(
+        json.dumps({"cells": [cell], "metadata": {"labkit": about}})
+    )
+    (tmp_path / "99_no_place.ipynb").write_text(
+        json.dumps({"cells": [], "metadata": {"labkit": {"title": "U"}}})
+    )
     [technique] = overview.techniques(folder=tmp_path).techniques
     assert (technique.notebook, technique.effects) == ("98_x", {})
     claim = overview.ledgers(tmp_path)[0].claims[0]
     finding = overview.Finding("m, 2026-01-01", 0.25, 0.2, 0.5, "reproduced")
-    assert overview._effects([(claim, [finding])]) == {"m": "peak memory: 4.00x smaller [2.00, 5.00]"}
+    assert overview._effects([(claim, [finding])]) == {
+        "m": "peak memory: 4.00x smaller [2.00, 5.00]"
+    }

@@ -39,8 +39,15 @@ def course(tmp_path, monkeypatch):
     return add
 
 
-CARD = dict.fromkeys(("os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown")
-CARD |= {"cpu": {"model": "Test(R) CPU Processor", "cores": 2}, "gpu": None, "torch": "2.15", "labkit": "0.1.0"}
+CARD = dict.fromkeys(
+    ("os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown"
+)
+CARD |= {
+    "cpu": {"model": "Test(R) CPU Processor", "cores": 2},
+    "gpu": None,
+    "torch": "2.15",
+    "labkit": "0.1.0",
+}
 MACHINE = "test-2-cores"
 
 
@@ -53,7 +60,11 @@ def test_a_notebook_runs_at_full_size_and_keeps_what_it_measured(course, tmp_pat
     assert main(["record", str(path)]) == 0
     record = read(tmp_path, "05_tiny")
     assert [result.lab for result in record.results] == ["make_nothing"] and record.failed is None
-    assert record.doubt is None and record.seconds > 0 and set(record.before) == {"load_average", "cpu_mhz", "gpu"}
+    assert (
+        record.doubt is None
+        and record.seconds > 0
+        and set(record.before) == {"load_average", "cpu_mhz", "gpu"}
+    )
     assert record.results[0].candidate.counters["launches"] == 0
     assert "05_tiny (1 of 1)" in capsys.readouterr().out
 
@@ -64,7 +75,9 @@ def test_it_goes_on_where_it_was_stopped(course, tmp_path, capsys):
     first = (tmp_path / "out" / MACHINE / "01_a.json").read_text()
     assert main(["record"]) == 0  # all notebooks of the course
     assert "01_a: recorded" in capsys.readouterr().out
-    assert (tmp_path / "out" / MACHINE / "01_a.json").read_text() == first and read(tmp_path, "02_b").results
+    assert (tmp_path / "out" / MACHINE / "01_a.json").read_text() == first and read(
+        tmp_path, "02_b"
+    ).results
     course("01_a", RUN + "x = 1")  # other code: the record is no longer of this notebook
     assert "older version" in read(tmp_path, "01_a").label
     assert main(["record"]) == 0
@@ -118,7 +131,9 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsy
 
 def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys):
     course("01_a", RUN)
-    assert main(["record", "--budget-minutes", "0.5"]) == 0  # an unknown notebook is taken to need two minutes
+    assert (
+        main(["record", "--budget-minutes", "0.5"]) == 0
+    )  # an unknown notebook is taken to need two minutes
     assert "next time" in capsys.readouterr().out and not list((tmp_path / "out").glob("*/*"))
 
 
@@ -140,7 +155,9 @@ def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_p
     paths = [str(course("01_a", RUN)), str(slow)]
     program = "import sys; from course.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "record", *paths, "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
     try:
         limit = time.monotonic() + 120
         while not begun.exists():
@@ -153,14 +170,20 @@ def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_p
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     if how == signal.SIGINT:
-        assert process.returncode == 130 and "the same command goes on" in said and "Traceback" not in said
+        assert (
+            process.returncode == 130
+            and "the same command goes on" in said
+            and "Traceback" not in said
+        )
     [machine] = (tmp_path / "out").iterdir()
     assert [path.name for path in machine.iterdir()] == ["01_a.json"]
     kept = (machine / "01_a.json").read_bytes()
     course(slow.stem, RUN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "01_a: recorded" in done.stdout and "02_b (1 of 1)" in done.stdout
-    assert (machine / "01_a.json").read_bytes() == kept and files.read(machine / "02_b.json").results
+    assert (machine / "01_a.json").read_bytes() == kept and files.read(
+        machine / "02_b.json"
+    ).results
 
 
 def test_records_travel_in_one_file(course, tmp_path):
@@ -168,7 +191,10 @@ def test_records_travel_in_one_file(course, tmp_path):
     course("02_b", RUN)
     assert main(["record", "01_a", "--out", str(tmp_path / "r.zip")]) == 0
     assert main(["record", "02_b", "--out", str(tmp_path / "r.zip")]) == 0  # added to what is in it
-    assert zipfile.ZipFile(tmp_path / "r.zip").namelist() == [f"{MACHINE}/01_a.json", f"{MACHINE}/02_b.json"]
+    assert zipfile.ZipFile(tmp_path / "r.zip").namelist() == [
+        f"{MACHINE}/01_a.json",
+        f"{MACHINE}/02_b.json",
+    ]
     assert main(["record", "--add", str(tmp_path / "r.zip")]) == 0
     assert read(tmp_path, "01_a").results and read(tmp_path, "02_b").results
 
@@ -185,7 +211,9 @@ def test_a_bad_file_adds_nothing(course, tmp_path, capsys):
     assert "no.zip: no zip of records" in capsys.readouterr().err
 
 
-def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_notebook(course, tmp_path, monkeypatch):
+def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_notebook(
+    course, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABKIT_DATA", "data/cache")
     monkeypatch.setenv("PYTHONPATH", "site")
@@ -195,10 +223,16 @@ def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_no
     course("01_a", RUN)
     path = course("02_b", RUN)
     notebook = nbformat.read(course("01_a", RUN), 4)
-    notebook.metadata.kernelspec = {"name": "no-such-kernel", "display_name": "x", "language": "python"}
+    notebook.metadata.kernelspec = {
+        "name": "no-such-kernel",
+        "display_name": "x",
+        "language": "python",
+    }
     nbformat.write(notebook, path.with_name("01_a.ipynb"))
     assert main(["record"]) == 1
-    assert "no-such-kernel" in read(tmp_path, "01_a").failed and read(tmp_path, "02_b").failed is None
+    assert (
+        "no-such-kernel" in read(tmp_path, "01_a").failed and read(tmp_path, "02_b").failed is None
+    )
 
 
 def test_what_cannot_be_written_is_said_before_anything_runs(course, tmp_path, capsys):
@@ -216,7 +250,10 @@ def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_p
     assert main(["record"]) == 0
     path = tmp_path / "out" / MACHINE / "01_a.json"
     entry, kept = json.loads(path.read_text()), path.read_bytes()
-    for name, changes in (("old", {"recorded": "2025-01-01T00:00:00Z"}), ("failed", {"failed": "no luck"})):
+    for name, changes in (
+        ("old", {"recorded": "2025-01-01T00:00:00Z"}),
+        ("failed", {"failed": "no luck"}),
+    ):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.mkdir(MACHINE)
             archive.writestr(f"{MACHINE}/01_a.json", json.dumps(entry | changes))
@@ -236,7 +273,9 @@ def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
     files.write(tmp_path / "out" / MACHINE, whole | {"seconds": 200, "failed": recording.OVER})
     ended = read(tmp_path, "01_a")
     assert recording._expected(tmp_path / "01_a.ipynb", ended) == 300  # it was not at its end
-    assert recording._turn(None) < recording._turn(ended)  # and does not take the turn of others again
+    assert recording._turn(None) < recording._turn(
+        ended
+    )  # and does not take the turn of others again
 
 
 def test_bad_commands_are_named(course, tmp_path, capsys):
@@ -249,6 +288,9 @@ def test_bad_commands_are_named(course, tmp_path, capsys):
 
 def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
     assert recording.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
-    assert recording.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}}) == "amd-epyc-2-cores"
+    assert (
+        recording.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}})
+        == "amd-epyc-2-cores"
+    )
     assert recording.machine_name(CARD) == MACHINE
     assert recording.machine_name({"gpu": {"name": "显卡"}, "cpu": {}}) == "unnamed-machine"

@@ -18,7 +18,9 @@ from labkit.results import Comparison, Measurement
 
 COUNTERS = {"flops": 100, "launches": 3, "saved_bytes": 4, "host_reads": 0}
 STATE = {"load_average": "unknown", "cpu_mhz": "unknown", "gpu": None}
-CARD = dict.fromkeys(("cpu", "os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown")
+CARD = dict.fromkeys(
+    ("cpu", "os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown"
+)
 CARD |= {"gpu": None, "torch": "2.15", "labkit": "0.1.0"}
 
 
@@ -46,7 +48,10 @@ def finished(seconds=(1.0, 2.0), arms=("baseline", "fast"), lab="make_workload")
 def entry(*results, notebook="06_x", **changes):
     """A whole record as plain JSON."""
     about = {"seed": 0, "threads": 1}
-    listed = [files.as_dict(result) | (about if isinstance(result, Comparison) else {}) for result in results]
+    listed = [
+        files.as_dict(result) | (about if isinstance(result, Comparison) else {})
+        for result in results
+    ]
     whole = {
         "schema": files.SCHEMA,
         "notebook": notebook,
@@ -73,7 +78,11 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     record = files.read(path)
     assert (record.machine, record.notebook, record.device) == ("laptop", "06_x", "cpu")
     first, second, third = record.results
-    assert first.speedup == pytest.approx(1.26, rel=1e-4) and first.verdict == "faster" and first.lab == "make_workload"
+    assert (
+        first.speedup == pytest.approx(1.26, rel=1e-4)
+        and first.verdict == "faster"
+        and first.lab == "make_workload"
+    )
     assert first.baseline.counters == COUNTERS and first.baseline.times == one.baseline.times
     assert second == raced and third == failure
 
@@ -86,7 +95,9 @@ def test_figures_follow_exactly_from_the_rounded_times():
 
 
 def test_a_race_keeps_runs_that_never_arrived(tmp_path):
-    result = race({"a": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=2, seeds=2)
+    result = race(
+        {"a": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=2, seeds=2
+    )
     record = files.read(files.write(tmp_path / "m", entry(result, notebook="03_x")))
     assert [run.reached for run in record.results[0].runs] == [False, False]
     assert record.results[0].median("a") == math.inf
@@ -134,7 +145,10 @@ def planted(whole):
         (broken(schema=1), "schema version 1; this labkit reads version 2"),
         (broken(notebook_hash=7), "notebook_hash: 7 is not of type 'string'"),
         (broken(extra=1), "Additional properties are not allowed"),
-        (broken(recorded=f"{datetime.now(UTC) + timedelta(days=400):%Y-%m-%dT%H:%M:%SZ}"), "is from the future"),
+        (
+            broken(recorded=f"{datetime.now(UTC) + timedelta(days=400):%Y-%m-%dT%H:%M:%SZ}"),
+            "is from the future",
+        ),
         (broken(notebook="07_y"), "is a record of 07_y"),
         (planted, "states speedup"),
         (lambda whole: [whole], "schema version None"),
@@ -173,15 +187,23 @@ def test_writing_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 def notebook(tmp_path, *cells):
     path = tmp_path / "06_x.ipynb"
-    code = [{"cell_type": "code", "source": source, "metadata": {"tags": tags}} for source, tags in cells]
-    path.write_text(json.dumps({"cells": [*code, {"cell_type": "markdown", "source": "text", "metadata": {}}]}))
+    code = [
+        {"cell_type": "code", "source": source, "metadata": {"tags": tags}}
+        for source, tags in cells
+    ]
+    path.write_text(
+        json.dumps({"cells": [*code, {"cell_type": "markdown", "source": "text", "metadata": {}}]})
+    )
     return path
 
 
 def test_the_hash_is_of_what_measures(tmp_path, monkeypatch):
     plain = files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run()", [])))
     assert (
-        files.notebook_hash(notebook(tmp_path, ("from x import y\n\nlab.run()", []), ("claims", ["claims"]))) == plain
+        files.notebook_hash(
+            notebook(tmp_path, ("from x import y\n\nlab.run()", []), ("claims", ["claims"]))
+        )
+        == plain
     )
     assert files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run(amp=True)", []))) != plain
 
@@ -191,7 +213,9 @@ def test_a_record_of_an_older_notebook_is_marked(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "notebook_path", lambda name: now)
     old = files.read(files.write(tmp_path / "m", entry(comparison())))
     assert old.label == "m, 2026-11-20 (of an older version of the notebook)"
-    fresh = files.read(files.write(tmp_path / "m", entry(comparison(), notebook_hash=files.notebook_hash(now))))
+    fresh = files.read(
+        files.write(tmp_path / "m", entry(comparison(), notebook_hash=files.notebook_hash(now)))
+    )
     assert fresh.doubt is None and fresh.label == "m, 2026-11-20"
     ended = files.read(files.write(tmp_path / "m", entry(comparison(), failed="ZeroDivisionError")))
     assert "ended early" in ended.label
@@ -258,7 +282,12 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
     assert [one["kind"] for one in entries] == ["comparison", "race", "failure"]
     assert {one["lab"] for one in entries} == {"make_nothing"}
     assert (entries[0]["seed"], entries[0]["threads"]) == (7, 1)
-    assert entries[0]["candidate"]["counters"] == {"flops": 0, "launches": 0, "saved_bytes": 0, "host_reads": 0}
+    assert entries[0]["candidate"]["counters"] == {
+        "flops": 0,
+        "launches": 0,
+        "saved_bytes": 0,
+        "host_reads": 0,
+    }
     assert "x is three" in entries[2]["error"] and entries[2]["settings"] == {"x": 3}
 
 
@@ -278,7 +307,9 @@ def two(tmp_path):
 def test_the_table_has_a_column_for_each_machine(two):
     text = str(two.beside(comparison(1.1)))
     assert "h200, 2026-11-20, at size=512" in text.splitlines()[0]
-    assert "1.10x" in text and "1.30x" in text and "2.50x" in text and "0.50" in text  # the last: the memory
+    assert (
+        "1.10x" in text and "1.30x" in text and "2.50x" in text and "0.50" in text
+    )  # the last: the memory
 
 
 def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
@@ -289,7 +320,13 @@ def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
     files.write(tmp_path / "m", entry(at(8, 1.5), at(16, 2.0)))
     table = str(reference("06_x", folder=tmp_path).beside([at(8, 1.1), at(16, 1.2)]))
     rows = [line for line in table.splitlines() if line.startswith("amp=True, at size=")]
-    assert len(rows) == 2 and "1.10x" in rows[0] and "1.50x" in rows[0] and "1.20x" in rows[1] and "2.00x" in rows[1]
+    assert (
+        len(rows) == 2
+        and "1.10x" in rows[0]
+        and "1.50x" in rows[0]
+        and "1.20x" in rows[1]
+        and "2.00x" in rows[1]
+    )
 
 
 def test_a_misspelt_notebook_is_guessed():
@@ -309,7 +346,9 @@ def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_witho
     files.write(tmp_path / "old", entry(comparison(error="out of memory")))
     beside = reference("06_x", folder=tmp_path).beside(comparison(1.1))
     assert "ended by out of memory" in str(beside)
-    assert not any("nan" in text.get_text() for text in beside.figure().axes[0].get_legend().get_texts())
+    assert not any(
+        "nan" in text.get_text() for text in beside.figure().axes[0].get_legend().get_texts()
+    )
 
 
 def test_a_lab_that_nobody_recorded_is_told_which_were(two):

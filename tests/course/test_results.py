@@ -15,21 +15,28 @@ def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0):
     for position in range(2 * pairs):
         arm = "abba"[position % 4]
         seconds = (
-            (0.01 if arm == "a" else 0.01 / speedup) * math.exp(rng.normal() * noise) * (1 + drift * position / pairs)
+            (0.01 if arm == "a" else 0.01 / speedup)
+            * math.exp(rng.normal() * noise)
+            * (1 + drift * position / pairs)
         )
         (a if arm == "a" else b).append(seconds)
-    return Comparison(Measurement("baseline", times=tuple(a)), Measurement("candidate", times=tuple(b)), device)
+    return Comparison(
+        Measurement("baseline", times=tuple(a)), Measurement("candidate", times=tuple(b)), device
+    )
 
 
 def test_ratios_and_control_follow_the_order_of_the_blocks():
-    result = Comparison(Measurement("a", times=(8.0, 9.0, 12.0, 10.0)), Measurement("b", times=(2.0, 4.0, 3.0, 5.0)))
+    result = Comparison(
+        Measurement("a", times=(8.0, 9.0, 12.0, 10.0)), Measurement("b", times=(2.0, 4.0, 3.0, 5.0))
+    )
     assert result.ratios == (4.0, 2.25, 4.0, 2.0)
     assert result.control == (2 / 4, 3 / 5, 9 / 12)  # B1/B2, B3/B4, A2/A3
     assert result.speedup == np.median(result.ratios)
 
 
 @pytest.mark.parametrize(
-    ("speedup", "verdict"), [(1.5, "faster"), (1.05, "faster"), (1.0, "same"), (0.95, "slower"), (0.4, "slower")]
+    ("speedup", "verdict"),
+    [(1.5, "faster"), (1.05, "faster"), (1.0, "same"), (0.95, "slower"), (0.4, "slower")],
 )
 def test_verdicts_on_a_quiet_machine(speedup, verdict):
     result = planted(speedup, noise=0.01)
@@ -39,7 +46,9 @@ def test_verdicts_on_a_quiet_machine(speedup, verdict):
 
 
 def test_drift_does_not_pass_for_an_effect():
-    result = planted(1.0, noise=0.005, drift=0.5)  # the machine slows down by half while it measures
+    result = planted(
+        1.0, noise=0.005, drift=0.5
+    )  # the machine slows down by half while it measures
     assert result.verdict in ("same", "cannot tell")
 
 
@@ -53,7 +62,11 @@ def test_a_control_that_lies_away_from_1_is_no_excuse_to_call_a_difference_the_s
     # The first block after each change of arm is slower, time and again: A1 B1 B2 A2 A3 B3 ...
     a, b = (0.01, 0.0112) * 20, (0.0112, 0.01) * 20
     result = Comparison(Measurement("a", times=a), Measurement("b", times=b))
-    assert result.noise_floor > 0.1 and not result.noisy and result.interval == pytest.approx((1 / 1.12, 1.12))
+    assert (
+        result.noise_floor > 0.1
+        and not result.noisy
+        and result.interval == pytest.approx((1 / 1.12, 1.12))
+    )
     assert result.verdict == "cannot tell"
 
 
@@ -116,16 +129,29 @@ def test_workload_checks_its_arguments(arguments, error, message):
 
 def test_the_table_names_what_a_reader_needs():
     text = str(planted(2.0, noise=0.01).with_peaks((2**20, None), (2**21, None)))
-    for word in ("speed-up 2.0", "FASTER", "noise floor", "40 pairs", "1.00 MiB", "2.00 MiB", "samples/s"):
+    for word in (
+        "speed-up 2.0",
+        "FASTER",
+        "noise floor",
+        "40 pairs",
+        "1.00 MiB",
+        "2.00 MiB",
+        "samples/s",
+    ):
         assert word in text, text
 
 
 def test_arms_that_process_different_amounts_are_compared_per_sample():
-    big = Comparison(Measurement("a", times=(1.0,) * 30, samples=64), Measurement("b", times=(2.0,) * 30, samples=256))
+    big = Comparison(
+        Measurement("a", times=(1.0,) * 30, samples=64),
+        Measurement("b", times=(2.0,) * 30, samples=256),
+    )
     assert big.speedup == 2.0 and big.verdict == "faster"
     assert "for the same number of samples" in str(big)
 
 
 def test_a_step_that_wants_an_argument():
-    with pytest.raises(TypeError, match=r"a step takes no arguments \(missing .* 'inputs'\): bind them"):
+    with pytest.raises(
+        TypeError, match=r"a step takes no arguments \(missing .* 'inputs'\): bind them"
+    ):
         Workload(lambda inputs: None)

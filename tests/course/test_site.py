@@ -73,13 +73,17 @@ def test_links_and_anchors_lead_somewhere(site: Path, site_pages: dict[Path, Pag
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists() or (
-                parts.fragment and target in site_pages and unquote(parts.fragment) not in site_pages[target].anchors
+                parts.fragment
+                and target in site_pages
+                and unquote(parts.fragment) not in site_pages[target].anchors
             ):
                 lost.append(f"{path.relative_to(site)}: {link}")
     assert lost == []
 
 
-def test_links_between_notebooks_are_links_between_pages(site: Path, site_pages: dict[Path, Page]) -> None:
+def test_links_between_notebooks_are_links_between_pages(
+    site: Path, site_pages: dict[Path, Page]
+) -> None:
     found = 0
     for path in NOTEBOOKS:
         cells = nbformat.read(path, as_version=4).cells
@@ -105,7 +109,10 @@ def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page
         assert len(images) == 2 * drawn, name
         for theme in ("only-light", "only-dark"):
             assert sum(theme in image.get("class", "") for image in images) == drawn, name
-        assert all(image.get("alt") and (page.path.parent / image["src"]).stat().st_size > 5000 for image in images)
+        assert all(
+            image.get("alt") and (page.path.parent / image["src"]).stat().st_size > 5000
+            for image in images
+        )
         machines = records.reference(name).machines
         assert all(machine in page.text for machine in machines), name
         assert machines or recorded.NONE.split(";")[0] in page.text, name
@@ -117,8 +124,14 @@ def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page
 def test_nothing_is_loaded_from_elsewhere(site_pages: dict[Path, Page]) -> None:
     for path, page in site_pages.items():
         used = [*page.loaded, *(image["src"] for image in page.images)]
-        assert [source for source in used if urlsplit(source).scheme not in ("", "data")] == [], path
-        assert all((path.parent / urlsplit(source).path).exists() for source in used if not urlsplit(source).scheme)
+        assert [source for source in used if urlsplit(source).scheme not in ("", "data")] == [], (
+            path
+        )
+        assert all(
+            (path.parent / urlsplit(source).path).exists()
+            for source in used
+            if not urlsplit(source).scheme
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- sources
@@ -127,16 +140,23 @@ def test_nothing_is_loaded_from_elsewhere(site_pages: dict[Path, Page]) -> None:
 def test_nothing_is_executed_to_make_a_page(tmp_path: Path) -> None:
     """Cells that would raise or write are only copied, and figures that a record does not hold do not appear."""
     written = tmp_path / "written"
-    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python"}})
+    notebook = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python"}}
+    )
     card = nbformat.v4.new_markdown_cell("# A title", metadata={"tags": ["card"]})
-    code = nbformat.v4.new_code_cell(f"open({str(written)!r}, 'w')\nraise SystemExit", metadata={"tags": ["panel"]})
+    code = nbformat.v4.new_code_cell(
+        f"open({str(written)!r}, 'w')\nraise SystemExit", metadata={"tags": ["panel"]}
+    )
     solution = nbformat.v4.new_code_cell("solved = True", metadata={"tags": ["solution"]})
     notebook.cells = [card, code, solution]
     path = tmp_path / "99_new.ipynb"
     nbformat.write(notebook, path)
     page = pages.notebook_page(path, tmp_path, set())
     assert not written.exists()
-    assert [cell.source for cell in page.cells if cell.cell_type == "code"] == [code.source, solution.source]
+    assert [cell.source for cell in page.cells if cell.cell_type == "code"] == [
+        code.source,
+        solution.source,
+    ]
     assert page.cells[-1].metadata["tags"] == ["hide-input"]
     assert not list(tmp_path.glob("figures/*"))
 
@@ -147,8 +167,13 @@ def test_links_of_documents() -> None:
     def mended(text: str) -> str:
         return pages.mend_links(text, "notebooks/x.ipynb", known)
 
-    assert mended("[a](06_mixed_precision.ipynb#Time-it)") == "[a](06_mixed_precision.ipynb#time-it)"
-    assert mended("[a](../RESULTS.md) and [b](#On-your-own)") == "[a](../RESULTS.md) and [b](#on-your-own)"
+    assert (
+        mended("[a](06_mixed_precision.ipynb#Time-it)") == "[a](06_mixed_precision.ipynb#time-it)"
+    )
+    assert (
+        mended("[a](../RESULTS.md) and [b](#On-your-own)")
+        == "[a](../RESULTS.md) and [b](#on-your-own)"
+    )
     assert mended("[the licence](../LICENSE)") == "the licence (`LICENSE`)"
     assert mended("[`LICENSE`](../LICENSE)") == "`LICENSE`"
     assert mended("[readme](../README.md)") == "[readme](../index.md)"
@@ -161,15 +186,27 @@ def test_links_of_documents() -> None:
 
 
 def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
-    sections = dict(re.findall(r"^### (\d\d_\w+)\n\n\*\*Class\*\* (\d+)\.", GUIDE, flags=re.MULTILINE))
+    sections = dict(
+        re.findall(r"^### (\d\d_\w+)\n\n\*\*Class\*\* (\d+)\.", GUIDE, flags=re.MULTILINE)
+    )
     assert [name for name in NAMES if name not in sections] == [], "course/teaching.md lacks these"
     for path in NOTEBOOKS:
         minutes = nbformat.read(path, as_version=4).metadata["labkit"]["minutes"]
-        assert minutes <= int(sections[path.stem]) <= minutes + 30, f"{path.stem}: {minutes} on its card"
+        assert minutes <= int(sections[path.stem]) <= minutes + 30, (
+            f"{path.stem}: {minutes} on its card"
+        )
     named = set(re.findall(r"`(\d\d_\w+)`", GUIDE))
     assert named <= set(sections)
-    for name, text in re.findall(r"^### (\d\d_\w+)\n(.*?)(?=^##)", GUIDE, flags=re.MULTILINE | re.DOTALL):
-        for part in ("**Before**", "**Objective**", "- *Ask: ", "**Misunderstanding**", "**Goes wrong**"):
+    for name, text in re.findall(
+        r"^### (\d\d_\w+)\n(.*?)(?=^##)", GUIDE, flags=re.MULTILINE | re.DOTALL
+    ):
+        for part in (
+            "**Before**",
+            "**Objective**",
+            "- *Ask: ",
+            "**Misunderstanding**",
+            "**Goes wrong**",
+        ):
             assert part in text, f"{name}: no {part}"
 
 
@@ -218,7 +255,9 @@ def test_slide_notebook_is_one_that_nbconvert_takes(decks: Path, tmp_path: Path)
 def test_long_code_is_cut_between_statements() -> None:
     source = "\n".join(f"def f{n}():\n    a = {n}\n    b = a\n    return b\n\n" for n in range(12))
     pieces = slides._pieces(source)
-    assert all(piece.startswith("def ") and len(piece.splitlines()) <= slides.LINES for piece in pieces)
+    assert all(
+        piece.startswith("def ") and len(piece.splitlines()) <= slides.LINES for piece in pieces
+    )
     assert "".join("".join(pieces).split()) == "".join(source.split())
     endless = "\n".join(f"x{n} = [" if n == 0 else "1," for n in range(60)) + "]"
     assert len(slides._pieces(endless)) > 1 and len(slides._pieces("%magic\n" * 40)) > 1
@@ -233,4 +272,7 @@ def test_unknown_notebook_is_named() -> None:
 def test_the_picture_is_small_and_described() -> None:
     picture = ROOT / "course" / "site" / "images" / "panel.webp"
     assert 10_000 < picture.stat().st_size < 400_000
-    assert re.search(r"!\[.{40,}\]\(course/site/images/panel\.webp\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert re.search(
+        r"!\[.{40,}\]\(course/site/images/panel\.webp\)",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )

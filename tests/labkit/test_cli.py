@@ -19,7 +19,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("LABKIT_DATA", raising=False)
     monkeypatch.setattr(data, "cache_dir", lambda: tmp_path / "cache")
     checksum = f"sha1:{hashlib.sha1(TEXT).hexdigest()}"
-    entry = {"name": "timemachine.txt", "url": "http://127.0.0.1:9/t", "checksum": checksum, "bytes": len(TEXT)}
+    entry = {
+        "name": "timemachine.txt",
+        "url": "http://127.0.0.1:9/t",
+        "checksum": checksum,
+        "bytes": len(TEXT),
+    }
     spec = data.SETS["time_machine"] | {"forms": [[entry]]}
     monkeypatch.setattr(data, "SETS", data.SETS | {"time_machine": spec})
     (tmp_path / "cache").mkdir()
@@ -47,7 +52,10 @@ def test_list_follows_the_sources(
 ) -> None:
     (cache / "timemachine.txt").write_bytes(TEXT)
     assert main(["data", "list", "time_machine"]) == 0
-    assert f"cache: {cache / 'timemachine.txt'}" in (line := row(capsys, "time_machine")) and "ready" in line
+    assert (
+        f"cache: {cache / 'timemachine.txt'}" in (line := row(capsys, "time_machine"))
+        and "ready" in line
+    )
     (tmp_path / "timemachine.txt").write_bytes(TEXT)
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path))
     assert main(["data", "list", "time_machine"]) == 0
@@ -66,15 +74,24 @@ def test_verify(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pack.write_bytes(b"pack")
     assert main(["data", "verify"]) == 0
     printed = capsys.readouterr()
-    assert "time_machine: 1 files, 0 damaged" in printed.out and "cifar10: 1 files, 0 damaged" in printed.out
+    assert (
+        "time_machine: 1 files, 0 damaged" in printed.out
+        and "cifar10: 1 files, 0 damaged" in printed.out
+    )
     assert printed.err == ""
 
     pack.write_bytes(b"Pack")
     (cache / "timemachine.txt").write_bytes(b"the Time Machine")
     assert main(["data", "verify"]) == 1
     message = capsys.readouterr().err
-    for path, good, bad in ((cache / "timemachine.txt", TEXT, b"the Time Machine"), (pack, b"pack", b"Pack")):
-        assert all(part in message for part in (str(path), *(hashlib.sha1(x).hexdigest() for x in (good, bad))))
+    for path, good, bad in (
+        (cache / "timemachine.txt", TEXT, b"the Time Machine"),
+        (pack, b"pack", b"Pack"),
+    ):
+        assert all(
+            part in message
+            for part in (str(path), *(hashlib.sha1(x).hexdigest() for x in (good, bad)))
+        )
     assert main(["data", "verify", "airfoil"]) == 0  # only what is named
 
 
@@ -83,7 +100,10 @@ def test_fetch(
 ) -> None:
     assert main(["data", "fetch", "time_machine", "digits"]) == 1  # no network
     printed = capsys.readouterr()
-    assert "time_machine: http://127.0.0.1:9/t cannot be reached" in printed.err and "LABKIT_DATA" in printed.err
+    assert (
+        "time_machine: http://127.0.0.1:9/t cannot be reached" in printed.err
+        and "LABKIT_DATA" in printed.err
+    )
     assert "digits: ready" in printed.out  # one failure does not end the others
     assert list(cache.iterdir()) == []
 
@@ -106,13 +126,18 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["data", "list", "mnist"], "unknown data set mnist; there are: cifar10, fashion_mnist, airfoil"),
+        (
+            ["data", "list", "mnist"],
+            "unknown data set mnist; there are: cifar10, fashion_mnist, airfoil",
+        ),
         (["data", "erase"], "invalid choice: 'erase'"),
         (["data"], "required: ACTION"),
         ([], "required: COMMAND"),
     ],
 )
-def test_wrong_command_line(command: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_command_line(
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         main(command)
     assert ended.value.code == 2 and message in capsys.readouterr().err

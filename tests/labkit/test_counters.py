@@ -31,15 +31,21 @@ def test_flops_of_a_product() -> None:
     a, b = torch.ones(n, k, requires_grad=True), torch.ones(k, m, requires_grad=True)
     product = 2 * n * k * m
     assert count(lambda: a @ b).flops == product
-    assert count(lambda: (a @ b).sum().backward()).flops == 3 * product  # and one for the gradient of each factor
+    assert (
+        count(lambda: (a @ b).sum().backward()).flops == 3 * product
+    )  # and one for the gradient of each factor
 
 
 def test_flops_of_a_convolution() -> None:
     conv = nn.Conv2d(3, 8, kernel_size=5, bias=False)
     images = torch.ones(2, 3, 12, 12)
-    forward = 2 * (2 * 8 * 8 * 8) * (3 * 5 * 5)  # outputs (N, C, H, W), times what each one multiplies and adds
+    forward = (
+        2 * (2 * 8 * 8 * 8) * (3 * 5 * 5)
+    )  # outputs (N, C, H, W), times what each one multiplies and adds
     assert count(lambda: conv(images)).flops == forward
-    assert count(lambda: conv(images).sum().backward()).flops == 2 * forward  # no gradient of the images
+    assert (
+        count(lambda: conv(images).sum().backward()).flops == 2 * forward
+    )  # no gradient of the images
     images.requires_grad_()
     assert count(lambda: conv(images).sum().backward()).flops == 3 * forward
 
@@ -62,10 +68,15 @@ def test_flops_against_torch() -> None:
 
 
 def test_recomputation_costs_one_more_forward() -> None:
-    block, x = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)), torch.ones(4, 8, requires_grad=True)
+    block, x = (
+        nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)),
+        torch.ones(4, 8, requires_grad=True),
+    )
     forward = count(lambda: block(x)).flops
     plain = count(lambda: block(x).sum().backward())
-    lean = count(lambda: checkpoint(block, x, use_reentrant=False, early_stop=False).sum().backward())
+    lean = count(
+        lambda: checkpoint(block, x, use_reentrant=False, early_stop=False).sum().backward()
+    )
     assert (plain.flops, lean.flops) == (3 * forward, 4 * forward)
     assert lean.saved_bytes < plain.saved_bytes
 
@@ -81,7 +92,9 @@ def test_only_what_computes_is_a_launch() -> None:
     assert launches(lambda: torch.empty_like(x)) == 0
     assert launches(lambda: torch.zeros(3)) == 1
     assert launches(lambda: x.t().contiguous()) == 1
-    assert launches(lambda: x.t().reshape(-1)) == 1  # a copy, because the transpose cannot be flattened in place
+    assert (
+        launches(lambda: x.t().reshape(-1)) == 1
+    )  # a copy, because the transpose cannot be flattened in place
     assert launches(lambda: x.reshape(-1)) == 0
     assert launches(lambda: x.to(torch.float64)) == 1
     assert launches(lambda: x.to(torch.float32)) == 0
@@ -99,7 +112,9 @@ def test_backward_launches() -> None:
 def test_dropout_launches() -> None:
     x = torch.ones(4, 6)
     assert launches(lambda: F.dropout(x, 0.5, training=False)) == 0
-    assert launches(lambda: F.dropout(x, 0.5, training=True)) == 3  # on a CPU: draw, scale, multiply
+    assert (
+        launches(lambda: F.dropout(x, 0.5, training=True)) == 3
+    )  # on a CPU: draw, scale, multiply
 
 
 @pytest.mark.parametrize("tensors", [2, 5])
@@ -184,7 +199,9 @@ def test_the_step_runs_once_and_trains_as_always() -> None:
     counted()
     counters = count(counted, model)
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(a, b) for a, b in zip(reference.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(reference.parameters(), model.parameters(), strict=True)
+    )
     assert counters.parameter_bytes == (8 * 16 + 16 + 16 * 4 + 4) * 4
     # Saved: the inputs, the ReLU's output, the noise, the input of the last layer; log-probabilities and targets, and
     # the total weight, a single number that the loss divides by.
@@ -203,14 +220,18 @@ def test_errors_come_through_and_nothing_stays() -> None:
     assert count(step).launches > 0
 
 
-@pytest.mark.parametrize(("step", "model", "named"), [(3, None, "step=3"), (print, "net", "model='net'")])
+@pytest.mark.parametrize(
+    ("step", "model", "named"), [(3, None, "step=3"), (print, "net", "model='net'")]
+)
 def test_bad_arguments(step: Any, model: Any, named: str) -> None:
     with pytest.raises(TypeError, match=named):
         count(step, model)
 
 
 def test_counters_are_a_record_with_a_table() -> None:
-    counters = Counters(flops=1_234_567, launches=12, saved_bytes=2**20, host_reads=0, parameter_bytes=2048)
+    counters = Counters(
+        flops=1_234_567, launches=12, saved_bytes=2**20, host_reads=0, parameter_bytes=2048
+    )
     assert str(counters).splitlines() == [
         "FLOPs               1,234,567",
         "launches                   12",

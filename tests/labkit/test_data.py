@@ -99,7 +99,9 @@ def server() -> Iterator[SimpleNamespace]:
         thread.join()
 
 
-TEXT = {"timemachine.txt": b"The Time Machine, by H. G. Wells\n" * 20_000}  # more than one chunk of the download
+TEXT = {
+    "timemachine.txt": b"The Time Machine, by H. G. Wells\n" * 20_000
+}  # more than one chunk of the download
 
 
 def flipped(content: bytes, place: int = 1000) -> bytes:
@@ -142,7 +144,9 @@ def test_manifest_agrees_with_d2l() -> None:
     known = manifest()
     url, checksum = d2l.DATA_HUB["airfoil"]
     assert known[url] == f"sha1:{checksum}"
-    assert known[d2l.DATA_URL + "timemachine.txt"].removeprefix("sha1:") in inspect.getsource(d2l.TimeMachine)
+    assert known[d2l.DATA_URL + "timemachine.txt"].removeprefix("sha1:") in inspect.getsource(
+        d2l.TimeMachine
+    )
 
 
 def test_data_card_shows_the_manifest() -> None:
@@ -156,7 +160,9 @@ def test_data_card_shows_the_manifest() -> None:
 # ------------------------------------------------------------------------------------------------ downloads and faults
 
 
-def test_download_is_kept(server: SimpleNamespace, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_download_is_kept(
+    server: SimpleNamespace, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.serve("time_machine", TEXT)
     first = data.time_machine()
     assert first.encode() == TEXT["timemachine.txt"]
@@ -175,7 +181,10 @@ def test_flipped_byte_is_named_and_fetched_again(
     assert data.time_machine().encode() == TEXT["timemachine.txt"]
     assert (cache / "timemachine.txt").read_bytes() == TEXT["timemachine.txt"]
     message = capsys.readouterr().err
-    assert all(part in message for part in (str(cache / "timemachine.txt"), sha1(TEXT["timemachine.txt"]), sha1(bad)))
+    assert all(
+        part in message
+        for part in (str(cache / "timemachine.txt"), sha1(TEXT["timemachine.txt"]), sha1(bad))
+    )
 
 
 def test_flipped_byte_without_network_is_an_error(cache: Path) -> None:
@@ -184,7 +193,12 @@ def test_flipped_byte_without_network_is_an_error(cache: Path) -> None:
     put(cache, {"timemachine.txt": bad})
     with pytest.raises(OSError, match="cannot be fetched again") as raised:
         data.time_machine()
-    for part in (str(cache / "timemachine.txt"), sha1(TEXT["timemachine.txt"]), sha1(bad), "LABKIT_DATA"):
+    for part in (
+        str(cache / "timemachine.txt"),
+        sha1(TEXT["timemachine.txt"]),
+        sha1(bad),
+        "LABKIT_DATA",
+    ):
         assert part in str(raised.value)
     assert (cache / "timemachine.txt").read_bytes() == bad
 
@@ -212,7 +226,9 @@ def test_damaged_download_is_not_kept(server: SimpleNamespace, cache: Path, faul
     assert data.time_machine().encode() == TEXT["timemachine.txt"]
 
 
-def test_interrupt_leaves_no_half_file(server: SimpleNamespace, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_leaves_no_half_file(
+    server: SimpleNamespace, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.serve("time_machine", TEXT)
     updates = []
 
@@ -233,7 +249,9 @@ def test_interrupt_leaves_no_half_file(server: SimpleNamespace, cache: Path, mon
 
 @pytest.mark.parametrize("load", [data.time_machine, data.airfoil])
 def test_no_network_names_the_set_and_the_way_out(load: Callable[[], Any], cache: Path) -> None:
-    with pytest.raises(ConnectionError, match=rf"^{load.__name__}: {CLOSED}.*cannot be reached.*LABKIT_DATA"):
+    with pytest.raises(
+        ConnectionError, match=rf"^{load.__name__}: {CLOSED}.*cannot be reached.*LABKIT_DATA"
+    ):
         load()
     assert left_over(cache) == []
 
@@ -247,10 +265,17 @@ def test_missing_page_is_no_network(server: SimpleNamespace) -> None:
 
 def test_stand_in_for_images(capsys: pytest.CaptureFixture[str]) -> None:
     images, labels = data.cifar10(size=60)
-    assert images.shape == (60, 3, 32, 32) and images.dtype == torch.uint8 and labels.bincount().tolist() == [6] * 10
+    assert (
+        images.shape == (60, 3, 32, 32)
+        and images.dtype == torch.uint8
+        and labels.bincount().tolist() == [6] * 10
+    )
     message = capsys.readouterr().err
     assert (
-        "STAND-IN" in message and "digits" in message and "LABKIT_DATA" in message and "cifar10-jpeg.tar.xz" in message
+        "STAND-IN" in message
+        and "digits" in message
+        and "LABKIT_DATA" in message
+        and "cifar10-jpeg.tar.xz" in message
     )
     assert [len(data.cifar10(train)[1]) for train in (True, False)] == [1500, 297]
     assert len(data.cifar10(size=50_000)[1]) == 1500  # cut to what there is, and said
@@ -263,7 +288,10 @@ def test_stand_in_for_images(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_stand_in_of_train_and_test_is_apart() -> None:
-    train, test = ({image.numpy().tobytes() for image in data.fashion_mnist(train)[0]} for train in (True, False))
+    train, test = (
+        {image.numpy().tobytes() for image in data.fashion_mnist(train)[0]}
+        for train in (True, False)
+    )
     assert (len(train), len(test)) == (1500, 297) and train.isdisjoint(test)
 
 
@@ -295,7 +323,10 @@ def test_sources_in_order(
 
 
 def test_own_damaged_file_is_named_and_left(
-    server: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     server.serve("time_machine", TEXT)
     bad = flipped(TEXT["timemachine.txt"])
@@ -303,7 +334,11 @@ def test_own_damaged_file_is_named_and_left(
     monkeypatch.setenv("LABKIT_DATA", str(own))
     assert data.time_machine().encode() == TEXT["timemachine.txt"]
     message = capsys.readouterr().err
-    assert str(own / "timemachine.txt") in message and sha1(bad) in message and "left as it is" in message
+    assert (
+        str(own / "timemachine.txt") in message
+        and sha1(bad) in message
+        and "left as it is" in message
+    )
     assert sha1(TEXT["timemachine.txt"]) in message
     assert (own / "timemachine.txt").read_bytes() == bad and len(list(own.iterdir())) == 1
 
@@ -378,7 +413,11 @@ def assert_aligned(images: torch.Tensor, labels: torch.Tensor) -> None:
 def test_cifar10_from_each_form(cifar: str) -> None:
     for train, count in ((True, 400), (False, 80)):
         images, labels = data.cifar10(train)
-        assert images.shape == (count, 3, 32, 32) and images.dtype == torch.uint8 and images.is_contiguous()
+        assert (
+            images.shape == (count, 3, 32, 32)
+            and images.dtype == torch.uint8
+            and images.is_contiguous()
+        )
         assert labels.dtype == torch.int64 and labels.bincount().tolist() == [count // 10] * 10
         assert_aligned(images, labels)
         files, same = data.cifar10_jpeg(train)
@@ -411,7 +450,9 @@ def test_archive_is_read_once(cifar: str, cache: Path, monkeypatch: pytest.Monke
     assert len(left_over(cache)) == 2  # as read, and converted
 
 
-def test_damaged_pack_is_made_again(cifar: str, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_pack_is_made_again(
+    cifar: str, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wanted = data.cifar10()[0]
     packs = left_over(cache)
     intact = {path: path.read_bytes() for path in packs}
@@ -421,7 +462,9 @@ def test_damaged_pack_is_made_again(cifar: str, cache: Path, capsys: pytest.Capt
     message = capsys.readouterr().err
     for path, content in intact.items():
         assert path.read_bytes() == content
-        assert path.name in message and sha1(content) in message and sha1(flipped(content)) in message
+        assert (
+            path.name in message and sha1(content) in message and sha1(flipped(content)) in message
+        )
 
 
 def test_first_use_by_several_threads(cifar: str, cache: Path) -> None:
@@ -441,7 +484,9 @@ def test_only_what_is_asked_for_is_decoded(monkeypatch: pytest.MonkeyPatch, tmp_
     assert len(opened) == 30
 
 
-def test_lossless_form_comes_first(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lossless_form_comes_first(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     publish("cifar10", ORIGINAL | JPEG)
     own = put(tmp_path / "own", ORIGINAL | JPEG)
     monkeypatch.setenv("LABKIT_DATA", str(own))
@@ -458,11 +503,17 @@ def test_fashion_mnist(server: SimpleNamespace) -> None:
     contents = {}
     for part, values in labels.items():
         contents[f"{part}-labels-idx1-ubyte.gz"] = idx(values)
-        contents[f"{part}-images-idx3-ubyte.gz"] = idx(np.repeat(values, 784).reshape(-1, 28, 28) * 25)
+        contents[f"{part}-images-idx3-ubyte.gz"] = idx(
+            np.repeat(values, 784).reshape(-1, 28, 28) * 25
+        )
     server.serve("fashion_mnist", contents)
     for train, count in ((True, 60), (False, 20)):
         images, kinds = data.fashion_mnist(train)
-        assert images.shape == (count, 1, 28, 28) and images.dtype == torch.uint8 and kinds.dtype == torch.int64
+        assert (
+            images.shape == (count, 1, 28, 28)
+            and images.dtype == torch.uint8
+            and kinds.dtype == torch.int64
+        )
         assert torch.equal(images[:, 0, 3, 5], (kinds * 25).to(torch.uint8))
         assert kinds.bincount().tolist() == [count // 10] * 10
     assert torch.equal(data.fashion_mnist(size=10)[0], data.fashion_mnist()[0][:10])
@@ -485,12 +536,20 @@ def test_size_beyond_the_set(cifar: str) -> None:
 def test_random_numbers_of_the_caller_are_left_alone(cifar: str) -> None:
     state = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
     data.cifar10()
-    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == state
+    assert (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_rng_state().tolist(),
+    ) == state
 
 
 def test_digits() -> None:
     images, labels = data.digits()
-    assert images.shape == (1797, 1, 8, 8) and images.dtype == torch.uint8 and labels.dtype == torch.int64
+    assert (
+        images.shape == (1797, 1, 8, 8)
+        and images.dtype == torch.uint8
+        and labels.dtype == torch.int64
+    )
     assert (images.min(), images.max()) == (0, 255) and labels[:10].tolist() == list(range(10))
 
 
@@ -511,7 +570,11 @@ def test_real_airfoil_is_scaled_as_in_d2l(real: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(d2l, "load_array", lambda arrays, batch_size, is_train: arrays)
     (features, target), width = d2l.get_data_ch11()
     ours, noise = data.airfoil()
-    assert ours.shape == (1503, width) and noise.shape == (1503,) and ours.dtype == noise.dtype == torch.float32
+    assert (
+        ours.shape == (1503, width)
+        and noise.shape == (1503,)
+        and ours.dtype == noise.dtype == torch.float32
+    )
     assert torch.equal(ours[:1500], features) and torch.equal(noise[:1500], target)
 
 
@@ -531,11 +594,21 @@ def test_real_cifar10(real: Path, cache: Path) -> None:
     images, same = data.cifar10(size=200)
     assert torch.equal(labels, same) and labels.bincount().tolist() == [20] * 10
     for file, image in zip(files, images, strict=True):
-        assert np.array_equal(np.asarray(Image.open(io.BytesIO(file))), image.permute(1, 2, 0).numpy())
-    ours = {(label, file) for label, file in zip(labels.tolist(), files.tolist(), strict=True) if label == 0}
-    with tarfile.open(real / "cifar10-jpeg.tar.xz") as tar:  # airplanes stand first: read no further
+        assert np.array_equal(
+            np.asarray(Image.open(io.BytesIO(file))), image.permute(1, 2, 0).numpy()
+        )
+    ours = {
+        (label, file)
+        for label, file in zip(labels.tolist(), files.tolist(), strict=True)
+        if label == 0
+    }
+    with tarfile.open(
+        real / "cifar10-jpeg.tar.xz"
+    ) as tar:  # airplanes stand first: read no further
         members = [tar.next() for _ in range(5002)]
-        planes = {tar.extractfile(member).read() for member in members if member and member.isfile()}
+        planes = {
+            tar.extractfile(member).read() for member in members if member and member.isfile()
+        }
     assert len(ours) == 20 and {file for _, file in ours} <= planes
     (pack,) = left_over(cache)
     assert pack.name.startswith("cifar10-train-jpeg.")

@@ -18,7 +18,12 @@ from labkit.device import (
 
 
 def draw():
-    return random.random(), np.random.rand(), torch.rand(1).item(), torch.nn.functional.dropout(torch.ones(8)).tolist()
+    return (
+        random.random(),
+        np.random.rand(),
+        torch.rand(1).item(),
+        torch.nn.functional.dropout(torch.ones(8)).tolist(),
+    )
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])

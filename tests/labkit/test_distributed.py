@@ -16,7 +16,9 @@ import pytest
 from labkit import Comparison
 from labkit.distributed import DistributedLab, WorkerFailed, Workers, launch, serve
 
-SOON = 40  # seconds: far above what any of these takes, far below the limit of the run that they end
+SOON = (
+    40  # seconds: far above what any of these takes, far below the limit of the run that they end
+)
 
 SUM = """
 import json, os, sys
@@ -94,14 +96,24 @@ def test_results_come_back_and_everything_else_is_shown(script):
 
 
 def test_torchrun_runs_the_same_script(script):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script(SUM), "1.5"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        script(SUM),
+        "1.5",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert '{"sum": 4.0}' in done.stdout
 
 
 def test_logs_are_shown_while_the_workers_run(script):
     seen = []
-    path = script("import sys, time\nprint('first', flush=True)\ntime.sleep(1)\nprint('last', file=sys.stderr)")
+    path = script(
+        "import sys, time\nprint('first', flush=True)\ntime.sleep(1)\nprint('last', file=sys.stderr)"
+    )
     launch(path, processes=1, show=lambda line: seen.append((line, time.monotonic())))
     (first, early), (last, late) = seen
     assert (first, last) == ("[0] first", "[0] last") and late - early > 0.5
@@ -116,7 +128,9 @@ if dist.get_rank() == 1:
 dist.barrier()
 """
 KILLED = RAISES.replace('raise ValueError("the loss of rank 1 is odd")', "os.kill(os.getpid(), 9)")
-DEAF = RAISES.replace("dist.barrier()", "import signal; signal.signal(15, signal.SIG_IGN); time.sleep(100)")
+DEAF = RAISES.replace(
+    "dist.barrier()", "import signal; signal.signal(15, signal.SIG_IGN); time.sleep(100)"
+)
 PORT = """
 import os, socket, torch.distributed as dist
 taken = socket.create_server(("127.0.0.1", 0)) if os.environ["RANK"] == "0" else None
@@ -129,7 +143,14 @@ SYNTAX = "def broken(:\n"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (RAISES, [r"worker 1 ended with exit status 1", r"line 6, in <module>", r"the loss of rank 1 is odd"]),
+        (
+            RAISES,
+            [
+                r"worker 1 ended with exit status 1",
+                r"line 6, in <module>",
+                r"the loss of rank 1 is odd",
+            ],
+        ),
         (KILLED, [r"worker 1 was ended by SIGKILL"]),
         (DEAF, [r"the loss of rank 1 is odd"]),
         (PORT, [r"worker 0 ended with exit status 1", r"EADDRINUSE|address already in use"]),
@@ -153,14 +174,18 @@ def test_a_worker_that_hangs_ends_all_and_says_where_it_stood(script):
     workers = Workers(script(SERVER), seconds=100, show=lambda line: None)
     workers.ask("whoami", 0)  # they have started, however slow this machine is
     pids, workers.seconds = workers.pids, 2
-    with pytest.raises(WorkerFailed, match="worker 1 had not done it after 2 s; it stood here") as failure:
+    with pytest.raises(
+        WorkerFailed, match="worker 1 had not done it after 2 s; it stood here"
+    ) as failure:
         workers.ask("stuck")
     assert "in stuck" in str(failure.value) and "in barrier" in str(failure.value)
     assert workers.pids == [] and gone(pids)
 
 
 def test_a_run_that_takes_too_long_is_ended(script):
-    workers = Workers(script("import time; time.sleep(1000)"), processes=1, seconds=0.5, show=lambda line: None)
+    workers = Workers(
+        script("import time; time.sleep(1000)"), processes=1, seconds=0.5, show=lambda line: None
+    )
     with pytest.raises(WorkerFailed, match=r"worker 0 had not done it after 0\.5 s"):
         workers.wait()
     assert gone([process.pid for process in workers._processes])
@@ -208,7 +233,9 @@ print(workers.pids[0], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     here = os.environ | {"TMPDIR": str(path.parent)}  # a killed kernel cannot clean up
-    done = subprocess.run([sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60, env=here)
+    done = subprocess.run(
+        [sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60, env=here
+    )
     assert done.returncode == -signal.SIGKILL
     assert gone([int(done.stdout.split()[-1])])
 
@@ -252,7 +279,9 @@ def test_a_lab_in_workers(script):
 
 def test_a_script_that_answers_nothing(script):
     workers = Workers(script("print('done')"), processes=1, show=lambda line: None)
-    with pytest.raises(WorkerFailed, match=r"worker\.py ended before it answered: it does not call serve"):
+    with pytest.raises(
+        WorkerFailed, match=r"worker\.py ended before it answered: it does not call serve"
+    ):
         workers.ask("whoami")
 
 

@@ -66,9 +66,13 @@ def test_a_kernel_interrupt_ends_a_headless_run_with_what_there_is(kernel):
             threading.Timer(4, manager.interrupt_kernel).start()
 
     # An hour's budget, unless precision ends it: a rate limit of the update keeps this from being early by chance.
-    slow = HEADLESS.replace("lambda: (matrix @ matrix).sum()", "lambda: __import__('time').sleep(0.2)")
+    slow = HEADLESS.replace(
+        "lambda: (matrix @ matrix).sum()", "lambda: __import__('time').sleep(0.2)"
+    )
     assert "True True None" in run_cell(client, slow % 3600, interrupt_soon)
-    assert "False True None" in run_cell(client, HEADLESS % 0.2)  # the next run works, in the same kernel
+    assert "False True None" in run_cell(
+        client, HEADLESS % 0.2
+    )  # the next run works, in the same kernel
 
 
 LOADING = """
@@ -131,4 +135,6 @@ def test_a_killed_worker_is_named_and_leaves_nothing_behind(kernel, tmp_path):
     (tmp_path / "loading.py").write_text(LOADING)
     _, client = kernel
     assert run_cell(client, KILLED.format(folder=str(tmp_path))).endswith("as before\n")
-    assert run_cell(client, "print(len(lab.run(seconds=0.2).baseline.times) >= 2)").endswith("True\n")
+    assert run_cell(client, "print(len(lab.run(seconds=0.2).baseline.times) >= 2)").endswith(
+        "True\n"
+    )

@@ -43,12 +43,19 @@ def find_uv() -> str:
 def test_pip_install_alone_gives_working_tools(tmp_path: Path) -> None:
     uv, environment = find_uv(), tmp_path / "venv"
     outside = {
-        key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH")
     }
 
     def run(*command: object) -> str:
         done = subprocess.run(
-            [*map(str, command)], cwd=tmp_path, env=outside, capture_output=True, text=True, timeout=900
+            [*map(str, command)],
+            cwd=tmp_path,
+            env=outside,
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
         assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
         return done.stdout

@@ -12,7 +12,9 @@ from labkit.device import torch_flags
 
 
 def make_workload(width=8, act="relu", wide=False):
-    model = nn.Sequential(nn.Linear(16, width * (4 if wide else 1)), nn.ReLU() if act == "relu" else nn.Tanh())
+    model = nn.Sequential(
+        nn.Linear(16, width * (4 if wide else 1)), nn.ReLU() if act == "relu" else nn.Tanh()
+    )
     data = torch.randn(32, 16)
 
     def step():
@@ -101,7 +103,15 @@ def test_race_through_a_lab():
         return Workload(step, evaluate=lambda: float(weight.detach().square().sum()))
 
     lab = Lab(make, lr=[0.01, 0.1])
-    result = lab.race({"lr": 0.1}, target=1e-3, steps=1000, every=5, seeds=3, metric="loss", higher_is_better=False)
+    result = lab.race(
+        {"lr": 0.1},
+        target=1e-3,
+        steps=1000,
+        every=5,
+        seeds=3,
+        metric="loss",
+        higher_is_better=False,
+    )
     assert result.arms == ("baseline", "lr=0.1")
     assert result.median("lr=0.1", "steps") < result.median("baseline", "steps")
     with pytest.raises(TypeError, match="unknown setting 'momentum'"):
@@ -110,16 +120,23 @@ def test_race_through_a_lab():
 
 def test_code_repeats_the_call(lab):
     assert lab.code(**lab.defaults) == "lab.run()"
-    call = lab.code(wide=True, width=64, act="tanh", baseline={"width": 64, "wide": False}, seconds=0.05)
+    call = lab.code(
+        wide=True, width=64, act="tanh", baseline={"width": 64, "wide": False}, seconds=0.05
+    )
     assert call == "lab.run(wide=True, width=64, act='tanh', baseline={'width': 64}, seconds=0.05)"
     assert eval(call, {"lab": lab}).candidate.settings == {"wide": True, "width": 64, "act": "tanh"}
 
 
 def test_code_of_a_sweep(lab):
-    call = lab.code(sweep="width", wide=True, width=64, baseline={"width": 64}, follow=True, seconds=0.05)
+    call = lab.code(
+        sweep="width", wide=True, width=64, baseline={"width": 64}, follow=True, seconds=0.05
+    )
     assert call == "lab.sweep('width', wide=True, follow=True, seconds=0.05)"
     assert len(eval(call, {"lab": lab})) == 3
-    assert lab.code(sweep="width", baseline={"act": "tanh"}) == "lab.sweep('width', baseline={'act': 'tanh'})"
+    assert (
+        lab.code(sweep="width", baseline={"act": "tanh"})
+        == "lab.sweep('width', baseline={'act': 'tanh'})"
+    )
 
 
 def test_labels_tell_the_arms_apart(lab):
@@ -194,7 +211,9 @@ def test_an_unknown_setting_lists_the_valid_ones(lab):
         lab.run(batch=3)
     with pytest.raises(TypeError, match="'act', 'wide', 'width'"):
         lab.sweep("batch")
-    with pytest.raises(TypeError, match=r"sweep\('width'\) takes each value of width; width=8 is one"):
+    with pytest.raises(
+        TypeError, match=r"sweep\('width'\) takes each value of width; width=8 is one"
+    ):
         lab.sweep("width", width=8)
 
 
@@ -223,11 +242,18 @@ def test_a_control_that_make_workload_needs_must_be_there():
 
 def test_what_the_machine_cannot_show():
     reasons = {"wide": "needs a wide machine", "act": {"tanh": "no tanh here"}}
-    lab = Lab(make_workload, wide=[False, True], act=["relu", "tanh"], width=[8, 16], unavailable=reasons)
-    for settings, reason in (({"wide": True}, "needs a wide machine"), ({"act": "tanh"}, "no tanh here")):
+    lab = Lab(
+        make_workload, wide=[False, True], act=["relu", "tanh"], width=[8, 16], unavailable=reasons
+    )
+    for settings, reason in (
+        ({"wide": True}, "needs a wide machine"),
+        ({"act": "tanh"}, "no tanh here"),
+    ):
         with pytest.raises(ValueError, match=reason):
             lab.run(**settings)
-    assert [result.candidate.settings["act"] for result in lab.sweep("act", seconds=0.05)] == ["relu"]
+    assert [result.candidate.settings["act"] for result in lab.sweep("act", seconds=0.05)] == [
+        "relu"
+    ]
     with pytest.raises(TypeError, match="'pin'"):
         Lab(make_workload, width=[8], unavailable={"pin": "x"})
 

@@ -29,13 +29,21 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 4))
+        self.body = nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 4)
+        )
         self.frozen = nn.Linear(4, 4).requires_grad_(False)
         self.head = nn.Linear(4, 4)
         self.head.weight = self.frozen.weight  # tied
         self.register_buffer("seen", torch.zeros(()))
-        self.register_buffer("scale", torch.ones(1).expand(4), persistent=False)  # four entries in one place
-        self.calls, self.hidden, self.window = 0, (torch.zeros(2), torch.zeros(2)), deque([0.0], maxlen=3)
+        self.register_buffer(
+            "scale", torch.ones(1).expand(4), persistent=False
+        )  # four entries in one place
+        self.calls, self.hidden, self.window = (
+            0,
+            (torch.zeros(2), torch.zeros(2)),
+            deque([0.0], maxlen=3),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
@@ -85,11 +93,20 @@ def frozen(value: Any) -> Any:
 
 def everything(model: nn.Module, optimizer: torch.optim.Optimizer, *others: Any) -> list[Any]:
     modules = [
-        (name, module.training, sorted(vars(module)), frozen(module._parameters), frozen(module._buffers))
+        (
+            name,
+            module.training,
+            sorted(vars(module)),
+            frozen(module._parameters),
+            frozen(module._buffers),
+        )
         for name, module in model.named_modules()
     ]
     grads = [frozen(parameter.grad) for parameter in model.parameters()]
-    states = [frozen(other if isinstance(other, torch.Generator) else other.state_dict()) for other in others]
+    states = [
+        frozen(other if isinstance(other, torch.Generator) else other.state_dict())
+        for other in others
+    ]
     rng = rng_state()
     generators = [repr(rng["python"]), frozen(rng["numpy"]), rng["torch"].numpy().tobytes()]
     return [
@@ -174,7 +191,11 @@ def test_training_goes_on_as_if_it_had_not_run(name: str) -> None:
         if search:
             lr_find(step, model, optimizer)
         losses += [step().item() for _ in range(5)]
-        return [losses, [p.tolist() for p in model.parameters()], [b.tolist() for b in model.buffers()]]
+        return [
+            losses,
+            [p.tolist() for p in model.parameters()],
+            [b.tolist() for b in model.buffers()],
+        ]
 
     assert train(search=True) == train(search=False)
 
@@ -245,7 +266,9 @@ def test_sparse_gradients_and_state_survive() -> None:
     average = state["exp_avg"].clone()
     lr_find(step, model, optimizer, steps=10)
     assert torch.equal(model.weight, weight) and torch.equal(model.weight.grad.to_dense(), grad)
-    assert model.weight.grad.is_sparse and torch.equal(optimizer.state_dict()["state"][0]["exp_avg"], average)
+    assert model.weight.grad.is_sparse and torch.equal(
+        optimizer.state_dict()["state"][0]["exp_avg"], average
+    )
 
 
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
@@ -277,7 +300,9 @@ def test_scheduler_that_the_step_drives(name: str, ending: str) -> None:
     before = everything(model, optimizer, scheduler)
     if ending == "completes":
         lr_find(step, model, optimizer, also=[scheduler], max_lr=1e-2, steps=15)
-        assert rates == pytest.approx(np.geomspace(1e-6, 1e-2, 15))  # ours, whatever the scheduler sets after each step
+        assert rates == pytest.approx(
+            np.geomspace(1e-6, 1e-2, 15)
+        )  # ours, whatever the scheduler sets after each step
     else:
         with pytest.raises((RuntimeError, KeyboardInterrupt)):
             lr_find(step, model, optimizer, also=[scheduler])
@@ -375,10 +400,14 @@ def test_gradient_accumulation() -> None:
 # ------------------------------------------------------------------------------------------------------------ the sweep
 
 
-def scripted(loss: Callable[[float, int], Any], groups: int = 1) -> tuple[Callable[[], Any], nn.Module, Any, list[Any]]:
+def scripted(
+    loss: Callable[[float, int], Any], groups: int = 1
+) -> tuple[Callable[[], Any], nn.Module, Any, list[Any]]:
     """A step whose loss is a function of the learning rate and the number of the step, and the rates that it saw."""
     model = nn.ParameterList([nn.Parameter(torch.zeros(1)) for _ in range(groups)])
-    optimizer = torch.optim.SGD([{"params": [p], "lr": 0.1 / 4**i} for i, p in enumerate(model)], lr=0.1)
+    optimizer = torch.optim.SGD(
+        [{"params": [p], "lr": 0.1 / 4**i} for i, p in enumerate(model)], lr=0.1
+    )
     seen: list[list[float]] = []
 
     def step() -> Any:
@@ -395,7 +424,11 @@ def run(loss: Callable[[float, int], Any], **options: Any) -> LRFindResult:
 
 def valley(lr: float, i: int = 0) -> float:
     """A smooth curve: a drop of 1.5 that is steepest at lr = 0.01, and a blow-up that begins near 1."""
-    return 2.3 - 1.5 / (1 + math.exp(-3 * (math.log10(lr) + 2))) + math.exp(min(6.0, 5 * math.log10(lr)))
+    return (
+        2.3
+        - 1.5 / (1 + math.exp(-3 * (math.log10(lr) + 2)))
+        + math.exp(min(6.0, 5 * math.log10(lr)))
+    )
 
 
 def test_rates_grow_exponentially_and_groups_keep_their_ratio() -> None:
@@ -480,7 +513,9 @@ def test_losses_are_looked_at_in_a_few_transfers(monkeypatch: pytest.MonkeyPatch
 
 def test_divergence_ends_the_test() -> None:
     result = run(lambda lr, i: 2.0 if i < 40 else 2.0 * 1.5 ** (i - 39))
-    assert result.diverged_at == pytest.approx(LRS[43])  # 2 * 1.5**4 is the first beyond four times the best
+    assert result.diverged_at == pytest.approx(
+        LRS[43]
+    )  # 2 * 1.5**4 is the first beyond four times the best
     assert len(result.losses) == 46 and result.lrs == tuple(LRS[:46])
     steps: list[int] = []
     run(lambda lr, i: steps.append(i) or (2.0 if i < 40 else 100.0))
@@ -496,13 +531,20 @@ def test_a_loss_that_is_not_finite_ends_the_test(bad: float) -> None:
 
 def test_divergence_right_after_the_start() -> None:
     result = run(lambda lr, i: 1.0 if i < 2 else math.nan)
-    assert result.losses == (1.0, 1.0) and set(result.suggestions.values()) == {None} and result.suggestion is None
+    assert (
+        result.losses == (1.0, 1.0)
+        and set(result.suggestions.values()) == {None}
+        and result.suggestion is None
+    )
     assert "no suggestion" in str(result)
 
 
 @pytest.mark.parametrize("shift", [-10.0, -2.3, -1.0])
 def test_negative_losses_do_not_count_as_divergence(shift: float) -> None:
-    base, shifted = run(lambda lr, i: valley(lr), max_lr=0.3), run(lambda lr, i: valley(lr) + shift, max_lr=0.3)
+    base, shifted = (
+        run(lambda lr, i: valley(lr), max_lr=0.3),
+        run(lambda lr, i: valley(lr) + shift, max_lr=0.3),
+    )
     assert shifted.diverged_at is None and shifted.suggestions == pytest.approx(base.suggestions)
 
 
@@ -513,7 +555,9 @@ def test_rules_on_a_smooth_curve() -> None:
     result = run(lambda lr, i: valley(lr))
     truth = np.array([valley(lr) for lr in LRS])
     assert result.suggestions["steepest"] == pytest.approx(0.01, rel=0.2)
-    assert result.suggestions["minimum_over_10"] == pytest.approx(LRS[truth.argmin()] / 10, rel=0.25)
+    assert result.suggestions["minimum_over_10"] == pytest.approx(
+        LRS[truth.argmin()] / 10, rel=0.25
+    )
     begin, end = 10**-3.3, LRS[truth.argmin()]  # the loss falls clearly from here to there
     assert result.suggestions["valley"] == pytest.approx(begin ** (1 / 3) * end ** (2 / 3), rel=0.6)
     assert result.suggestions["slide"] == pytest.approx(
@@ -537,7 +581,9 @@ def test_steepest_point_of_a_quadratic_is_known(curvature: float) -> None:
         optimizer.zero_grad()
         return loss
 
-    result = lr_find(step, weight, optimizer, min_lr=1e-5 / curvature, max_lr=100 / curvature, steps=200)
+    result = lr_find(
+        step, weight, optimizer, min_lr=1e-5 / curvature, max_lr=100 / curvature, steps=200
+    )
     growth = math.log(1e7) / 199
     assert result.suggestions["steepest"] == pytest.approx(growth / (2 * curvature), rel=0.2)
     assert (
@@ -627,7 +673,9 @@ def test_rules_far_apart_name_no_learning_rate() -> None:
     result = LRFindResult((1e-6, 1.0), (2.0, 1.0), (2.0, 1.0), suggestions, None)
     assert result.suggestion is None and result.interval == (1e-4, 2e-3)
     assert "no agreement" in str(result) and "factor of 20.0" in str(result)
-    close = LRFindResult((1e-6, 1.0), (2.0, 1.0), (2.0, 1.0), suggestions | {"steepest": 5e-4}, None)
+    close = LRFindResult(
+        (1e-6, 1.0), (2.0, 1.0), (2.0, 1.0), suggestions | {"steepest": 5e-4}, None
+    )
     assert close.suggestion == pytest.approx(1e-3) and "lr = 1.0e-03" in str(close)
 
 
@@ -635,7 +683,11 @@ def test_text_table_names_every_rule() -> None:
     text = str(run(lambda lr, i: valley(lr)))
     for rule in ("steepest", "minimum_over_10", "valley", "slide"):
         assert rule in text
-    assert "diverged at" in text and len(text.splitlines()) == 6 and max(map(len, text.splitlines())) <= 80
+    assert (
+        "diverged at" in text
+        and len(text.splitlines()) == 6
+        and max(map(len, text.splitlines())) <= 80
+    )
 
 
 def test_a_real_network_gets_a_rate_that_trains_it() -> None:
@@ -819,7 +871,9 @@ def cuda() -> Iterator[torch.device]:
 @pytest.mark.cuda
 def test_cuda_model_and_generator_are_bit_identical_afterwards(cuda: torch.device) -> None:
     model = Net().to(cuda)
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(
+        [p for p in model.parameters() if p.requires_grad], lr=1e-3, fused=True
+    )
     scaler = torch.amp.GradScaler("cuda")
 
     def step() -> torch.Tensor:

@@ -25,16 +25,26 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_SECONDS", 0.01)
     seconds = machine._seconds
     monkeypatch.setattr(
-        machine, "_seconds", lambda run, device, **options: seconds(run, device, **options | {"budget": 0.01})
+        machine,
+        "_seconds",
+        lambda run, device, **options: seconds(run, device, **options | {"budget": 0.01}),
     )
 
 
-def pretend_cpuinfo(monkeypatch: pytest.MonkeyPatch, text: str | None, capabilities: dict[str, Any]) -> None:
+def pretend_cpuinfo(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, capabilities: dict[str, Any]
+) -> None:
     """Another processor: what /proc/cpuinfo holds (None: no such file) and what torch says."""
     exists, read = Path.exists, Path.read_text
     is_it = lambda path: str(path) == "/proc/cpuinfo"  # noqa: E731
-    monkeypatch.setattr(Path, "exists", lambda path: text is not None if is_it(path) else exists(path))
-    monkeypatch.setattr(Path, "read_text", lambda path, *args, **kw: text if is_it(path) else read(path, *args, **kw))
+    monkeypatch.setattr(
+        Path, "exists", lambda path: text is not None if is_it(path) else exists(path)
+    )
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda path, *args, **kw: text if is_it(path) else read(path, *args, **kw),
+    )
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
@@ -57,7 +67,13 @@ def test_measured_card(quick: None) -> None:
     seen = []
     card = machine_card(measure=True, bar=lambda probes: seen.extend(probes) or probes)
     measured = json.loads(json.dumps(card))["measured"]
-    names = {"host_copy_bytes_per_s", "float32_flop_per_s", "bfloat16_flop_per_s", "float16_flop_per_s", "launch_s"}
+    names = {
+        "host_copy_bytes_per_s",
+        "float32_flop_per_s",
+        "bfloat16_flop_per_s",
+        "float16_flop_per_s",
+        "launch_s",
+    }
     assert names <= {name for name, _ in seen}
     assert measured.pop("device") == str(machine.pick_device())
     assert measured["float32_flop_per_s"] > 0
@@ -68,7 +84,10 @@ def test_measured_card(quick: None) -> None:
 def test_measuring_leaves_no_trace(quick: None) -> None:
     torch.set_float32_matmul_precision("medium")
     try:
-        flags, states = torch_flags(), (random.getstate(), torch.get_rng_state(), str(np.random.get_state()))
+        flags, states = (
+            torch_flags(),
+            (random.getstate(), torch.get_rng_state(), str(np.random.get_state())),
+        )
         machine_card(measure=True)
         matmul_rate(torch.float32, tf32=True)
         assert torch_flags() == flags
@@ -109,7 +128,11 @@ def test_a_slow_type_is_not_tried_at_large_sizes(monkeypatch: pytest.MonkeyPatch
         ("model name\t: X\nflags\t\t: avx2 amx_bf16 amx_fp16\n", {}, (True, True)),
         ("flags\t\t: avx2\n", {}, (False, False)),
         ("Features\t: asimd asimdhp bf16\n", {}, (True, False)),
-        (None, {"cpu_name": "Y", "avx2": True, "avx512_bf16": True, "amx_fp16": False}, (True, False)),
+        (
+            None,
+            {"cpu_name": "Y", "avx2": True, "avx512_bf16": True, "amx_fp16": False},
+            (True, False),
+        ),
         (None, {"neon": True, "fp16_arith": True, "bf16": False}, (False, False)),
         ("flags\t\t: avx512_bf16 avx512_fp16\n", {}, (True, False)),
         (None, {}, (None, None)),
@@ -127,7 +150,8 @@ def test_fast_dtypes_of_cpus(
 
 
 @pytest.mark.parametrize(
-    ("capability", "expected"), [((6, 1), (False, False)), ((7, 5), (False, True)), ((9, 0), (True, True))]
+    ("capability", "expected"),
+    [((6, 1), (False, False)), ((7, 5), (False, True)), ((9, 0), (True, True))],
 )
 def test_fast_dtypes_of_gpus(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], expected: tuple[bool, bool]
@@ -144,12 +168,22 @@ def test_gpu_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\nGCC version: 12.2.0\n"
     pretend = {"/proc/driver/nvidia/version": version}
     monkeypatch.setattr(Path, "exists", lambda path: str(path) in pretend or exists(path))
-    monkeypatch.setattr(Path, "read_text", lambda path, *args, **kw: pretend.get(str(path)) or read(path, *args, **kw))
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda path, *args, **kw: pretend.get(str(path)) or read(path, *args, **kw),
+    )
     properties = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, total_memory=139 * 2**30)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: properties)
-    known = {"name": "NVIDIA H200", "count": 1, "capability": "9.0", "memory_bytes": 139 * 2**30, "driver": "580.95.05"}
+    known = {
+        "name": "NVIDIA H200",
+        "count": 1,
+        "capability": "9.0",
+        "memory_bytes": 139 * 2**30,
+        "driver": "580.95.05",
+    }
     assert machine._gpu() == known
     monkeypatch.setattr(Path, "exists", lambda path: False)
     assert machine._gpu() == known | {"driver": "unknown"}
@@ -171,7 +205,12 @@ def test_unknown_hardware_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_format_card() -> None:
     card = {
-        "cpu": {"model": "Z80", "L1_cache_bytes": 49152, "memory_bytes": "unknown", "instructions": ["avx2", "sve"]},
+        "cpu": {
+            "model": "Z80",
+            "L1_cache_bytes": 49152,
+            "memory_bytes": "unknown",
+            "instructions": ["avx2", "sve"],
+        },
         "gpu": None,
         "native_dtypes": {"bfloat16": True, "float16": False},
         "load_average": [0.5, 1.0],
@@ -182,7 +221,10 @@ def test_format_card() -> None:
             "launch_s": 5e-6,
         },
     }
-    assert [tuple(part.strip() for part in line.split("  ") if part) for line in format_card(card).splitlines()] == [
+    assert [
+        tuple(part.strip() for part in line.split("  ") if part)
+        for line in format_card(card).splitlines()
+    ] == [
         ("cpu model", "Z80"),
         ("cpu L1 cache", "48.0 KiB"),
         ("cpu memory", "unknown"),
@@ -198,10 +240,14 @@ def test_format_card() -> None:
     ]
 
 
-def test_doctor(quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor(
+    quick: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     progress, bars = machine.progress, []
     monkeypatch.setattr(
-        machine, "progress", lambda **options: bars.append(progress(**options | {"delay": 0})) or bars[-1]
+        machine,
+        "progress",
+        lambda **options: bars.append(progress(**options | {"delay": 0})) or bars[-1],
     )
     assert doctor() == 0
     out, err = capsys.readouterr()

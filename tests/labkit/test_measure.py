@@ -50,7 +50,9 @@ class Recorder:
 def test_blocks_alternate_a_b_b_a():
     log = []
     result = compare(Recorder("a", log), Recorder("b", log, 0.02), seconds=0.01)
-    blocks = ["".join(group) for _, group in itertools.groupby(name for name in log if name in "ab")]
+    blocks = [
+        "".join(group) for _, group in itertools.groupby(name for name in log if name in "ab")
+    ]
     # After a block each to warm up: one step after each change of arm is not timed, so a bb a a bb a ... is
     assert blocks[2:7] == ["aa", "bbb", "aaa", "bbb", "aaa"]
     assert sum(map(len, blocks[2:])) == pytest.approx(3 * len(result.ratios), abs=1)
@@ -77,7 +79,9 @@ def test_a_slow_first_step_is_no_reason_for_short_blocks():
 
     assert measure(step, seconds=0.4).steps_per_block > 100
     calls.clear()
-    assert measure(step, seconds=0.05).steps_per_block > 100  # also when it took longer than the whole budget
+    assert (
+        measure(step, seconds=0.05).steps_per_block > 100
+    )  # also when it took longer than the whole budget
 
 
 def test_compare_counts_what_the_steps_did():
@@ -144,7 +148,9 @@ def test_updates_carry_partial_results_and_come_between_blocks():
         updates.append(partial)
 
     result = compare(step, step, seconds=1.0, on_update=on_update)
-    assert updates and all(len(first.ratios) <= len(second.ratios) for first, second in itertools.pairwise(updates))
+    assert updates and all(
+        len(first.ratios) <= len(second.ratios) for first, second in itertools.pairwise(updates)
+    )
     assert len(updates) <= result.seconds * 5 + 1
 
 
@@ -154,7 +160,9 @@ def test_stop_before_and_during_a_run():
     result = compare(lambda: None, lambda: None, seconds=60, stop=stop)
     assert result.stopped and result.verdict == "cannot tell" and not result.ratios
     stop = threading.Event()
-    result = compare(lambda: None, lambda: None, seconds=60, on_update=lambda partial: stop.set(), stop=stop)
+    result = compare(
+        lambda: None, lambda: None, seconds=60, on_update=lambda partial: stop.set(), stop=stop
+    )
     assert result.stopped and result.ratios and "stopped early" in str(result)
 
 
@@ -215,7 +223,9 @@ def test_out_of_memory_after_some_steps():
     assert result.candidate.times
 
 
-@pytest.mark.parametrize("value", [torch.tensor(float("nan")), float("inf"), torch.tensor([1.0, float("nan")])])
+@pytest.mark.parametrize(
+    "value", [torch.tensor(float("nan")), float("inf"), torch.tensor([1.0, float("nan")])]
+)
 def test_a_broken_training_is_not_compared(value):
     with pytest.raises(FloatingPointError, match=r"'candidate' returned (nan|inf)"):
         compare(lambda: torch.zeros(()), lambda: value, seconds=0.1)

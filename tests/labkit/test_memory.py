@@ -96,7 +96,10 @@ def test_sgd_state(momentum: float) -> None:
         (x.nbytes + WEIGHTS, bool(momentum) * WEIGHTS),
         (x.nbytes + WEIGHTS * (1 + bool(momentum)), 0),
     ):
-        assert tracked(step)[::2] == (existing, kept)  # the first step makes the buffers, the second finds them
+        assert tracked(step)[::2] == (
+            existing,
+            kept,
+        )  # the first step makes the buffers, the second finds them
 
 
 def test_adam_state() -> None:
@@ -123,7 +126,9 @@ def test_checkpoint_keeps_inputs_and_computes_again() -> None:
     x, wide, block_bytes = torch.ones(BATCH, 8), BATCH * 100 * 4, (8 * 100 + 100 + 100 * 8 + 8) * 4
 
     def measure(depth: int, recompute: bool) -> tuple[int, int | None]:
-        blocks = [nn.Sequential(nn.Linear(8, 100), nn.ReLU(), nn.Linear(100, 8)) for _ in range(depth)]
+        blocks = [
+            nn.Sequential(nn.Linear(8, 100), nn.ReLU(), nn.Linear(100, 8)) for _ in range(depth)
+        ]
         with MemoryMeter("cpu") as memory:
             hidden = x
             for each in blocks:
@@ -147,18 +152,28 @@ def test_reentrant_recomputation_is_seen() -> None:
     layer, x = nn.Linear(250, 250), torch.ones(1, 250, requires_grad=True)
     once = saved_bytes(lambda: layer(x * 2).relu().sum().backward())
     assert once == KB + KB  # the input of the layer and the output of the ReLU
-    again = saved_bytes(lambda: checkpoint(lambda y: layer(y).relu(), x * 2, use_reentrant=True).sum().backward())
-    assert again == 2 * KB  # the kept input, then also the ReLU's output, made again in the backward pass
+    again = saved_bytes(
+        lambda: checkpoint(lambda y: layer(y).relu(), x * 2, use_reentrant=True).sum().backward()
+    )
+    assert (
+        again == 2 * KB
+    )  # the kept input, then also the ReLU's output, made again in the backward pass
 
 
 def test_saved_bytes() -> None:
     x, weight = torch.ones(10, 25), torch.ones(25, 25, requires_grad=True)
-    assert saved_bytes(lambda: x @ weight) == KB  # x, for the gradient of the weight; the weight is a parameter
-    assert saved_bytes(lambda: (x @ weight.t()).relu()) == 2 * KB  # a view of a parameter is no new storage either
+    assert (
+        saved_bytes(lambda: x @ weight) == KB
+    )  # x, for the gradient of the weight; the weight is a parameter
+    assert (
+        saved_bytes(lambda: (x @ weight.t()).relu()) == 2 * KB
+    )  # a view of a parameter is no new storage either
     product = x * weight.sum()
     assert saved_bytes(lambda: product * product) == KB  # twice the same storage
     assert saved_bytes(lambda: product[:1] * product[1:2]) == KB  # views: the storage in full
-    assert saved_bytes(lambda: [(x * 2 @ weight).sum().backward() for _ in range(5)]) == KB  # one graph at a time
+    assert (
+        saved_bytes(lambda: [(x * 2 @ weight).sum().backward() for _ in range(5)]) == KB
+    )  # one graph at a time
     with torch.no_grad():
         assert saved_bytes(lambda: x @ weight) == 0
 
@@ -229,8 +244,12 @@ def test_backward_in_a_thread_of_autograd() -> None:
             return grad, None
 
     kept: list[torch.Tensor] = []
-    _, added, left = tracked(lambda: Deep.apply(torch.ones(1, requires_grad=True), 70).sum().backward())
-    assert len(threads) == 2  # beyond 60 backward passes inside each other, torch goes on in a new thread
+    _, added, left = tracked(
+        lambda: Deep.apply(torch.ones(1, requires_grad=True), 70).sum().backward()
+    )
+    assert (
+        len(threads) == 2
+    )  # beyond 60 backward passes inside each other, torch goes on in a new thread
     assert left == KB
     assert KB < added < 2 * KB
 
@@ -245,7 +264,12 @@ def test_meters_nest_and_can_be_read_inside() -> None:
             y = x + 1
             assert (inner.current, outer.current) == (2 * KB, 2 * KB)
         del y
-        assert (inner.current, inner.peak, outer.current, outer.peak) == (2 * KB, 2 * KB, KB, 2 * KB)
+        assert (inner.current, inner.peak, outer.current, outer.peak) == (
+            2 * KB,
+            2 * KB,
+            KB,
+            2 * KB,
+        )
     assert (outer.current, outer.peak) == (KB, 2 * KB)
 
 
@@ -269,7 +293,9 @@ def test_errors_come_through_and_nothing_stays() -> None:
         raise ZeroDivisionError
     assert meter.peak == 2 * KB
     assert torch._C._len_torch_dispatch_stack() == 0
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: seen.append(tensor), lambda _: None):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: seen.append(tensor), lambda _: None
+    ):
         x.exp()
     assert len(seen) == 1  # the hooks set further out are the innermost ones again
     with meter:
@@ -293,7 +319,12 @@ def test_where_autograd_refuses_hooks_the_meter_does_too() -> None:
 def test_results_do_not_change() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.LazyLinear(2)
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Dropout(),
+        nn.Flatten(),
+        nn.LazyLinear(2),
     )
     x = torch.randn(2, 3, 8, 8)
     model(x)
@@ -348,7 +379,11 @@ def allocator_peak(run: Callable[[], Any], path: Path) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
     profiler.export_chrome_trace(str(path))
-    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["name"] == "[memory]"]
+    events = [
+        event
+        for event in json.loads(path.read_text())["traceEvents"]
+        if event["name"] == "[memory]"
+    ]
     held = peak = 0
     for event in sorted(events, key=lambda event: event["ts"]):
         held += event["args"]["Bytes"]
@@ -361,13 +396,19 @@ def allocator_peak(run: Callable[[], Any], path: Path) -> int:
 def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     first = nn.Sequential(nn.Linear(50, 80), nn.BatchNorm1d(80), nn.GELU(), nn.Dropout(0.3))
-    second = nn.Sequential(nn.LayerNorm(80), nn.Linear(80, 60), nn.ReLU(inplace=True), nn.Linear(60, 10))
+    second = nn.Sequential(
+        nn.LayerNorm(80), nn.Linear(80, 60), nn.ReLU(inplace=True), nn.Linear(60, 10)
+    )
     optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], 0.1, momentum=0.9)
     x = torch.randn(64, 50)
 
     def step() -> None:
         hidden = first(x)
-        out = checkpoint(second, hidden, use_reentrant=False, preserve_rng_state=False) if recompute else second(hidden)
+        out = (
+            checkpoint(second, hidden, use_reentrant=False, preserve_rng_state=False)
+            if recompute
+            else second(hidden)
+        )
         out.square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -379,7 +420,9 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
         step()
     with StorageTracker("cpu") as tracker:
         step()
-    assert memory.peak == tracker.peak == tracker.existing + truth  # counting what is saved changes nothing
+    assert (
+        memory.peak == tracker.peak == tracker.existing + truth
+    )  # counting what is saved changes nothing
 
 
 def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,11 +430,15 @@ def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.M
     held = {"memory_allocated": 5, "max_memory_allocated": 90, "max_memory_reserved": 100}
 
     def use(current: int, peak: int) -> None:
-        held.update(memory_allocated=current, max_memory_allocated=peak, max_memory_reserved=2 * peak)
+        held.update(
+            memory_allocated=current, max_memory_allocated=peak, max_memory_reserved=2 * peak
+        )
 
     for name in held:
         monkeypatch.setattr(torch.cuda, name, lambda _, name=name: held[name])
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda _: use(*[held["memory_allocated"]] * 2))
+    monkeypatch.setattr(
+        torch.cuda, "reset_peak_memory_stats", lambda _: use(*[held["memory_allocated"]] * 2)
+    )
     monkeypatch.setattr("labkit.memory._resolve", lambda _: torch.device("cuda", 0))
     with MemoryMeter() as outer:
         use(current=10, peak=70)
@@ -405,7 +452,8 @@ def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no CUDA device: the tracker is checked against torch.cuda there"
+    not torch.cuda.is_available(),
+    reason="no CUDA device: the tracker is checked against torch.cuda there",
 )
 def test_tracker_against_the_cuda_allocator() -> None:
     torch.manual_seed(0)
@@ -422,7 +470,9 @@ def test_tracker_against_the_cuda_allocator() -> None:
     with StorageTracker(device) as tracker:
         step()
     allocated = torch.cuda.max_memory_allocated(device) - before
-    assert tracker.existing == x.nbytes + 2 * sum(parameter.nbytes for parameter in model.parameters())
+    assert tracker.existing == x.nbytes + 2 * sum(
+        parameter.nbytes for parameter in model.parameters()
+    )
     assert tracker.peak == pytest.approx(tracker.existing + allocated, rel=0.01)
     with MemoryMeter(device) as outer:
         with MemoryMeter(device) as inner:

@@ -52,7 +52,9 @@ def test_transformer_block() -> None:
     attention, feed_forward, norms = 4 * (16 * 16 + 16), 16 * 64 + 64 + 64 * 16 + 16, 4 * 16
     assert parameters(block) == attention + feed_forward + norms
     x = torch.randn(2, 5, 16)
-    expected = x + block.self_attn(block.norm1(x), block.norm1(x), block.norm1(x), need_weights=False)[0]
+    expected = (
+        x + block.self_attn(block.norm1(x), block.norm1(x), block.norm1(x), need_weights=False)[0]
+    )
     expected = expected + block.linear2(F.gelu(block.linear1(block.norm2(expected))))
     torch.testing.assert_close(block(x), expected)
 
@@ -118,6 +120,8 @@ def test_bad_arguments(build: Callable[[], nn.Module], message: str) -> None:
 
 def test_resnet_without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(models, "find_spec", lambda name: None if name == "torchvision" else found(name))
+    monkeypatch.setattr(
+        models, "find_spec", lambda name: None if name == "torchvision" else found(name)
+    )
     with pytest.raises(ImportError, match="pip install torchvision"):
         models.resnet()

@@ -42,7 +42,14 @@ def endless(**_: Any) -> Workload:
 
 
 def make_lab(make: Any = make_workload, **options: Any) -> Lab:
-    return Lab(make, double=[False, True], size=[8, 16, 32], kind=["mean", "sum", "fast"], memory=False, **options)
+    return Lab(
+        make,
+        double=[False, True],
+        size=[8, 16, 32],
+        kind=["mean", "sum", "fast"],
+        memory=False,
+        **options,
+    )
 
 
 @pytest.fixture
@@ -78,7 +85,10 @@ def test_what_is_unavailable_is_left_out_and_says_why() -> None:
     lab = make_lab(unavailable={"double": "needs a GPU", "kind": {"sum": "too <slow>"}})
     panel = LabPanel(lab)
     assert panel.controls["double"].candidate.disabled
-    assert panel.settings() == {"size": 16, "kind": "mean"}  # the first control that can be set differs
+    assert panel.settings() == {
+        "size": 16,
+        "kind": "mean",
+    }  # the first control that can be set differs
     assert panel.controls["kind"].values == ("mean", "fast")
     assert panel.sweep_choice.options == ("size", "kind")
     texts = [cell.value for cell in panel.widget.children[0].children if hasattr(cell, "value")]
@@ -96,7 +106,9 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
     state = panel.live.state
     assert state["running"] is False
     assert state["pairs"] == len(result.ratios)
-    assert np.allclose(np.frombuffer(state["points"], np.float32), result.ratios[:: -(-len(result.ratios) // 200)])
+    assert np.allclose(
+        np.frombuffer(state["points"], np.float32), result.ratios[:: -(-len(result.ratios) // 200)]
+    )
     assert state["verdict"] == result.verdict
     assert [row[0] for row in state["arms"]] == ["Baseline", "Candidate"]
     assert panel.live.status[0].startswith(f"Done: {result.verdict}")
@@ -105,10 +117,14 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
 
 def test_updates_are_small() -> None:
     arm = Measurement("arm", times=(1.0,) * 5000)
-    state = labkit.panel._state(Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)])
+    state = labkit.panel._state(
+        Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)]
+    )
     texts = sum(len(str(value)) for name, value in state.items() if name not in ("points", "bands"))
     assert len(state["points"]) + len(state["bands"]) + texts < 2048
-    assert np.frombuffer(state["bands"], np.float32)[-3] == 999  # the newest interval is always there
+    assert (
+        np.frombuffer(state["bands"], np.float32)[-3] == 999
+    )  # the newest interval is always there
 
 
 def test_sweep(panel: LabPanel) -> None:
@@ -142,7 +158,10 @@ def test_errors_are_shown_and_raised_by_wait(panel: LabPanel) -> None:
     panel.run_button.click()
     with pytest.raises(FileNotFoundError, match="no images"):
         panel.wait()
-    assert panel.live.status == ("FileNotFoundError: no images here (panel.wait() shows where)", "bad")
+    assert panel.live.status == (
+        "FileNotFoundError: no images here (panel.wait() shows where)",
+        "bad",
+    )
     assert panel.live.state["running"] is False
     assert panel.history == []
     panel.lab.make_workload = make_workload
@@ -231,7 +250,12 @@ def test_stop_a_hundred_times(panel: LabPanel) -> None:
     random.seed(3)
     np.random.seed(3)
     moments = random.Random(0)
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy(), torch_flags()
+    before = (
+        torch.get_rng_state(),
+        random.getstate(),
+        np.random.get_state()[1].copy(),
+        torch_flags(),
+    )
     threads = threading.active_count()
     for _ in range(100):
         panel.run()
@@ -302,7 +326,10 @@ def test_after_a_reload_results_go_into_the_panel(panel: LabPanel) -> None:
 
 
 def test_numbers_of_every_size() -> None:
-    shown = [labkit.panel._factor(ratio) for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))]
+    shown = [
+        labkit.panel._factor(ratio)
+        for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))
+    ]
     assert shown == ["1.23", "0.012", "0.50", "12.35", "12,346", "–"]
 
 
@@ -331,11 +358,18 @@ def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]
 
 @pytest.mark.usefixtures("shell")
 def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
-    assert [name for name, _ in beside.beside.options] == ["no other machine", "a-cpu", "h200", "all of them"]
+    assert [name for name, _ in beside.beside.options] == [
+        "no other machine",
+        "a-cpu",
+        "h200",
+        "all of them",
+    ]
     with capture_output() as captured:
         beside._ipython_display_()
         beside.run(wait=True)
-    assert beside.live.state["recorded"] == [["a-cpu, 2026-11-20, at size=16", pytest.approx(0.5, rel=1e-3)]]
+    assert beside.live.state["recorded"] == [
+        ["a-cpu, 2026-11-20, at size=16", pytest.approx(0.5, rel=1e-3)]
+    ]
     table = captured.outputs[-1].data["text/plain"]
     assert "you" in table and "0.50x" in table and "0.80x" not in table
 
@@ -356,7 +390,11 @@ def test_a_question_that_nobody_recorded_shows_no_line(beside: LabPanel) -> None
 
 def test_a_notebook_without_records_says_so() -> None:
     panel = LabPanel(make_lab(), recorded=reference("99_none"))
-    labels = [widget.value for widget in labkit.panel._tree(panel.widget) if type(widget).__name__ == "Label"]
+    labels = [
+        widget.value
+        for widget in labkit.panel._tree(panel.widget)
+        if type(widget).__name__ == "Label"
+    ]
     assert "not recorded yet" in labels
     panel.close()
 
@@ -376,7 +414,10 @@ def test_the_status_says_why_it_cannot_tell() -> None:
     def result(spread: float) -> Comparison:
         arms = [[0.01 * math.exp(generator.gauss(0, spread)) for _ in range(60)] for _ in range(2)]
         return Comparison(
-            *(Measurement(name, {}, tuple(times), samples=1) for name, times in zip("ab", arms, strict=True))
+            *(
+                Measurement(name, {}, tuple(times), samples=1)
+                for name, times in zip("ab", arms, strict=True)
+            )
         )
 
     assert result(0.3).verdict == "cannot tell" and result(0.3).noisy

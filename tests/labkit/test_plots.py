@@ -20,7 +20,10 @@ def comparison(**settings):
 
 
 RACE = RaceResult(
-    (RaceRun("a", 0, ((1, 0.5, 0.2), (2, 1.0, 0.9)), True), RaceRun("b", 0, ((1, 0.5, 0.2), (2, 1.0, 0.3)), False)),
+    (
+        RaceRun("a", 0, ((1, 0.5, 0.2), (2, 1.0, 0.9)), True),
+        RaceRun("b", 0, ((1, 0.5, 0.2), (2, 1.0, 0.3)), False),
+    ),
     0.8,
     "accuracy",
     True,
@@ -42,14 +45,21 @@ def labels(figure):
             ["faster", "median 2.000x", "noise floor", "ms per step"],
         ),
         (
-            lambda dark: plots.sweep_figure([comparison(size=n) for n in (1, 8, 64)], "size", dark=dark),
+            lambda dark: plots.sweep_figure(
+                [comparison(size=n) for n in (1, 8, 64)], "size", dark=dark
+            ),
             ["size", "Throughput", "faster"],
         ),
         (
-            lambda dark: plots.sweep_figure([comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark),
+            lambda dark: plots.sweep_figure(
+                [comparison(act=n) for n in ("relu", "tanh")], "act", dark=dark
+            ),
             ["act", "Speed-up"],
         ),
-        (lambda dark: plots.race_figure(RACE, dark=dark), ["accuracy", "training time", "steps", "target"]),
+        (
+            lambda dark: plots.race_figure(RACE, dark=dark),
+            ["accuracy", "training time", "steps", "target"],
+        ),
     ],
 )
 def test_figures_say_what_they_show(draw, words, dark, tmp_path):
@@ -69,7 +79,9 @@ def test_values_that_would_overlap_are_slanted(value, angle):
 
 
 def test_an_arm_that_failed_is_drawn_as_such():
-    failed = Comparison(Measurement("baseline", times=(1.0,) * 8), Measurement("candidate", error="out of memory"))
+    failed = Comparison(
+        Measurement("baseline", times=(1.0,) * 8), Measurement("candidate", error="out of memory")
+    )
     figure = plots.comparison_figure(failed)
     assert any("out of memory" in text.get_text() for axis in figure.axes for text in axis.texts)
     figure.canvas.draw()
@@ -110,4 +122,6 @@ def test_words_on_an_axis_are_not_joined():
             figure.axes[0].lines,
             [line for line in figure.axes[1].lines if line.get_label() == "other"],
         )
-        assert all((line.get_linestyle() not in ("None", "", " ")) == joined for line in [*rates, theirs])
+        assert all(
+            (line.get_linestyle() not in ("None", "", " ")) == joined for line in [*rates, theirs]
+        )

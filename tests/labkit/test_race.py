@@ -45,28 +45,49 @@ def test_steps_to_the_target_are_exact():
 
 
 def test_runs_that_never_arrive_are_shown_as_such():
-    result = race({"good": halving(0.5), "stuck": halving(1.0)}, target=0.1, steps=20, seeds=3, higher_is_better=False)
+    result = race(
+        {"good": halving(0.5), "stuck": halving(1.0)},
+        target=0.1,
+        steps=20,
+        seeds=3,
+        higher_is_better=False,
+    )
     assert result.median("stuck") == math.inf and result.median("stuck", "steps") == math.inf
     assert [run.reached for run in result.of("stuck")] == [False] * 3
     assert all(len(run.curve) == 20 for run in result.of("stuck"))
     assert result.speedup("stuck")[0] == 0
     text = str(result)
-    assert "never" in text and "reached by 0 of 3 seeds" in text and "reached by 3 of 3 seeds" in text
+    assert (
+        "never" in text and "reached by 0 of 3 seeds" in text and "reached by 3 of 3 seeds" in text
+    )
 
 
 def test_divergence_ends_a_run():
-    result = race({"nan": lambda: Workload(lambda: None, evaluate=lambda: math.nan)}, target=1, steps=50, seeds=1)
+    result = race(
+        {"nan": lambda: Workload(lambda: None, evaluate=lambda: math.nan)},
+        target=1,
+        steps=50,
+        seeds=1,
+    )
     assert len(result.runs[0].curve) == 1 and not result.runs[0].reached
 
 
 def test_every_and_the_last_partial_block():
-    result = race({"up": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=10, every=4, seeds=1)
+    result = race(
+        {"up": lambda: Workload(lambda: None, evaluate=lambda: 0.0)},
+        target=1,
+        steps=10,
+        every=4,
+        seeds=1,
+    )
     assert [point[0] for point in result.runs[0].curve] == [4, 8, 10]
 
 
 def test_seeds_are_the_same_for_every_arm_and_the_reader_s_generator_is_given_back():
     state = torch.get_rng_state()
-    result = race({"a": halving(1.0), "b": halving(1.0)}, target=0, steps=1, seeds=4, higher_is_better=False)
+    result = race(
+        {"a": halving(1.0), "b": halving(1.0)}, target=0, steps=1, seeds=4, higher_is_better=False
+    )
     metric = {arm: [run.curve[0][2] for run in result.of(arm)] for arm in "ab"}
     assert metric["a"] == metric["b"] and len(set(metric["a"])) == 4
     assert torch.equal(torch.get_rng_state(), state)
@@ -88,7 +109,14 @@ def test_stop_and_interrupt_keep_the_finished_runs():
     def interrupt(partial):
         raise KeyboardInterrupt
 
-    result = race({"a": halving(0.5)}, target=0.1, steps=50, higher_is_better=False, seeds=5, on_update=interrupt)
+    result = race(
+        {"a": halving(0.5)},
+        target=0.1,
+        steps=50,
+        higher_is_better=False,
+        seeds=5,
+        on_update=interrupt,
+    )
     assert result.stopped and len(result.runs) == 1
 
 
@@ -96,7 +124,9 @@ def test_an_arm_that_runs_out_of_memory_never_arrives():
     def hungry():
         return Workload(lambda: torch.empty(2**55), evaluate=lambda: 0.0)
 
-    result = race({"a": halving(0.5), "hungry": hungry}, target=0.1, steps=50, higher_is_better=False, seeds=2)
+    result = race(
+        {"a": halving(0.5), "hungry": hungry}, target=0.1, steps=50, higher_is_better=False, seeds=2
+    )
     assert [run.error for run in result.of("hungry")] == ["out of memory"] * 2
     assert result.median("hungry") == math.inf and all(run.reached for run in result.of("a"))
     assert "reached by 0 of 2 seeds (out of memory)" in str(result)

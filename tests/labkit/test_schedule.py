@@ -41,7 +41,9 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "one cycle": lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=60),
     "three phases": lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=60, three_phase=True),
     "cyclic": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3, step_size_up=7, mode="triangular2"),
-    "cyclic with a function": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3, step_size_up=7, scale_fn=lambda x: 0.9**x),
+    "cyclic with a function": lambda o: lr_scheduler.CyclicLR(
+        o, 0.01, 0.3, step_size_up=7, scale_fn=lambda x: 0.9**x
+    ),
     "lambda": lambda o: lr_scheduler.LambdaLR(o, lambda i: 0.95**i),
     "multiplicative": lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.95),
     "steps": lambda o: lr_scheduler.MultiStepLR(o, [10, 30]),
@@ -51,7 +53,9 @@ SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
         [lr_scheduler.ConstantLR(o, 0.1, 5), lr_scheduler.ExponentialLR(o, 0.9)]
     ),
     "sequence": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LinearLR(o, 0.1, total_iters=10), lr_scheduler.CosineAnnealingLR(o, 30)], [10]
+        o,
+        [lr_scheduler.LinearLR(o, 0.1, total_iters=10), lr_scheduler.CosineAnnealingLR(o, 30)],
+        [10],
     ),
     "plateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=2, factor=0.5),
 }
@@ -64,22 +68,41 @@ def frozen(value: Any) -> Any:
         return [(frozen(key), frozen(entry)) for key, entry in value.items()]
     if isinstance(value, (list, tuple)):
         return [frozen(entry) for entry in value]
-    return id(value) if callable(value) else frozen(vars(value)) if hasattr(value, "_schedulers") else repr(value)
+    return (
+        id(value)
+        if callable(value)
+        else frozen(vars(value))
+        if hasattr(value, "_schedulers")
+        else repr(value)
+    )
 
 
 def everything(scheduler: Any, optimizer: torch.optim.Optimizer) -> list[Any]:
-    attributes = [(name, frozen(value)) for name, value in vars(scheduler).items() if name != "optimizer"]
-    nested = [frozen(vars(inner) | {"optimizer": None}) for inner in getattr(scheduler, "_schedulers", [])]
+    attributes = [
+        (name, frozen(value)) for name, value in vars(scheduler).items() if name != "optimizer"
+    ]
+    nested = [
+        frozen(vars(inner) | {"optimizer": None}) for inner in getattr(scheduler, "_schedulers", [])
+    ]
     rng = rng_state()
     generators = [repr(rng["python"]), repr(rng["numpy"]), rng["torch"].tolist()]
     own = {name: id(value) for name, value in vars(optimizer).items()}
-    return [attributes, nested, own, frozen(optimizer.state), frozen(optimizer.param_groups), generators]
+    return [
+        attributes,
+        nested,
+        own,
+        frozen(optimizer.state),
+        frozen(optimizer.param_groups),
+        generators,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam"])
 @pytest.mark.parametrize("stepped", [0, 4])
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_curve_is_what_training_gets_and_changes_nothing(name: str, stepped: int, kind: str) -> None:
+def test_curve_is_what_training_gets_and_changes_nothing(
+    name: str, stepped: int, kind: str
+) -> None:
     optimizer = make_optimizer(kind, lrs=(0.1, 0.02))
     scheduler = SCHEDULERS[name](optimizer)
     metrics = [1.0 / (1 + i // 7) for i in range(40)] if name == "plateau" else None
@@ -113,8 +136,12 @@ def test_curve_is_what_training_gets_and_changes_nothing(name: str, stepped: int
 
 @pytest.mark.parametrize(("strategy", "shape"), [("cos", cosine), ("linear", linear)])
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
-def test_one_cycle_against_the_formula(strategy: str, shape: Callable[[float, float, float], float], kind: str) -> None:
-    scheduler = lr_scheduler.OneCycleLR(make_optimizer(kind), 0.5, total_steps=100, anneal_strategy=strategy)
+def test_one_cycle_against_the_formula(
+    strategy: str, shape: Callable[[float, float, float], float], kind: str
+) -> None:
+    scheduler = lr_scheduler.OneCycleLR(
+        make_optimizer(kind), 0.5, total_steps=100, anneal_strategy=strategy
+    )
     curve = schedule_curve(scheduler, 100)
     lrs, momenta = zip(*(one_cycle(i, shape) for i in range(100)), strict=True)
     np.testing.assert_allclose(curve.lrs[:, 0], lrs, rtol=1e-12)
@@ -125,10 +152,21 @@ def test_one_cycle_against_the_formula(strategy: str, shape: Callable[[float, fl
 @pytest.mark.parametrize("strategy", ["cos", "linear"])
 @pytest.mark.parametrize("cycle_momentum", [True, False])
 def test_three_phases(strategy: str, cycle_momentum: bool) -> None:
-    options = {"total_steps": 100, "pct_start": 0.4, "three_phase": True, "anneal_strategy": strategy}
-    scheduler = lr_scheduler.OneCycleLR(make_optimizer(), 0.5, cycle_momentum=cycle_momentum, **options)
+    options = {
+        "total_steps": 100,
+        "pct_start": 0.4,
+        "three_phase": True,
+        "anneal_strategy": strategy,
+    }
+    scheduler = lr_scheduler.OneCycleLR(
+        make_optimizer(), 0.5, cycle_momentum=cycle_momentum, **options
+    )
     phases = schedule_curve(scheduler, 100).phases
-    assert [tuple(phase) for phase in phases] == [("warm-up", 0, 39), ("annealing", 39, 78), ("annihilation", 78, 99)]
+    assert [tuple(phase) for phase in phases] == [
+        ("warm-up", 0, 39),
+        ("annealing", 39, 78),
+        ("annihilation", 78, 99),
+    ]
     for _ in range(50):
         scheduler.optimizer.step()
         scheduler.step()
@@ -136,7 +174,9 @@ def test_three_phases(strategy: str, cycle_momentum: bool) -> None:
 
 
 def test_triangles_against_the_formula() -> None:
-    curve = schedule_curve(lr_scheduler.CyclicLR(make_optimizer(), 0.1, 0.5, step_size_up=4, step_size_down=8), 30)
+    curve = schedule_curve(
+        lr_scheduler.CyclicLR(make_optimizer(), 0.1, 0.5, step_size_up=4, step_size_down=8), 30
+    )
     wave = [(i % 12) / 4 if i % 12 <= 4 else (12 - i % 12) / 8 for i in range(30)]
     np.testing.assert_allclose(curve.lrs[:, 0], 0.1 + 0.4 * np.array(wave), rtol=1e-12)
     np.testing.assert_allclose(curve.momenta[:, 0], 0.9 - 0.1 * np.array(wave), rtol=1e-12)
@@ -144,7 +184,9 @@ def test_triangles_against_the_formula() -> None:
 
 
 def test_lambda_against_the_formula() -> None:
-    scheduler = lr_scheduler.LambdaLR(make_optimizer(lrs=(0.1, 0.4)), [lambda i: 0.5**i, lambda i: 1 / (1 + i)])
+    scheduler = lr_scheduler.LambdaLR(
+        make_optimizer(lrs=(0.1, 0.4)), [lambda i: 0.5**i, lambda i: 1 / (1 + i)]
+    )
     expected = [[0.1 * 0.5**i, 0.4 / (1 + i)] for i in range(20)]
     np.testing.assert_allclose(schedule_curve(scheduler, 20).lrs, expected, rtol=1e-12)
 
@@ -157,9 +199,17 @@ def test_warm_up_plateau_and_decay_in_sequence() -> None:
         lr_scheduler.CosineAnnealingLR(optimizer, 30),
     ]
     curve = schedule_curve(lr_scheduler.SequentialLR(optimizer, parts, [10, 20]), 51)
-    expected = [0.01 + 0.009 * i for i in range(10)] + [0.1] * 10 + [cosine(0.1, 0.0, i / 30) for i in range(31)]
+    expected = (
+        [0.01 + 0.009 * i for i in range(10)]
+        + [0.1] * 10
+        + [cosine(0.1, 0.0, i / 30) for i in range(31)]
+    )
     np.testing.assert_allclose(curve.lrs[:, 0], expected, atol=1e-15)
-    assert [tuple(phase) for phase in curve.phases] == [("warm-up", 0, 10), ("constant", 10, 20), ("annealing", 20, 50)]
+    assert [tuple(phase) for phase in curve.phases] == [
+        ("warm-up", 0, 10),
+        ("constant", 10, 20),
+        ("annealing", 20, 50),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +231,14 @@ def test_other_shapes_have_no_phases(factor: Callable[[int], float]) -> None:
 def test_metrics_drive_a_plateau() -> None:
     scheduler = lr_scheduler.ReduceLROnPlateau(make_optimizer(), factor=0.5, patience=1)
     curve = schedule_curve(scheduler, 6, metrics=[1.0, 1.0, 1.0, 0.5, 0.5])
-    assert curve.lrs[:, 0].tolist() == [0.1, 0.1, 0.1, 0.05, 0.05, 0.05]  # two metrics in a row without progress
+    assert curve.lrs[:, 0].tolist() == [
+        0.1,
+        0.1,
+        0.1,
+        0.05,
+        0.05,
+        0.05,
+    ]  # two metrics in a row without progress
     assert schedule_curve(scheduler, 6, metrics=[1.0] * 99).lrs[-1, 0] == 0.025
 
 
@@ -250,14 +307,18 @@ def test_no_warning_where_the_reader_replaced_step() -> None:
         schedule_curve(scheduler, 5)
     untouched = lr_scheduler.ExponentialLR(make_optimizer(), 0.5)
     schedule_curve(untouched, 5)
-    with pytest.warns(UserWarning, match="before `optimizer.step"):  # the reader's own slip is still told
+    with pytest.warns(
+        UserWarning, match="before `optimizer.step"
+    ):  # the reader's own slip is still told
         untouched.step()
 
 
 def test_a_scheduler_that_ends_early() -> None:
     scheduler = lr_scheduler.OneCycleLR(make_optimizer(), 0.5, total_steps=10)
     before = everything(scheduler, scheduler.optimizer)
-    with pytest.raises(ValueError, match=r"OneCycleLR ends after 11 of 30 steps: Tried to step 11 times"):
+    with pytest.raises(
+        ValueError, match=r"OneCycleLR ends after 11 of 30 steps: Tried to step 11 times"
+    ):
         schedule_curve(scheduler, 30)
     assert everything(scheduler, scheduler.optimizer) == before
     assert schedule_curve(scheduler, 10).lrs.shape == (10, 1)
@@ -299,11 +360,16 @@ def test_figure_of_one_cycle_names_its_phases(dark: bool) -> None:
         (line,) = axis.lines
         assert len(line.get_ydata()) == 100 and max(line.get_ydata()) == pytest.approx(expected)
         assert [text.get_text() for text in axis.texts] == ["warm-up", "annealing"]
-        assert [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axis.patches] == [(0, 29), (29, 99)]
+        assert [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in axis.patches] == [
+            (0, 29),
+            (29, 99),
+        ]
 
 
 def test_figure_shows_groups_that_differ() -> None:
-    rate, momentum = plot_schedule(lr_scheduler.ExponentialLR(make_optimizer(lrs=(0.1, 0.2)), 0.9), 30).axes
+    rate, momentum = plot_schedule(
+        lr_scheduler.ExponentialLR(make_optimizer(lrs=(0.1, 0.2)), 0.9), 30
+    ).axes
     assert [text.get_text() for text in rate.get_legend().get_texts()] == ["group 0", "group 1"]
     assert len(rate.lines) == 2 and len(momentum.lines) == 1 and momentum.get_legend() is None
 

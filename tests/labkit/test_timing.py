@@ -17,7 +17,9 @@ def clock(monkeypatch):
 
 
 def test_same_figures_as_d2l(clock):
-    d2l = pytest.importorskip("d2l.torch", reason="d2l is not installed: it comes with the course's dependency group")
+    d2l = pytest.importorskip(
+        "d2l.torch", reason="d2l is not installed: it comes with the course's dependency group"
+    )
     ours, theirs = Timer(), d2l.Timer()
     for pause in (0.25, 1.5, 0.125):
         for timer in (ours, theirs):
@@ -28,7 +30,9 @@ def test_same_figures_as_d2l(clock):
     assert ours.avg() == theirs.avg()
     assert ours.sum() == theirs.sum()
     assert ours.cumsum() == theirs.cumsum()
-    assert {name for name in dir(theirs) if not name.startswith("_") and name != "tik"} <= set(dir(ours))
+    assert {name for name in dir(theirs) if not name.startswith("_") and name != "tik"} <= set(
+        dir(ours)
+    )
 
 
 def test_starts_on_creation(clock):

@@ -40,7 +40,9 @@ def plans(count: int) -> Iterator[Plan]:
 class ConvUnit(nn.Sequential):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(
-            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
         )
 
 
@@ -51,7 +53,9 @@ class UNet(nn.Module):
         super().__init__()
         sizes = [width * 2**level for level in range(depth + 1)]
         self.down = nn.ModuleList(ConvUnit(a, b) for a, b in zip([3, *sizes], sizes, strict=False))
-        self.up = nn.ModuleList(nn.ConvTranspose2d(sizes[i + 1], sizes[i], 2, 2) for i in reversed(range(depth)))
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(sizes[i + 1], sizes[i], 2, 2) for i in reversed(range(depth))
+        )
         self.merge = nn.ModuleList(ConvUnit(2 * sizes[i], sizes[i]) for i in reversed(range(depth)))
         self.head = nn.Conv2d(width, 2, 1)
 
@@ -72,11 +76,19 @@ class Attention(nn.Module):
     def __init__(self, dim: int, heads: int, dropout: float, fused: bool) -> None:
         super().__init__()
         self.heads, self.dropout, self.fused = heads, dropout, fused
-        self.norm, self.to_qkv, self.out = nn.LayerNorm(dim), nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.mlp = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+        self.norm, self.to_qkv, self.out = (
+            nn.LayerNorm(dim),
+            nn.Linear(dim, 3 * dim),
+            nn.Linear(dim, dim),
+        )
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.to_qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        q, k, v = (
+            self.to_qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1)).transpose(1, 3).unbind(2)
+        )
         if self.fused:
             mixed = F.scaled_dot_product_attention(q, k, v)
         else:
@@ -89,7 +101,9 @@ class Attention(nn.Module):
 class Encoder(nn.Module):
     """Tokens to logits, with a parameter of its own that its code reads, and the embedding tied to the head."""
 
-    def __init__(self, dim: int = 16, depth: int = 3, dropout: float = 0.1, fused: bool = False) -> None:
+    def __init__(
+        self, dim: int = 16, depth: int = 3, dropout: float = 0.1, fused: bool = False
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(11, dim)
         self.positions = nn.Parameter(torch.randn(8, dim) / 4)
@@ -143,7 +157,8 @@ class Looks(nn.Module):
         super().__init__()
         self.stem = nn.Linear(5, 8)
         self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Dropout(0.1)) for _ in range(depth)
+            nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Dropout(0.1))
+            for _ in range(depth)
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -27,7 +27,9 @@ def chains(draw, max_blocks=5, menu=1):
 
     count = draw(st.integers(1, max_blocks))
     # Skips: tensors that cross several cuts; cut 0 is the input, cut i is behind block i - 1.
-    skips = draw(st.lists(st.tuples(st.integers(0, count), st.integers(0, count), sizes), max_size=2))
+    skips = draw(
+        st.lists(st.tuples(st.integers(0, count), st.integers(0, count), sizes), max_size=2)
+    )
     cuts = [[(cut, draw(sizes))] for cut in range(count + 1)]
     for number, (begin, end, size) in enumerate(skips):
         for cut in range(begin, end + 1):
@@ -37,12 +39,31 @@ def chains(draw, max_blocks=5, menu=1):
         crossing = tuple(cuts[number + 1])
         output = sum(size for _, size in crossing)
         menus = tuple(draw(st.lists(options(), min_size=1, max_size=menu)))
-        return Block(f"b{number}", output, menus, draw(few), draw(sizes), float(draw(few)), crossing if skips else ())
+        return Block(
+            f"b{number}",
+            output,
+            menus,
+            draw(few),
+            draw(sizes),
+            float(draw(few)),
+            crossing if skips else (),
+        )
 
     blocks = tuple(block(number) for number in range(count))
     entered = tuple(cuts[0]) if skips else ()
     before, after = Around(draw(sizes), draw(few)), Around(draw(sizes), draw(few))
-    return Chain(blocks, draw(few), draw(few), 4, "cpu", "estimated", float(draw(few)), entered, before, after)
+    return Chain(
+        blocks,
+        draw(few),
+        draw(few),
+        4,
+        "cpu",
+        "estimated",
+        float(draw(few)),
+        entered,
+        before,
+        after,
+    )
 
 
 @cache
@@ -52,7 +73,9 @@ def all_plans(options: tuple[int, ...], depth: int = 99) -> list[Plan]:
 
 
 @cache
-def forests(first: int, end: int, options: tuple[int, ...], depth: int = 99) -> list[tuple[Node, ...]]:
+def forests(
+    first: int, end: int, options: tuple[int, ...], depth: int = 99
+) -> list[tuple[Node, ...]]:
     """Every plan for blocks first..end-1, checkpoints nested up to ``depth`` deep; ``options[i]``: how many i has.
 
     A checkpoint that holds nothing but one checkpoint is left out: it repeats the forwards of the latter for nothing.
@@ -62,12 +85,16 @@ def forests(first: int, end: int, options: tuple[int, ...], depth: int = 99) -> 
     return [
         (node, *rest)
         for middle in range(first + 1, end + 1)
-        for node, rest in product(_nodes(first, middle, options, depth), forests(middle, end, options, depth))
+        for node, rest in product(
+            _nodes(first, middle, options, depth), forests(middle, end, options, depth)
+        )
     ]
 
 
 def _nodes(first: int, end: int, options: tuple[int, ...], depth: int) -> list[Node]:
-    kept: list[Node] = [Keep(first, option) for option in range(options[first])] if end == first + 1 else []
+    kept: list[Node] = (
+        [Keep(first, option) for option in range(options[first])] if end == first + 1 else []
+    )
     if depth == 0:
         return kept
     if end == first + 1:
@@ -75,7 +102,9 @@ def _nodes(first: int, end: int, options: tuple[int, ...], depth: int) -> list[N
     split = [  # at least two nodes inside
         (node, *rest)
         for middle in range(first + 1, end)
-        for node, rest in product(_nodes(first, middle, options, depth - 1), forests(middle, end, options, depth - 1))
+        for node, rest in product(
+            _nodes(first, middle, options, depth - 1), forests(middle, end, options, depth - 1)
+        )
     ]
     return kept + [Checkpoint(inside) for inside in split]
 
@@ -93,6 +122,19 @@ def random_chain(count: int, seed: int, menu: int = 1) -> Chain:
         for part in range(1, menu):
             share = 1 - part / (2 * menu)
             less = max(output, int(saved * share))
-            choices.append(Option(f"part {part}", less, seconds, (3 - share) * seconds, saved + output // 3, saved))
-        blocks.append(Block(f"b{number}", output, tuple(choices), rng.randrange(10**6), 2 * output, 0.9 * seconds))
+            choices.append(
+                Option(
+                    f"part {part}", less, seconds, (3 - share) * seconds, saved + output // 3, saved
+                )
+            )
+        blocks.append(
+            Block(
+                f"b{number}",
+                output,
+                tuple(choices),
+                rng.randrange(10**6),
+                2 * output,
+                0.9 * seconds,
+            )
+        )
     return Chain(tuple(blocks), 5 * 10**6, 10**8, 32, "a made-up device", "estimated", 1e-3)

@@ -25,7 +25,9 @@ def every(count: int) -> Plan:
 def test_it_is_another_view_of_the_same_object() -> None:
     model = models.convnet(4)
     planned = apply(model, every(4))
-    assert isinstance(planned, nn.Sequential) and list(planned.state_dict()) == list(model.state_dict())
+    assert isinstance(planned, nn.Sequential) and list(planned.state_dict()) == list(
+        model.state_dict()
+    )
     assert [id(p) for p in planned.parameters()] == [id(p) for p in model.parameters()]
     planned.eval()
     assert not model.training and not model[0].training
@@ -85,7 +87,11 @@ def test_a_copy_is_planned_and_separate() -> None:
         twin.head.weight.zero_()
     twin(images()).sum().backward()
     assert twin.runs_by.calls == [2] * 8 and twin.head.weight.grad is not None
-    assert planned.runs_by.calls == [0] * 8 and model.head.weight.grad is None and model.head.weight.abs().sum() > 0
+    assert (
+        planned.runs_by.calls == [0] * 8
+        and model.head.weight.grad is None
+        and model.head.weight.abs().sum() > 0
+    )
     with pytest.raises(TypeError, match=r"state_dict.*apply\(\) again"):
         pickle.dumps(planned)
 
@@ -102,7 +108,9 @@ def test_selective_options_hold_nothing_in_passes_that_are_not_followed_by_a_bac
             return tracker.current - tracker.existing
 
     plain, selective = (Plan((Checkpoint(kept(0, 8, option)),), "") for option in (0, 1))
-    assert after_forward(selective) < 1.5 * after_forward(plain) < after_forward(Plan(kept(0, 8), ""))
+    assert (
+        after_forward(selective) < 1.5 * after_forward(plain) < after_forward(Plan(kept(0, 8), ""))
+    )
 
 
 def test_recomputation_costs_what_the_plan_says() -> None:

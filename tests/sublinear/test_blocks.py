@@ -15,7 +15,12 @@ MODELS = {
     "mlp": (lambda: models.mlp([6, 8, 8, 2]), lambda: torch.randn(3, 6), "sequential", 3),
     "convnet": (lambda: models.convnet(4), lambda: images(4, 16), "sequential", 4),
     "resnet18": (lambda: models.resnet(18), lambda: images(2, 16), "traced", 18),
-    "resnet50": (lambda: torchvision.models.resnet50(num_classes=3), lambda: images(2, 32), "traced", 50),
+    "resnet50": (
+        lambda: torchvision.models.resnet50(num_classes=3),
+        lambda: images(2, 32),
+        "traced",
+        50,
+    ),
     "u-net": (UNet, images, "traced", 8),
     "eager attention": (Encoder, tokens, "traced", 14),
     "fused attention": (lambda: Encoder(fused=True), tokens, "traced", 14),
@@ -46,7 +51,15 @@ def test_several_tensors_cross_where_a_skip_does() -> None:
     for i in range(len(blocks) - 1):
         state = blocks.run(i, *state)
         crossing.append(len(state))
-    assert crossing == [1, 2, 3, 2, 2, 1, 1]  # after each block: the first skip alone, then both and what is below
+    assert crossing == [
+        1,
+        2,
+        3,
+        2,
+        2,
+        1,
+        1,
+    ]  # after each block: the first skip alone, then both and what is below
 
 
 def test_blocks_share_the_models_modules() -> None:
@@ -121,7 +134,9 @@ def test_modules_can_be_chosen() -> None:
     assert split(model, x, modules=["layers.1", "layers.2"]).names == ("layers.1", "layers.2")
     with pytest.raises(ValueError, match=r"no such module"):
         split(model, x, modules=["layer"])
-    with pytest.raises(ValueError, match=r"called once, with one tensor that the one before it returned.*layers\.2"):
+    with pytest.raises(
+        ValueError, match=r"called once, with one tensor that the one before it returned.*layers\.2"
+    ):
         split(model, x, modules=["layers.0", "layers.2"])
 
 

@@ -16,7 +16,9 @@ from sublinear.searches.simple import every_block, keep_all, sqrt_segments
 
 def chain_of(*outputs, saved=10, gradient=0):
     option = Option("all", saved, 1.0, 2.0, saved + 1, 3)
-    blocks = tuple(Block(f"b{i}", size, (option,), gradient, size, 0.5) for i, size in enumerate(outputs))
+    blocks = tuple(
+        Block(f"b{i}", size, (option,), gradient, size, 0.5) for i, size in enumerate(outputs)
+    )
     return Chain(blocks, 100, 1000, 8, "cpu", "measured", 0.25)
 
 
@@ -57,7 +59,11 @@ class Ledger:
                 for number in numbers:
                     block = self.chain.blocks[number]
                     self.during(block.bare_peak + sum(held.values()))
-                    held = {name: size for name, size in self.crossing(number).items() if name not in there}
+                    held = {
+                        name: size
+                        for name, size in self.crossing(number).items()
+                        if name not in there
+                    }
                     self.seconds += block.forward
                     self.runs[number] += 1
                 self.live["held", id(node)] = sum(held.values())
@@ -86,14 +92,20 @@ class Ledger:
 @thorough
 def test_the_account_equals_a_second_one_that_names_what_is_alive(data):
     chain = data.draw(chains(max_blocks=4, menu=2))
-    found = data.draw(st.sampled_from(all_plans(tuple(len(block.options) for block in chain.blocks))))
+    found = data.draw(
+        st.sampled_from(all_plans(tuple(len(block.options) for block in chain.blocks)))
+    )
     ledger = Ledger(chain)
     ledger.forward(found.nodes)
     ledger.around(chain.after, "after")
     ledger.backward(found.nodes)
     ledger.around(chain.before, "before")
     costs = simulate(chain, found)
-    assert (costs.peak_bytes, costs.seconds, costs.block_forwards) == (ledger.peak, ledger.seconds, tuple(ledger.runs))
+    assert (costs.peak_bytes, costs.seconds, costs.block_forwards) == (
+        ledger.peak,
+        ledger.seconds,
+        tuple(ledger.runs),
+    )
     assert costs.timeline[-1].alive_bytes == sum(ledger.live.values())
     assert ("gradient", 0) not in ledger.live and ("saved", 0) not in ledger.live
 
@@ -108,7 +120,11 @@ def test_plain_training_by_hand():
         ("backward", 0, 1114),
     ]
     assert [moment.peak_bytes for moment in costs.timeline] == [1111, 1121, 1136, 1131]
-    assert (costs.peak_bytes, costs.bottleneck.block, costs.bottleneck.event) == (1136, 1, "backward")
+    assert (costs.peak_bytes, costs.bottleneck.block, costs.bottleneck.event) == (
+        1136,
+        1,
+        "backward",
+    )
     assert costs.seconds == 0.25 + 2 * 3
     assert costs.block_forwards == (1, 1)
 
@@ -119,7 +135,14 @@ def test_a_nested_checkpoint_by_hand():
     costs = simulate(chain, nested)
     events = [(moment.event, moment.block) for moment in costs.timeline]
     forward = [("bare", 0), ("bare", 1), ("forward", 2), ("backward", 2)]
-    assert events == [*forward, ("bare", 0), ("forward", 1), ("backward", 1), ("forward", 0), ("backward", 0)]
+    assert events == [
+        *forward,
+        ("bare", 0),
+        ("forward", 1),
+        ("backward", 1),
+        ("forward", 0),
+        ("backward", 0),
+    ]
     assert costs.block_forwards == (3, 2, 1)
     assert costs.seconds == 0.25 + 3 * 3 + 3 * 0.5
     # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6) are there.
@@ -176,7 +199,10 @@ def test_every_block_and_sqrt():
     chain = chain_of(*[4] * 10)
     assert str(every_block(chain)) == "[(0) (1) (2) (3) (4) (5) (6) (7) (8) (9)]"
     assert str(sqrt_segments(chain)) == "[(0 1) (2 3 4) (5 6 7) 8 9]"
-    assert simulate(chain, sqrt_segments(chain)).peak_bytes < simulate(chain, keep_all(chain)).peak_bytes
+    assert (
+        simulate(chain, sqrt_segments(chain)).peak_bytes
+        < simulate(chain, keep_all(chain)).peak_bytes
+    )
 
 
 # --------------------------------------------------------------------------------------------------- chains and plans
@@ -185,15 +211,29 @@ def test_every_block_and_sqrt():
 def test_a_chain_survives_json(tmp_path):
     chain = random_chain(5, seed=1, menu=3)
     data = chain.to_json(tmp_path / "chain.json")
-    assert Chain.from_json(json.loads(json.dumps(data))) == chain == Chain.from_json(tmp_path / "chain.json")
+    assert (
+        Chain.from_json(json.loads(json.dumps(data)))
+        == chain
+        == Chain.from_json(tmp_path / "chain.json")
+    )
 
 
 def test_a_plan_survives_json_and_draws_itself(tmp_path):
     nested = Plan(
-        (Keep(0), Keep(1), Checkpoint((Keep(2), Keep(3))), Checkpoint((Keep(4, 1), Checkpoint((Keep(5),))))), "x"
+        (
+            Keep(0),
+            Keep(1),
+            Checkpoint((Keep(2), Keep(3))),
+            Checkpoint((Keep(4, 1), Checkpoint((Keep(5),)))),
+        ),
+        "x",
     )
     data = nested.to_json(tmp_path / "plan.json")
-    assert Plan.from_json(json.loads(json.dumps(data))) == nested == Plan.from_json(str(tmp_path / "plan.json"))
+    assert (
+        Plan.from_json(json.loads(json.dumps(data)))
+        == nested
+        == Plan.from_json(str(tmp_path / "plan.json"))
+    )
     assert str(nested) == "[0 1 (2 3) (4/1 (5))]"
     assert (nested.depth, len(nested)) == (2, 6)
 
@@ -201,8 +241,18 @@ def test_a_plan_survives_json_and_draws_itself(tmp_path):
 def test_another_batch_size_scales_activations_and_seconds_only():
     chain = chain_of(4, 6, gradient=7).at_batch(12)
     block = chain.blocks[1]
-    assert (chain.batch_size, chain.input_bytes, chain.fixed_bytes, chain.extra_seconds) == (12, 150, 1000, 0.25)
-    assert (block.output_bytes, block.gradient_bytes, block.bare_peak, block.forward) == (9, 7, 9, 0.75)
+    assert (chain.batch_size, chain.input_bytes, chain.fixed_bytes, chain.extra_seconds) == (
+        12,
+        150,
+        1000,
+        0.25,
+    )
+    assert (block.output_bytes, block.gradient_bytes, block.bare_peak, block.forward) == (
+        9,
+        7,
+        9,
+        0.75,
+    )
     assert block.options == (Option("all", 15, 1.5, 3.0, 17, 5),)  # 16.5 and 4.5 bytes, rounded up
     assert chain.at_batch(12) is chain
 
@@ -210,33 +260,65 @@ def test_another_batch_size_scales_activations_and_seconds_only():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Option("o", -1, 0, 0, 0, 0), ValueError, r"Option 'o': saved_bytes=-1; it is 0 or more"),
+        (
+            lambda: Option("o", -1, 0, 0, 0, 0),
+            ValueError,
+            r"Option 'o': saved_bytes=-1; it is 0 or more",
+        ),
         (lambda: Option("o", 1.5, 0, 0, 2, 0), TypeError, r"saved_bytes=1.5; it is a whole number"),
         (lambda: Option("o", 5, 0, 0, 4, 0), ValueError, r"forward_peak=4 is below saved_bytes=5"),
-        (lambda: Option("o", 5, float("nan"), 0, 5, 0), ValueError, r"forward=nan; it is a number of seconds"),
+        (
+            lambda: Option("o", 5, float("nan"), 0, 5, 0),
+            ValueError,
+            r"forward=nan; it is a number of seconds",
+        ),
         (lambda: Block("b", 1, (), 0, 0, 0.0), ValueError, r"Block 'b': no options"),
         (
             lambda: replace(skipping_chain().blocks[0], output_bytes=9),
             ValueError,
             r"output_bytes=9, .* storages have 8",
         ),
-        (lambda: replace(chain_of(1).blocks[0], crossing=((0,),)), ValueError, r"crossing=\(\(0,\),\)"),
-        (lambda: replace(chain_of(1), input_crossing=((0, 1), (0, 1))), ValueError, r"each storage once"),
+        (
+            lambda: replace(chain_of(1).blocks[0], crossing=((0,),)),
+            ValueError,
+            r"crossing=\(\(0,\),\)",
+        ),
+        (
+            lambda: replace(chain_of(1), input_crossing=((0, 1), (0, 1))),
+            ValueError,
+            r"each storage once",
+        ),
         (lambda: Chain((), 0, 0, 1, "cpu", "measured"), ValueError, r"no blocks"),
         (lambda: replace(chain_of(1), source="guessed"), ValueError, r"source='guessed'"),
         (lambda: replace(chain_of(1), batch_size=0), ValueError, r"batch_size=0"),
-        (lambda: replace(chain_of(1), extra_seconds=float("inf")), ValueError, r"extra_seconds=inf"),
+        (
+            lambda: replace(chain_of(1), extra_seconds=float("inf")),
+            ValueError,
+            r"extra_seconds=inf",
+        ),
         (lambda: chain_of(1).at_batch(0), ValueError, r"batch_size=0: use a whole number"),
-        (lambda: Chain.from_json({"blocks": [{}]}), ValueError, r"not a chain as to_json writes it"),
+        (
+            lambda: Chain.from_json({"blocks": [{}]}),
+            ValueError,
+            r"not a chain as to_json writes it",
+        ),
         (lambda: Plan((), "m"), ValueError, r"Plan: no nodes"),
         (lambda: Plan((Checkpoint(()),), "m"), ValueError, r"Checkpoint: no nodes"),
         (lambda: Plan((Keep(0), 1), "m"), TypeError, r"1 is a int"),
         (lambda: Keep(-1), ValueError, r"Keep\(block=-1\)"),
         (lambda: Plan((Keep(0), Keep(2)), "m"), ValueError, r"block 2 stands where block 1 should"),
-        (lambda: Plan((Keep(0), Checkpoint((Keep(0),))), "m"), ValueError, r"block 0 stands where block 1 should"),
+        (
+            lambda: Plan((Keep(0), Checkpoint((Keep(0),))), "m"),
+            ValueError,
+            r"block 0 stands where block 1 should",
+        ),
         (lambda: Plan.from_json({"nodes": [0, "1"], "method": "m"}), ValueError, r"'1' in a plan"),
         (lambda: Plan.from_json({"nodes": 3}), ValueError, r"not a plan"),
-        (lambda: simulate(chain_of(1, 2), Plan((Keep(0),), "m")), ValueError, r"plan is for 1 blocks, the chain has 2"),
+        (
+            lambda: simulate(chain_of(1, 2), Plan((Keep(0),), "m")),
+            ValueError,
+            r"plan is for 1 blocks, the chain has 2",
+        ),
         (
             lambda: simulate(chain_of(1), Plan((Keep(0, 3),), "m")),
             ValueError,

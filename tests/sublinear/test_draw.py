@@ -7,7 +7,9 @@ from sublinear import METHODS, Plan, alive_figure, plan, plan_figure, simulate
 from sublinear.draw import _held
 
 CHAIN = random_chain(13, seed=5, menu=2)
-NESTED = Plan.from_json({"method": "mine", "nodes": [0, [1, [2, 3], 4, [5, [6, 7]]], [8, [9, 10]], 11, [12]]})
+NESTED = Plan.from_json(
+    {"method": "mine", "nodes": [0, [1, [2, 3], 4, [5, [6, 7]]], [8, [9, 10]], 11, [12]]}
+)
 PLANS = {method: plan(CHAIN, method=method) for method in METHODS} | {"nested": NESTED}
 
 
@@ -29,7 +31,11 @@ def test_what_is_held_lasts_from_the_event_that_makes_it_to_the_one_that_drops_i
 def test_an_axis_for_each_plan_and_one_for_the_memory():
     figure = alive_figure(CHAIN, {"plain": PLANS["none"], "nested": NESTED})
     again = sum(simulate(CHAIN, NESTED).block_forwards) - len(CHAIN)
-    assert [axis.get_title() for axis in figure.axes] == ["plain: 0 run again", f"nested: {again} run again", "Memory"]
+    assert [axis.get_title() for axis in figure.axes] == [
+        "plain: 0 run again",
+        f"nested: {again} run again",
+        "Memory",
+    ]
     peaks = [moment.peak_bytes / 2**20 for moment in simulate(CHAIN, NESTED).timeline]
     assert list(figure.axes[-1].lines[1].get_ydata()) == peaks
 

@@ -17,11 +17,17 @@ def test_a_batch_is_fitted_into_a_budget() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     plain = fit(model, x, max_overhead=10.0, method="none", repeats=1).predicted.peak_bytes
     fitted = fit(model, x, budget=int(0.9 * plain), repeats=1)
-    assert fitted.predicted.peak_bytes <= 0.9 * plain == pytest.approx(0.9 * fitted.plain.peak_bytes)
+    assert (
+        fitted.predicted.peak_bytes <= 0.9 * plain == pytest.approx(0.9 * fitted.plain.peak_bytes)
+    )
     report = str(fitted)
     assert "predicted (measured blocks)" in report and str(fitted.plan) in report
     result = fitted.measure(seconds=0.3)
-    assert result.peak_bytes <= 0.9 * plain * 1.02 and abs(result.peak_error) < 0.05 and result.memory_ratio < 0.93
+    assert (
+        result.peak_bytes <= 0.9 * plain * 1.02
+        and abs(result.peak_error) < 0.05
+        and result.memory_ratio < 0.93
+    )
     assert "(predicted" in str(result)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert verify(model, fitted.plan, x).passed
@@ -50,7 +56,9 @@ def test_a_wrapped_model_says_so() -> None:
 
 
 def test_a_budget_below_the_floor() -> None:
-    with pytest.raises(ValueError, match=r"floor of method 'menu' is .* set by the \w+ of block \d+ \('"):
+    with pytest.raises(
+        ValueError, match=r"floor of method 'menu' is .* set by the \w+ of block \d+ \('"
+    ):
         fit(models.convnet(4), images(4, 16), budget=10, repeats=1)
 
 
@@ -66,7 +74,11 @@ def test_the_largest_batch_is_found_in_few_probes(limit: int) -> None:
         return Probe(batch, batch <= limit, 10 * batch, 16 * batch)
 
     found = search_batch(probe)
-    assert found.best is not None and found.best.batch_size == limit and found.best.allocated == 10 * limit
+    assert (
+        found.best is not None
+        and found.best.batch_size == limit
+        and found.best.allocated == 10 * limit
+    )
     assert len(asked) == len(set(asked)) <= 2 * limit.bit_length() + 1
     assert f"batch {limit}" in str(found) and "measured" in str(found)
 
@@ -74,8 +86,14 @@ def test_the_largest_batch_is_found_in_few_probes(limit: int) -> None:
 def test_no_batch_and_every_batch() -> None:
     nothing = search_batch(lambda batch: Probe(batch, False))
     assert nothing.best is None and "no batch fits" in str(nothing) and len(nothing.probes) == 1
-    everything = search_batch(lambda batch: Probe(batch, True), start=3, limit=100, source="predicted")
-    assert everything.best is not None and everything.best.batch_size == 100 and "predicted" in str(everything)
+    everything = search_batch(
+        lambda batch: Probe(batch, True), start=3, limit=100, source="predicted"
+    )
+    assert (
+        everything.best is not None
+        and everything.best.batch_size == 100
+        and "predicted" in str(everything)
+    )
     with pytest.raises(ValueError, match=r"start=5, limit=3"):
         search_batch(lambda batch: Probe(batch, True), start=5, limit=3)
 
@@ -96,7 +114,11 @@ def make(batch_size: int) -> Workload:
 def test_each_probe_has_a_process_of_its_own() -> None:
     found = search_batch(lambda batch: probe_in_process(make, batch, None), limit=2)
     assert [(probe.batch_size, probe.fits) for probe in found.probes] == [(1, True), (2, False)]
-    assert found.best is not None and found.best.allocated is not None and found.best.allocated >= 2 * 4000
+    assert (
+        found.best is not None
+        and found.best.allocated is not None
+        and found.best.allocated >= 2 * 4000
+    )
 
 
 def test_a_probe_that_is_wrong_otherwise_is_no_answer() -> None:

@@ -19,7 +19,9 @@ def test_points_are_what_their_plans_cost():
         costs = simulate(CHAIN, point.plan)
         assert (point.peak_bytes, point.seconds) == (costs.peak_bytes, costs.seconds)
         assert point.plan.method == point.method
-    assert RESULT.plain.seconds == next(point.seconds for point in RESULT.points if point.method == "none")
+    assert RESULT.plain.seconds == next(
+        point.seconds for point in RESULT.points if point.method == "none"
+    )
 
 
 @pytest.mark.parametrize("method", SEARCHES)
@@ -58,7 +60,9 @@ def test_some_methods_only():
     assert {point.method for point in few.points} == {"none", "optimal"}
 
 
-@pytest.mark.parametrize(("wrong", "message"), [({"methods": ["best"]}, "'best'"), ({"count": 1}, "count=1")])
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"methods": ["best"]}, "'best'"), ({"count": 1}, "count=1")]
+)
 def test_bad_input_is_named(wrong, message):
     with pytest.raises(ValueError, match=message):
         pareto(CHAIN, **wrong)

@@ -25,10 +25,15 @@ def test_every_method_gives_a_plan_under_its_own_name(method):
 @pytest.mark.parametrize("method", SEARCHES)
 def test_a_budget_is_kept_and_used(method):
     lowest = costs_of(plan(CHAIN, method=method))
-    costs = [costs_of(plan(CHAIN, budget=share * PLAIN.peak_bytes // 10, method=method)) for share in (5, 7, 9)]
+    costs = [
+        costs_of(plan(CHAIN, budget=share * PLAIN.peak_bytes // 10, method=method))
+        for share in (5, 7, 9)
+    ]
     for share, cost in zip((5, 7, 9), costs, strict=True):
         assert lowest.peak_bytes <= cost.peak_bytes <= share * PLAIN.peak_bytes // 10
-    assert lowest.seconds >= costs[0].seconds >= costs[1].seconds >= costs[2].seconds >= PLAIN.seconds
+    assert (
+        lowest.seconds >= costs[0].seconds >= costs[1].seconds >= costs[2].seconds >= PLAIN.seconds
+    )
     assert costs[2].seconds < lowest.seconds
 
 
@@ -68,12 +73,13 @@ def test_another_batch_size_is_planned_for():
 def test_a_budget_below_the_floor_names_the_floor_and_its_block():
     floor = costs_of(plan(CHAIN, method="optimal"))
     name = CHAIN.blocks[floor.bottleneck.block].name
-    message = (
-        rf"floor of method 'optimal' is {floor.peak_bytes} bytes \(.* MiB\), set by the .* of block .* \('{name}'\)"
-    )
+    message = rf"floor of method 'optimal' is {floor.peak_bytes} bytes \(.* MiB\), set by the .* of block .* \('{name}'\)"
     with pytest.raises(ValueError, match=message):
         plan(CHAIN, budget=floor.peak_bytes - 1, method="optimal")
-    assert costs_of(plan(CHAIN, budget=floor.peak_bytes, method="optimal")).peak_bytes == floor.peak_bytes
+    assert (
+        costs_of(plan(CHAIN, budget=floor.peak_bytes, method="optimal")).peak_bytes
+        == floor.peak_bytes
+    )
 
 
 @pytest.mark.parametrize("method", FIXED)
@@ -81,7 +87,8 @@ def test_a_method_that_minds_no_budget_is_refused_with_its_peak(method):
     peak = costs_of(plan(CHAIN, method=method)).peak_bytes
     assert plan(CHAIN, budget=peak, method=method) == FIXED[method](CHAIN)
     with pytest.raises(
-        ValueError, match=rf"'{method}' minds no budget, and its peak is {peak} bytes.*floor of method 'menu'"
+        ValueError,
+        match=rf"'{method}' minds no budget, and its peak is {peak} bytes.*floor of method 'menu'",
     ):
         plan(CHAIN, budget=peak - 1, method=method)
 
@@ -89,7 +96,9 @@ def test_a_method_that_minds_no_budget_is_refused_with_its_peak(method):
 def test_a_method_that_minds_no_overhead_is_refused_with_its_own():
     extra = costs_of(plan(CHAIN, method="every")).seconds / PLAIN.seconds - 1
     assert plan(CHAIN, max_overhead=extra + 1e-6, method="every").method == "every"
-    with pytest.raises(ValueError, match=f"'every' minds no such limit, and its step takes {extra:.3f} more"):
+    with pytest.raises(
+        ValueError, match=f"'every' minds no such limit, and its step takes {extra:.3f} more"
+    ):
         plan(CHAIN, max_overhead=0.1, method="every")
 
 
@@ -98,14 +107,19 @@ def test_the_largest_batch_is_the_largest(method):
     budget = 2 * PLAIN.peak_bytes
     best = largest_batch(CHAIN, budget, method=method)
     assert (
-        costs_of(plan(CHAIN, batch_size=best, budget=budget, method=method), CHAIN.at_batch(best)).peak_bytes <= budget
+        costs_of(
+            plan(CHAIN, batch_size=best, budget=budget, method=method), CHAIN.at_batch(best)
+        ).peak_bytes
+        <= budget
     )
     with pytest.raises(ValueError, match="budget="):
         plan(CHAIN, batch_size=best + 1, budget=budget, method=method)
 
 
 def test_the_largest_batch_within_an_overhead_lies_between():
-    plain, free = (largest_batch(CHAIN, PLAIN.peak_bytes, method=method) for method in ("none", "menu"))
+    plain, free = (
+        largest_batch(CHAIN, PLAIN.peak_bytes, method=method) for method in ("none", "menu")
+    )
     within = largest_batch(CHAIN, PLAIN.peak_bytes, max_overhead=0.1)
     assert plain == 32
     assert plain < within < free
@@ -118,13 +132,25 @@ def test_the_largest_batch_within_an_overhead_lies_between():
     ("call", "error", "message"),
     [
         (lambda: plan(CHAIN, budget=1, max_overhead=0.1), ValueError, "give one of them"),
-        (lambda: plan(CHAIN, method="best"), ValueError, r"method='best': choose one of 'none', 'every', .*'menu'"),
+        (
+            lambda: plan(CHAIN, method="best"),
+            ValueError,
+            r"method='best': choose one of 'none', 'every', .*'menu'",
+        ),
         (lambda: plan(CHAIN, budget="8 GiB"), TypeError, r"budget='8 GiB': use a number"),
-        (lambda: plan(CHAIN, max_overhead=-0.1), ValueError, r"max_overhead=-0.1: use a finite number, 0 or more"),
+        (
+            lambda: plan(CHAIN, max_overhead=-0.1),
+            ValueError,
+            r"max_overhead=-0.1: use a finite number, 0 or more",
+        ),
         (lambda: plan(CHAIN, budget=float("nan")), ValueError, r"budget=nan"),
         (lambda: plan(CHAIN, batch_size=0), ValueError, r"batch_size=0"),
         (lambda: plan("model"), TypeError, r"chain='model': plan takes a Chain"),
-        (lambda: largest_batch(CHAIN, 1000), ValueError, r"budget=1000 bytes .* is too small for 1 samples: the floor"),
+        (
+            lambda: largest_batch(CHAIN, 1000),
+            ValueError,
+            r"budget=1000 bytes .* is too small for 1 samples: the floor",
+        ),
         (lambda: largest_batch(CHAIN, 1000, method="none"), ValueError, r"'none' minds no budget"),
         (
             lambda: largest_batch(CHAIN, 10**12, max_overhead=0.01, method="every"),

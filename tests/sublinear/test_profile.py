@@ -46,7 +46,9 @@ def test_predicted_peaks_are_those_of_the_tracker(name: str) -> None:
     model, x = make(), inputs()
     chain = profile(model, x, repeats=1)
     for plan in plans(len(chain)):
-        if name == "gru" and ("1" in plan.method or "2" in plan.method or "selective" in plan.method):
+        if name == "gru" and (
+            "1" in plan.method or "2" in plan.method or "selective" in plan.method
+        ):
             continue
         measured = peak(apply(model, plan), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
@@ -57,12 +59,19 @@ def test_what_a_chain_says() -> None:
     model, x = models.mlp([8, 16, 4]), torch.randn(10, 8)
     chain = profile(model, x, repeats=1)
     first, last = chain.blocks
-    assert (chain.source, chain.device, chain.batch_size, chain.input_bytes) == ("measured", "cpu", 10, 320)
+    assert (chain.source, chain.device, chain.batch_size, chain.input_bytes) == (
+        "measured",
+        "cpu",
+        10,
+        320,
+    )
     assert chain.fixed_bytes == sum(parameter.nbytes for parameter in model.parameters())
     assert [block.name for block in chain.blocks] == ["0..1", "2"]
     assert [block.output_bytes for block in chain.blocks] == [640, 160]
     assert first.gradient_bytes == 4 * (8 * 16 + 16) and last.gradient_bytes == 4 * (16 * 4 + 4)
-    assert first.options[0].saved_bytes == 640  # the linear layer keeps nothing but its input, the ReLU its output
+    assert (
+        first.options[0].saved_bytes == 640
+    )  # the linear layer keeps nothing but its input, the ReLU its output
     assert [option.name for option in first.options] == [name for name, _ in MENU]
     assert all(block.forward > 0 and block.options[0].backward > 0 for block in chain.blocks)
     assert Chain.from_json(chain.to_json()) == chain
@@ -80,12 +89,17 @@ def test_storages_that_cross_several_cuts_have_one_number() -> None:
 
 def test_a_small_batch_tells_the_bytes_of_a_large_one() -> None:
     torch.manual_seed(0)
-    for make, inputs in ((lambda: models.convnet(8), lambda n: images(n, 32)), (lambda: Encoder(64), tokens)):
+    for make, inputs in (
+        (lambda: models.convnet(8), lambda n: images(n, 32)),
+        (lambda: Encoder(64), tokens),
+    ):
         model = make()
         small, large = (profile(model, inputs(batch), repeats=1) for batch in (8, 64))
         for plan in plans(len(small)):
             predicted = simulate(small.at_batch(64), plan).peak_bytes
-            assert predicted == pytest.approx(simulate(large, plan).peak_bytes, rel=0.05), plan.method
+            assert predicted == pytest.approx(simulate(large, plan).peak_bytes, rel=0.05), (
+                plan.method
+            )
 
 
 def test_optimizer_state_counts_and_is_put_back() -> None:
@@ -94,7 +108,9 @@ def test_optimizer_state_counts_and_is_put_back() -> None:
     before = copy.deepcopy(model.state_dict())
     chain = profile(model, x, optimizer=optimizer, repeats=1)
     parameters = sum(parameter.nbytes for parameter in model.parameters())
-    assert 3 * parameters <= chain.fixed_bytes <= 3 * parameters + 4 * 8  # two moments, and a counter each
+    assert (
+        3 * parameters <= chain.fixed_bytes <= 3 * parameters + 4 * 8
+    )  # two moments, and a counter each
     assert not optimizer.state
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     model(x).sum().backward()
@@ -123,10 +139,20 @@ def test_an_estimate_has_the_measured_bytes(name: str) -> None:
     make, inputs, _ = MODELS[name]
     model, x = make(), inputs()
     measured, estimated = profile(model, x, repeats=1), profile(model, x, device=CARD)
-    assert estimated.source == "estimated" and "a small card" in estimated.device and "assumed" in estimated.device
+    assert (
+        estimated.source == "estimated"
+        and "a small card" in estimated.device
+        and "assumed" in estimated.device
+    )
     for one, two in zip(measured.blocks, estimated.blocks, strict=True):
-        assert (one.name, one.output_bytes, one.crossing) == (two.name, two.output_bytes, two.crossing)
-        assert two.options[0].saved_bytes == pytest.approx(one.options[0].saved_bytes, rel=0.05, abs=4096)
+        assert (one.name, one.output_bytes, one.crossing) == (
+            two.name,
+            two.output_bytes,
+            two.crossing,
+        )
+        assert two.options[0].saved_bytes == pytest.approx(
+            one.options[0].saved_bytes, rel=0.05, abs=4096
+        )
     plain = Plan(kept(0, len(measured)), "none")
     one, two = simulate(measured, plain), simulate(estimated, plain)
     assert two.peak_bytes == pytest.approx(one.peak_bytes, rel=0.05)
@@ -138,11 +164,15 @@ class Attention(nn.Module):
     def __init__(self, masked: bool, dropout: float) -> None:
         super().__init__()
         self.qkv, self.dropout = nn.Linear(16, 48), dropout
-        self.register_buffer("mask", torch.ones(256, 256, dtype=torch.bool).tril() if masked else None)
+        self.register_buffer(
+            "mask", torch.ones(256, 256, dtype=torch.bool).tril() if masked else None
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         query, key, value = self.qkv(x).unflatten(-1, (3, 2, 8)).movedim(-3, 0).transpose(2, 3)
-        return nn.functional.scaled_dot_product_attention(query, key, value, self.mask, self.dropout)
+        return nn.functional.scaled_dot_product_attention(
+            query, key, value, self.mask, self.dropout
+        )
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -182,14 +212,19 @@ def test_an_estimate_needs_no_memory_for_the_model() -> None:
         model = models.mlp([50_000, 50_000, 50_000, 10])  # 20 GB of weights
     chain = profile(model, torch.empty(64, 50_000, device="meta"), device=CARD)
     flops = 2 * 64 * 50_000 * 50_000
-    assert chain.blocks[1].forward == pytest.approx(max(flops / CARD.flops, 10**10 / CARD.bandwidth), rel=0.02)
+    assert chain.blocks[1].forward == pytest.approx(
+        max(flops / CARD.flops, 10**10 / CARD.bandwidth), rel=0.02
+    )
 
 
 def test_selective_options_that_lose_what_they_keep_are_not_offered() -> None:
     overwritten = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.ReLU(inplace=True), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()
     )
-    for model, x, block in ((overwritten, images(2, 8), 0), (Recurrent(), torch.randn(2, 64, 6), 0)):
+    for model, x, block in (
+        (overwritten, images(2, 8), 0),
+        (Recurrent(), torch.randn(2, 64, 6), 0),
+    ):
         options = profile(model, x, repeats=1).blocks[block].options
         assert len(options) == len(MENU)
         assert all(option.saved_bytes == options[0].saved_bytes for option in options[1:]), options
@@ -216,8 +251,14 @@ class Tagger(nn.Module):
 
     def __init__(self, tied: bool) -> None:
         super().__init__()
-        self.tokens, self.norm, self.head = nn.Embedding(500, 32), nn.LayerNorm(32), nn.Linear(32, 500)
-        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(32, 128), nn.Tanh(), nn.Linear(128, 32)) for _ in range(4))
+        self.tokens, self.norm, self.head = (
+            nn.Embedding(500, 32),
+            nn.LayerNorm(32),
+            nn.Linear(32, 500),
+        )
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(32, 128), nn.Tanh(), nn.Linear(128, 32)) for _ in range(4)
+        )
         if tied:
             self.head.weight = self.tokens.weight
 
@@ -244,10 +285,14 @@ def test_a_large_loss_counts_once_and_where_it_is(make, inputs) -> None:
     model, x = make(), inputs()
 
     def loss(output: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(output.flatten(0, -2), torch.zeros(256, dtype=torch.long))
+        return nn.functional.cross_entropy(
+            output.flatten(0, -2), torch.zeros(256, dtype=torch.long)
+        )
 
     chain = profile(model, x, loss=loss, repeats=1, options=False)
-    for name, plan in [(plan.method, plan) for plan in plans(len(chain)) if "option" not in plan.method]:
+    for name, plan in [
+        (plan.method, plan) for plan in plans(len(chain)) if "option" not in plan.method
+    ]:
         if "selective" in name:
             continue
         with StorageTracker("cpu") as tracker:
@@ -288,7 +333,11 @@ def test_under_autocast() -> None:
         (lambda m, x: profile(m, x, optimizer="sgd"), TypeError, "optimizer='sgd'"),
         (lambda m, x: Roofline("x", 0, 1), ValueError, "flops=0"),
         (lambda m, x: Roofline("x", 1, 1, -1), ValueError, "launch=-1"),
-        (lambda m, x: apply(m, Plan(kept(0, 2), ""), blocks=split(models.mlp([4, 4, 4]))), ValueError, "another model"),
+        (
+            lambda m, x: apply(m, Plan(kept(0, 2), ""), blocks=split(models.mlp([4, 4, 4]))),
+            ValueError,
+            "another model",
+        ),
     ],
 )
 def test_bad_arguments(call, error, words) -> None:

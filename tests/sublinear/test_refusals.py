@@ -124,7 +124,9 @@ def test_an_attribute_set_while_tracing() -> None:
     assert model.steps == 0
 
 
-@pytest.mark.parametrize("kind", ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"])
+@pytest.mark.parametrize(
+    "kind", ["forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"]
+)
 def test_hooks(kind: str) -> None:
     model = linear()
     getattr(model[1], f"register_{kind}")(lambda *args: None)
@@ -135,7 +137,9 @@ def test_hooks(kind: str) -> None:
 
 
 def test_in_place_on_the_models_input() -> None:
-    with pytest.raises(ValueError, match=r"^0 overwrites the model's input in place.*inplace=False"):
+    with pytest.raises(
+        ValueError, match=r"^0 overwrites the model's input in place.*inplace=False"
+    ):
         split(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)))
 
     class Traced(nn.Module):
@@ -191,7 +195,9 @@ def test_wrapped_modules_fed_otherwise_than_planned() -> None:
     model = Skips()
     planned = apply(model, every(3), X)
     model.skip = True
-    with pytest.raises(RuntimeError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"):
+    with pytest.raises(
+        RuntimeError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"
+    ):
         planned(X)
     assert all("forward" not in vars(module) for module in model.modules())
 
@@ -212,7 +218,9 @@ def test_wrapped_modules_whose_results_are_used_elsewhere() -> None:
             return x + seen[0]
 
     model = Collects()
-    with pytest.raises(ValueError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"):
+    with pytest.raises(
+        ValueError, match=r"uses what layers\.0 returns, and not only to feed layers\.1"
+    ):
         split(model, X)
     assert all("forward" not in vars(module) for module in model.modules())
 
@@ -281,7 +289,11 @@ def test_in_place_relu_stays_with_the_block_before() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return nn.functional.relu(self.b(nn.functional.relu(self.a(x), True)), True)
 
-    for model in (Net(), Positional(), nn.Sequential(nn.Linear(4, 4), nn.ReLU(True), nn.Linear(4, 4), nn.ReLU(True))):
+    for model in (
+        Net(),
+        Positional(),
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU(True), nn.Linear(4, 4), nn.ReLU(True)),
+    ):
         assert verify(model, every(2), X).passed
 
 
@@ -302,7 +314,9 @@ def test_a_module_that_checkpoints_itself() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-@pytest.mark.parametrize("make", [lambda: UNet(), lambda: models.convnet(4)], ids=["u-net", "convnet"])
+@pytest.mark.parametrize(
+    "make", [lambda: UNet(), lambda: models.convnet(4)], ids=["u-net", "convnet"]
+)
 def test_an_interrupted_profile_leaves_the_model_untouched(make, error, monkeypatch) -> None:
     model, x = make(), images(2, 16)
     next(model.parameters()).grad = torch.ones_like(next(model.parameters()))

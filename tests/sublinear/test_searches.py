@@ -50,7 +50,12 @@ def most(chain):
 @thorough
 def test_single_level_equals_brute_force(chain):
     every = brute_force(chain, menu=False, depth=1)
-    assert_exact(chain, every, single_level.lowest_peak(chain), single_level.SingleLevelTable(chain, most(chain)))
+    assert_exact(
+        chain,
+        every,
+        single_level.lowest_peak(chain),
+        single_level.SingleLevelTable(chain, most(chain)),
+    )
 
 
 @given(chains(max_blocks=5))
@@ -79,7 +84,9 @@ def test_fastest_and_smallest_equal_brute_force(chain):
         costs = simulate(chain, table.fastest(chain, exact_table, floor, int(budget)))
         assert costs.peak_bytes <= budget
         # Where plain training fits it is chosen, even if a made-up option of the menu is faster than saving everything.
-        assert costs.seconds == (plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min())
+        assert costs.seconds == (
+            plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min()
+        )
     for seconds in (plain.seconds, 1.25 * plain.seconds, 2 * plain.seconds):
         costs = simulate(chain, table.smallest(chain, exact_table, floor, keep_all(chain), seconds))
         assert costs.seconds <= seconds
@@ -92,7 +99,9 @@ def test_the_needs_of_a_segment_are_those_that_the_account_shows():
     plan = from_splits([2, 5], 7, "x")  # (0 1) (2 3 4) 5 6
     segment = needs.base + needs.held[0, 1] + needs.kept_segment()[2, 4]
     # All that the blocks 2, 3, 4 do, first run included, happens beside the output of block 1.
-    during = [moment.peak_bytes for moment in simulate(chain, plan).timeline if moment.block in (2, 3, 4)]
+    during = [
+        moment.peak_bytes for moment in simulate(chain, plan).timeline if moment.block in (2, 3, 4)
+    ]
     assert max(during) == segment
 
 
@@ -140,7 +149,9 @@ def test_recursive_bisection_of_128_blocks():
 
 
 def test_recursive_peak_grows_with_the_logarithm():
-    peaks = [simulate(equal_chain(2**k), recursive(equal_chain(2**k))).peak_bytes for k in range(3, 9)]
+    peaks = [
+        simulate(equal_chain(2**k), recursive(equal_chain(2**k))).peak_bytes for k in range(3, 9)
+    ]
     assert set(np.diff(peaks)) == {1}
 
 
@@ -157,7 +168,10 @@ def test_grid_takes_the_best_of_its_thresholds():
     costs = simulate(chain, grid(chain))
     assert costs.peak_bytes == min(found.values())
     assert () in found  # plain training is among them
-    assert all(simulate(chain, from_splits(splits, 50, "x")).peak_bytes == peak for splits, peak in found.items())
+    assert all(
+        simulate(chain, from_splits(splits, 50, "x")).peak_bytes == peak
+        for splits, peak in found.items()
+    )
 
 
 def test_genetic_evolves_and_repeats_itself_by_seed():
@@ -168,7 +182,10 @@ def test_genetic_evolves_and_repeats_itself_by_seed():
     assert peaks == sorted(peaks, reverse=True)
     assert peaks[0] == simulate(chain, grid(chain)).peak_bytes
     assert peaks[-1] < peaks[0]
-    assert all(simulate(chain, generation.plan).peak_bytes == generation.best_peak for generation in generations)
+    assert all(
+        simulate(chain, generation.plan).peak_bytes == generation.best_peak
+        for generation in generations
+    )
     assert all(len(generation.population) <= 30 for generation in generations[1:])
     assert genetic(chain, iterations=8, pool=10, seed=3) == generations[-1].plan
     assert list(evolve(chain, iterations=8, pool=10, seed=3)) == generations
@@ -197,7 +214,12 @@ def test_exact_single_level_is_never_above_the_genetic_algorithm(seed):
 
 @pytest.mark.parametrize("chain", [equal_chain(1), equal_chain(2)])
 def test_searches_on_the_shortest_chains(chain):
-    for found in (grid(chain), genetic(chain, iterations=2), recursive(chain), single_level.lowest_peak(chain)):
+    for found in (
+        grid(chain),
+        genetic(chain, iterations=2),
+        recursive(chain),
+        single_level.lowest_peak(chain),
+    ):
         assert len(found) == len(chain)
 
 

@@ -30,7 +30,10 @@ class Noisy(nn.Module):
 MODELS = {
     "mlp": (lambda: models.mlp([6, 8, 8, 8, 8, 2]), lambda: torch.randn(3, 6)),
     "convnet": (lambda: models.convnet(4), lambda: images(4, 16)),
-    "resnet": (lambda: torchvision.models.ResNet(BasicBlock, [1, 1, 1, 1], 3), lambda: images(2, 32)),
+    "resnet": (
+        lambda: torchvision.models.ResNet(BasicBlock, [1, 1, 1, 1], 3),
+        lambda: images(2, 32),
+    ),
     "u-net": (UNet, images),
     "eager attention, dropout, tied embedding": (Encoder, tokens),
     "fused attention": (lambda: Encoder(fused=True), tokens),
@@ -60,7 +63,9 @@ def test_gru_over_64_steps() -> None:
         apply(model, Plan(kept(0, 4, 1), ""))
 
 
-@pytest.mark.parametrize("make", [lambda: Encoder(fused=True), lambda: Encoder()], ids=["fused", "eager"])
+@pytest.mark.parametrize(
+    "make", [lambda: Encoder(fused=True), lambda: Encoder()], ids=["fused", "eager"]
+)
 def test_bf16_autocast_is_close(make) -> None:
     torch.manual_seed(0)
     model, x = make(), tokens()
@@ -75,7 +80,13 @@ def test_with_adam_a_loss_and_keywords() -> None:
     plan = next(plan for plan in plans(14) if plan.method == "halved")
     loss = lambda output: nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())  # noqa: E731
     report = verify(
-        model, plan, x, {"mask": mask}, loss=loss, optimizer=torch.optim.AdamW, blocks=split(model, x, {"mask": mask})
+        model,
+        plan,
+        x,
+        {"mask": mask},
+        loss=loss,
+        optimizer=torch.optim.AdamW,
+        blocks=split(model, x, {"mask": mask}),
     )
     assert report.passed, report
     assert "the same bit by bit over 3 steps" in str(report)
@@ -85,7 +96,9 @@ def test_a_difference_is_reported_not_raised() -> None:
     model = nn.Sequential(nn.Linear(4, 4), Noisy(), nn.Linear(4, 1))
     report = verify(model, Plan((Checkpoint(kept(0, 2)), *kept(2, 3)), ""), torch.randn(2, 4))
     assert not report.passed
-    assert "NOT the same" in str(report) and "gradient of 0.weight in step 1: differs by" in str(report)
+    assert "NOT the same" in str(report) and "gradient of 0.weight in step 1: differs by" in str(
+        report
+    )
 
 
 def test_everything_is_given_back() -> None:
@@ -96,7 +109,10 @@ def test_everything_is_given_back() -> None:
     flags, numbers = torch_flags(), rng_state()
     verify(model, Plan((Checkpoint(kept(0, 4)),), ""), images(4, 16))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight)) and model[4].weight.grad is None
+    assert (
+        torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
+        and model[4].weight.grad is None
+    )
     assert torch_flags() == flags and torch.equal(rng_state()["torch"], numbers["torch"])
 
 
