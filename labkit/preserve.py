@@ -27,7 +27,7 @@ PutBack = Callable[[], Any]
 
 def rng_state() -> dict[str, Any]:
     """The state of every generator that `labkit.seed_all` seeds, for `set_rng_state`."""
-    state = {
+    state: dict[str, Any] = {
         "python": random.getstate(),
         "numpy": np.random.get_state(),
         "torch": torch.get_rng_state(),
