@@ -5,18 +5,16 @@ import math
 import re
 from dataclasses import replace
 
-import nbformat
 import pytest
 from test_records import CARD, comparison, entry, finished
 
 from course import notebooks as notebook_tool
 from course.cli import main
+from course.notebook_files import ROOT, notebook_path, read_notebook
 from course.records import Claim, Correction, claims, files, ledger, reference, results
 from labkit import plots
 from labkit.race import RaceResult
 from labkit.results import Comparison
-
-ROOT = notebook_tool.ROOT
 
 
 def claim(**changes):
@@ -225,8 +223,7 @@ def test_the_known_errors_of_the_sources_are_shown():
 
 
 def test_check_tells_a_stale_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(results, "notebook_path", lambda name: tmp_path / "notebooks" / name)
-    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setattr(results, "ROOT", tmp_path)
     assert main(["results", "--check"]) == 1 and "out of date" in capsys.readouterr().out
     assert main(["results"]) == 0 and main(["results", "--check"]) == 0
 
@@ -300,7 +297,7 @@ SET = {
 
 def prose(name):
     """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
-    for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
+    for cell in read_notebook(notebook_path(name)).cells:
         if cell.cell_type == "markdown":
             text = re.sub(
                 r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL
