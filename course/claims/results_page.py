@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding, Ledger
 from course.notebook_files import ROOT, code_cells, course_notebooks, read_notebook
-from course.records.claims import HIGHER_IS_BETTER, Claim, Finding, Ledger
 from labkit.text import write_whole
 
 if TYPE_CHECKING:
