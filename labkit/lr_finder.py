@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from labkit.device import preserve_rng
-from labkit.text import progress
+from labkit.progress import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

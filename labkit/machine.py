@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from labkit.device import pick_device, preserve_flags, preserve_rng, torch_flags
-from labkit.text import format_bytes, format_rate, format_seconds, progress
+from labkit.progress import progress
+from labkit.text import format_bytes, format_rate, format_seconds
 
 UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
