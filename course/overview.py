@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.records.claims import HIGHER_IS_BETTER, Claim, Finding
+from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding
+from course.claims.results_page import ledgers
 from course.records.files import notebook_path
 from course.records.recording import machine_name
-from course.records.results import ledgers
 from labkit.machine import machine_card
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")

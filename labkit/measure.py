@@ -183,10 +183,10 @@ class _Timed:
             arm.label,
             arm.settings,
             tuple(self.times),
-            self.steps,
-            arm.samples,
-            arm.unit,
-            self.cold,
+            steps_per_block=self.steps,
+            samples=arm.samples,
+            unit=arm.unit,
+            cold=self.cold,
             error=self.error,
         )
 

@@ -345,7 +345,8 @@ def from_dict(entry: Mapping[str, Any]) -> Result:
 
 def _measurement(arm: Mapping[str, Any]) -> Measurement:
     kept = {name: value for name, value in arm.items() if name not in ("median", "iqr")}
-    return Measurement(**(kept | {"times": tuple(arm["times"])}))
+    builds = tuple(arm.get("builds", ()))
+    return Measurement(**(kept | {"times": tuple(arm["times"]), "builds": builds}))
 
 
 def read(path: Path) -> Record:

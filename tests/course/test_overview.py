@@ -7,7 +7,7 @@ import pytest
 
 from course import notebooks as tool
 from course import overview
-from course.records.results import ledgers
+from course.claims.results_page import ledgers
 
 PATHS = [path for path in tool.notebooks() if path.stem[0].isdigit()]
 
@@ -67,7 +67,7 @@ def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch
 
 def test_less_is_a_gain_where_it_counts(tmp_path: Path) -> None:
     claims = """
-from course.records import Claim
+from course.claims import Claim
 claims = [Claim("t", "s", "s", (0, 1), (0, 1), "w", {"amp": True}, metric="memory", headline="peak memory")]
 """
     cell = {"cell_type": "code", "metadata": {"tags": ["claims"]}, "source": claims}

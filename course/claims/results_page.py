@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from course.records.claims import HIGHER_IS_BETTER, Claim, Finding, Ledger
+from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding, Ledger
 from course.records.files import notebook_path, write_whole
 
 if TYPE_CHECKING:
