@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
-from labkit.device import pick_device, preserve_flags, preserve_rng, torch_flags
+from labkit.device import pick_device
+from labkit.preserve import preserve_flags, preserve_rng
 from labkit.progress import progress
+from labkit.switches import torch_flags
 from labkit.text import format_bytes, format_rate, format_seconds
 
 UNKNOWN = "unknown"

@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from labkit.arms import ArmDied, LocalArm
-from labkit.device import is_out_of_memory, pick, preserve_flags, preserve_rng
+from labkit.device import is_out_of_memory, pick
+from labkit.preserve import preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import CLAIM_PAIRS, CONTROL_LIMIT, Comparison, Measurement, Workload
 

@@ -15,7 +15,8 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import checkpoint
 
-from labkit.device import is_out_of_memory, rng_state, set_rng_state
+from labkit.device import is_out_of_memory
+from labkit.preserve import rng_state, set_rng_state
 from sublinear.apply import MENU, keep_only
 from sublinear.blocks import Blocks, State, split
 from sublinear.chain import Around, Block, Chain, Option

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.device import preserve_flags, rng_state, set_rng_state
+from labkit.preserve import preserve_flags, rng_state, set_rng_state
 from sublinear.apply import MENU, Planned, apply
 from sublinear.blocks import Blocks
 from sublinear.chain import Block, Chain, Option

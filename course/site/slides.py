@@ -23,6 +23,7 @@ from nbconvert.filters import Highlight2HTML, markdown2html
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
+from course.notebook_files import course_notebooks, read_notebook, tags
 from course.site import pages, recorded
 
 HERE = Path(__file__).resolve().parent
@@ -71,16 +72,14 @@ class Slide:
 
 def deck(path: Path) -> list[Slide]:
     """The slides of a notebook. Raises ValueError for a notebook that does not begin with a heading."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read_notebook(path)
     every = [each for each in recorded.shown(path.stem) if each.drawn]
     slides: list[Slide] = []
     for index, cell in enumerate(notebook.cells):
-        kind = set(pages.tags(cell))
+        kind = set(tags(cell))
         if cell.cell_type == "markdown":
             following = notebook.cells[index + 1 : index + 2]
-            if "<summary>Hint" in cell.source or (
-                following and "claims" in pages.tags(following[0])
-            ):
+            if "<summary>Hint" in cell.source or (following and "claims" in tags(following[0])):
                 continue
             for title, blocks in _headed(cell.source, path.parent):
                 if title:
@@ -298,7 +297,7 @@ def main() -> int:
         "--notebook", action="store_true", help="also write a notebook with slide types"
     )
     arguments = parser.parse_args()
-    known = {path.stem: path for path in pages.notebooks()}
+    known = {path.stem: path for path in course_notebooks()}
     names = [Path(name).name.removesuffix(".ipynb") for name in arguments.names] or list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no notebook {', '.join(unknown)}; there are: {', '.join(known)}")

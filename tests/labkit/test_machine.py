@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from labkit.device import torch_flags
 from labkit.machine import doctor, fast_dtypes, format_card, machine_card, matmul_rate
+from labkit.switches import torch_flags
 
 machine = importlib.import_module("labkit.machine")
 

@@ -9,8 +9,8 @@ from planner_models import Encoder, Looks, Recurrent, UNet, images, kept, plans,
 from torch import nn
 
 from labkit import models
-from labkit.device import rng_state
 from labkit.memory import StorageTracker
+from labkit.preserve import rng_state
 from sublinear.apply import MENU, apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
