@@ -1,11 +1,19 @@
-"""Keep the notebooks in one shape: execute and store what is checked, strip the rest, and hold each to one anatomy.
+"""Keep the notebooks in one shape: execute, store what is checked, strip the rest, hold the anatomy.
 
     uv run python -m course.notebooks refresh [NAME ...]    execute in the test size, store checked outputs, clean up
     uv run python -m course.notebooks check [NAME ...]      say what is wrong with the file; nothing is executed
     uv run python -m course.notebooks twice [NAME ...]      execute the student's copy, then all cells, in one kernel
     uv run python -m course.notebooks index                 bring the README's table of notebooks up to date
 
-NAME is a notebook's file name, with or without `.ipynb`; none means all of them. CONTRIBUTING.md explains the tags.
+NAME is a notebook's file name, with or without `.ipynb`; none means all of them.
+`notebooks/AUTHORING.md` explains the tags.
+
+Facts about nbval, which compares stored outputs, explain the rules:
+
+- A checked cell without a stored output is skipped silently: each must have one.
+- A cell without an execution count counts as never run, and with an output it is an error: all code
+  cells keep their counts.
+- A live display updates at will and cannot be compared: checked cells print plain text to stdout.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""Pages of the site from the course's own files: notebooks with what was recorded of them, and the Markdown documents.
+"""Pages of the site from the course's own files: notebooks with their records, and documents.
 
-Nothing is executed. Code cells stand as they are, checked outputs too; figures and tables come from `data/reference`.
+Nothing is executed. Code cells stand as they are, checked outputs too, solutions and claims folded.
+What `recorded.py` finds in `data/reference` stands behind the panel and the reference cell, the rows
+of `RESULTS.md` behind the claims. The source tree that Sphinx reads is laid out like the checkout, so
+that relative links stay what they are; a link to a file that is no page becomes its path.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from course.site import recorded
 DOCUMENTS = [
     "RESULTS.md",
     "CONTRIBUTING.md",
+    "notebooks/AUTHORING.md",
     "CHANGELOG.md",
     "course/teaching.md",
     "data/README.md",
@@ -85,6 +89,7 @@ def _index(known: set[str]) -> str:
         "For teachers and authors": [
             "Teaching with it <course/teaching>",
             "CONTRIBUTING",
+            "notebooks/AUTHORING",
             "data/README",
         ]
         + ["Changes <CHANGELOG>", "tests/tested-versions"],

@@ -1,9 +1,14 @@
-"""Slides from notebooks: one HTML file each, with what was recorded in the place of live output. Nothing is executed.
+"""Slides from notebooks: one HTML file each, with records in the place of live output.
 
     uv run python -m course.site.slides [NAME ...] [--out FOLDER] [--notebook]
 
-A slide for each heading; what does not fit goes on to the next. Set-up, claims, hints and solutions are left out, and
-of the code what has no tag and is long. A deck loads nothing but `tex-svg.js` (MathJax), which is written beside it.
+Nothing is executed. A slide for each heading; what does not fit goes on to the next. Set-up, claims,
+hints and solutions are left out, and of the code what has no tag and is long.
+
+Slides are not reveal.js, which `jupyter nbconvert --to slides` loads from the internet: `deck/` is a
+page of CSS and one of JavaScript, and loads nothing but `tex-svg.js` (MathJax), which is written
+beside the deck. A slide's content is budgeted in pixels when the deck is made; what is still too tall
+is made smaller in the browser, never cut, and a test holds how much smaller.
 """
 
 from __future__ import annotations
