@@ -34,7 +34,7 @@ from course.records.files import (
 )
 from labkit.journal import open_journal
 from labkit.machine import machine_card, machine_state
-from labkit.text import progress
+from labkit.progress import progress
 
 OVER = "the time budget was over"
 LISTEN = "from course.records import recording; recording.listen({!r}); del recording"
