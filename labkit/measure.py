@@ -29,9 +29,9 @@ import torch
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import pick, survive
 from labkit.preserve import frozen_heap, preserve_flags, preserve_rng
+from labkit.progress import progress
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, SAME
-from labkit.text import progress
 
 # Shorter blocks drown in the noise of clock and caches.
 BLOCK_SECONDS = 0.005

@@ -126,9 +126,9 @@ def _finding(claim: Claim, record: Record) -> Finding:
         raise ValueError(
             f"{claim.text!r}: {record.label} has {len(figures)} comparisons that fit; narrow `at`, or `pick`"
         )
-    firm = [figure for figure in figures.values() if figure[-1] != "cannot tell"]
+    firm = [figure for figure in figures.values() if figure[-1] != "unclear"]
     value, low, high, word = (min if claim.pick == "smallest" else max)(firm or figures.values())
-    if word == "cannot tell":
+    if word == "unclear":
         return Finding(record.label, value, low, high, word)
     # A plain "faster" or "slower" is refuted by a run that found the two the same.
     direction_only = 0 in claim.figure or math.inf in claim.figure

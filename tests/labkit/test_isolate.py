@@ -58,7 +58,7 @@ def test_an_arm_that_dies_is_a_result():
 
     result = Lab(make, isolate=True, memory=False, die=[False, True]).run(die=True, seconds=0.2)
     assert "ended by signal SIGKILL" in result.candidate.error
-    assert result.baseline.times and result.verdict == "cannot tell"
+    assert result.baseline.times and result.verdict == "unclear"
 
 
 def test_an_exception_in_the_child_is_raised_here():
