@@ -32,7 +32,7 @@ from sublinear.cost import simulate
 from sublinear.fit import Fitted
 from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
-from sublinear.profile import profile, training
+from sublinear.profiling import profile, training
 from sublinear.searches.simple import keep_all
 from sublinear.small_gpu import SmallGpu, search_batch, try_batch
 

@@ -21,7 +21,7 @@ import time
 
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
-from sublinear.planner import METHODS, SEARCHES, plan
+from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
 from sublinear.teaching import genetic
@@ -76,7 +76,7 @@ def planning_times(count: int = 200) -> None:
     print(f"  {'single-level':14} lowest peak    {seconds:7.3f}")
     for method in METHODS:
         limits: list[dict[str, float]] = [{}]
-        if method in SEARCHES:
+        if method in BUDGETED:
             limits += [{"budget": 0.2}, {"budget": 0.5}, {"max_overhead": 0.15}]
         for limit in limits:
             seconds = timed(
@@ -142,10 +142,10 @@ def nested_against_one_level() -> None:
         for seed in range(5):
             chain = make(kind, 100, seed, menu=3)
             plain = simulate(chain, keep_all(chain))
-            costs = [simulate(chain, plan(chain, method=method)) for method in SEARCHES]
+            costs = [simulate(chain, plan(chain, method=method)) for method in BUDGETED]
             costs += [
                 simulate(chain, plan(chain, max_overhead=0.15, method=method))
-                for method in SEARCHES
+                for method in BUDGETED
             ]
             rows.append(
                 [
@@ -157,11 +157,11 @@ def nested_against_one_level() -> None:
         middles = [statistics.median(column) for column in zip(*rows, strict=True)]
         pairs = list(zip(middles[::2], middles[1::2], strict=True))
         text = "  ".join(
-            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs, strict=False)
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(BUDGETED, pairs, strict=False)
         )
         print(f"  {kind:10} lowest peak: {text}")
         text = "  ".join(
-            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs[3:], strict=False)
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(BUDGETED, pairs[3:], strict=False)
         )
         print(f"  {kind:10} overhead .15: {text}")
 

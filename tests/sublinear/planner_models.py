@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sublinear.plan import Checkpoint, Keep, Node, Plan
+from sublinear.nodes import Checkpoint, Keep, Node
+from sublinear.plan import Plan
 
 
 def kept(start: int, end: int, option: int = 0) -> tuple[Keep, ...]:

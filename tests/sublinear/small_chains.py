@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.plan import Checkpoint, Keep, Node, Plan
+from sublinear.nodes import Checkpoint, Keep, Node
+from sublinear.plan import Plan
 
 few, sizes = st.integers(0, 3), st.integers(0, 7)
 thorough = settings(max_examples=250, deadline=None, derandomize=True, database=None)

@@ -10,7 +10,8 @@ from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
-from sublinear.plan import Checkpoint, Keep, Plan, keeps
+from sublinear.nodes import keeps
+from sublinear.plan import Checkpoint, Keep, Plan
 from sublinear.searches.simple import every_block, keep_all
 from sublinear.teaching.segments import sqrt_segments
 

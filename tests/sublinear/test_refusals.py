@@ -15,7 +15,8 @@ from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.fit import fit
 from sublinear.plan import Checkpoint, Plan
-from sublinear.profile import _Bench, profile
+from sublinear.profiling import profile
+from sublinear.profiling.bench import Bench
 from sublinear.verify import verify
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -330,8 +331,8 @@ def test_an_interrupted_profile_leaves_the_model_untouched(make, error, monkeypa
             raise error("stopped")
         return original(*args)
 
-    original = _Bench._option
-    monkeypatch.setattr(_Bench, "_option", interrupted)
+    original = Bench.option
+    monkeypatch.setattr(Bench, "option", interrupted)
     with pytest.raises(error, match="stopped"):
         fit(model, x, budget=1 << 30)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
