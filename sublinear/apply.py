@@ -169,7 +169,7 @@ class _Runner:
         self.local = _Pass()
 
     def prepare(self) -> None:
-        """Before a forward. Raises RuntimeError if the model's mode is another than when planned."""
+        """Before a forward. Raises RuntimeError if the model's mode is not that of its plan."""
         self.blocks.check_mode()
         # Those of a backward pass that was interrupted.
         self.caches.clear()

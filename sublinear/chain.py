@@ -86,7 +86,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Around:
-    """What runs once around the blocks, whatever the plan: bytes above what is alive when it begins.
+    """What runs once around the blocks, whatever the plan: bytes above what was alive before.
 
     ``peak_bytes``: without the gradients of its own parameters, ``gradient_bytes``, which do not
     grow with the batch.

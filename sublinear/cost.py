@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """One event of a step: a block's ``forward`` that saves, ``bare`` one that does not, ``backward``.
+    """One event of a step.
 
+    A block's ``forward`` that saves, ``bare`` forward that does not, or ``backward``.
     ``alive_bytes``: right after it; ``peak_bytes``: the most at any time in it. The loss counts to
     the last block's forward, see `Chain`.
     """

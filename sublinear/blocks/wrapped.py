@@ -141,7 +141,7 @@ class _Token(torch.Tensor):
 
     @classmethod
     def of(cls, maker: str, reader: str) -> torch.Tensor:
-        token: _Token = torch.Tensor._make_subclass(cls, torch.empty(0))  # type: ignore[attr-defined]
+        token = torch.empty(0).as_subclass(cls)
         token.words = f"the model uses what {maker} returns, and not only to feed {reader}"
         return token
 

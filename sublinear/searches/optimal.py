@@ -55,7 +55,7 @@ class OptimalTable(Table):
     def _fill(self, last: int, behind: int, column: np.ndarray) -> None:
         """``column[first, slots]`` of plans that end with block ``last``, from those before it."""
         needs, width = self.needs, self.slots + 1
-        # [k, m]: seconds of what follows a checkpoint that ends with k, and of all bare runs so far.
+        # [k, m]: seconds of what follows a checkpoint that ends with k, and of bare runs so far.
         after, shifts = np.empty((last, width), np.float32), np.full(last, -1)
         limits = np.minimum(self.need(needs.bare[: last + 1, : last + 1] + behind), width)
         for first in range(last, -1, -1):
@@ -160,7 +160,7 @@ class _NestedFloors:
         return found
 
     def dropped(self, first: int, last: int) -> np.ndarray:
-        """Bytes that first..last need if a checkpoint reaches from ``first`` to k, each k < last."""
+        """Bytes that first..last need for a checkpoint from ``first`` to k, each k < last."""
         needs, inside = self.needs, self.inside
         beside = needs.held[first, first:last] + inside[first + 1 : last + 1, last]
         bare = needs.bare[first, first:last] + self.behind(last)

@@ -39,7 +39,7 @@ class SingleLevelTable(Table):
         segments = self.need(self._floors.segments)
         lowest = self.need(np.maximum(needs.forward_all, needs.backward_all))
         lowest = np.maximum(saved, lowest)
-        # [t, m]: seconds of a checkpoint that ends with t, and of what follows. The loss is in none.
+        # [t, m]: seconds of a checkpoint that ends with t, and of what follows; without the loss.
         after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)
         for first in range(n - 1, -1, -1):
             ends, best = slice(first, n - 1), self._rest[first]

@@ -1,4 +1,4 @@
-"""What dynamic programs over discrete memory share: slots, and how to choose from a table of fastest plans."""
+"""What dynamic programs over discrete memory share: slots, and the choice of the quickest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = 1e30
 
 
 class Table(ABC):
-    """The fastest plans for every number of memory slots up to ``capacity`` bytes (of the whole step).
+    """The fastest plans for every number of memory slots up to ``capacity`` bytes of a step.
 
     With slots of one byte, on small chains, the table is exact. Else sizes are rounded to the
     nearest slot, and its seconds only say which choice is fast: which ones fit, `plan` decides to
@@ -70,11 +70,13 @@ class Table(ABC):
 
     @abstractmethod
     def plan(self, memory: int) -> Plan:
-        """A fast plan whose peak is at most ``memory`` bytes, which is no less than the lowest peak."""
+        """A fast plan whose peak is at most ``memory`` bytes, no less than the lowest peak."""
 
 
 def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int | None]:
-    """The quickest choice: the option of a kept block, and the end of a checkpoint instead, or None.
+    """The quickest choice: the option of a kept block, or the end of a checkpoint.
+
+    The end is None where the block is kept.
 
     ``kept``: (seconds, option) of the options that fit; ``dropped``: seconds for each end of a
     checkpoint. Of equal ends the middle one is chosen.

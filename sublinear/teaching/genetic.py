@@ -88,7 +88,10 @@ def _select(
 
 
 def _mutate(rng: random.Random, splits: Splits, count: int, mutation: float) -> Splits:
-    """Insert, remove or move one cut; the end of the chain counts as one that may neither go nor move."""
+    """Insert, remove or move one cut.
+
+    The end of the chain counts as one that may neither go nor move.
+    """
     bounds = [0, *splits, count]
     place = rng.randrange(1, len(bounds))
     before, here = bounds[place - 1], bounds[place]

@@ -10,7 +10,7 @@ Splits = tuple[int, ...]
 
 
 def grid(chain: Chain, *, tries: int = 10) -> Plan:
-    """The lowest peak among plans that thresholds give; ``tries``: MegEngine's ``thresh_nr_try``."""
+    """The lowest peak of all thresholds; ``tries`` is MegEngine's ``thresh_nr_try``."""
     found = threshold_splits(chain, tries=tries)
     return from_splits(chain, best(found), "grid")
 

@@ -1,4 +1,4 @@
-"""Chen's first plan: segments of equal length, about as many as the root of the number of blocks."""
+"""Chen's first plan: segments of equal length, about sqrt(n) of n blocks."""
 
 from __future__ import annotations
 

@@ -28,7 +28,6 @@ from labkit.results import Workload
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
-from sublinear.cost import simulate
 from sublinear.fit import Fitted
 from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
@@ -128,14 +127,14 @@ CASES = (
 
 
 def ratios(chain: Chain, found: Plan) -> tuple[float, float]:
-    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    plain, planned = keep_all(chain).costs, found.costs
     return planned.peak_bytes / plain.peak_bytes, planned.seconds / plain.seconds
 
 
 def activations(chain: Chain, found: Plan) -> float:
     """Ratio of the peaks without parameters and their gradients, which no plan changes."""
     fixed = chain.fixed_bytes
-    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    plain, planned = keep_all(chain).costs, found.costs
     return (planned.peak_bytes - fixed) / (plain.peak_bytes - fixed)
 
 
@@ -154,7 +153,7 @@ def predicted(chain: Chain, case: Case, label: str) -> None:
 
 def largest(chain: Chain, overhead: float) -> None:
     """The largest batch at the memory that the plain model needs for the goal's batch."""
-    budget = simulate(chain, keep_all(chain)).peak_bytes
+    budget = keep_all(chain).costs.peak_bytes
     best = largest_batch(chain, budget, max_overhead=overhead)
     print(
         f"  largest batch within the plain model's memory: {best / chain.batch_size:.2f}x at time <= {1 + overhead:.2f}"
@@ -164,14 +163,14 @@ def largest(chain: Chain, overhead: float) -> None:
 def measured(model: nn.Module, x: Tensor, chain: Chain, overhead: float, seconds: float) -> None:
     found = plan(chain, max_overhead=overhead)
     planned = apply(model, found)
-    prediction, plain = simulate(chain, found), simulate(chain, keep_all(chain))
-    fitted = Fitted(planned, found, chain, prediction, plain, "", model, training(x))
+    plain = keep_all(chain).costs
+    fitted = Fitted(planned, found, model, training(x))
     result = fitted.measure(seconds)
     peak = result.comparison.baseline.peak_bytes or 0
-    expected = prediction.peak_bytes / plain.peak_bytes, prediction.seconds / plain.seconds
     print(
-        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted {expected[0]:.3f}), time "
-        f"{result.time_ratio:.3f} (predicted {expected[1]:.3f}, off {100 * result.time_error:+.1f} points); error of "
+        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted {result.predicted_memory_ratio:.3f}), time "
+        f"{result.time_ratio:.3f} (predicted {result.predicted_time_ratio:.3f}, off "
+        f"{100 * result.time_error:+.1f} points); error of "
         f"the peak {result.peak_error:+.1%}, of the plain one {plain.peak_bytes / peak - 1:+.1%}"
     )
 
@@ -184,14 +183,14 @@ def depth(layers: int = 128) -> None:
     )
     model, x = nn.Sequential(*units), torch.randn(16, 8, 32, 32)
     chain = profile(model, x, options=False, repeats=1)
-    plain = simulate(chain, keep_all(chain))
+    plain = keep_all(chain).costs
     for method in ("recursive", "optimal"):
         found = (
             plan(chain, method="recursive")
             if method == "recursive"
             else plan(chain, max_overhead=1.2, method=method)
         )
-        have = simulate(chain, found)
+        have = found.costs
         planned: Any = apply(model, found)
         with StorageTracker("cpu") as tracker:
             planned(x).mean().backward()
@@ -206,9 +205,9 @@ def depth(layers: int = 128) -> None:
 
 def _by_plan(with_eager: Chain, with_fused: Chain) -> tuple[Plan, float, float, float]:
     """The plan for SDPA that is no slower than eager attention without one; its memory and time to those; its peak."""
-    target, plain = (simulate(chain, keep_all(chain)) for chain in (with_eager, with_fused))
+    target, plain = (keep_all(chain).costs for chain in (with_eager, with_fused))
     found = plan(with_fused, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
-    have = simulate(with_fused, found)
+    have = found.costs
     return (
         found,
         have.peak_bytes / target.peak_bytes,

@@ -20,7 +20,6 @@ import statistics
 import time
 
 from sublinear.chain import Block, Chain, Option
-from sublinear.cost import simulate
 from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
@@ -92,7 +91,7 @@ def planning_times(count: int = 200) -> None:
 
 
 def bytes_of(chain: Chain, limit: dict[str, float]) -> dict:
-    plain = simulate(chain, keep_all(chain)).peak_bytes
+    plain = keep_all(chain).costs.peak_bytes
     return {
         name: int(share * plain) if name == "budget" else share for name, share in limit.items()
     }
@@ -123,8 +122,8 @@ def exact_against_genetic() -> None:
             for seed in SEEDS:
                 chain = make(kind, count, seed)
                 base = chain.fixed_bytes + chain.input_bytes
-                exact = simulate(chain, single_level.lowest_peak(chain))
-                evolved = simulate(chain, genetic.genetic(chain, iterations=20, seed=seed))
+                exact = single_level.lowest_peak(chain).costs
+                evolved = genetic.genetic(chain, iterations=20, seed=seed).costs
                 gains.append(1 - exact.peak_bytes / evolved.peak_bytes)
                 above.append(1 - (exact.peak_bytes - base) / (evolved.peak_bytes - base))
                 times.append(exact.seconds / evolved.seconds)
@@ -141,12 +140,9 @@ def nested_against_one_level() -> None:
         rows = []
         for seed in range(5):
             chain = make(kind, 100, seed, menu=3)
-            plain = simulate(chain, keep_all(chain))
-            costs = [simulate(chain, plan(chain, method=method)) for method in BUDGETED]
-            costs += [
-                simulate(chain, plan(chain, max_overhead=0.15, method=method))
-                for method in BUDGETED
-            ]
+            plain = keep_all(chain).costs
+            costs = [plan(chain, method=method).costs for method in BUDGETED]
+            costs += [plan(chain, max_overhead=0.15, method=method).costs for method in BUDGETED]
             rows.append(
                 [
                     value
