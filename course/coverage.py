@@ -47,6 +47,6 @@ def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
 
 def doctor(args: Any = None) -> int:
     """Print the machine's card, then what each notebook shows here (``python -m course doctor``)."""
-    machine.doctor(args)
+    machine.doctor()
     print("", *(f"{name}: {text}" for name, text in notebook_coverage().items()), sep="\n")
     return 0
