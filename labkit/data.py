@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from labkit.progress import progress
 from labkit.sources import cache_dir, copies, damage, files
-from labkit.text import progress, write_whole
+from labkit.text import write_whole
 
 __all__ = [
     "CIFAR10_CLASSES",

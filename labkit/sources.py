@@ -19,7 +19,7 @@ from typing import NamedTuple, NotRequired, TypedDict
 import pooch
 from requests import RequestException
 
-from labkit.text import progress
+from labkit.progress import progress
 
 
 class Entry(TypedDict):
