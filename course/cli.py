@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return recording.main(args)
     if args.command == "results":
-        from course.records import results as ledger
+        from course.claims import results_page
 
-        return ledger.main(args)
+        return results_page.main(args)
     return classroom.main(args)

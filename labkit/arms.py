@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from labkit.counters import count
-from labkit.device import seed_all, set_torch_flags, synchronize, torch_flags
+from labkit.device import seed_all, synchronize
 from labkit.memory import MemoryMeter
 from labkit.results import Workload
+from labkit.switches import set_torch_flags, torch_flags
 
 
 class ArmDied(RuntimeError):

@@ -23,7 +23,7 @@ from typing import Any
 import cloudpickle
 
 from labkit.arms import ArmDied, LocalArm
-from labkit.device import set_torch_flags, torch_flags
+from labkit.switches import set_torch_flags, torch_flags
 
 
 class _Pickler(cloudpickle.Pickler):

@@ -14,9 +14,10 @@ from labkit import journal
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import is_out_of_memory
 from labkit.measure import Update, alternate, budget, measuring
+from labkit.progress import progress
 from labkit.race import RaceResult, race
-from labkit.results import Comparison
-from labkit.text import format_settings, progress
+from labkit.results import Comparison, changed, same_value
+from labkit.text import format_settings
 
 Reason = str | Mapping[Any, str]
 
@@ -166,11 +167,11 @@ class Lab:
         with contextlib.closing(bar):
             for value in values:
                 base = dict(baseline or {}) | ({control: value} if follow else {})
-                changed = settings | {control: value}
+                chosen = settings | {control: value}
                 try:
                     results.append(
                         self.run(
-                            baseline=base, seconds=seconds, on_update=quiet, stop=stop, **changed
+                            baseline=base, seconds=seconds, on_update=quiet, stop=stop, **chosen
                         )
                     )
                 except KeyboardInterrupt:
@@ -228,11 +229,13 @@ class Lab:
         changes = {
             name: value
             for name, value in settings.items()
-            if value != self.defaults[name] and name != sweep
+            if not same_value(value, self.defaults[name]) and name != sweep
         }
         arguments += [f"{name}={value!r}" for name, value in changes.items()]
         base = {
-            name: value for name, value in (baseline or {}).items() if value != self.defaults[name]
+            name: value
+            for name, value in (baseline or {}).items()
+            if not same_value(value, self.defaults[name])
         }
         if sweep is not None and follow:
             base.pop(sweep, None)
@@ -294,7 +297,7 @@ class Lab:
 
 def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
     return format_settings(
-        {name: value for name, value in settings.items() if value != from_these[name]}
+        {name: after for name, (_, after) in changed(from_these, settings).items()}
     )
 
 

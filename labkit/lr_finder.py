@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from labkit.device import preserve_rng
-from labkit.text import progress
+from labkit.preserve import preserve_rng, preserve_state
+from labkit.progress import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +92,7 @@ def lr_find(
     best loss, unless that fell far. The rules read a curve smoothed over ``smoothing`` decades (standard deviation).
 
     Model, optimizer, random numbers and what ``also`` lists (schedulers, GradScaler, generators ...) are afterwards as
-    before, bit for bit, also after an exception or interrupt: see `preserved`. Batches taken from an iterator are gone:
+    before, bit for bit, also after an exception or interrupt: see `preserve_state`. Batches taken from an iterator are gone:
     give the training a fresh one. Raises ValueError for bad settings and for a missing or non-finite first loss.
     """
     if not (
@@ -115,7 +113,7 @@ def lr_find(
         raise ValueError(f"lr_find({steps=}): expected a whole number of steps, at least 10")
     lrs = np.geomspace(min_lr, max_lr, steps)
     bar = progress(total=steps, desc="lr_find", unit="step")
-    with closing(bar), preserve_rng(), preserved(model, optimizer, *also):
+    with closing(bar), preserve_rng(), preserve_state(model, optimizer, *also):
         losses, stopped = _sweep(step, optimizer, lrs, divergence, bar)
     lrs = lrs[: len(losses)]
     smoothed, suggestions = _read(lrs, losses, smoothing, stopped is not None)
@@ -242,72 +240,6 @@ def _read(
     )  # a flat tail must not stop it
     found["slide"] = float(lrs[slides[-1]]) if slides.size else None
     return value, found
-
-
-@contextmanager
-def preserved(*objects: Any) -> Iterator[None]:
-    """Put ``objects`` back as they were, in place and bit for bit, whatever the block does or raises.
-
-    Follows their attributes through containers, tensors, modules, optimizers and all that has a ``state_dict``. Other
-    objects that they hold are out of reach: list them too. Costs one copy of every tensor, on its device.
-    """
-    todo, listed, undo = list(objects), set(map(id, objects)), list[Callable[[], Any]]()
-    seen: dict[int, Any] = {}  # keeps them alive, so that an id stays its object's own
-    while todo:
-        item = todo.pop()
-        if id(item) in seen:
-            continue
-        seen[id(item)] = item
-        if isinstance(item, torch.Tensor):
-            undo.append(_keep_tensor(item))
-            todo.append(item.grad if item.is_leaf else None)
-        elif isinstance(item, torch.Generator):
-            undo.append(partial(item.set_state, item.get_state()))
-        elif isinstance(item, dict):
-            undo += [item.clear, partial(item.update, item.copy())]
-            todo += [*item.keys(), *item.values()]
-        elif isinstance(item, (list, deque)):
-            undo += [item.clear, partial(item.extend, item.copy())]
-            todo += item
-        elif isinstance(item, tuple):
-            todo += item
-        elif (
-            id(item) in listed
-            or isinstance(item, torch.nn.Module)
-            or hasattr(type(item), "state_dict")
-        ):
-            if not hasattr(item, "__dict__"):
-                raise TypeError(f"cannot preserve {item!r}: it holds no state")
-            todo.append(vars(item))
-    try:
-        yield
-    finally:
-        try:
-            for put_back in undo:
-                put_back()
-        except KeyboardInterrupt:  # a second, impatient one: nothing may stay half restored
-            for put_back in undo:
-                put_back()
-            raise
-
-
-def _keep_tensor(tensor: torch.Tensor) -> Callable[[], None]:
-    """Copy a tensor now; the returned function writes the copy back to the same memory."""
-    data = tensor.detach().data  # detach refuses lazy parameters here, before the step makes them
-    grad, trained = tensor.grad if tensor.is_leaf else None, tensor.requires_grad
-    once = data  # but only the first entry of expanded dimensions: copy_ refuses to write the same memory twice
-    if data.layout is torch.strided:
-        once = data[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in data.stride())]
-    value = once.clone()
-
-    def put_back() -> None:
-        once.copy_(value)
-        tensor.data = data  # the step may have given it other memory, or another type
-        if tensor.is_leaf:
-            tensor.grad = grad
-            tensor.requires_grad_(trained)
-
-    return put_back
 
 
 def lr_find_figure(result: LRFindResult, *, dark: bool = False) -> Figure:

@@ -507,11 +507,8 @@ def _arm(name: str, arm: Measurement) -> list[str]:
 
 def _row(number: int, run: Comparison) -> list[str]:
     """The run in the history: number, what differed, what was shared, and its figures."""
-    one, other = (arm.settings for arm in run.arms)
-    differ = [
-        f"{name}: {one[name]} → {value}" for name, value in other.items() if one[name] != value
-    ]
-    shared = [f"{name} {value}" for name, value in other.items() if one[name] == value]
+    differ = [f"{name}: {before} → {after}" for name, (before, after) in run.changed.items()]
+    shared = [f"{name} {value}" for name, value in run.shared.items()]
     speed = [f"{_factor(run.speedup)}×", " – ".join(map(_factor, run.interval))]
     steps = [format_seconds(arm.median) for arm in run.arms]
     memory = " → ".join(format_bytes(arm.peak_bytes) for arm in run.arms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -61,6 +61,8 @@ class Measurement:
     label: str
     settings: dict[str, Any] = field(default_factory=dict)
     times: tuple[float, ...] = ()
+    # The number, from 0, of the build that each of the times was taken of; empty means one build.
+    builds: tuple[int, ...] = ()
     steps_per_block: int = 1
     samples: float = 1
     unit: str = "samples"
@@ -73,6 +75,20 @@ class Measurement:
     counters: dict[str, int] | str | None = (
         None  # exact counts of a step, or why there are none; for records
     )
+
+    def __post_init__(self) -> None:
+        if self.builds and len(self.builds) != len(self.times):
+            raise ValueError(
+                f"{len(self.builds)} builds for {len(self.times)} times of {self.label!r}: "
+                "give the build of each time, or none where there was one build"
+            )
+
+    @property
+    def build_count(self) -> int:
+        """Of how many builds the times were taken; 0 without times."""
+        if not self.times:
+            return 0
+        return len(set(self.builds)) or 1
 
     @cached_property
     def median(self) -> float:
@@ -108,6 +124,27 @@ class Comparison:
     def arms(self) -> tuple[Measurement, Measurement]:
         """Both arms, the baseline first."""
         return self.baseline, self.candidate
+
+    @cached_property
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
+        return changed(self.baseline.settings, self.candidate.settings)
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The settings that both sides have alike: name -> value."""
+        settings = self.candidate.settings
+        return {name: value for name, value in settings.items() if name not in self.changed}
+
+    @property
+    def pairs(self) -> int:
+        """How many neighbouring blocks of both sides there are."""
+        return len(self.ratios)
+
+    @property
+    def build_count(self) -> int:
+        """How many times each side was built for these times; of the side that was built less often."""
+        return min(self.baseline.build_count, self.candidate.build_count)
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each arm's peak memory (allocated, reserved), in bytes."""
@@ -207,6 +244,26 @@ class Comparison:
         return "\n".join(lines)
 
     __repr__ = __str__  # so that a notebook cell that ends in lab.run(...) shows the table
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values of a setting are the same: equal numbers, or values with the same text.
+
+    By text since a record holds a dtype, say, by its name, and what was read from it has to equal what runs here.
+    """
+    if isinstance(one, int | float) and isinstance(other, int | float) and one == other:
+        return True
+    return str(one) == str(other)
+
+
+def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings that differ: name -> (value before, value after); None where a side lacks the setting."""
+    differing = {}
+    for name in dict.fromkeys([*after, *before]):
+        pair = before.get(name), after.get(name)
+        if not same_value(*pair):
+            differing[name] = pair
+    return differing
 
 
 def median_interval(

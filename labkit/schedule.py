@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from labkit.device import preserve_rng
 from labkit.plots import GREY, legend, new_figure
+from labkit.preserve import preserve_rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

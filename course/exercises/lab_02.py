@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from course.exercises.tell import attempt, verdict
-from labkit.device import preserve_rng
+from labkit.preserve import preserve_rng
 
 
 def check_02_largest_rate(answer: Callable[..., Any]) -> bool:

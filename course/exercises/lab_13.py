@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from course.exercises.tell import attempt, verdict
-from labkit.device import preserve_rng
 from labkit.memory import saved_bytes
+from labkit.preserve import preserve_rng
 
 MicroBatches = list[tuple[Tensor, Tensor]]
 NO_LIMIT = 1e6  # a norm at which nothing is clipped

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from course.exercises.tell import attempt, verdict
-from labkit.device import preserve_flags
+from labkit.preserve import preserve_flags
 
 Step = Callable[[], torch.Tensor]
 

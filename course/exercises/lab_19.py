@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from course.exercises.tell import attempt, verdict
-from labkit.device import preserve_rng
+from labkit.preserve import preserve_rng
 
 
 def check_19_drop_bias(answer: Callable[..., Any]) -> bool:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course.exercises.tell import attempt, verdict
-from labkit.device import preserve_rng
+from labkit.preserve import preserve_rng
 
 
 class _Witness(nn.Module):

@@ -1,7 +1,6 @@
-"""Recorded runs of other machines: kept with their raw times, shown beside the reader's own, held against claims."""
+"""Recorded runs of other machines: kept with their raw times, shown beside the reader's own."""
 
 from course.records.beside import reference
-from course.records.claims import Claim, Correction, ledger
 from course.records.files import planned
 
-__all__ = ["Claim", "Correction", "ledger", "planned", "reference"]
+__all__ = ["planned", "reference"]

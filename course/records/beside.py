@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from course.records.files import Failure, Planned, Record, Result, read_all, reference_folder
 from labkit.race import RaceResult
-from labkit.results import Comparison
+from labkit.results import Comparison, same_value
 from labkit.text import format_seconds, format_settings
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Recorded:
 
     def swept(self, own: Sequence[Comparison], control: str) -> list[tuple[str, list[Comparison]]]:
         """Each machine's sweep of the same control: its label, and one comparison a value, also values of its own."""
-        questions = [_but(_changed(result), control) for result in own]
+        questions = [_but(_question(result), control) for result in own]
         found = []
         for record in self.records:
             values: dict[str, tuple[dict[str, Any], Comparison]] = {}
@@ -89,7 +89,7 @@ class Recorded:
                     or control not in other.candidate.settings
                 ):
                     continue
-                if _but(_changed(other), control) in questions:
+                if _but(_question(other), control) in questions:
                     value, unlike = (
                         str(other.candidate.settings.get(control)),
                         _but(_unlike(own[0], other), control),
@@ -179,7 +179,7 @@ class Beside:
         if isinstance(result, RaceResult):
             return ""
         name, control = what_changed(result), self._control
-        if control is None or control in _changed(result):
+        if control is None or control in result.changed:
             return name
         return f"{name}, at {format_settings({control: result.candidate.settings[control]})}"
 
@@ -232,12 +232,9 @@ def _but(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != name}
 
 
-def _changed(result: Comparison) -> dict[str, tuple[str, str]]:
-    """What the two arms have set differently. As texts: a record holds a dtype, say, by its name."""
-    before, after = result.baseline.settings, result.candidate.settings
-    return {
-        k: (str(before.get(k)), str(v)) for k, v in after.items() if str(before.get(k)) != str(v)
-    }
+def _question(result: Comparison) -> dict[str, tuple[str, str]]:
+    """What the two sides have set differently. As texts: a record holds a dtype, say, by its name."""
+    return {name: (str(one), str(other)) for name, (one, other) in result.changed.items()}
 
 
 def _same_question(own: Result, other: Result) -> bool:
@@ -246,7 +243,7 @@ def _same_question(own: Result, other: Result) -> bool:
     if isinstance(own, RaceResult) and isinstance(other, RaceResult):
         return own.metric == other.metric
     assert isinstance(own, Comparison) and isinstance(other, Comparison)
-    return _changed(own) == _changed(other)
+    return _question(own) == _question(other)
 
 
 def _unlike(own: Any, other: Any) -> dict[str, Any]:
@@ -255,7 +252,9 @@ def _unlike(own: Any, other: Any) -> dict[str, Any]:
         return {} if own.target == other.target else {"target": other.target}
     mine = own.candidate.settings
     return {
-        k: v for k, v in other.candidate.settings.items() if k in mine and str(mine[k]) != str(v)
+        k: v
+        for k, v in other.candidate.settings.items()
+        if k in mine and not same_value(mine[k], v)
     }
 
 
@@ -273,7 +272,7 @@ def what_changed(result: Comparison) -> str:
     """The candidate in words: what it sets differently."""
     if not result.candidate.settings:  # of `compare`: two functions, of which nothing else is known
         return result.candidate.label
-    changed = {name: result.candidate.settings[name] for name in _changed(result)}
+    changed = {name: after for name, (_, after) in result.changed.items()}
     return format_settings(changed) or "the same again (A/A)"
 
 
@@ -309,11 +308,6 @@ def _lines(record: Record) -> list[str]:
             memory = (
                 "" if math.isnan(result.memory_ratio) else f"; memory {result.memory_ratio:.2f}"
             )
-            shared = _shared(result.baseline.settings, result.candidate.settings)
-            at = f"  (at {format_settings(shared)})" if shared else ""
+            at = f"  (at {format_settings(result.shared)})" if result.shared else ""
             lines.append(f"  {what_changed(result)}: {speedup_text(result)}{memory}{at}")
     return lines
-
-
-def _shared(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in before.items() if after.get(name) == value}

@@ -5,18 +5,18 @@ import math
 import re
 from dataclasses import replace
 
-import nbformat
 import pytest
 from test_records import CARD, comparison, entry, finished
 
 from course import notebooks as notebook_tool
+from course.claims import Claim, Correction, ledger, results_page
+from course.claims import ledgers as claims
 from course.cli import main
-from course.records import Claim, Correction, claims, files, ledger, reference, results
+from course.notebook_files import ROOT, notebook_path, read_notebook
+from course.records import files, reference
 from labkit import plots
 from labkit.race import RaceResult
 from labkit.results import Comparison
-
-ROOT = notebook_tool.ROOT
 
 
 def claim(**changes):
@@ -191,7 +191,7 @@ def test_a_ledger_prints_claims_and_corrections():
 
 # ---------------------------------------------------------------------------------------------- the course's own ledger
 
-LEDGERS = {book.notebook: book for book in results.ledgers()}
+LEDGERS = {book.notebook: book for book in results_page.ledgers()}
 NAMES = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
 
 
@@ -202,7 +202,9 @@ def test_every_notebook_has_a_ledger():
 
 def test_results_md_is_up_to_date():
     text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
-    assert text == results.results_text(list(LEDGERS.values())), "run `python -m course results`"
+    assert text == results_page.results_text(list(LEDGERS.values())), (
+        "run `python -m course results`"
+    )
     assert main(["results", "--check"]) == 0
 
 
@@ -225,8 +227,7 @@ def test_the_known_errors_of_the_sources_are_shown():
 
 
 def test_check_tells_a_stale_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(results, "notebook_path", lambda name: tmp_path / "notebooks" / name)
-    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setattr(results_page, "ROOT", tmp_path)
     assert main(["results", "--check"]) == 1 and "out of date" in capsys.readouterr().out
     assert main(["results"]) == 0 and main(["results", "--check"]) == 0
 
@@ -235,7 +236,7 @@ def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path
     machines = sorted(
         {record.machine for book in LEDGERS.values() for record in book.references.records}
     )
-    [axis] = results.heat_map(list(LEDGERS.values())).axes
+    [axis] = results_page.heat_map(list(LEDGERS.values())).axes
     assert [label.get_text() for label in axis.get_xticklabels()] == 2 * machines  # below and above
     found = [found for book in LEDGERS.values() for _, found in book.rows()]
     recorded = [rows for rows in found if any(finding.machine for finding in rows)]
@@ -251,10 +252,10 @@ def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path
 
 def test_the_heat_map_says_where_it_cannot_tell():
     unsure = claims.Finding("m", 1.0, 0.9, 1.1, "cannot tell")
-    assert results._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(
-        results._gain(claim(), unsure)[0]
+    assert results_page._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(
+        results_page._gain(claim(), unsure)[0]
     )
-    assert results._gain(
+    assert results_page._gain(
         claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")
     ) == (
         4,
@@ -264,7 +265,7 @@ def test_the_heat_map_says_where_it_cannot_tell():
 
 def test_the_heat_map_marks_what_is_doubtful_or_predicted_and_draws_what_never_arrived():
     old = claims.Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "reproduced (predicted)")
-    assert results._gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
+    assert results_page._gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
     assert plots.heat_map({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"]).axes
 
 
@@ -300,7 +301,7 @@ SET = {
 
 def prose(name):
     """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
-    for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
+    for cell in read_notebook(notebook_path(name)).cells:
         if cell.cell_type == "markdown":
             text = re.sub(
                 r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL

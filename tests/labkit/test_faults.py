@@ -8,7 +8,7 @@ from jupyter_client.manager import KernelManager
 HEADLESS = """
 import torch, threading
 from labkit import Lab, Workload
-from labkit.device import torch_flags
+from labkit.switches import torch_flags
 
 def make_workload(size):
     torch.backends.cudnn.benchmark = True
@@ -98,7 +98,7 @@ sys.path.insert(0, {folder!r})
 import torch
 from loading import make_loading
 from labkit import Lab
-from labkit.device import torch_flags
+from labkit.switches import torch_flags
 
 def state():
     threads = {{thread.name for thread in threading.enumerate() if "History" not in thread.name}}  # IPython's own ends

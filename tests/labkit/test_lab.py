@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from labkit import Comparison, Lab, Workload
-from labkit.device import torch_flags
+from labkit.switches import torch_flags
 
 
 def make_workload(width=8, act="relu", wide=False):

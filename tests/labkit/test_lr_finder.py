@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim import lr_scheduler
 
-from labkit.device import rng_state
-from labkit.lr_finder import CHECK_EVERY, LRFindResult, lr_find, lr_find_figure, preserved
+from labkit.lr_finder import CHECK_EVERY, LRFindResult, lr_find, lr_find_figure
+from labkit.preserve import rng_state
 
 LRS = np.geomspace(1e-6, 10, 100)
 
@@ -783,49 +783,6 @@ def test_an_uninitialized_model_is_refused_before_anything_runs() -> None:
     with pytest.raises(ValueError, match="uninitialized parameter"):
         lr_find(step, model, optimizer)
     assert seen == []
-
-
-# ------------------------------------------------------------------------------------------------------------ preserved
-
-
-def test_a_second_interrupt_leaves_nothing_half_restored() -> None:
-    class Stubborn(dict[str, float]):
-        interrupts = 1
-
-        def clear(self) -> None:
-            if self.interrupts:
-                self.interrupts -= 1
-                raise KeyboardInterrupt
-            super().clear()
-
-    stubborn, plain = Stubborn(a=1.0), [1.0, torch.ones(2)]
-    with pytest.raises(KeyboardInterrupt), preserved(plain, stubborn, {"tail": plain}):
-        stubborn["a"] = 2.0
-        plain[1].zero_()
-        plain.append(3.0)
-    assert stubborn == {"a": 1.0} and len(plain) == 2 and torch.equal(plain[1], torch.ones(2))
-
-
-def test_objects_that_refer_to_each_other() -> None:
-    a: dict[str, Any] = {"x": torch.zeros(1)}
-    a["self"] = a
-    with preserved(a):
-        a["x"] += 1
-        del a["self"]
-    assert a["self"] is a and a["x"].item() == 0
-
-
-def test_a_graph_built_before_still_works() -> None:
-    """What the block left alone is not counted as modified: autograd would refuse to go back through it."""
-    model = nn.Linear(2, 1)
-    mask = torch.ones(2)
-    model.register_buffer("mask", mask)
-    x = torch.ones(1, 2, requires_grad=True)
-    loss = (x * model.mask).sum()
-    with preserved(model):
-        pass
-    loss.backward()
-    assert torch.equal(x.grad, torch.ones(1, 2))
 
 
 # ----------------------------------------------------------------------------------------------------------- the figure

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from labkit.device import torch_flags
 from labkit.machine import doctor, fast_dtypes, format_card, machine_card, matmul_rate
+from labkit.switches import torch_flags
 
 machine = importlib.import_module("labkit.machine")
 
@@ -247,7 +247,9 @@ def test_doctor(
     monkeypatch.setattr(
         machine,
         "progress",
-        lambda **options: bars.append(progress(**options | {"delay": 0})) or bars[-1],
+        lambda **options: (
+            bars.append(progress(**options | {"delay": 0, "disable": False})) or bars[-1]
+        ),
     )
     assert doctor() == 0
     out, err = capsys.readouterr()

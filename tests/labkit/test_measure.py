@@ -11,8 +11,8 @@ import torch
 
 from labkit import Workload, compare, measure
 from labkit.arms import LocalArm
-from labkit.device import torch_flags
 from labkit.measure import BLOCK_SECONDS
+from labkit.switches import torch_flags
 
 
 @pytest.fixture(autouse=True)

@@ -20,10 +20,10 @@ from test_records import comparison, entry
 
 import labkit.panel
 from course.records import files, reference
-from labkit.device import torch_flags
 from labkit.lab import Lab
 from labkit.panel import LabPanel
 from labkit.results import Comparison, Measurement, Workload
+from labkit.switches import torch_flags
 
 
 def make_workload(double: bool = False, size: int = 16, kind: str = "mean") -> Workload:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from labkit.device import rng_state
+from labkit.preserve import rng_state
 from labkit.schedule import plot_schedule, schedule_curve
 
 

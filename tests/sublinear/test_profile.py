@@ -9,14 +9,14 @@ from planner_models import Encoder, Looks, Recurrent, UNet, images, kept, plans,
 from torch import nn
 
 from labkit import models
-from labkit.device import rng_state
 from labkit.memory import StorageTracker
+from labkit.preserve import rng_state
 from sublinear.apply import MENU, apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.cost import simulate
-from sublinear.gauge import Roofline
 from sublinear.plan import Plan
+from sublinear.probe import Roofline
 from sublinear.profile import mean_of_outputs, profile
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)

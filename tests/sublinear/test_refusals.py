@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from labkit import models
-from labkit.device import rng_state
+from labkit.preserve import rng_state
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.fit import fit

@@ -8,7 +8,8 @@ from torch import nn
 from torchvision.models.resnet import BasicBlock
 
 from labkit import models
-from labkit.device import rng_state, torch_flags
+from labkit.preserve import rng_state
+from labkit.switches import torch_flags
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.plan import Checkpoint, Plan

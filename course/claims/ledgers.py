@@ -15,7 +15,7 @@ from typing import Any
 from course.records.beside import MISSING, Recorded, reference
 from course.records.files import Planned, Record, Result
 from labkit.race import RaceResult
-from labkit.results import Comparison
+from labkit.results import Comparison, same_value
 
 Range = tuple[float, float]
 HIGHER_IS_BETTER = {
@@ -174,14 +174,13 @@ def _arm(race: RaceResult, pattern: str | None) -> str | None:
 
 
 def _fits(claim: Claim, result: Comparison) -> bool:
-    before, after = result.baseline.settings, result.candidate.settings
-    changed = {name for name, value in after.items() if before.get(name) != value}
-    if "arm" in claim.change or changed != set(claim.change):
+    after = result.candidate.settings
+    if "arm" in claim.change or result.changed.keys() != claim.change.keys():
         return False
     wanted = all(
-        value is ... or str(after[name]) == str(value) for name, value in claim.change.items()
+        value is ... or same_value(after[name], value) for name, value in claim.change.items()
     )
-    return wanted and all(str(after.get(name)) == str(value) for name, value in claim.at.items())
+    return wanted and all(same_value(after.get(name), value) for name, value in claim.at.items())
 
 
 def _planned(claim: Claim, result: Planned) -> float | None:

@@ -4,8 +4,16 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
-from labkit.results import CLAIM_PAIRS, Comparison, Measurement, Workload, median_interval
+from labkit.results import (
+    CLAIM_PAIRS,
+    Comparison,
+    Measurement,
+    Workload,
+    median_interval,
+    same_value,
+)
 
 
 def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0):
@@ -155,3 +163,34 @@ def test_a_step_that_wants_an_argument():
         TypeError, match=r"a step takes no arguments \(missing .* 'inputs'\): bind them"
     ):
         Workload(lambda inputs: None)
+
+
+def test_what_the_sides_set_differently_and_alike():
+    before = {"amp": False, "dtype": torch.float32, "rate": 1, "size": 8, "only_here": 1}
+    after = {"amp": True, "dtype": torch.bfloat16, "rate": 1.0, "size": 8, "only_there": 2}
+    result = Comparison(Measurement("a", before), Measurement("b", after))
+    assert result.changed == {
+        "amp": (False, True),
+        "dtype": (torch.float32, torch.bfloat16),
+        "only_there": (None, 2),
+        "only_here": (1, None),
+    }
+    assert result.shared == {"rate": 1.0, "size": 8}
+
+
+def test_values_are_compared_as_numbers_or_as_texts():
+    # A record holds dtypes and infinities by their names.
+    for one, other in ((torch.float32, "torch.float32"), (math.inf, "inf"), (64, 64.0)):
+        assert same_value(one, other) and same_value(other, one)
+    assert not same_value(1, 2) and not same_value("a", "b") and not same_value(None, False)
+    assert same_value(math.nan, math.nan)
+
+
+def test_builds_are_as_many_as_times():
+    arm = Measurement("a", times=(1.0, 2.0, 3.0, 4.0), builds=(0, 0, 1, 1))
+    assert arm.build_count == 2
+    assert Measurement("a", times=(1.0, 2.0)).build_count == 1
+    assert Measurement("a").build_count == 0
+    assert Comparison(arm, Measurement("b", times=(1.0,))).build_count == 1
+    with pytest.raises(ValueError, match="1 builds for 2 times of 'a'"):
+        Measurement("a", times=(1.0, 2.0), builds=(0,))

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.device import preserve_rng, rng_state, set_rng_state
+from labkit.preserve import preserve_rng, rng_state, set_rng_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")

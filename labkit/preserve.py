@@ -1,0 +1,189 @@
+"""Leave no trace: what a block draws, switches, writes or collects is put back, whatever it raises.
+
+- `preserve_rng`: the random generators of Python, NumPy and torch.
+- `preserve_flags`: torch's process-wide switches, with the number of threads.
+- `preserve_state`: tensors, models, optimizers and what else holds a state.
+- `without_collector`: no garbage collection inside a timed block.
+- `frozen_heap`: collections inside look only at what the block itself made.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from labkit.switches import set_torch_flags, torch_flags
+
+PutBack = Callable[[], Any]
+
+
+def rng_state() -> dict[str, Any]:
+    """The state of every generator that `labkit.seed_all` seeds, for `set_rng_state`."""
+    state: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": None,
+    }
+    if torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+    """Put back what `rng_state` returned."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    elif torch.cuda.is_initialized():
+        # CUDA was first used since: seed it as it would have been without us.
+        torch.cuda.manual_seed_all(torch.initial_seed())
+
+
+@contextmanager
+def preserve_rng() -> Iterator[None]:
+    """Give back every random generator as it was."""
+    state = rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+@contextmanager
+def preserve_flags() -> Iterator[None]:
+    """Give back torch's process-wide switches as they were."""
+    flags = torch_flags()
+    try:
+        yield
+    finally:
+        set_torch_flags(flags)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No automatic garbage collection inside.
+
+    A collection in one block and not in its neighbour would be charged to the technique.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@contextmanager
+def frozen_heap() -> Iterator[None]:
+    """Collect once, then let collections inside skip all that exists now.
+
+    What a notebook has dropped is freed first. Without the freeze each release of a workload would
+    search all of torch for garbage, which takes longer than a short run.
+    """
+    gc.collect()
+    freeze = gc.get_freeze_count() == 0
+    if freeze:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if freeze:
+            gc.unfreeze()
+
+
+@contextmanager
+def preserve_state(*objects: Any) -> Iterator[None]:
+    """Put ``objects`` back as they were, in place and bit for bit.
+
+    Follows their attributes through containers, tensors, modules, optimizers and all that has a
+    ``state_dict``. Other objects that they hold are out of reach: list them too. Costs one copy of
+    every tensor, on its device. TypeError for an object that holds no state.
+    """
+    undo = _remember(objects)
+    try:
+        yield
+    finally:
+        try:
+            _call_all(undo)
+        except KeyboardInterrupt:
+            # A second, impatient one: nothing may stay half restored.
+            _call_all(undo)
+            raise
+
+
+def _call_all(undo: list[PutBack]) -> None:
+    for put_back in undo:
+        put_back()
+
+
+def _remember(objects: tuple[Any, ...]) -> list[PutBack]:
+    """What puts back ``objects`` and all that they hold."""
+    todo, undo = list(objects), list[PutBack]()
+    listed = set(map(id, objects))
+    # Keeps them alive, so that an id stays its object's own.
+    seen: dict[int, Any] = {}
+    while todo:
+        item = todo.pop()
+        if id(item) in seen:
+            continue
+        seen[id(item)] = item
+        if isinstance(item, torch.Tensor):
+            undo.append(_remember_tensor(item))
+            if item.is_leaf:
+                todo.append(item.grad)
+        elif isinstance(item, torch.Generator):
+            undo.append(partial(item.set_state, item.get_state()))
+        elif isinstance(item, dict):
+            undo += [item.clear, partial(item.update, item.copy())]
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, (list, deque)):
+            undo += [item.clear, partial(item.extend, item.copy())]
+            todo += item
+        elif isinstance(item, tuple):
+            todo += item
+        elif id(item) in listed or _has_state(item):
+            if not hasattr(item, "__dict__"):
+                raise TypeError(f"cannot preserve {item!r}: it holds no state")
+            todo.append(vars(item))
+    return undo
+
+
+def _has_state(item: Any) -> bool:
+    return isinstance(item, torch.nn.Module) or hasattr(type(item), "state_dict")
+
+
+def _remember_tensor(tensor: torch.Tensor) -> PutBack:
+    """Copy a tensor now; the returned function writes the copy back to the same memory."""
+    # detach() refuses lazy parameters here, before the step makes them.
+    data = tensor.detach().data
+    grad, trained = None, tensor.requires_grad
+    if tensor.is_leaf:
+        grad = tensor.grad
+    # Of expanded dimensions only the first entry: copy_ refuses to write the same memory twice.
+    once = data
+    if data.layout is torch.strided:
+        first = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in data.stride())
+        once = data[first]
+    value = once.clone()
+
+    def put_back() -> None:
+        once.copy_(value)
+        # The step may have given it other memory, or another type.
+        tensor.data = data
+        if tensor.is_leaf:
+            tensor.grad = grad
+            tensor.requires_grad_(trained)
+
+    return put_back

@@ -1,0 +1,117 @@
+"""torch's process-wide switches: threads, precision, cuDNN, determinism, anomaly mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# The value of a switch: what its getter returns and its setter takes.
+Flags = dict[str, Any]
+Switch = tuple[Callable[[], Any], Callable[[Any], None]]
+
+
+def torch_flags() -> Flags:
+    """Every process-wide switch of torch that a lab may flip, for `set_torch_flags`.
+
+    Two of them are thread-local in truth (``num_threads``, ``grad_enabled``): read and set them in
+    the thread that measures. A switch that this build of torch cannot read is left out.
+    """
+    flags = {}
+    for name, (get, _) in _SWITCHES.items():
+        try:
+            flags[name] = get()
+        except (RuntimeError, AttributeError):
+            # The old and the new TF32 switches contradict each other: torch refuses to say.
+            continue
+    return flags
+
+
+def set_torch_flags(flags: Flags) -> None:
+    """Put back what `torch_flags` returned.
+
+    Only what differs is written, so that inherited settings stay inherited.
+    """
+    for name, value in flags.items():
+        get, put = _SWITCHES[name]
+        try:
+            if get() == value:
+                continue
+        except RuntimeError:
+            # Unreadable now, readable then: write it.
+            pass
+        put(value)
+
+
+def _attribute(owner: Any, name: str) -> Switch:
+    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
+
+
+def _anomaly() -> tuple[bool, bool]:
+    return torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+
+
+def _set_anomaly(value: tuple[bool, bool]) -> None:
+    torch.autograd.set_detect_anomaly(*value)
+
+
+def _deterministic() -> tuple[bool, bool]:
+    on = torch.are_deterministic_algorithms_enabled()
+    return on, torch.is_deterministic_algorithms_warn_only_enabled()
+
+
+def _set_deterministic(value: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(value[0], warn_only=value[1])
+
+
+def _set_grad_enabled(on: bool) -> None:
+    torch._C._set_grad_enabled(on)
+
+
+def _switches() -> dict[str, Switch]:
+    """Getter and setter of each switch.
+
+    The general ones come first, since setting them overwrites the special ones.
+    """
+    backends: Any = torch.backends
+    cuda, cudnn, mkldnn = backends.cuda, backends.cudnn, backends.mkldnn
+    switches: dict[str, Switch] = {
+        "num_threads": (torch.get_num_threads, torch.set_num_threads),
+        "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+        "grad_enabled": (torch.is_grad_enabled, _set_grad_enabled),
+        "anomaly": (_anomaly, _set_anomaly),
+        "deterministic": (_deterministic, _set_deterministic),
+        "float32_matmul_precision": (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+        ),
+        "fp32_precision": _attribute(backends, "fp32_precision"),
+        "sdp.flash": (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+        "sdp.mem_efficient": (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+        "sdp.math": (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        "sdp.cudnn": (cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
+    }
+    attributes = [
+        (cuda.matmul, "cuda.matmul", "allow_fp16_reduced_precision_reduction"),
+        (cuda.matmul, "cuda.matmul", "allow_bf16_reduced_precision_reduction"),
+        (cudnn, "cudnn", "enabled"),
+        (cudnn, "cudnn", "benchmark"),
+        (cudnn, "cudnn", "deterministic"),
+        (cudnn, "cudnn", "allow_tf32"),
+        (cudnn, "cudnn", "fp32_precision"),
+        (mkldnn, "mkldnn", "enabled"),
+        (mkldnn, "mkldnn", "fp32_precision"),
+        (cuda.matmul, "cuda.matmul", "fp32_precision"),
+        (cudnn.conv, "cudnn.conv", "fp32_precision"),
+        (cudnn.rnn, "cudnn.rnn", "fp32_precision"),
+        (mkldnn.matmul, "mkldnn.matmul", "fp32_precision"),
+        (mkldnn.conv, "mkldnn.conv", "fp32_precision"),
+        (mkldnn.rnn, "mkldnn.rnn", "fp32_precision"),
+    ]
+    for owner, where, name in attributes:
+        switches[f"{where}.{name}"] = _attribute(owner, name)
+    return switches
+
+
+_SWITCHES = _switches()

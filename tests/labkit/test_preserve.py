@@ -1,0 +1,155 @@
+"""Whatever a block draws, switches, writes or raises is given back."""
+
+import gc
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from labkit import seed_all
+from labkit.preserve import (
+    frozen_heap,
+    preserve_flags,
+    preserve_rng,
+    preserve_state,
+    without_collector,
+)
+from labkit.switches import set_torch_flags, torch_flags
+
+
+def draw():
+    return (
+        random.random(),
+        np.random.rand(),
+        torch.rand(1).item(),
+        torch.nn.functional.dropout(torch.ones(8)).tolist(),
+    )
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+def test_preserve_rng(error):
+    seed_all(3)
+    expected = draw()
+    seed_all(3)
+    try:
+        with preserve_rng():
+            draw()
+            seed_all(99)
+            if error:
+                raise error
+    except (RuntimeError, KeyboardInterrupt):
+        assert error
+    assert draw() == expected
+
+
+def flip_everything():
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.mkldnn.enabled = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    torch.backends.cuda.enable_flash_sdp(False)
+
+
+def test_every_switch_is_given_back():
+    before = torch_flags()
+    with pytest.raises(RuntimeError), preserve_flags():
+        flip_everything()
+        changed = {name for name, value in torch_flags().items() if value != before[name]}
+        assert {
+            "num_threads",
+            "cudnn.benchmark",
+            "deterministic",
+            "anomaly",
+            "default_dtype",
+            "grad_enabled",
+        } <= changed
+        raise RuntimeError
+    assert torch_flags() == before
+
+
+def test_contradicting_precision_switches_are_given_back_too():
+    before = torch_flags()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"  # torch now refuses to read the old switch
+    try:
+        mixed = torch_flags()
+        assert "float32_matmul_precision" not in mixed
+        with preserve_flags():
+            torch.set_float32_matmul_precision("medium")
+        assert torch_flags()["cuda.matmul.fp32_precision"] == "tf32"
+    finally:
+        set_torch_flags(before)
+    assert torch_flags() == before
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_off_inside_and_as_it_was_after(on):
+    before = gc.isenabled()
+    (gc.enable if on else gc.disable)()
+    try:
+        with pytest.raises(RuntimeError), without_collector():
+            assert not gc.isenabled()
+            raise RuntimeError
+        assert gc.isenabled() == on
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_the_heap_is_frozen_inside_and_by_the_outermost_only():
+    assert gc.get_freeze_count() == 0
+    with pytest.raises(RuntimeError), frozen_heap():
+        assert gc.get_freeze_count() > 0
+        with frozen_heap():
+            pass
+        assert gc.get_freeze_count() > 0
+        raise RuntimeError
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_second_interrupt_leaves_nothing_half_restored() -> None:
+    class Stubborn(dict[str, float]):
+        interrupts = 1
+
+        def clear(self) -> None:
+            if self.interrupts:
+                self.interrupts -= 1
+                raise KeyboardInterrupt
+            super().clear()
+
+    stubborn, plain = Stubborn(a=1.0), [1.0, torch.ones(2)]
+    with pytest.raises(KeyboardInterrupt), preserve_state(plain, stubborn, {"tail": plain}):
+        stubborn["a"] = 2.0
+        plain[1].zero_()
+        plain.append(3.0)
+    assert stubborn == {"a": 1.0} and len(plain) == 2 and torch.equal(plain[1], torch.ones(2))
+
+
+def test_objects_that_refer_to_each_other() -> None:
+    a: dict[str, Any] = {"x": torch.zeros(1)}
+    a["self"] = a
+    with preserve_state(a):
+        a["x"] += 1
+        del a["self"]
+    assert a["self"] is a and a["x"].item() == 0
+
+
+def test_a_graph_built_before_still_works() -> None:
+    """What the block left alone is not counted as modified: autograd would refuse to go back through it."""
+    model = nn.Linear(2, 1)
+    mask = torch.ones(2)
+    model.register_buffer("mask", mask)
+    x = torch.ones(1, 2, requires_grad=True)
+    loss = (x * model.mask).sum()
+    with preserve_state(model):
+        pass
+    loss.backward()
+    assert torch.equal(x.grad, torch.ones(1, 2))
