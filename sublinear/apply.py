@@ -85,9 +85,8 @@ def apply(
     _check(plan, blocks)
     kind = type(model)
     body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
-    planned = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
+    planned: nn.Module = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
     object.__setattr__(planned, "__dict__", model.__dict__)
-    assert isinstance(planned, nn.Module)
     return planned
 
 

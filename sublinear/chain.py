@@ -256,17 +256,17 @@ def _crossing(pairs: Iterable[Iterable[int]]) -> Crossing:
 
     Raises ValueError for anything but whole numbers and bytes, each storage once.
     """
-    found = tuple(map(tuple, pairs))
-    storages = set()
-    for pair in found:
-        whole = len(pair) == 2 and all(isinstance(value, int) for value in pair)
-        if not whole or pair[1] < 0 or pair[0] in storages:
+    found = {}
+    rows = list(map(tuple, pairs))
+    for row in rows:
+        whole = len(row) == 2 and all(isinstance(value, int) for value in row)
+        if not whole or row[1] < 0 or row[0] in found:
             raise ValueError(
-                f"crossing={found!r}: use pairs of a storage's number and its bytes, "
+                f"crossing={rows!r}: use pairs of a storage's number and its bytes, "
                 "each storage once"
             )
-        storages.add(pair[0])
-    return found
+        found[row[0]] = row[1]
+    return tuple(found.items())
 
 
 def _check(item: object, *sizes: str, seconds: tuple[str, ...] = ()) -> None:

@@ -7,6 +7,7 @@ blocks but the last, whose output it begins with.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -109,10 +110,9 @@ class _LastBlockOnly:
 
     def _stand_in(self, *fed: object) -> torch.Tensor:
         self.fed, self.saved_bytes = fed, self.probe.added
-        output: torch.Tensor = self._last_block()
-        return output
+        return self._last_block()
 
-    def _last_block(self) -> object:
+    def _last_block(self) -> Any:
         """Its output, held by nobody else: it dies when its backward does not need it."""
         output = self.blocks.run(len(self.blocks) - 1, *leaves(self.state))[0]
         for tensor in tensors(output):

@@ -42,8 +42,8 @@ def plan_figure(plan: Plan, *, dark: bool = False) -> Figure:
     chain = plan.known_chain
     figure, (axis,) = new_figure(width=10, height=3.4, dark=dark)
     saved = [block.options[0].saved_bytes / MIB for block in chain.blocks]
-    outline = {"facecolor": "none", "edgecolor": GREY, "lw": 0.8}
-    axis.bar(range(len(chain)), saved, 0.8, **outline, label="saved in plain training")
+    bars = axis.bar(range(len(chain)), saved, 0.8, facecolor="none", edgecolor=GREY, lw=0.8)
+    bars.set_label("saved in plain training")
     kept, chosen, ends = _what_stays(chain, plan)
     _bars(axis, kept, BLUE, "stays until its backward")
     _bars(axis, ends, ORANGE, "output of a checkpoint, stays")

@@ -1,16 +1,21 @@
-"""How long planning takes, and how far the exact plan of one level is below the genetic algorithm's. By hand, on an
-idle machine: ``uv run python tests/benchmarks/bench_planner.py``. No model, no GPU: the chains are made up.
+"""How long planning takes, and how far exact plans of one level are below the genetic algorithm's.
 
-The chains are random tables in the shape of profiles, drawn from the seed printed beside them, none chosen by result:
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_planner.py``. No model, no GPU:
+the chains are made up.
+
+The chains are random tables in the shape of profiles, drawn from the seed printed beside them, none
+chosen by result:
 
 - ``uniform``: each block's output is uniform in 1-20 MB, it saves 1-5 times that.
-- ``pyramid``: a CNN. Four stages whose outputs halve from one to the next (as where resolution halves twice and width
-  doubles), each output within +-30 % of its stage; a block saves 2-4 times its output.
-- ``layers``: a transformer at a random sequence length, attention and MLP in turn; attention saves 4 outputs and its
-  scores (up to 12 outputs), the MLP 9; +-10 %.
+- ``pyramid``: a CNN. Four stages whose outputs halve from one to the next (as where resolution
+  halves twice and width doubles), each output within +-30 % of its stage; a block saves 2-4 times
+  its output.
+- ``layers``: a transformer at a random sequence length, attention and MLP in turn; attention saves
+  4 outputs and its scores (up to 12 outputs), the MLP 9; +-10 %.
 - ``valley``: a U-Net without its skips. Outputs fall by 2 at each of four steps and rise again.
 
-All: forward 0.5-3 ms, backward twice that, transient peaks a third of the output, gradients of 0-1 MB a block.
+All: forward 0.5-3 ms, backward twice that, transient peaks a third of the output, gradients of 0-1
+MB a block.
 """
 
 from __future__ import annotations
@@ -68,7 +73,8 @@ def block(rng: random.Random, name: str, output: int, saved: int, menu: int) -> 
 
 def planning_times(count: int = 200) -> None:
     print(
-        f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one level 0.1 s)"
+        f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one "
+        "level 0.1 s)"
     )
     chains = [make("uniform", count, seed, menu=3) for seed in range(3)]
     seconds = timed(lambda chain: single_level.lowest_peak(chain), chains)
@@ -108,13 +114,16 @@ def timed(work, chains) -> float:
 
 def exact_against_genetic() -> None:
     print(
-        "\npeak of the exact plan of one level below that of the genetic algorithm after 20 iterations, pool 20"
+        "\npeak of the exact plan of one level below that of the genetic algorithm after 20 "
+        "iterations, pool 20"
     )
     print(
-        f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, whatever the plan)"
+        f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, "
+        "whatever the plan)"
     )
     print(
-        "  chain         blocks    median     lowest    highest    above base: median   time exact / genetic"
+        "  chain         blocks    median     lowest    highest    above base: median   time "
+        "exact / genetic"
     )
     for kind in KINDS:
         for count in (100, 200):
@@ -129,7 +138,8 @@ def exact_against_genetic() -> None:
                 times.append(exact.seconds / evolved.seconds)
             low, middle, high = min(gains), statistics.median(gains), max(gains)
             print(
-                f"  {kind:12} {count:7} {middle:9.1%} {low:10.1%} {high:10.1%} {statistics.median(above):15.1%}"
+                f"  {kind:12} {count:7} {middle:9.1%} {low:10.1%} {high:10.1%} "
+                f"{statistics.median(above):15.1%}"
                 f" {statistics.median(times):20.3f}"
             )
 

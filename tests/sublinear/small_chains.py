@@ -1,4 +1,7 @@
-"""Small random chains of whole numbers, on which dynamic programs are exact, and all plans there are for them."""
+"""Small random chains of whole numbers, and all plans there are for them.
+
+On such chains dynamic programs are exact.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +80,12 @@ def all_plans(options: tuple[int, ...], depth: int = 99) -> list[Plan]:
 def forests(
     first: int, end: int, options: tuple[int, ...], depth: int = 99
 ) -> list[tuple[Node, ...]]:
-    """Every plan for blocks first..end-1, checkpoints nested up to ``depth`` deep; ``options[i]``: how many i has.
+    """Every plan for blocks first..end-1, checkpoints nested up to ``depth`` deep.
 
-    A checkpoint that holds nothing but one checkpoint is left out: it repeats the forwards of the latter for nothing.
+    ``options[i]``: how many block i has.
+
+    A checkpoint that holds nothing but one checkpoint is left out: it repeats the forwards of the
+    latter for nothing.
     """
     if first == end:
         return [()]

@@ -73,7 +73,8 @@ def test_another_batch_size_is_planned_for():
 def test_a_budget_below_the_floor_names_the_floor_and_its_block():
     floor = costs_of(plan(CHAIN, method="optimal"))
     name = CHAIN.blocks[floor.bottleneck.block].name
-    message = rf"floor of method 'optimal' is {floor.peak_bytes} bytes \(.* MiB\), set by the .* of block .* \('{name}'\)"
+    size = rf"{floor.peak_bytes} bytes \(.* MiB\)"
+    message = rf"floor of method 'optimal' is {size}, set by the .* of block .* \('{name}'\)"
     with pytest.raises(ValueError, match=message):
         plan(CHAIN, budget=floor.peak_bytes - 1, method="optimal")
     assert (

@@ -186,7 +186,10 @@ def test_an_estimate_takes_attention_for_a_fused_operator(masked: bool, dropout:
 
 
 class Unfused(nn.Module):
-    """Attention that the fused kernel does not take: without heads, or with fewer of them for keys and values."""
+    """Attention that the fused kernel does not take.
+
+    Without heads, or with fewer of them for keys and values.
+    """
 
     def __init__(self, heads: bool) -> None:
         super().__init__()
@@ -240,7 +243,8 @@ def test_wrapped_modules_and_the_rest_of_their_model() -> None:
     for plan in plans(4):
         measured = peak(apply(model, plan, x), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
-        # Torch ends a recomputation within the last block, before its dropout's output: less than a block, not counted.
+        # Torch ends a recomputation within the last block, before its dropout's output: less than a
+        # block, not counted.
         most = 0.01 if plan.method in ("none", "every") else 0.13
         assert -0.01 <= error <= most, f"{plan.method}: {error:+.1%}"
 

@@ -1,4 +1,7 @@
-"""What a plan cannot keep right is refused by name, or handled; nothing of an attempt stays behind."""
+"""What a plan cannot keep right is refused by name, or handled.
+
+Nothing of an attempt stays behind.
+"""
 
 import copy
 import re
@@ -70,7 +73,7 @@ class Doubling(nn.Linear):
         return super().forward(x.mul_(2))
 
 
-# ------------------------------------------------------------------------------------------------- refused by name
+# ---------------------------------------------------------------------------------- refused by name
 
 
 @pytest.mark.parametrize(
@@ -234,7 +237,7 @@ def test_a_hook_that_would_step_while_blocks_are_tried() -> None:
     assert not fired
 
 
-# --------------------------------------------------------------------------------------------------------- handled
+# ------------------------------------------------------------------------------------------ handled
 
 
 def test_tied_parameters_and_repeated_modules() -> None:
@@ -311,7 +314,7 @@ def test_a_module_that_checkpoints_itself() -> None:
     assert verify(model, Plan((Checkpoint(kept(0, 2)), *kept(2, 3)), ""), X).passed
 
 
-# ------------------------------------------------------------------------------------------------------ interrupted
+# -------------------------------------------------------------------------------------- interrupted
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

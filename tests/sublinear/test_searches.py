@@ -26,7 +26,10 @@ def brute_force(chain, *, menu, depth=99):
 
 
 def assert_exact(chain, every, lowest, exact_table):
-    """The lowest peak and, for each budget, the least seconds are those of ``every`` plan; the plans keep to them."""
+    """The lowest peak and, for each budget, the least seconds are those of ``every`` plan.
+
+    The plans keep to them.
+    """
     peaks, seconds = every
     assert simulate(chain, lowest).peak_bytes == peaks.min()
     base = chain.fixed_bytes + chain.input_bytes
@@ -83,7 +86,8 @@ def test_fastest_and_smallest_equal_brute_force(chain):
     for budget in np.unique(peaks)[::3]:
         costs = simulate(chain, within.fastest(chain, exact_table, floor, int(budget)))
         assert costs.peak_bytes <= budget
-        # Where plain training fits it is chosen, even if a made-up option of the menu is faster than saving everything.
+        # Where plain training fits it is chosen, even if a made-up option of the menu is faster
+        # than saving everything.
         assert costs.seconds == (
             plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min()
         )
@@ -134,7 +138,7 @@ def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
     assert times[1] <= times[0] <= 1.05 * times[1]
 
 
-# --------------------------------------------------------------------------------------------- recursive, grid, genetic
+# ------------------------------------------------------------------------- recursive, grid, genetic
 
 
 def equal_chain(count, saved=4):
