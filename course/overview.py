@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course import notebook_files
 from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding
 from course.claims.results_page import ledgers
-from course.records.files import notebook_path
+from course.notebook_files import course_notebooks
 from course.records.recording import machine_name
 from labkit.machine import machine_card
 
@@ -40,8 +40,8 @@ def techniques(bottleneck: str | None = None, folder: Path | None = None) -> Map
         )
     books = {book.notebook: book for book in ledgers(folder)}
     found = []
-    for path in sorted((folder or notebook_path("x").parent).glob("[0-9]*.ipynb")):
-        about = json.loads(path.read_text(encoding="utf-8"))["metadata"]["labkit"]
+    for path in course_notebooks(folder):
+        about = notebook_files.about(path)
         if "map" not in about or (
             bottleneck is not None and bottleneck not in about["map"]["relieves"]
         ):

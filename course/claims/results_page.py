@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding, Ledger
-from course.records.files import notebook_path, write_whole
+from course.notebook_files import ROOT, code_cells, course_notebooks, read_notebook
+from labkit.text import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,13 +32,12 @@ noisy; **predicted**: by the memory planner, not timed; **not recorded yet**: no
 def ledgers(folder: Path | None = None) -> list[Ledger]:
     """The ledger of each notebook that declares claims. The cell tagged ``claims`` is run, and nothing else."""
     found = []
-    for path in sorted((folder or notebook_path("x").parent).glob("[0-9]*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            if "claims" in cell["metadata"].get("tags", ()):
-                names: dict[str, Any] = {}
-                exec(compile("".join(cell["source"]), f"{path.name}, cell claims", "exec"), names)
-                corrections = names.get("corrections", ())
-                found.append(Ledger(path.stem, names["claims"], corrections))
+    for path in course_notebooks(folder):
+        for cell in code_cells(read_notebook(path), "claims"):
+            names: dict[str, Any] = {}
+            exec(compile(cell.source, f"{path.name}, cell claims", "exec"), names)
+            corrections = names.get("corrections", ())
+            found.append(Ledger(path.stem, names["claims"], corrections))
     return found
 
 
@@ -106,7 +105,7 @@ def _gain(claim: Claim, finding: Finding) -> tuple[float, str]:
 
 def main(args: Any) -> int:
     """``course results``: write RESULTS.md, or with ``--check`` say whether it is up to date; a heat map on demand."""
-    path = notebook_path("x").parent.parent / "RESULTS.md"
+    path = ROOT / "RESULTS.md"
     try:
         every = ledgers()
         text = results_text(every)
