@@ -48,9 +48,7 @@ class ProcessArm:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._child = Child(stdout=self._log, stderr=self._log)
         try:
-            self._ask(
-                "define", self._make, self.label, self.settings, self._seed, torch_flags()
-            )
+            self._ask("define", self._make, self.label, self.settings, self._seed, torch_flags())
         except Exception as error:
             reason = str(error)
             if not isinstance(error, ArmDied):

@@ -148,8 +148,8 @@ def test_labels_tell_the_arms_apart(lab):
     assert lab.race({"width": 8}, baseline={"width": 64}, **options).arms == ("width=64", "width=8")
     with pytest.raises(ValueError, match="in this race already"):
         lab.race({"width": 64}, {"width": 64}, **options)
-    with pytest.raises(ValueError, match="isolate=True"):
-        Lab(make_workload, isolate=True, width=[8]).race({}, **options)
+    with pytest.raises(ValueError, match="runs_in='process'"):
+        Lab(make_workload, runs_in="process", width=[8]).race({}, **options)
 
 
 def test_two_measurements_at_once_are_refused(lab):
@@ -267,7 +267,7 @@ def test_make_workload_that_raises_or_returns_something_else(lab):
 
     with pytest.raises(OSError, match="the disk is gone") as caught:
         Lab(broken, on=[False, True]).run(on=True, seconds=0.05)
-    assert "(in the arm 'on=True')" in caught.value.__notes__
+    assert "(while measuring 'on=True')" in caught.value.__notes__
     with pytest.raises(TypeError, match="make_workload returned None; it must return Workload"):
         Lab(lambda on: None, on=[1]).run(seconds=0.05)
     assert lab.run(seconds=0.05).ratios  # the next run works
