@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from labkit.isolate import ProcessArm
 
+from labkit.arms.process import ProcessArm
+from labkit.device import survive
 from labkit.results import Workload
 from labkit.text import format_bytes
 
