@@ -30,6 +30,7 @@ from labkit.measure import Update, alternate, budget, measuring
 from labkit.progress import progress
 from labkit.race import RaceResult, race
 from labkit.results import Comparison, Workload, same_value
+from labkit.sweep import Progress, Sweep
 from labkit.workers import Workers
 
 Make = Callable[..., Workload]
@@ -160,32 +161,33 @@ class Lab:
         baseline: Mapping[str, Any] | None = None,
         follow: bool = False,
         seconds: float | None = None,
-        on_update: Update | None = None,
+        on_update: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
-    ) -> list[Comparison]:
+    ) -> Sweep:
         """`run` for each value of one control that this machine can show.
 
         ``seconds`` is the budget of each. With ``follow`` the baseline takes the swept value as
         well: ``lab.sweep("batch_size", amp=True, follow=True)`` asks what amp brings at each batch
-        size. Ends early, with what it has, when stopped.
+        size. ``on_update`` receives a `Progress` between blocks. Ends early, with what it has, when
+        stopped.
         """
         values = self._swept(control, settings)
         results: list[Comparison] = []
-        # One bar for all: a bar within a bar fills the page with lines.
-        quiet = on_update or _ignore
-        bar = progress(
-            total=len(values), desc=f"sweep of {control}", unit="run", disable=on_update is not None
-        )
+        shown: dict[str, Any] = {"total": len(values), "desc": f"sweep of {control}"}
+        if on_update:
+            shown["disable"] = True
+        bar = progress(unit="run", **shown)
         with contextlib.closing(bar):
-            for value in values:
+            for index, value in enumerate(values):
                 base = dict(baseline or {})
                 if follow:
                     base[control] = value
+                update = partial(_tell, on_update, index, len(values))
                 chosen = settings | {control: value}
                 try:
                     result = self.run(
-                        baseline=base, seconds=seconds, on_update=quiet, stop=stop, **chosen
+                        baseline=base, seconds=seconds, on_update=update, stop=stop, **chosen
                     )
                 except KeyboardInterrupt:
                     if not results:
@@ -195,7 +197,7 @@ class Lab:
                 bar.update()
                 if result.stopped:
                     break
-        return results
+        return Sweep(control, tuple(results))
 
     def _swept(self, control: str, settings: Mapping[str, Any]) -> list[Any]:
         """The values that a sweep takes; TypeError when it cannot."""
@@ -304,8 +306,15 @@ class Lab:
             raise
 
 
-def _ignore(partial_result: Comparison) -> None:
-    """An update that nobody wants."""
+def _tell(
+    on_update: Callable[[Progress], None] | None, index: int, count: int, so_far: Comparison
+) -> None:
+    """Pass a partial result on, with its position.
+
+    A sweep has one bar for all: its runs show none of their own.
+    """
+    if on_update is not None:
+        on_update(Progress(index, count, so_far))
 
 
 def _with_peaks(
