@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from labkit.race import RaceResult
-    from labkit.results import Comparison
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def wants_counters() -> bool:
     return any(opened.counters for opened in _open)
 
 
-def keep(result: Comparison | RaceResult | Failure, **about: Any) -> None:
+def keep(result: object, **about: Any) -> None:
     """Hand a result to every open journal; ``about`` says how it was taken: the seed, threads."""
     for opened in _open:
         opened.keeper(result, about)

@@ -36,9 +36,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc, no-any-unimported, un
     """Pickles by name the objects that torch puts in a module's place (torch.backends.cudnn)."""
 
     def reducer_override(self, obj: Any) -> Any:
-        stands_in = isinstance(obj, ModuleType) and type(obj) is not ModuleType
-        if stands_in and sys.modules.get(obj.__name__) is obj:
-            return import_module, (obj.__name__,)
+        if isinstance(obj, ModuleType) and type(obj) is not ModuleType:
+            name = obj.__name__
+            if sys.modules.get(name) is obj:
+                return import_module, (name,)
         return super().reducer_override(obj)
 
 
