@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from labkit.device import is_out_of_memory
-from labkit.isolate import ProcessArm
+from labkit.arms.process import ProcessArm
+from labkit.device import survive
 from labkit.results import Workload
 from labkit.text import format_bytes
-
-# What cuDNN says when it is short of memory.
-_NO_WORK_SPACE = (
-    "unable to find an engine",
-    "Unable to find a valid cuDNN algorithm",
-)
 
 # What CUDA's context and its libraries take before torch allocates; 0.3 to 0.8 is usual.
 CONTEXT_GIB = 0.5
@@ -144,16 +139,12 @@ def try_batch(
     after the first. Peaks are those of a fresh process.
     """
     side = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
-    try:
+    with closing(side), survive() as outcome:
         side.start()
         side.block(steps - 1)
         allocated, reserved = side.peak()
-    except (MemoryError, RuntimeError) as error:
-        if is_out_of_memory(error) or any(text in str(error) for text in _NO_WORK_SPACE):
-            return Trial(batch_size, False)
-        raise
-    finally:
-        side.close()
+    if outcome.error:
+        return Trial(batch_size, False)
     return Trial(batch_size, True, allocated, reserved)
 
 

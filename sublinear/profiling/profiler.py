@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from labkit.device import is_out_of_memory
+from labkit.device import survive
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks, WrappedBlocks, split
 from sublinear.chain import Chain
@@ -98,11 +98,9 @@ def _measured(
     fixed += state_made(model, task.optimizer)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     chain = replace(chain, fixed_bytes=fixed, device=name)
-    try:
+    with survive() as outcome:
         step = time_step(model, task, repeats)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
+    if outcome.error:
         # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
         return chain
     return calibrated(chain, step, wrapped=isinstance(blocks, WrappedBlocks))
