@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit import report
 from labkit.results.measurement import Measurement, table
 from labkit.results.settings import changed
 from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
@@ -172,5 +173,8 @@ class Comparison:
             builds = "one build"
         return f"{self.pairs} pairs of {builds}"
 
-    # So that a notebook cell that ends in lab.run(...) shows the table.
+    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows the table.
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return report.comparison(self)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit import report
 from labkit.text import aligned, format_bytes, format_rate, format_seconds
 
 
@@ -73,9 +74,17 @@ class Measurement:
     def __str__(self) -> str:
         return table([self])
 
+    def _repr_html_(self) -> str:
+        return report.measurement(self)
+
 
 def table(sides: Sequence[Measurement]) -> str:
     """A text table, one column a side."""
+    return aligned(table_rows(sides))
+
+
+def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:
+    """The rows of the table, the first its head: text and HTML have the same figures."""
     rows = [
         ["", *(side.label for side in sides)],
         ["step, median", *(format_seconds(side.median) for side in sides)],
@@ -89,4 +98,4 @@ def table(sides: Sequence[Measurement]) -> str:
         rows.append(["peak reserved", *(format_bytes(side.reserved_bytes) for side in sides)])
     if any(side.error for side in sides):
         rows.append(["ended by", *(side.error or "-" for side in sides)])
-    return aligned(rows)
+    return rows

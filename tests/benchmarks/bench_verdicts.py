@@ -136,7 +136,7 @@ def chosen(experiment: str, seconds: float) -> Callable[[], dict[str, Any]]:
     before, after = map(int, sides.split(":"))
     options = {}
     if name:
-        options["isolate"] = True
+        options["runs_in"] = "process"
     return compared(before, after, seconds, **options)
 
 
