@@ -2,51 +2,76 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from course.notebook_files import NotebookError, about, course_notebooks
 from labkit import machine
 from labkit.machine import UNKNOWN, fast_dtypes, machine_card
 
-_NEEDS = {
+# What a notebook may need, in words.
+NEEDS = {
     "cuda": "CUDA",
     "bf16": "fast bfloat16",
     "cores2": "2+ cores",
     "compiler": "a C++ compiler",
 }
+COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
 def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
-    """What this machine shows of each notebook, by the needs in its metadata: ``in full`` or ``without: ...``."""
-    cores = machine_card()["cpu"]["cores"]
-    has = {
-        "cuda": torch.cuda.is_available(),
-        "bf16": fast_dtypes()["bfloat16"],
-        "cores2": None if cores == UNKNOWN else cores >= 2,
-        "compiler": any(map(shutil.which, ("c++", "g++", "clang++", "cl"))),
-    }
+    """What this machine shows of each notebook: ``in full``, or ``without: ...`` what it lacks.
+
+    A notebook's metadata says what it needs for what; one that does not is named with the reason.
+    """
+    machine_has = _machine_has()
     coverage = {}
-    for path in sorted((folder or Path(__file__).parent.parent / "notebooks").glob("[!_]*.ipynb")):
+    for path in course_notebooks(folder):
         try:
-            needs = json.loads(path.read_text(encoding="utf-8"))["metadata"]["labkit"]["needs"]
-        except (ValueError, KeyError) as error:
-            coverage[path.stem] = f"cannot tell: no metadata.labkit.needs in it ({error!r})"
+            needs = about(path)["needs"]
+        except (NotebookError, KeyError) as error:
+            reason = f"cannot tell: no metadata.labkit.needs in it ({error!r})"
+            coverage[path.stem] = reason
             continue
-        missing = {need: arm for need, arm in needs.items() if not has.get(need)}
-        doubt = {need: ", unknown here" if has.get(need) is None else "" for need in missing}
-        arms = "; ".join(
-            f"{arm} (needs {_NEEDS.get(need, need)}{doubt[need]})" for need, arm in missing.items()
-        )
-        coverage[path.stem] = f"without: {arms}" if arms else "in full"
+        coverage[path.stem] = _shown(needs, machine_has)
     return coverage
 
 
-def doctor(args: Any = None) -> int:
+def _machine_has() -> dict[str, bool | None]:
+    """Need -> whether it is met; None where the machine does not tell."""
+    cores = machine_card()["cpu"]["cores"]
+    several = None
+    if cores != UNKNOWN:
+        several = cores >= 2
+    return {
+        "cuda": torch.cuda.is_available(),
+        "bf16": fast_dtypes()["bfloat16"],
+        "cores2": several,
+        "compiler": any(map(shutil.which, COMPILERS)),
+    }
+
+
+def _shown(needs: Mapping[str, str], machine_has: Mapping[str, bool | None]) -> str:
+    missing = []
+    for need, part in needs.items():
+        met = machine_has.get(need)
+        if met:
+            continue
+        doubt = ", unknown here" if met is None else ""
+        missing.append(f"{part} (needs {NEEDS.get(need, need)}{doubt})")
+    if missing:
+        return f"without: {'; '.join(missing)}"
+    return "in full"
+
+
+def doctor(args: argparse.Namespace | None = None) -> int:
     """Print the machine's card, then what each notebook shows here (``python -m course doctor``)."""
     machine.doctor(args)
-    print("", *(f"{name}: {text}" for name, text in notebook_coverage().items()), sep="\n")
+    print()
+    for name, text in notebook_coverage().items():
+        print(f"{name}: {text}")
     return 0

@@ -1,11 +1,19 @@
-"""Keep the notebooks in one shape: execute and store what is checked, strip the rest, and hold each to one anatomy.
+"""Keep the notebooks in one shape: execute, store what is checked, strip the rest, hold the anatomy.
 
     uv run python -m course.notebooks refresh [NAME ...]    execute in the test size, store checked outputs, clean up
     uv run python -m course.notebooks check [NAME ...]      say what is wrong with the file; nothing is executed
     uv run python -m course.notebooks twice [NAME ...]      execute the student's copy, then all cells, in one kernel
     uv run python -m course.notebooks index                 bring the README's table of notebooks up to date
 
-NAME is a notebook's file name, with or without `.ipynb`; none means all of them. CONTRIBUTING.md explains the tags.
+NAME is a notebook's file name, with or without `.ipynb`; none means all of them.
+`notebooks/AUTHORING.md` explains the tags.
+
+Facts about nbval, which compares stored outputs, explain the rules:
+
+- A checked cell without a stored output is skipped silently: each must have one.
+- A cell without an execution count counts as never run, and with an output it is an error: all code
+  cells keep their counts.
+- A live display updates at will and cannot be compared: checked cells print plain text to stdout.
 """
 
 from __future__ import annotations
@@ -29,10 +37,16 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
 from course.classroom.build import student_copy
+from course.notebook_files import (
+    NOTEBOOKS,
+    ROOT,
+    about,
+    notebook_path,
+    read_notebook,
+    tags,
+    write_notebook,
+)
 from course.overview import techniques
-
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "notebooks"
 
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
@@ -76,37 +90,13 @@ CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
 def notebooks(names: list[str] | None = None) -> list[Path]:
     """The notebooks called `names`, or all of them. Raises FileNotFoundError for a name that is none."""
     if not names:
-        return sorted(FOLDER.glob("*.ipynb"))
-    paths = [FOLDER / f"{Path(name).name.removesuffix('.ipynb')}.ipynb" for name in names]
+        return sorted(NOTEBOOKS.glob("*.ipynb"))
+    paths = [notebook_path(Path(name).name.removesuffix(".ipynb")) for name in names]
     for path in paths:
         if not path.is_file():
             known = ", ".join(each.stem for each in notebooks())
             raise FileNotFoundError(f"no notebook {path.stem!r}; there are: {known}")
     return paths
-
-
-def read(path: Path) -> NotebookNode:
-    """The notebook at `path`, as it stands in the file (nothing is upgraded or validated)."""
-    return nbformat.read(path, as_version=nbformat.NO_CONVERT)
-
-
-def write(notebook: NotebookNode, path: Path) -> None:
-    """Write `notebook` in one step: a reader of `path` sees the old file or the new one, never half of one."""
-    nbformat.validate(notebook)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False
-    ) as file:
-        file.write(nbformat.writes(notebook, indent=1).rstrip("\n") + "\n")
-    try:
-        os.chmod(file.name, 0o644)  # NamedTemporaryFile makes it private
-        os.replace(file.name, path)
-    except OSError:
-        os.unlink(file.name)
-        raise
-
-
-def tags(cell: NotebookNode) -> list[str]:
-    return list(cell.metadata.get("tags", []))
 
 
 def is_checked(cell: NotebookNode) -> bool:
@@ -137,7 +127,7 @@ def execute(*rounds: NotebookNode) -> list[list[str]]:
         rounds[0],
         timeout=CELL_TIMEOUT,
         kernel_name="python3",
-        resources={"metadata": {"path": str(FOLDER)}},
+        resources={"metadata": {"path": str(NOTEBOOKS)}},
         coalesce_streams=True,  # one output however slowly it came
     )
     printed = []
@@ -164,7 +154,9 @@ def run_twice(path: Path) -> float:
     The first round is the student's copy, without solutions: no other cell may need them.
     """
     begin = time.monotonic()
-    first, second = execute(nbformat.from_dict(student_copy(read(path))), read(path))
+    first, second = execute(
+        nbformat.from_dict(student_copy(read_notebook(path))), read_notebook(path)
+    )
     if first != second:
         raise ValueError(
             f"a checked cell prints something else in the second round: {first} and {second}"
@@ -231,7 +223,7 @@ def unused(name: str, taken: set[str]) -> str:
 
 def refresh(path: Path) -> float:
     """Execute and clean the notebook at `path`; return the seconds it ran. The file changes only when all went well."""
-    notebook = read(path)
+    notebook = read_notebook(path)
     begin = time.monotonic()
     execute(notebook)
     seconds = time.monotonic() - begin
@@ -240,7 +232,7 @@ def refresh(path: Path) -> float:
         problem for problem in check(notebook, path.stem) if "stored output" in problem
     ]:
         raise ValueError(f"{path.name} is left as it was: " + "; ".join(problems))
-    write(notebook, path)
+    write_notebook(notebook, path)
     return seconds
 
 
@@ -310,25 +302,25 @@ def check_storage(notebook: NotebookNode) -> list[str]:
 
 def check_metadata(notebook: NotebookNode) -> list[str]:
     """`metadata.labkit` says title, needs, minutes and level: the index and `labkit doctor` read them."""
-    about = notebook.metadata.get("labkit", {})
+    said = notebook.metadata.get("labkit", {})
     wanted = {"title": str, "needs": dict, "minutes": int, "level": str}
     problems = [
-        f"metadata.labkit.{key} is {about.get(key)!r}, not of type {kind.__name__}"
+        f"metadata.labkit.{key} is {said.get(key)!r}, not of type {kind.__name__}"
         for key, kind in wanted.items()
-        if not isinstance(about.get(key), kind)
+        if not isinstance(said.get(key), kind)
     ]
     if problems:
         return problems
-    if about["level"] not in LEVELS:
-        problems.append(f"metadata.labkit.level is {about['level']!r}, none of {', '.join(LEVELS)}")
-    for need, arm in about["needs"].items():
+    if said["level"] not in LEVELS:
+        problems.append(f"metadata.labkit.level is {said['level']!r}, none of {', '.join(LEVELS)}")
+    for need, arm in said["needs"].items():
         if need not in NEEDS or not isinstance(arm, str):
             problems.append(
                 f"metadata.labkit.needs has {need!r}: {arm!r}; use {', '.join(NEEDS)}, and say what is left out"
             )
     first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
-    if first != f"# {about['title']}":
-        problems.append(f"begins with {first!r}, while metadata.labkit.title is {about['title']!r}")
+    if first != f"# {said['title']}":
+        problems.append(f"begins with {first!r}, while metadata.labkit.title is {said['title']!r}")
     return problems
 
 
@@ -447,9 +439,9 @@ def index(readme: str) -> str:
     for line in readme.splitlines():
         if found := re.match(r"\| \[(\w+)\]\(notebooks/\1\.ipynb\) \| .*? \|", line):
             name = found[1]
-            about = read(FOLDER / f"{name}.ipynb").metadata.labkit
-            runs = "CPU; more on a GPU" if "cuda" in about.needs else "CPU, GPU"
-            line = f"{found[0]} {runs} | {about.minutes} | {effects.get(name, '–')} |"
+            said = about(notebook_path(name))
+            runs = "CPU; more on a GPU" if "cuda" in said.needs else "CPU, GPU"
+            line = f"{found[0]} {runs} | {said.minutes} | {effects.get(name, '–')} |"
         lines.append(line)
     return "\n".join(lines) + "\n"
 
@@ -478,7 +470,9 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 if act:
                     print(f"{path.name}: {act(path):.1f} s", flush=True)
-                problems = check(read(path), path.stem) if options.action != "twice" else []
+                problems = (
+                    check(read_notebook(path), path.stem) if options.action != "twice" else []
+                )
             except (
                 CellExecutionError,
                 DeadKernelError,

@@ -14,9 +14,10 @@ from labkit import journal
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import is_out_of_memory
 from labkit.measure import Update, alternate, budget, measuring
+from labkit.progress import progress
 from labkit.race import RaceResult, race
 from labkit.results import Comparison, changed, same_value
-from labkit.text import format_settings, progress
+from labkit.text import format_settings
 
 Reason = str | Mapping[Any, str]
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from labkit.preserve import preserve_rng, preserve_state
-from labkit.text import progress
+from labkit.progress import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

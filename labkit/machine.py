@@ -18,8 +18,9 @@ import torch
 
 from labkit.device import pick_device
 from labkit.preserve import preserve_flags, preserve_rng
+from labkit.progress import progress
 from labkit.switches import torch_flags
-from labkit.text import format_bytes, format_rate, format_seconds, progress
+from labkit.text import format_bytes, format_rate, format_seconds
 
 UNKNOWN = "unknown"
 # Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.

@@ -23,8 +23,8 @@ import torch
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import is_out_of_memory, pick
 from labkit.preserve import preserve_flags, preserve_rng
+from labkit.progress import progress
 from labkit.results import CLAIM_PAIRS, CONTROL_LIMIT, Comparison, Measurement, Workload
-from labkit.text import progress
 
 BLOCK_SECONDS = 0.005  # shorter blocks drown in the clock's and the caches' noise
 MIN_PAIRS = 24  # no run is ended early, however sure it looks, before this many

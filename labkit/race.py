@@ -19,8 +19,9 @@ import numpy as np
 from labkit.arms import LocalArm
 from labkit.device import is_out_of_memory, pick
 from labkit.measure import measuring
+from labkit.progress import progress
 from labkit.results import median_interval
-from labkit.text import format_seconds, progress
+from labkit.text import format_seconds
 
 
 @dataclass(frozen=True)

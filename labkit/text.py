@@ -1,10 +1,9 @@
-"""Text: numbers as people read them, tables, files that are written whole, and a progress bar."""
+"""Text: numbers as people read them, tables, and files that are written whole."""
 
 from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +41,19 @@ def format_rate(rate: float | None, unit: str = "samples") -> str:
     return f"{_three_digits(rate)} {unit}/s"
 
 
+def format_factor(ratio: float) -> str:
+    """``1.504`` -> ``'1.50'``; three decimals near 1, two significant digits below 0.1; nan -> ``'-'``."""
+    if math.isnan(ratio):
+        return "-"
+    if ratio < 0.1:
+        return f"{ratio:.2g}"
+    if 0.9 < ratio < 1.1:
+        return f"{ratio:.3f}"
+    if ratio < 100:
+        return f"{ratio:.2f}"
+    return f"{ratio:,.0f}"
+
+
 def format_settings(settings: dict[str, Any]) -> str:
     """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
@@ -49,14 +61,6 @@ def format_settings(settings: dict[str, Any]) -> str:
 
 def _three_digits(value: float) -> str:
     return f"{value:.{max(0, 2 - max(0, math.floor(math.log10(value)) if value > 0 else 0))}f}"
-
-
-def progress(**options: Any) -> Any:
-    """A tqdm bar on stderr that leaves no thread behind and no line when done; options as for ``tqdm``."""
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0  # its monitor thread would outlive the bar
-    return tqdm(**({"leave": False, "delay": 1.0, "file": sys.stderr} | options))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -1,21 +1,30 @@
-"""Plan which activations to keep and which to compute again.
+"""The memory planner: which activations of a training step to keep, and which to compute again.
 
-`fit` does all of it for a reader's own model; `profile`, `plan`, `apply` and `verify` are its parts.
+    import sublinear
+
+    fitted = sublinear.fit(model, inputs, budget=6 * 2**30)
+    print(fitted, fitted.measure())
+
+`fit` does all of it. Its parts are `profile`, which makes a `Chain` from a model: a table of what
+each block costs; `plan`, which finds the `Plan` of least time or memory for a chain; `apply`, which
+makes a model that trains by a plan; and `verify`, which shows that it trains as before.
+
+The arrows between the modules::
+
+    chain <- cost <- plan <- searches, teaching <- planner
+    repeatable <- blocks <- apply <- profiling <- fit, verify
 """
 
 from sublinear.apply import MENU, apply
 from sublinear.blocks import Blocks, split
-from sublinear.card import Card, Probe, emulate_card, probe_in_process, search_batch
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.cost import Prediction, simulate
-from sublinear.draw import alive_figure, plan_figure
 from sublinear.fit import Fitted, fit
-from sublinear.gauge import Roofline
-from sublinear.pareto import pareto
 from sublinear.plan import Checkpoint, Keep, Plan
 from sublinear.planner import METHODS, largest_batch, plan
+from sublinear.probe import Roofline
 from sublinear.profile import profile
-from sublinear.searches.genetic import evolve
+from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.verify import Verification, verify
 
 __all__ = [
@@ -24,7 +33,6 @@ __all__ = [
     "Around",
     "Block",
     "Blocks",
-    "Card",
     "Chain",
     "Checkpoint",
     "Fitted",
@@ -32,22 +40,19 @@ __all__ = [
     "Option",
     "Plan",
     "Prediction",
-    "Probe",
     "Roofline",
+    "SmallGpu",
+    "Trial",
     "Verification",
-    "alive_figure",
     "apply",
-    "emulate_card",
-    "evolve",
+    "emulate_small_gpu",
     "fit",
     "largest_batch",
-    "pareto",
     "plan",
-    "plan_figure",
-    "probe_in_process",
     "profile",
     "search_batch",
     "simulate",
     "split",
+    "try_batch",
     "verify",
 ]

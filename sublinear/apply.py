@@ -17,8 +17,8 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, split
-from sublinear.guards import SpareStatistics, norms
 from sublinear.plan import Checkpoint, Keep, Node, Plan, keeps
+from sublinear.repeatable import SpareStatistics, norms
 
 _aten = torch.ops.aten
 _LAYERS = {_aten.convolution, _aten.mm, _aten.addmm, _aten._trilinear, _aten.linear}
@@ -89,12 +89,12 @@ def apply(
             )
     kind = type(model)
     body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
-    planned: Any = object.__new__(type(f"Planned{kind.__name__}", (Planned, kind), body))
+    planned: Any = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
     object.__setattr__(planned, "__dict__", model.__dict__)
     return planned
 
 
-class Planned:
+class PlannedModel:
     """What `apply` puts before a model's own class: the same object, but its forward follows a plan.
 
     All that it adds is ``runs_by``, with the ``plan``, the ``blocks``, and the ``calls`` of each block so far.

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
-from sublinear.guards import attributes, changes, impure, refuse, undisturbed, untouched
+from sublinear.repeatable import attributes, changes, impure, refuse, undisturbed, untouched
 
 State = tuple[Any, ...]  # what crosses from a block to the next
 

@@ -6,13 +6,12 @@ so that plans can be made for a machine that is not at hand, and tested without 
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from sublinear.files import load, store
 
 
 @dataclass(frozen=True)
@@ -248,3 +247,23 @@ def _check(item: Any, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
         value = getattr(item, name)
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
             raise ValueError(f"{owner}: {name}={value!r}; it is a number of seconds, 0 or more")
+
+
+def store(data: dict[str, Any], path: str | Path | None) -> dict[str, Any]:
+    """Write ``data`` as JSON to ``path``, unless that is None, and return it."""
+    if path is not None:
+        Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return data
+
+
+def load(source: dict[str, Any] | str | Path) -> dict[str, Any]:
+    """The dictionary itself, or the one in the JSON file at this path. Raises ValueError where there is none."""
+    if isinstance(source, dict):
+        return source
+    try:
+        data = json.loads(Path(source).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{source}: not a JSON file ({error})") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{source}: holds a {type(data).__name__}, where an object is expected")
+    return data

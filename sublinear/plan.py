@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sublinear.files import load, store
-
-if TYPE_CHECKING:
-    from sublinear.chain import Chain
+from sublinear.chain import Chain, load, store
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from labkit.text import format_bytes
 from sublinear.chain import Chain
 from sublinear.cost import Prediction, simulate
 from sublinear.plan import Plan
-from sublinear.searches import genetic, grid, optimal, recursive, simple, single_level, table
+from sublinear.searches import optimal, simple, single_level, table
+from sublinear.teaching import genetic, grid, recursive, segments
 
 
 @dataclass(frozen=True)
-class Search:
+class BudgetedMethod:
     """A search that minds a budget: its plan with the lowest peak, and its tables of fastest plans."""
 
     lowest_peak: Callable[[Chain], Plan]
@@ -25,17 +26,17 @@ class Search:
 FIXED: dict[str, Callable[[Chain], Plan]] = {
     "none": simple.keep_all,
     "every": simple.every_block,
-    "sqrt": simple.sqrt_segments,
+    "sqrt": segments.sqrt_segments,
     "grid": grid.grid,
     "genetic": genetic.genetic,
     "recursive": recursive.recursive,
 }
-SEARCHES: dict[str, Search] = {
-    "single-level": Search(single_level.lowest_peak, single_level.SingleLevelTable),
-    "optimal": Search(
+SEARCHES: dict[str, BudgetedMethod] = {
+    "single-level": BudgetedMethod(single_level.lowest_peak, single_level.SingleLevelTable),
+    "optimal": BudgetedMethod(
         partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)
     ),
-    "menu": Search(
+    "menu": BudgetedMethod(
         partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)
     ),
 }

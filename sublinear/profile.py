@@ -20,8 +20,8 @@ from labkit.preserve import rng_state, set_rng_state
 from sublinear.apply import MENU, keep_only
 from sublinear.blocks import Blocks, State, split
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.gauge import Clock, FusedAttention, Gauge, Roofline
-from sublinear.guards import check_repeatable, frozen_statistics, same, undisturbed
+from sublinear.probe import Clock, FusedAttention, MemoryProbe, Roofline
+from sublinear.repeatable import check_repeatable, frozen_statistics, same, undisturbed
 
 Loss = Callable[[Any], torch.Tensor]
 
@@ -369,7 +369,7 @@ class _Bench:
         def note(*_: Any) -> None:
             """Up to here, the gradient of the last block's output, the code behind it has run."""
             nonlocal reached, top, grads
-            reached, top = True, gauge.peak - begin
+            reached, top = True, probe.peak - begin
             grads = {id(p): p.grad.nbytes for p in model.parameters() if p.grad is not None}
 
         def last() -> Any:
@@ -379,17 +379,17 @@ class _Bench:
             for leaf in tree_leaves(output):
                 if torch.is_tensor(leaf) and leaf.grad_fn is not None:
                     leaf.grad_fn.register_prehook(note)
-            begin = gauge.added
-            gauge.restart()
+            begin = probe.added
+            probe.restart()
             return output
 
         def work(x: torch.Tensor, **extras: Any) -> Any:
             nonlocal fed, saved
-            fed, saved = (x, *(extras[key] for key in self.blocks.extras)), gauge.added
+            fed, saved = (x, *(extras[key] for key in self.blocks.extras)), probe.added
             return last()
 
         torch.clear_autocast_cache()
-        with Gauge(self.device) as gauge:
+        with MemoryProbe(self.device) as probe:
             with self.blocks.standing_in(work) if wrapped else nullcontext():
                 value = task.loss(model(*task.args, **task.kwargs) if wrapped else last())
             value.backward()
@@ -398,17 +398,17 @@ class _Bench:
                 note()
             behind = sum(grads.values())
             made = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
-            start = gauge.added
-            gauge.restart()
+            start = probe.added
+            probe.restart()
             if (pull := _pull(fed)) is not None:
                 pull.backward()
             ahead = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None) - made
-            before = Around(max(0, gauge.peak - start - ahead), ahead)
+            before = Around(max(0, probe.peak - start - ahead), ahead)
         model.zero_grad(set_to_none=True)
         return before, Around(max(0, top - behind), behind), max(0, saved), set(grads)
 
     def run(self, i: int, *state: Any) -> State:
-        """One block, as `blocks` would on the device that is gauged."""
+        """One block, as `blocks` would on the device that is probed."""
         with FusedAttention() if self.device.type == "meta" else nullcontext():
             return self.blocks.run(i, *state)
 
@@ -454,9 +454,9 @@ class _Bench:
             seconds.append(self.clock.now() - begin)
         torch.clear_autocast_cache()
         inputs = _leaves(state)
-        with Gauge(self.device) as gauge:
+        with MemoryProbe(self.device) as probe:
             way(*inputs)
-            return max(0, gauge.peak), min(seconds)
+            return max(0, probe.peak), min(seconds)
 
     def _option(
         self, name: str, way: Callable[..., State], state: State
@@ -478,9 +478,9 @@ class _Bench:
             self.blocks.model.zero_grad(set_to_none=True)
         torch.clear_autocast_cache()
         inputs = _leaves(state)
-        with Gauge(self.device) as gauge:
+        with MemoryProbe(self.device) as probe:
             after = way(*inputs)
-            saved, forward_peak = gauge.added, gauge.peak
+            saved, forward_peak = probe.added, probe.peak
             leaving = tuple(_detached(value) for value in after)
             output = sum(size for _, size in _storages(after))
         # The outputs are not held while the backward is measured, so that they die when the block lets go of them.
@@ -488,12 +488,12 @@ class _Bench:
         del after
         set_rng_state(self.begin)
         inputs = _leaves(state)
-        with Gauge(self.device) as gauge:
+        with MemoryProbe(self.device) as probe:
             pull = _pull(way(*inputs))
-            gauge.restart()
+            probe.restart()
             if pull is not None:
                 pull.backward()
-            top = gauge.peak
+            top = probe.peak
         grads: dict[int, Any] = {
             id(p): p.grad for p in self.blocks.model.parameters() if p.grad is not None
         }

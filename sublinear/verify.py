@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from labkit.preserve import preserve_flags, rng_state, set_rng_state
-from sublinear.apply import MENU, Planned, apply
+from sublinear.apply import MENU, PlannedModel, apply
 from sublinear.blocks import Blocks
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
@@ -75,7 +75,7 @@ def verify(
     task = training(inputs, kwargs, loss)
     make = optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9))
     planned = apply(model, plan, task.args, blocks=blocks)
-    assert isinstance(planned, Planned)
+    assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
     differences: list[str] = []
     with preserve_flags(), restored(model, None):

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import labkit
+import sublinear
 from course import notebooks as notebook_tool
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,15 +237,30 @@ def test_ci_runs_the_readme_s_command() -> None:
     assert done.stdout.strip() == commands()[1]
 
 
+def test_github_s_workflow_calls_the_same_script() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    steps = [step.get("run") or step["uses"].split("@")[0] for step in job["steps"]]
+    assert steps == ["actions/checkout", "actions/setup-python", ".ci/run"]
+    assert job["runs-on"].startswith("ubuntu")
+    assert job["timeout-minutes"] <= 90
+
+
 def test_environment_yml_is_in_step() -> None:
     text = (ROOT / "environment.yml").read_text(encoding="utf-8")
     dependencies = yaml.safe_load(text)["dependencies"]
     assert f"python{PYPROJECT['project']['requires-python']}" in dependencies
     assert {"pip", "uv"} <= set(dependencies)
     assert len(dependencies) == 3, "libraries are named in pyproject.toml only"
+    # What a conda user types: the same in the README and in the file.
+    installing = re.search(
+        r"^conda env create(?:.*\n)+?(?=jupyter lab)", README, flags=re.MULTILINE
+    )
+    assert installing, "the README has no lines for conda"
+    for line in installing[0].splitlines():
+        assert f"#   {line}\n" in text
     for command in commands():
-        install = command[command.index("uv run ") :]
-        assert f"#   {install}\n" in text
+        assert f"#   {command.partition('uv run ')[2]}\n" in text
 
 
 def test_a_bare_machine_gets_all_that_recording_needs() -> None:
@@ -281,23 +298,60 @@ def test_changelog_has_this_version() -> None:
     )
 
 
-def test_relative_links_lead_somewhere() -> None:
-    documents = (
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "RESULTS.md",
-        "data/reference/README.md",
-        "course/teaching.md",
-    )
-    for document in (*documents, "tests/tested-versions.md"):
-        text = re.sub(
-            r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8")
-        )  # code holds examples
-        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
-            assert (ROOT / document).parent.joinpath(target).exists(), (
-                f"{document} links to {target}"
-            )
+def test_the_readme_s_tree_names_what_is_there() -> None:
+    """Files and folders of the checkout; of labkit and sublinear what they export."""
+    packages = {"labkit/": labkit, "sublinear/": sublinear}
+    tree = README.split("## What is where")[1].split("```")[1]
+    room = ""
+    missing = []
+    for line in tree.strip("\n").splitlines():
+        # The names stand in the first columns.
+        for name in line[:22].strip().split(", "):
+            if not line.startswith("  "):
+                room = name
+                found = (ROOT / name).exists()
+            elif room in packages:
+                found = hasattr(packages[room], name)
+            else:
+                found = (ROOT / room / name).exists()
+            if not found:
+                missing.append(f"{room}: {name}")
+    assert missing == []
+
+
+DOCUMENTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "RESULTS.md",
+    "course/teaching.md",
+    "data/README.md",
+    "data/reference/README.md",
+    "notebooks/AUTHORING.md",
+    "tests/tested-versions.md",
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_relative_links_lead_somewhere(document: str) -> None:
+    # Code holds examples of links, which lead nowhere.
+    text = re.sub(r"`[^`\n]*`", "", (ROOT / document).read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text):
+        assert (ROOT / document).parent.joinpath(target).exists(), f"it links to {target}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a document as a link names them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_to_headings_find_them(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*\.md|)#([^)\s]+)\)", text):
+        there = (ROOT / document).parent / target if target else ROOT / document
+        assert anchor in anchors(there), f"{target}#{anchor}"
 
 
 # ------------------------------------------------------------------------------------------------ nothing of a machine

@@ -6,7 +6,7 @@
 
 from course.claims.claim import Claim, Correction
 from course.claims.findings import Finding
-from course.claims.heat_map import heat_map
+from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledger, ledgers
 
 __all__ = ["Claim", "Correction", "Finding", "Ledger", "heat_map", "ledger", "ledgers"]

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
-from course.claims.heat_map import heat_map
+from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledgers
 from course.claims.summary import summary
 from course.notebook_files import ROOT, notebook_path

@@ -1,4 +1,8 @@
-"""For teachers: copies of the notebooks for students (``build``), and the check of what they hand in (``check``)."""
+"""For teachers: copies of the notebooks for students (``build``), and the check of their answers.
+
+A submission is data until it runs: `files` reads it, `slices` finds in its syntax tree what an
+exercise needs, `check` writes the table, `judge` runs the code.
+"""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from course.classroom.files import CourseError, Notebook, course_notebooks
-from course.records.files import notebook_path, write_whole
+from course.classroom.files import CourseError, Notebook, course_notebooks, read_notebook
+from course.notebook_files import NOTEBOOKS, ROOT, notebook_text
+from labkit.text import write_whole
 
 
 def student_copy(notebook: Notebook) -> Notebook:
@@ -39,10 +39,9 @@ def build(
     }
     if student is not None and instructor is not None and len(outs) < 2:
         raise CourseError(f"{student}: students and instructors need a folder each")
-    course = notebook_path("x").parents[1].resolve()
     jobs: dict[Path, str] = {}
     for out, kind in outs.items():
-        if out in (course, course / "notebooks"):
+        if out in (ROOT, NOTEBOOKS):
             raise CourseError(f"{out} is the course itself; choose another folder")
         jobs |= {out / name: text for name, text in _files(kind).items()}
     jobs = {
@@ -62,16 +61,15 @@ def build(
 
 def _files(student: bool) -> dict[str, str]:
     """What a copy of the course holds: path within it -> text."""
-    files = {
-        f"notebooks/{path.name}": path.read_text(encoding="utf-8") for path in course_notebooks()
-    }
-    if student:
-        for name, text in files.items():
-            files[name] = (
-                json.dumps(student_copy(json.loads(text)), indent=1, ensure_ascii=False) + "\n"
-            )
+    files = {}
+    for path in course_notebooks():
+        if student:
+            text = notebook_text(student_copy(read_notebook(path)))
+        else:
+            text = path.read_text(encoding="utf-8")
+        files[f"notebooks/{path.name}"] = text
     # The notebooks link to it. What it links to and is not copied becomes plain text.
-    results = (notebook_path("x").parents[1] / "RESULTS.md").read_text(encoding="utf-8")
+    results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")
     return files | {
         "RESULTS.md": link.sub(lambda found: found[0] if found[2] in files else found[1], results)

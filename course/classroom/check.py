@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from course.classroom.files import CourseError, exercises, original, read_notebook
 from course.classroom.slices import answer
-from course.records.files import notebook_path
+from course.notebook_files import ROOT
 
 RESULTS = (
     "passed",
@@ -164,7 +164,7 @@ def _environment(home: Path, scratch: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     paths = [
-        str(notebook_path("x").parents[1]),
+        str(ROOT),
         *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
     ]
     absolute = os.pathsep.join(os.path.abspath(path) for path in paths)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course.records.files import notebook_path
+from course import notebook_files
+from course.notebook_files import NOTEBOOKS, NotebookError, code_cells
 
 Notebook = dict[str, Any]
-LARGEST = (
-    64 * 2**20
-)  # bytes of a submission: pictures in its outputs may make it large, but not this large
 
 
 class CourseError(ValueError):
@@ -33,38 +30,18 @@ class Exercise(NamedTuple):
 
 def course_notebooks() -> list[Path]:
     """The numbered notebooks of the course."""
-    folder = notebook_path("x").parent
-    if not (found := sorted(folder.glob("[0-9]*.ipynb"))):
-        raise CourseError(f"no notebooks in {folder}: use labkit from a checkout of the course")
+    found = notebook_files.course_notebooks()
+    if not found:
+        raise CourseError(f"no notebooks in {NOTEBOOKS}: use labkit from a checkout of the course")
     return found
 
 
 def read_notebook(path: Path) -> Notebook:
-    """A notebook of format 4, each cell's source as one text. CourseError, without the path, if the file holds none."""
+    """A submission or a notebook of the course. CourseError, without the path, if the file holds none."""
     try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise CourseError(f"has {size} bytes; a notebook has at most {LARGEST}")
-        notebook: Notebook = json.loads(path.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            cell["source"] = "".join(cell["source"])
-            _ = cell["cell_type"], [*cell.setdefault("metadata", {}).get("tags", ())]
-        _ = notebook.setdefault("metadata", {}).get("labkit")
-    except CourseError:
-        raise
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise CourseError(
-            f"is no notebook that can be read: {type(error).__name__}: {error}"
-        ) from None
-    return notebook
-
-
-def tagged(notebook: Notebook, tag: str) -> list[dict[str, Any]]:
-    """The code cells with a tag."""
-    return [
-        c
-        for c in notebook["cells"]
-        if c["cell_type"] == "code" and tag in c["metadata"].get("tags", ())
-    ]
+        return notebook_files.read_notebook(path)
+    except NotebookError as error:
+        raise CourseError(error.reason) from None
 
 
 def python(source: str) -> str:
@@ -91,7 +68,7 @@ def check_name(node: ast.AST) -> str:
 def exercises(path: Path) -> tuple[Exercise, ...]:
     """The exercises of a course notebook: the last call of a check in each cell. CourseError if one has none."""
     found = []
-    for number, cell in enumerate(tagged(read_notebook(path), "exercise")):
+    for number, cell in enumerate(code_cells(read_notebook(path), "exercise")):
         source = python(cell["source"])
         calls = [
             node

@@ -1,10 +1,21 @@
-"""Runs one answer and its check in a process that can be stopped and that cannot write outside its folder.
+"""Runs one answer and its check in a process that can be stopped and cannot write elsewhere.
 
-Started by path, not as a module: until the guards are up nothing but the standard library is loaded. The job comes as
-JSON on stdin, the result goes as JSON to stdout. Two processes: this one waits, and ends whatever the other, which runs
-the answer, leaves behind.
+Started by path, not as a module: until the guards are up nothing but the standard library is loaded.
+The job comes as JSON on stdin, the result goes as JSON to stdout.
 
-It holds up accidents, not attacks: the answer runs beside its check in one process, and may read what you may read.
+A judge is two processes. One runs the answer in a session of its own. The other waits, kills that
+process group, and, as a "subreaper", on Linux also whoever left the group: orphans become its
+children, and it ends when it has none left.
+
+Landlock binds the thread that asks for it and whatever that one starts, not threads that run already:
+it is set before torch is loaded. It says nothing of what it refused. The audit hook sees what Python
+does, and so names the path, also where the answer swallowed the error; C++ (`torch.save`) and other
+programs are seen by Landlock alone. Landlock knows nothing of modes, owners and times of files; for
+these there is only the hook. Without Landlock no program may be started at all.
+
+It holds up accidents, not attacks. The check's function is looked up before the answer runs and
+called under a name that no code can bind; but answer and check share a process, the answer may read
+what you may read, and who wants to cheat can.
 """
 
 from __future__ import annotations

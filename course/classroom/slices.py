@@ -7,7 +7,8 @@ import builtins
 import symtable
 from typing import Any
 
-from course.classroom.files import Exercise, Notebook, check_name, python, tagged
+from course.classroom.files import Exercise, Notebook, check_name, python
+from course.notebook_files import code_cells
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -28,7 +29,9 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     The exercise's cell, also new cells that define its function again; before it the cells that define what those use,
     and so on; and the set-up, but for assignments that nobody needs: some of them load data.
     """
-    solutions = tagged(submission, "solution")  # of an instructor's copy: they are nobody's answer
+    solutions = code_cells(
+        submission, "solution"
+    )  # of an instructor's copy: they are nobody's answer
     cells = [
         each
         for each in submission["cells"]
@@ -37,7 +40,7 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     known = {each["source"].strip() for each in course["cells"]}
     asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
     own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
-    own = (own or tagged(submission, "exercise")[exercise.number :])[:1]
+    own = (own or code_cells(submission, "exercise")[exercise.number :])[:1]
     start = cells.index(own[0]) if own else 0
     new = [
         each
@@ -49,7 +52,7 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     if given in ("", _definitions(exercise.stub, asked)):
         return None
 
-    setup = tagged(submission, "setup") or tagged(course, "setup")
+    setup = code_cells(submission, "setup") or code_cells(course, "setup")
     prelude = [statement for each in setup for statement in ast.parse(python(each["source"])).body]
     done = {"exercises", *dir(builtins)}.union(
         *(names(source)[1] for source in (*chosen.values(), *map(ast.unparse, prelude)))

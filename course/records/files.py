@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from course.notebook_files import ROOT, code_cells, notebook_path, read_notebook, tags
 from labkit.journal import Failure, Keeper, keep
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
@@ -28,7 +29,6 @@ DIGITS = 5  # of the raw times: finer than any noise floor
 LARGEST = 16 * 2**20  # bytes of a record: what is easily carried home from a borrowed machine
 RATIOS = ("memory", "time", "batch")
 SOURCES = ("predicted", "measured")
-_COURSE = Path(__file__).resolve().parents[2]
 # Cells that measure nothing: to edit these does not make a record old.
 _IMPORT = re.compile(r"\s*(from \S+ )?import ")
 _APART = {"claims", "exercise", "panel", "predict", "reference", "solution", "yours"}
@@ -92,21 +92,15 @@ class Record:
 
 def reference_folder() -> Path:
     """Where recorded runs lie: ``data/reference`` of the checkout that labkit is used from."""
-    return _COURSE / "data" / "reference"
-
-
-def notebook_path(notebook: str) -> Path:
-    """The notebook of this name in the checkout that labkit is used from."""
-    return _COURSE / "notebooks" / f"{notebook}.ipynb"
+    return ROOT / "data" / "reference"
 
 
 def notebook_hash(path: Path) -> str:
     """16 hex digits of the code that measures: text, imports, panels, claims and exercises are no part of it."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [
-        "".join(cell["source"]).strip()
-        for cell in cells
-        if cell["cell_type"] == "code" and not _APART & set(cell["metadata"].get("tags", ()))
+        cell.source.strip()
+        for cell in code_cells(read_notebook(path))
+        if not _APART & set(tags(cell))
     ]
     lines = [
         line for line in "\n".join(code).splitlines() if line.strip() and not _IMPORT.match(line)

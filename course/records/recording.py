@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from course.notebook_files import NOTEBOOKS, ROOT, course_notebooks, notebook_path, read_notebook
 from course.records.files import (
     LARGEST,
     SCHEMA,
@@ -25,7 +26,6 @@ from course.records.files import (
     RecordError,
     check,
     notebook_hash,
-    notebook_path,
     read,
     read_all,
     reference_folder,
@@ -34,9 +34,8 @@ from course.records.files import (
 )
 from labkit.journal import open_journal
 from labkit.machine import machine_card, machine_state
-from labkit.text import progress
+from labkit.progress import progress
 
-_ROOT = Path(__file__).resolve().parents[2]  # where labkit lies
 OVER = "the time budget was over"
 LISTEN = "from course.records import recording; recording.listen({!r}); del recording"
 UNKNOWN_SECONDS = 120  # what a notebook is taken to need that nobody has recorded yet
@@ -68,9 +67,7 @@ def record(
     """
     if budget_minutes is not None and not 0 < budget_minutes < math.inf:
         raise ValueError(f"budget_minutes={budget_minutes!r}: use a positive number of minutes")
-    paths = [
-        _find(path) for path in notebooks or sorted(notebook_path("x").parent.glob("[0-9]*.ipynb"))
-    ]
+    paths = [_find(path) for path in notebooks or course_notebooks()]
     end = None if budget_minutes is None else time.monotonic() + 60 * budget_minutes
     with _unpacked(out or reference_folder()) as (top, pack):
         _writable(top)  # now, and not after the first notebook
@@ -160,9 +157,7 @@ def _find(path: Path) -> Path:
                     f"{candidate.name}: a record is named after its notebook; use letters, digits, - and _"
                 )
             return candidate
-    raise FileNotFoundError(
-        f"no notebook at {path}, and none of that name in {notebook_path('x').parent}"
-    )
+    raise FileNotFoundError(f"no notebook at {path}, and none of that name in {NOTEBOOKS}")
 
 
 def _writable(folder: Path) -> None:
@@ -270,11 +265,10 @@ def _run(path: Path, card: dict[str, Any], seconds_left: float | None) -> dict[s
 
 def _execute(path: Path, results: Path, seconds_left: float | None) -> str | None:
     """Run all cells in a kernel of their own that collects into ``results``; why it ended early, or None."""
-    import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-    notebook, begin = nbformat.read(path, as_version=4), time.monotonic()
+    notebook, begin = read_notebook(path), time.monotonic()
     cells = sum(cell.cell_type == "code" for cell in notebook.cells)
     with progress(total=cells, desc="  cells", unit="cell") as bar:
         client = NotebookClient(
@@ -322,7 +316,7 @@ def listen(results: str) -> None:
 def _environment() -> dict[str, str]:
     """The kernel's, which runs in the notebook's folder: paths that were given relative to ours would miss there."""
     paths = [
-        str(_ROOT),
+        str(ROOT),
         *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
     ]  # labkit: not installed, perhaps
     absolute = {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, paths))}

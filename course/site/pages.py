@@ -1,6 +1,9 @@
-"""Pages of the site from the course's own files: notebooks with what was recorded of them, and the Markdown documents.
+"""Pages of the site from the course's own files: notebooks with their records, and documents.
 
-Nothing is executed. Code cells stand as they are, checked outputs too; figures and tables come from `data/reference`.
+Nothing is executed. Code cells stand as they are, checked outputs too, solutions and claims folded.
+What `recorded.py` finds in `data/reference` stands behind the panel and the reference cell, the rows
+of `RESULTS.md` behind the claims. The source tree that Sphinx reads is laid out like the checkout, so
+that relative links stay what they are; a link to a file that is no page becomes its path.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from course.notebook_files import ROOT, about, course_notebooks, read_notebook, tags
 from course.site import recorded
 
-ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = ROOT / "notebooks"
 DOCUMENTS = [
     "RESULTS.md",
     "CONTRIBUTING.md",
+    "notebooks/AUTHORING.md",
     "CHANGELOG.md",
     "course/teaching.md",
     "data/README.md",
@@ -37,15 +40,6 @@ CODE_OR_LINK = re.compile(
 )
 
 
-def notebooks() -> list[Path]:
-    """The notebooks of the course; the template is none."""
-    return sorted(NOTEBOOKS.glob("[0-9]*.ipynb"))
-
-
-def tags(cell: NotebookNode) -> list[str]:
-    return list(cell.metadata.get("tags", []))
-
-
 def number(name: str) -> str:
     """``"06_mixed_precision"`` -> ``"06"``."""
     return name.split("_")[0]
@@ -53,7 +47,10 @@ def number(name: str) -> str:
 
 def write_source(folder: Path) -> None:
     """The source tree that Sphinx reads, laid out like the checkout, so that relative links stay what they are."""
-    known = {path.relative_to(ROOT).as_posix() for path in notebooks()} | {*DOCUMENTS, "README.md"}
+    known = {path.relative_to(ROOT).as_posix() for path in course_notebooks()} | {
+        *DOCUMENTS,
+        "README.md",
+    }
     for name in DOCUMENTS:
         page = folder / name
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +66,7 @@ def write_source(folder: Path) -> None:
     )
     (folder / "notebooks").mkdir(exist_ok=True)
     (folder / "files").mkdir(exist_ok=True)
-    for path in notebooks():
+    for path in course_notebooks():
         shutil.copy(path, folder / "files")
         nbformat.write(
             notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name
@@ -80,8 +77,8 @@ def _index(known: set[str]) -> str:
     """The README, and what is where."""
     text = mend_links((ROOT / "README.md").read_text(encoding="utf-8"), "README.md", known)
     entries = []
-    for path in notebooks():
-        title = nbformat.read(path, as_version=4).metadata["labkit"]["title"]
+    for path in course_notebooks():
+        title = about(path).title
         entries.append(f"{number(path.stem)} {title} <notebooks/{path.stem}>")
     trees = {
         "Notebooks": entries,
@@ -92,6 +89,7 @@ def _index(known: set[str]) -> str:
         "For teachers and authors": [
             "Teaching with it <course/teaching>",
             "CONTRIBUTING",
+            "notebooks/AUTHORING",
             "data/README",
         ]
         + ["Changes <CHANGELOG>", "tests/tested-versions"],
@@ -139,7 +137,7 @@ def mend_math(text: str) -> str:
 
 def link_notebooks(text: str) -> str:
     """`` `06_mixed_precision` `` in the guide as a link to its page, where there is one."""
-    there = {path.stem for path in notebooks()}
+    there = {path.stem for path in course_notebooks()}
 
     def linked(match: re.Match[str]) -> str:
         return f"[{match[1]}](../notebooks/{match[1]}.ipynb)" if match[1] in there else match[0]
@@ -152,7 +150,7 @@ def link_notebooks(text: str) -> str:
 
 def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
     """The notebook as a page, with what was recorded in the place of live output; figures go to ``folder/figures``."""
-    page = nbformat.read(path, as_version=4)
+    page = read_notebook(path)
     every = recorded.shown(path.stem)
     for index, each in enumerate(every):
         if each.drawn:

@@ -13,13 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import nbformat
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from course.notebook_files import ROOT, notebook_path, read_notebook, tags
 from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium, running_server
-
-ROOT = Path(__file__).resolve().parents[2]
 
 NOTEBOOK = "01_timing_and_vectorization"
 CONTROL, STEPS = "block", 4  # from column by column to the whole product
@@ -42,12 +40,11 @@ def main() -> int:
         browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
         page = NotebookPage(server, browser, width=1180, height=1100, scale=2)
         try:
-            page.open(ROOT / "notebooks" / f"{NOTEBOOK}.ipynb")
-            for index, cell in enumerate(
-                nbformat.read(ROOT / "notebooks" / f"{NOTEBOOK}.ipynb", as_version=4).cells
-            ):
+            path = notebook_path(NOTEBOOK)
+            page.open(path)
+            for index, cell in enumerate(read_notebook(path).cells):
                 page.run_cell(index)
-                if "panel" in cell.metadata.get("tags", []):
+                if "panel" in tags(cell):
                     break
             panel = page.panel()
             panel.set_slider(CONTROL, STEPS)

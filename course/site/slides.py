@@ -1,9 +1,14 @@
-"""Slides from notebooks: one HTML file each, with what was recorded in the place of live output. Nothing is executed.
+"""Slides from notebooks: one HTML file each, with records in the place of live output.
 
     uv run python -m course.site.slides [NAME ...] [--out FOLDER] [--notebook]
 
-A slide for each heading; what does not fit goes on to the next. Set-up, claims, hints and solutions are left out, and
-of the code what has no tag and is long. A deck loads nothing but `tex-svg.js` (MathJax), which is written beside it.
+Nothing is executed. A slide for each heading; what does not fit goes on to the next. Set-up, claims,
+hints and solutions are left out, and of the code what has no tag and is long.
+
+Slides are not reveal.js, which `jupyter nbconvert --to slides` loads from the internet: `deck/` is a
+page of CSS and one of JavaScript, and loads nothing but `tex-svg.js` (MathJax), which is written
+beside the deck. A slide's content is budgeted in pixels when the deck is made; what is still too tall
+is made smaller in the browser, never cut, and a test holds how much smaller.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from nbconvert.filters import Highlight2HTML, markdown2html
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
+from course.notebook_files import course_notebooks, read_notebook, tags
 from course.site import pages, recorded
 
 HERE = Path(__file__).resolve().parent
@@ -71,16 +77,14 @@ class Slide:
 
 def deck(path: Path) -> list[Slide]:
     """The slides of a notebook. Raises ValueError for a notebook that does not begin with a heading."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read_notebook(path)
     every = [each for each in recorded.shown(path.stem) if each.drawn]
     slides: list[Slide] = []
     for index, cell in enumerate(notebook.cells):
-        kind = set(pages.tags(cell))
+        kind = set(tags(cell))
         if cell.cell_type == "markdown":
             following = notebook.cells[index + 1 : index + 2]
-            if "<summary>Hint" in cell.source or (
-                following and "claims" in pages.tags(following[0])
-            ):
+            if "<summary>Hint" in cell.source or (following and "claims" in tags(following[0])):
                 continue
             for title, blocks in _headed(cell.source, path.parent):
                 if title:
@@ -298,7 +302,7 @@ def main() -> int:
         "--notebook", action="store_true", help="also write a notebook with slide types"
     )
     arguments = parser.parse_args()
-    known = {path.stem: path for path in pages.notebooks()}
+    known = {path.stem: path for path in course_notebooks()}
     names = [Path(name).name.removesuffix(".ipynb") for name in arguments.names] or list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no notebook {', '.join(unknown)}; there are: {', '.join(known)}")

@@ -44,9 +44,9 @@ class OptimalTable(Table):
         self._saved = [self.size(np.array(row)) for row in needs.saved]
         self._inside = np.full((n, n, width), np.inf, np.float32)
         self._scratch, self._nothing = np.empty((n, width), np.float32), np.zeros(width, np.float32)
-        self._fits = _Fits(needs)
+        self._floors = _NestedFloors(needs)
         for last in range(n):
-            self._fill(last, self._fits.behind(last), self._inside[:, last])
+            self._fill(last, self._floors.behind(last), self._inside[:, last])
         self.times = self._inside[0, n - 1].astype(np.float64)
 
     def _fill(self, last: int, behind: int, column: np.ndarray) -> None:
@@ -88,7 +88,7 @@ class OptimalTable(Table):
         best[low:] -= np.float32(self.needs.elapsed[first])
 
     def plan(self, memory: int) -> Plan:
-        nodes = self._fits.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
+        nodes = self._floors.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
         return Plan(nodes[:-1], self.method)  # without the loss
 
     def guess(
@@ -104,11 +104,11 @@ class OptimalTable(Table):
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
     """The plan with the lowest peak, checkpoints nested to any depth: exact to the byte, no slots."""
-    fits = _Fits(Needs(chain, menu=menu))
+    fits = _NestedFloors(Needs(chain, menu=menu))
     return Plan(fits.nodes(0, len(chain), int(fits.inside[0, -1]))[:-1], method_name(menu))
 
 
-class _Fits:
+class _NestedFloors:
     """``inside[s, t]``: the least bytes in which the plan inside a checkpoint of s..t can run, exactly.
 
     The choices are those of `OptimalTable`, of which the one that asks for the least memory counts. As there, the last

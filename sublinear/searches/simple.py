@@ -1,8 +1,7 @@
-"""Plans that need no search: keep everything, checkpoint every block, or about sqrt(n) segments."""
+"""Plans that need no search: keep everything, checkpoint every block, or cut at given places."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -18,18 +17,6 @@ def keep_all(chain: Chain) -> Plan:
 def every_block(chain: Chain) -> Plan:
     """Every block is a checkpoint of its own: what many training scripts do."""
     return Plan(tuple(Checkpoint((Keep(block),)) for block in range(len(chain))), "every")
-
-
-def sqrt_segments(chain: Chain) -> Plan:
-    """About sqrt(n) segments of equal length: O(sqrt(n)) memory on a chain of equal blocks for one forward more.
-
-    Chen, Xu, Zhang, Guestrin 2016, "Training deep nets with sublinear memory cost".
-    """
-    count = len(chain)
-    segments = math.isqrt(count - 1) + 1
-    return from_splits(
-        [round(count * part / segments) for part in range(1, segments)], count, "sqrt"
-    )
 
 
 def from_splits(splits: Sequence[int], count: int, method: str) -> Plan:

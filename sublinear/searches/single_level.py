@@ -15,7 +15,7 @@ SLOTS = 1000
 
 def lowest_peak(chain: Chain) -> Plan:
     """The plan of one level with the lowest peak, exact to the byte, in O(n^2)."""
-    fits = _Fits(Needs(chain, menu=False))
+    fits = _FlatFloors(Needs(chain, menu=False))
     return Plan(fits.nodes(int(fits.rest[0]))[:-1], METHOD)
 
 
@@ -24,12 +24,12 @@ class SingleLevelTable(Table):
 
     def __init__(self, chain: Chain, capacity: int, slots: int = SLOTS) -> None:
         super().__init__(chain, needs := Needs(chain, menu=False), capacity, slots, METHOD)
-        self._fits = _Fits(needs)
-        n, width, seconds, twice = needs.n, self.slots + 1, self._fits.seconds, self._fits.twice
+        self._floors = _FlatFloors(needs)
+        n, width, seconds, twice = needs.n, self.slots + 1, self._floors.seconds, self._floors.twice
         saved, held, segments = (
             self.size(needs.saved_all),
             self.size(needs.held),
-            self.need(self._fits.segments),
+            self.need(self._floors.segments),
         )
         kept = np.maximum(saved, self.need(np.maximum(needs.forward_all, needs.backward_all)))
         self._rest = np.full((n + 1, width), np.inf)  # [s, m]: seconds of the blocks from s on
@@ -54,7 +54,7 @@ class SingleLevelTable(Table):
 
     def plan(self, memory: int) -> Plan:
         return Plan(
-            self._fits.nodes(memory - self.needs.base, self)[:-1], self.method
+            self._floors.nodes(memory - self.needs.base, self)[:-1], self.method
         )  # without the loss
 
     def guess(self, first: int | np.ndarray, memory: int | np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ class SingleLevelTable(Table):
         return np.minimum(found, UNKNOWN)
 
 
-class _Fits:
+class _FlatFloors:
     """``rest[s]``: the least bytes above those held before them in which the blocks from s on can run, exactly.
 
     That is, for the best choice of the piece s..t that comes first, the larger of what the piece needs and of what it

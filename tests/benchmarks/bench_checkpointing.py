@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torchvision
+from sublinear.trial import Roofline
 from torch import Tensor, nn
 
 from labkit.device import pick_device
@@ -26,15 +27,14 @@ from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 from sublinear.apply import apply
 from sublinear.blocks import split
-from sublinear.card import Card, probe_in_process, search_batch
 from sublinear.chain import Chain
 from sublinear.cost import simulate
 from sublinear.fit import Fitted
-from sublinear.gauge import Roofline
 from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
 from sublinear.profile import profile, training
 from sublinear.searches.simple import keep_all
+from sublinear.small_gpu import SmallGpu, search_batch, try_batch
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwidth=1.3e12)
@@ -294,7 +294,7 @@ def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workl
 
 def on_card(case: Case, gib: float, overhead: float) -> None:
     """The largest batch on a smaller card, plain and planned: measured with CUDA, predicted without."""
-    card, device = Card(gib), pick_device()
+    card, device = SmallGpu(gib), pick_device()
     model = case.make().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     chain = profile(model, case.inputs(case.small).to(device), optimizer=optimizer)
@@ -302,8 +302,8 @@ def on_card(case: Case, gib: float, overhead: float) -> None:
     print(f"{case.name} on {card}; planned for at most {overhead:.0%} more time")
     for label, arm in (("plain", None), ("planned", chain)):
         if device.type == "cuda":
-            probe = partial(train, case, arm, overhead)
-            print(f"  {label}: {search_batch(lambda n: probe_in_process(probe, n, card), start=8)}")  # noqa: B023
+            trial = partial(train, case, arm, overhead)
+            print(f"  {label}: {search_batch(lambda n: try_batch(trial, n, card), start=8)}")  # noqa: B023
         elif arm is None:
             print(
                 f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)"

@@ -21,10 +21,11 @@ import time
 
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
-from sublinear.pareto import pareto
 from sublinear.planner import METHODS, SEARCHES, plan
-from sublinear.searches import genetic, single_level
+from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
+from sublinear.teaching import genetic
+from sublinear.teaching.pareto import pareto
 
 KINDS = ("uniform", "pyramid", "layers", "valley")
 SEEDS = range(10)

@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 
-import nbformat
 import pytest
 from test_records import CARD, comparison, entry, finished
 
@@ -13,12 +12,11 @@ from course import notebooks as notebook_tool
 from course.claims import Claim, Correction, ledger, results_page
 from course.claims import ledgers as claims
 from course.cli import main
+from course.notebook_files import ROOT, notebook_path, read_notebook
 from course.records import files, reference
 from labkit import plots
 from labkit.race import RaceResult
 from labkit.results import Comparison
-
-ROOT = notebook_tool.ROOT
 
 
 def claim(**changes):
@@ -229,8 +227,7 @@ def test_the_known_errors_of_the_sources_are_shown():
 
 
 def test_check_tells_a_stale_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(results_page, "notebook_path", lambda name: tmp_path / "notebooks" / name)
-    (tmp_path / "notebooks").mkdir()
+    monkeypatch.setattr(results_page, "ROOT", tmp_path)
     assert main(["results", "--check"]) == 1 and "out of date" in capsys.readouterr().out
     assert main(["results"]) == 0 and main(["results", "--check"]) == 0
 
@@ -304,7 +301,7 @@ SET = {
 
 def prose(name):
     """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
-    for cell in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells:
+    for cell in read_notebook(notebook_path(name)).cells:
         if cell.cell_type == "markdown":
             text = re.sub(
                 r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL

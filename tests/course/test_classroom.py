@@ -21,10 +21,10 @@ from course.classroom.files import (
     exercises,
     python,
     read_notebook,
-    tagged,
 )
 from course.classroom.slices import answer, names
 from course.cli import main
+from course.notebook_files import code_cells
 
 LINUX = sys.platform.startswith("linux")
 each_notebook = pytest.mark.parametrize("path", course_notebooks(), ids=lambda path: path.stem)
@@ -41,8 +41,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def solved(notebook: Notebook, path: Path) -> Notebook:
     """With the solution in the place of each stub; the imports of the exercise's cell stay."""
     copy = deepcopy(notebook)
-    solutions = [cell["source"] for cell in tagged(read_notebook(path), "solution")]
-    for exercise, cell in zip(exercises(path), tagged(copy, "exercise"), strict=True):
+    solutions = [cell["source"] for cell in code_cells(read_notebook(path), "solution")]
+    for exercise, cell in zip(exercises(path), code_cells(copy, "exercise"), strict=True):
         asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
         body = ast.parse(python(cell["source"])).body
         imports = [
@@ -73,7 +73,7 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
     )
 
     stub = read_notebook(students)
-    for cell in tagged(stub, "exercise"):  # the same stub, but no longer as it was
+    for cell in code_cells(stub, "exercise"):  # the same stub, but no longer as it was
         cell["source"] = re.sub(
             r"raise NotImplementedError.*", "raise NotImplementedError('mine')", cell["source"]
         )
@@ -97,9 +97,9 @@ def test_student_copies_hold_no_solutions(path: Path, copies: tuple[Path, Path])
     assert instructors.read_bytes() == path.read_bytes()
     whole, copy = read_notebook(path), read_notebook(students)
     assert copy == json.loads(json.dumps(student_copy(whole)))
-    assert tagged(whole, "solution") and not tagged(copy, "solution")
-    assert [cell["source"] for cell in tagged(copy, "exercise")] == [
-        c["source"] for c in tagged(whole, "exercise")
+    assert code_cells(whole, "solution") and not code_cells(copy, "solution")
+    assert [cell["source"] for cell in code_cells(copy, "exercise")] == [
+        c["source"] for c in code_cells(whole, "exercise")
     ]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in copy["cells"])
     for cell in copy["cells"]:
@@ -164,7 +164,7 @@ def submit(copies: tuple[Path, Path], tmp_path: Path) -> Callable[..., Path]:
 
     def submit(source: str, name: str = "11_activation_checkpointing", ending: str = CHECK) -> Path:
         notebook = read_notebook(copies[0] / "notebooks" / "11_activation_checkpointing.ipynb")
-        tagged(notebook, "exercise")[0]["source"] = (
+        code_cells(notebook, "exercise")[0]["source"] = (
             f"from course import exercises\n\n{source}{ending}"
         )
         return write(notebook, tmp_path / "handed in" / f"{name}.ipynb")

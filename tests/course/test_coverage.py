@@ -9,6 +9,7 @@ import pytest
 
 from course import coverage as coverage_of
 from course.coverage import notebook_coverage
+from course.notebook_files import about, course_notebooks
 
 
 def write_notebook(folder: Path, name: str, metadata: Any) -> None:
@@ -43,9 +44,6 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_notebooks_of_this_repository_state_known_needs() -> None:
-    folder = Path(__file__).parents[2] / "notebooks"
-    for path in folder.glob("[!_]*.ipynb"):
-        assert set(json.loads(path.read_text())["metadata"]["labkit"]["needs"]) <= set(
-            coverage_of._NEEDS
-        ), path.name
+    for path in course_notebooks():
+        assert set(about(path).needs) <= set(coverage_of.NEEDS), path.name
     assert not any("cannot tell" in text for text in notebook_coverage().values())

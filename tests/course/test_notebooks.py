@@ -9,9 +9,10 @@ import nbformat
 import pytest
 
 from course import notebooks as tool
+from course.notebook_files import NOTEBOOKS, read_notebook, tags
 
-NOTEBOOKS = tool.notebooks()
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+PATHS = tool.notebooks()
+each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 def run(*arguments: str) -> None:
@@ -33,7 +34,7 @@ def run(*arguments: str) -> None:
 
 @each_notebook
 def test_shape(path: Path) -> None:
-    assert tool.check(tool.read(path), path.stem) == []
+    assert tool.check(read_notebook(path), path.stem) == []
 
 
 @pytest.mark.notebook
@@ -58,23 +59,23 @@ def test_runs_twice_without_restart(path: Path) -> None:
 
 @pytest.fixture
 def good() -> nbformat.NotebookNode:
-    return tool.read(tool.FOLDER / "_template.ipynb")
+    return read_notebook(NOTEBOOKS / "_template.ipynb")
 
 
 def cell(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
-    return next(cell for cell in notebook.cells if tag in tool.tags(cell))
+    return next(cell for cell in notebook.cells if tag in tags(cell))
 
 
 def test_all_notebooks_are_found() -> None:
-    assert tool.FOLDER / "_template.ipynb" in NOTEBOOKS
-    assert tool.notebooks(["_template", "_template.ipynb"]) == [tool.FOLDER / "_template.ipynb"] * 2
+    assert NOTEBOOKS / "_template.ipynb" in PATHS
+    assert tool.notebooks(["_template", "_template.ipynb"]) == [NOTEBOOKS / "_template.ipynb"] * 2
     with pytest.raises(FileNotFoundError, match=r"'no_such'.*_template"):
         tool.notebooks(["no_such"])
 
 
 @pytest.mark.parametrize("tag", tool.TAGS)
 def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
-    good.cells = [each for each in good.cells if tag not in tool.tags(each)]
+    good.cells = [each for each in good.cells if tag not in tags(each)]
     assert any(f"no cell tagged {tag!r}" in problem for problem in tool.check(good, "_template"))
 
 
@@ -171,7 +172,7 @@ def test_clean_keeps_sources_counts_and_checked_outputs_only(good: nbformat.Note
 
 
 def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool, "FOLDER", tmp_path)
+    monkeypatch.setattr(tool, "NOTEBOOKS", tmp_path)
     path = tmp_path / "small.ipynb"
     slowly = "import time\nprint('half ', end='', flush=True)\ntime.sleep(0.5)\nprint(value)"
     checked = nbformat.v4.new_code_cell(slowly, metadata={"tags": [tool.CHECKED, "counters"]})
@@ -182,7 +183,7 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     tool.refresh(path)
 
-    first, second = tool.read(path).cells
+    first, second = read_notebook(path).cells
     assert (first.execution_count, first.outputs) == (1, [])
     assert (second.execution_count, tool.text(second), second.id) == (2, "half 42\n", "counters")
     assert len(second.outputs) == 1
@@ -202,7 +203,7 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_state_that_survives_a_second_round_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool, "FOLDER", tmp_path)
+    monkeypatch.setattr(tool, "NOTEBOOKS", tmp_path)
     path = tmp_path / "stateful.ipynb"
     source = "count = globals().get('count', 0) + 1\nprint(count)"
     nbformat.write(

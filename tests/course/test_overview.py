@@ -8,6 +8,7 @@ import pytest
 from course import notebooks as tool
 from course import overview
 from course.claims.results_page import ledgers
+from course.notebook_files import ROOT, about
 
 PATHS = [path for path in tool.notebooks() if path.stem[0].isdigit()]
 
@@ -21,7 +22,7 @@ def books():
     "path", [path for path in PATHS if path.stem != "00_start_here"], ids=lambda path: path.stem
 )
 def test_every_technique_has_a_place_and_a_headline(path: Path, books) -> None:
-    place = tool.read(path).metadata.labkit.map
+    place = about(path).map
     assert set(place) == {"relieves", "result", "cost", "risk"}
     assert place.relieves and set(place.relieves) <= set(overview.BOTTLENECKS)
     assert place.result in ("same", "rounding", "other")
@@ -49,7 +50,7 @@ def test_every_bottleneck_is_relieved_and_picks_its_own(
 
 def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview, "ledgers", lambda folder: list(books.values()))
-    records = {path.parent.name for path in (tool.ROOT / "data" / "reference").glob("*/*.json")}
+    records = {path.parent.name for path in (ROOT / "data" / "reference").glob("*/*.json")}
     monkeypatch.setattr(overview, "machine_name", lambda card: "a-machine-without-records")
     [row] = (
         row for row in overview.techniques("launches").rows() if row["technique"].startswith("01")

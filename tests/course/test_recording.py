@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from course import notebook_files
 from course.cli import main
 from course.records import files, recording
 
@@ -27,8 +28,8 @@ Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
 def course(tmp_path, monkeypatch):
     """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
     monkeypatch.setattr(recording, "machine_card", lambda measure: CARD)
+    monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
     for module in (files, recording):
-        monkeypatch.setattr(module, "notebook_path", lambda name: tmp_path / f"{name}.ipynb")
         monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
 
     def add(name, *cells):

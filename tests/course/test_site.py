@@ -13,10 +13,10 @@ import nbformat
 import pytest
 
 from course import records
+from course.notebook_files import ROOT, about, course_notebooks, read_notebook, tags
 from course.site import pages, recorded, slides
 
-ROOT = pages.ROOT
-NOTEBOOKS = pages.notebooks()
+NOTEBOOKS = course_notebooks()
 NAMES = [path.stem for path in NOTEBOOKS]
 GUIDE = (ROOT / "course" / "teaching.md").read_text(encoding="utf-8")
 
@@ -86,7 +86,7 @@ def test_links_between_notebooks_are_links_between_pages(
 ) -> None:
     found = 0
     for path in NOTEBOOKS:
-        cells = nbformat.read(path, as_version=4).cells
+        cells = read_notebook(path).cells
         text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
         page = site_pages[site / "notebooks" / f"{path.stem}.html"]
         for name in re.findall(r"\]\((\d\d_\w+)\.ipynb", text):
@@ -191,7 +191,7 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
     )
     assert [name for name in NAMES if name not in sections] == [], "course/teaching.md lacks these"
     for path in NOTEBOOKS:
-        minutes = nbformat.read(path, as_version=4).metadata["labkit"]["minutes"]
+        minutes = about(path).minutes
         assert minutes <= int(sections[path.stem]) <= minutes + 30, (
             f"{path.stem}: {minutes} on its card"
         )
@@ -229,8 +229,8 @@ def test_slides_have_one_heading_and_no_solution(path: Path) -> None:
         ),
         flags=re.MULTILINE,
     )
-    for cell in nbformat.read(path, as_version=4).cells:
-        if set(pages.tags(cell)) & {"solution", "claims"}:
+    for cell in read_notebook(path).cells:
+        if set(tags(cell)) & {"solution", "claims"}:
             assert cell.source not in shown
     assert "<summary>Hint" not in shown and "ledger(" not in shown
     figures = sum("data:image/svg+xml" in block.html for slide in deck for block in slide.blocks)

@@ -1,4 +1,7 @@
-"""`pip install .` alone: labkit and its panel work in an environment that holds nothing of the course."""
+"""`pip install .` gives labkit and sublinear, which work where nothing of the course is installed.
+
+From a checkout the course is importable, too: the editable install puts the project's root on the path.
+"""
 
 import os
 import shutil
@@ -9,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import importlib.util
-for course in ("d2l", "torchvision", "sklearn", "jupyterlab"):
-    assert importlib.util.find_spec(course) is None, f"{course} came along"
+for name in ("course", "d2l", "torchvision", "sklearn", "jupyterlab"):
+    assert importlib.util.find_spec(name) is None, f"{name} came along"
 
 import torch
 import labkit
-assert "site-packages" in labkit.__file__, labkit.__file__
+import sublinear
+for room in (labkit, sublinear):
+    assert "site-packages" in room.__file__, room.__file__
 
 matrix = torch.ones(64, 64)
 result = labkit.compare(lambda: matrix @ matrix, lambda: [matrix @ matrix for _ in range(8)], seconds=1)
@@ -30,6 +35,11 @@ def make_workload(times):
 lab = labkit.Lab(make_workload, times=[1, 2])
 assert lab.run(times=2, seconds=0.5).ratios
 assert labkit.LabPanel(lab) is not None
+
+model = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(6)))
+inputs = torch.randn(64, 32)
+fitted = sublinear.fit(model, inputs, max_overhead=1.0)
+assert sublinear.verify(model, fitted.plan, inputs).passed
 """
 
 
@@ -65,13 +75,29 @@ def test_pip_install_alone_gives_working_tools(tmp_path: Path) -> None:
     # The versions of the tests' own environment: their wheels are in uv's cache, and no other torch is fetched.
     pins = [f"{name}=={version(name).split('+')[0]}" for name in ("torch", "numpy", "matplotlib")]
     # A copy, so that the build leaves nothing behind in the project.
-    source = shutil.copytree(ROOT / "labkit", tmp_path / "source" / "labkit").parent
+    source = tmp_path / "source"
+    for room in ("labkit", "sublinear", "course"):
+        shutil.copytree(ROOT / room, source / room)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run(uv, "pip", "install", "--quiet", "--python", python, source, *pins)
 
     print(run(python, "-c", SCRIPT))
     assert "doctor" in run(python.with_name("labkit"), "--help")
+
+
+def test_a_kernel_in_notebooks_finds_the_course() -> None:
+    outside = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import course, course.exercises; print(course.__file__)"],
+        cwd=ROOT / "notebooks",
+        env=outside,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()) == ROOT / "course" / "__init__.py"
 
 
 @pytest.mark.parametrize("name", ["d2l", "torchvision", "scikit-learn", "jupyterlab"])

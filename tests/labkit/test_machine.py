@@ -247,7 +247,9 @@ def test_doctor(
     monkeypatch.setattr(
         machine,
         "progress",
-        lambda **options: bars.append(progress(**options | {"delay": 0})) or bars[-1],
+        lambda **options: (
+            bars.append(progress(**options | {"delay": 0, "disable": False})) or bars[-1]
+        ),
     )
     assert doctor() == 0
     out, err = capsys.readouterr()

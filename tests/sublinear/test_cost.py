@@ -11,7 +11,8 @@ from small_chains import all_plans, chains, random_chain, thorough
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
 from sublinear.plan import Checkpoint, Keep, Plan, keeps
-from sublinear.searches.simple import every_block, keep_all, sqrt_segments
+from sublinear.searches.simple import every_block, keep_all
+from sublinear.teaching.segments import sqrt_segments
 
 
 def chain_of(*outputs, saved=10, gradient=0):

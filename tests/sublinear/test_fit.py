@@ -6,8 +6,8 @@ from planner_models import Looks, images
 
 from labkit import models
 from labkit.results import Workload
-from sublinear.card import Card, Probe, emulate_card, probe_in_process, search_batch
 from sublinear.fit import fit
+from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.verify import verify
 
 
@@ -69,11 +69,11 @@ def test_a_budget_below_the_floor() -> None:
 def test_the_largest_batch_is_found_in_few_probes(limit: int) -> None:
     asked: list[int] = []
 
-    def probe(batch: int) -> Probe:
+    def trial(batch: int) -> Trial:
         asked.append(batch)
-        return Probe(batch, batch <= limit, 10 * batch, 16 * batch)
+        return Trial(batch, batch <= limit, 10 * batch, 16 * batch)
 
-    found = search_batch(probe)
+    found = search_batch(trial)
     assert (
         found.best is not None
         and found.best.batch_size == limit
@@ -84,10 +84,10 @@ def test_the_largest_batch_is_found_in_few_probes(limit: int) -> None:
 
 
 def test_no_batch_and_every_batch() -> None:
-    nothing = search_batch(lambda batch: Probe(batch, False))
-    assert nothing.best is None and "no batch fits" in str(nothing) and len(nothing.probes) == 1
+    nothing = search_batch(lambda batch: Trial(batch, False))
+    assert nothing.best is None and "no batch fits" in str(nothing) and len(nothing.trials) == 1
     everything = search_batch(
-        lambda batch: Probe(batch, True), start=3, limit=100, source="predicted"
+        lambda batch: Trial(batch, True), start=3, limit=100, source="predicted"
     )
     assert (
         everything.best is not None
@@ -95,7 +95,7 @@ def test_no_batch_and_every_batch() -> None:
         and "predicted" in str(everything)
     )
     with pytest.raises(ValueError, match=r"start=5, limit=3"):
-        search_batch(lambda batch: Probe(batch, True), start=5, limit=3)
+        search_batch(lambda batch: Trial(batch, True), start=5, limit=3)
 
 
 def make(batch_size: int) -> Workload:
@@ -112,8 +112,8 @@ def make(batch_size: int) -> Workload:
 
 
 def test_each_probe_has_a_process_of_its_own() -> None:
-    found = search_batch(lambda batch: probe_in_process(make, batch, None), limit=2)
-    assert [(probe.batch_size, probe.fits) for probe in found.probes] == [(1, True), (2, False)]
+    found = search_batch(lambda batch: try_batch(make, batch, None), limit=2)
+    assert [(trial.batch_size, trial.fits) for trial in found.trials] == [(1, True), (2, False)]
     assert (
         found.best is not None
         and found.best.allocated is not None
@@ -126,17 +126,17 @@ def test_a_probe_that_is_wrong_otherwise_is_no_answer() -> None:
         raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
-        probe_in_process(broken, 1, None)
+        try_batch(broken, 1, None)
 
 
 def test_cards() -> None:
-    card = Card(16)
+    card = SmallGpu(16)
     assert card.limit_bytes == int(15.5 * 2**30) and "16 GiB, 0.5 GiB of it assumed" in str(card)
     with pytest.raises(ValueError, match=r"gib=0\.25"):
-        Card(0.25)
+        SmallGpu(0.25)
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="needs a CUDA device"):
-            emulate_card(16)
+            emulate_small_gpu(16)
 
 
 @pytest.mark.cuda
@@ -148,5 +148,5 @@ def test_an_emulated_card_is_as_small_as_it_says() -> None:
 
         return Workload(step, batch_size)
 
-    found = search_batch(lambda batch: probe_in_process(fill, batch, Card(3.0)), limit=4)
+    found = search_batch(lambda batch: try_batch(fill, batch, SmallGpu(3.0)), limit=4)
     assert found.best is not None and found.best.batch_size == 2

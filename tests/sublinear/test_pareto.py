@@ -6,8 +6,8 @@ import pytest
 from small_chains import random_chain
 
 from sublinear.cost import simulate
-from sublinear.pareto import pareto
 from sublinear.planner import FIXED, METHODS, SEARCHES
+from sublinear.teaching.pareto import pareto
 
 CHAIN = random_chain(16, seed=11, menu=2)
 RESULT = pareto(CHAIN, count=8)

@@ -15,8 +15,8 @@ from sublinear.apply import MENU, apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.cost import simulate
-from sublinear.gauge import Roofline
 from sublinear.plan import Plan
+from sublinear.probe import Roofline
 from sublinear.profile import mean_of_outputs, profile
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)

@@ -11,11 +11,11 @@ from small_chains import all_plans, chains, random_chain, thorough
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
 from sublinear.searches import optimal, single_level, table
-from sublinear.searches.genetic import evolve, genetic
-from sublinear.searches.grid import cut, grid, threshold_splits
 from sublinear.searches.needs import Needs
-from sublinear.searches.recursive import recursive
 from sublinear.searches.simple import from_splits, keep_all
+from sublinear.teaching.genetic import evolve, genetic
+from sublinear.teaching.grid import cut, grid, threshold_splits
+from sublinear.teaching.recursive import recursive
 
 
 def brute_force(chain, *, menu, depth=99):

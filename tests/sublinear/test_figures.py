@@ -3,8 +3,8 @@
 import pytest
 from small_chains import random_chain
 
-from sublinear import METHODS, Plan, alive_figure, plan, plan_figure, simulate
-from sublinear.draw import _held
+from sublinear import METHODS, Plan, plan, simulate
+from sublinear.teaching.figures import _held, alive_figure, plan_figure
 
 CHAIN = random_chain(13, seed=5, menu=2)
 NESTED = Plan.from_json(

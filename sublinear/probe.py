@@ -44,8 +44,8 @@ class Roofline:
         return f"{self.name} ({self.flops / 1e12:.3g} TFLOP/s, {self.bandwidth / 1e9:.3g} GB/s assumed)"
 
 
-class Gauge:
-    """``with Gauge(device) as gauge``: bytes added since, and the most since `restart`.
+class MemoryProbe:
+    """``with MemoryProbe(device) as probe``: bytes added since, and the most since `restart`.
 
     On CUDA from the allocator, elsewhere exactly, by a `StorageTracker`.
     """
@@ -54,7 +54,7 @@ class Gauge:
         self.device = device
         self._tracker = None if device.type == "cuda" else StorageTracker(device)
 
-    def __enter__(self) -> Gauge:
+    def __enter__(self) -> MemoryProbe:
         if self._tracker:
             self._tracker.__enter__()
         else:

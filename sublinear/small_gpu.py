@@ -21,7 +21,7 @@ CONTEXT_GIB = 0.5  # what CUDA's context and its libraries take of a card before
 
 
 @dataclass(frozen=True)
-class Card:
+class SmallGpu:
     """A card of ``gib`` GiB, of which ``context_gib`` is assumed to be taken by CUDA itself."""
 
     gib: float
@@ -30,7 +30,7 @@ class Card:
     def __post_init__(self) -> None:
         if not 0 <= self.context_gib < self.gib:
             raise ValueError(
-                f"Card(gib={self.gib!r}, context_gib={self.context_gib!r}): a card larger than its context is accepted"
+                f"SmallGpu(gib={self.gib!r}, context_gib={self.context_gib!r}): a card larger than its context is accepted"
             )
 
     @property
@@ -44,26 +44,26 @@ class Card:
         )
 
 
-def emulate_card(gib: float, context_gib: float = CONTEXT_GIB) -> Card:
+def emulate_small_gpu(gib: float, context_gib: float = CONTEXT_GIB) -> SmallGpu:
     """Let torch's allocator, in this process and from now on, have no more than a card of ``gib`` GiB has to give.
 
     Raises ValueError without CUDA (predict with `sublinear.largest_batch` there), or for a card larger than
     the one at hand.
     """
-    card = Card(gib, context_gib)
+    card = SmallGpu(gib, context_gib)
     if not torch.cuda.is_available():
         raise ValueError(
-            f"emulate_card({gib!r}): needs a CUDA device; without one a batch can only be predicted"
+            f"emulate_small_gpu({gib!r}): needs a CUDA device; without one a batch can only be predicted"
         )
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if card.limit_bytes > total:
-        raise ValueError(f"emulate_card({gib!r}): this card has only {format_bytes(total)}")
+        raise ValueError(f"emulate_small_gpu({gib!r}): this card has only {format_bytes(total)}")
     torch.cuda.set_per_process_memory_fraction(card.limit_bytes / total)
     return card
 
 
 @dataclass(frozen=True)
-class Probe:
+class Trial:
     """Whether a batch trained, and the peak bytes of its last step."""
 
     batch_size: int
@@ -78,52 +78,52 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Search:
-    """The probes of a search for the largest batch, in order. ``source``: "measured" or "predicted"."""
+class BatchSearch:
+    """The trials of a search for the largest batch, in order. ``source``: "measured" or "predicted"."""
 
-    probes: tuple[Probe, ...] = field(default=())
+    trials: tuple[Trial, ...] = field(default=())
     source: str = "measured"
 
     @property
-    def best(self) -> Probe | None:
+    def best(self) -> Trial | None:
         """The largest batch that fits; None if even the smallest did not."""
         return max(
-            (probe for probe in self.probes if probe.fits),
-            key=lambda probe: probe.batch_size,
+            (trial for trial in self.trials if trial.fits),
+            key=lambda trial: trial.batch_size,
             default=None,
         )
 
     def __str__(self) -> str:
         best = "no batch fits" if self.best is None else f"largest {self.best}"
-        return f"{best} ({self.source}, {len(self.probes)} probes)"
+        return f"{best} ({self.source}, {len(self.trials)} trials)"
 
 
 def search_batch(
-    probe: Callable[[int], Probe], start: int = 1, limit: int = 2**20, source: str = "measured"
-) -> Search:
+    trial: Callable[[int], Trial], start: int = 1, limit: int = 2**20, source: str = "measured"
+) -> BatchSearch:
     """Double the batch from ``start`` until it does not fit or passes ``limit``, then halve the gap down to 1."""
     if not 1 <= start <= limit:
         raise ValueError(
             f"start={start!r}, limit={limit!r}: whole numbers from 1, the start at most the limit, are accepted"
         )
-    probes = []
+    trials = []
     low, high = 0, limit + 1
     while high - low > 1:
         if high > limit:
             batch = min(limit, max(start, 2 * low))
         else:
             batch = (low + high) // 2
-        probes.append(probe(batch))
-        if probes[-1].fits:
+        trials.append(trial(batch))
+        if trials[-1].fits:
             low = batch
         else:
             high = batch
-    return Search(tuple(probes), source)
+    return BatchSearch(tuple(trials), source)
 
 
-def probe_in_process(
-    make: Callable[[int], Workload], batch_size: int, card: Card | None, steps: int = 3
-) -> Probe:
+def try_batch(
+    make: Callable[[int], Workload], batch_size: int, card: SmallGpu | None, steps: int = 3
+) -> Trial:
     """Train ``make(batch_size)`` for some steps in a process of its own, on an emulated card if there is one.
 
     A step must include the optimizer, whose state exists only after the first. Peaks are those of a fresh process.
@@ -135,14 +135,14 @@ def probe_in_process(
         allocated, reserved = arm.peak()
     except (MemoryError, RuntimeError) as error:
         if is_out_of_memory(error) or any(text in str(error) for text in _NO_WORK_SPACE):
-            return Probe(batch_size, False)
+            return Trial(batch_size, False)
         raise
     finally:
         arm.close()
-    return Probe(batch_size, True, allocated, reserved)
+    return Trial(batch_size, True, allocated, reserved)
 
 
-def _limited(make: Callable[[int], Workload], batch_size: int, card: Card | None) -> Workload:
+def _limited(make: Callable[[int], Workload], batch_size: int, card: SmallGpu | None) -> Workload:
     if card is not None:
-        emulate_card(card.gib, card.context_gib)
+        emulate_small_gpu(card.gib, card.context_gib)
     return make(batch_size)

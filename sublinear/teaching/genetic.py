@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.searches.grid import Splits, best, peak_of, threshold_splits
 from sublinear.searches.simple import from_splits
+from sublinear.teaching.grid import Splits, best, peak_of, threshold_splits
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,112 @@
+"""The course's notebooks as files: where they lie, and the one reader and writer of them.
+
+A notebook is read as nbformat's ``NotebookNode``, a dict whose keys are attributes, too. Nothing is
+upgraded or validated, so that reading is cheap and what is written back is what was there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbformat.v4.rwbase import rejoin_lines
+
+from labkit.text import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+# The long notebooks, each behind a front notebook.
+DEEPER = "deeper"
+# Bytes. Pictures in its outputs may make a notebook large, but not this large.
+LARGEST = 64 * 2**20
+
+
+class NotebookError(ValueError):
+    """A file that holds no notebook of format 4. ``reason`` is the message without the file's name."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path.name} {reason}")
+        self.reason = reason
+
+
+def notebook_path(name: str) -> Path:
+    """Where the notebook of this name lies: in front, or else deeper. It need not exist."""
+    front = NOTEBOOKS / f"{name}.ipynb"
+    deeper = NOTEBOOKS / DEEPER / f"{name}.ipynb"
+    if deeper.exists() and not front.exists():
+        return deeper
+    return front
+
+
+def course_notebooks(folder: Path | None = None) -> list[Path]:
+    """The numbered notebooks of the course, by their numbers, front and deeper; templates are none."""
+    folder = folder or NOTEBOOKS
+    found = [*folder.glob("[0-9]*.ipynb"), *folder.glob(f"{DEEPER}/[0-9]*.ipynb")]
+    return sorted(found, key=lambda path: path.name)
+
+
+def read_notebook(path: Path) -> NotebookNode:
+    """The notebook in a file, each cell's source as one text.
+
+    Raises NotebookError when the file cannot be read, is too large, or holds no notebook of format 4.
+    """
+    try:
+        size = path.stat().st_size
+        if size > LARGEST:
+            raise NotebookError(path, f"has {size} bytes; a notebook has at most {LARGEST}")
+        notebook = nbformat.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        rejoin_lines(notebook)
+        notebook.setdefault("metadata", NotebookNode()).get("labkit")
+        for cell in notebook.cells:
+            cell.setdefault("metadata", NotebookNode())
+            _check_cell(cell)
+    except NotebookError:
+        raise
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        reason = f"is no notebook that can be read: {type(error).__name__}: {error}"
+        raise NotebookError(path, reason) from None
+    return notebook
+
+
+def _check_cell(cell: NotebookNode) -> None:
+    if not (isinstance(cell.cell_type, str) and isinstance(cell.source, str)):
+        raise TypeError("a cell's type and source must be texts")
+    if not all(isinstance(tag, str) for tag in tags(cell)):
+        raise TypeError("a cell's tags must be texts")
+
+
+def notebook_text(notebook: NotebookNode) -> str:
+    """The notebook as the text of its file: one space of indent, and a newline at the end."""
+    return nbformat.writes(nbformat.from_dict(notebook), indent=1).rstrip("\n") + "\n"
+
+
+def write_notebook(notebook: NotebookNode, path: Path) -> None:
+    """Write a notebook whole or not at all. Raises nbformat's ValidationError for what is none."""
+    nbformat.validate(notebook)
+    write_whole(path, notebook_text(notebook))
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """The tags of a cell."""
+    return list(cell["metadata"].get("tags", ()))
+
+
+def code_cells(notebook: NotebookNode, tag: str | None = None) -> list[NotebookNode]:
+    """The code cells, all of them or those with a tag."""
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    if tag is None:
+        return code
+    return [cell for cell in code if tag in tags(cell)]
+
+
+def about(path: Path) -> NotebookNode:
+    """What a course notebook says of itself: title, level, minutes, needs, its place on the map.
+
+    Raises NotebookError when it says nothing (no ``metadata.labkit``).
+    """
+    said = read_notebook(path).metadata.get("labkit")
+    if not isinstance(said, dict):
+        raise NotebookError(path, "says nothing of itself: it has no metadata.labkit")
+    return said

@@ -1,0 +1,233 @@
+"""Blocks of HTML for results: a sentence, bars, intervals, and a table that scrolls instead of wrapping.
+
+A result is read in JupyterLab, light and dark, in VS Code, in a narrow window, and on a static page. So there are no
+scripts, sizes are parts of the room there is, and ink and paper are those of the page. What a notebook shows that was
+not run by its reader has lost its styles: labels and numbers are text, and still make sense there.
+
+Every block escapes what it is given, unless it is `Markup` already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from pathlib import Path
+
+STYLES = Path(__file__).with_name("static") / "result.css"
+
+# Drawn at most that far from 1: beyond it an interval has nothing to tell but its end.
+FARTHEST = 1000.0
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its length is ``value``, ``text`` stands behind it, ``interval`` is drawn over its end.
+
+    ``tone`` colours it: "baseline", "candidate", a verdict, or "recorded" for another machine's.
+    """
+
+    label: str
+    value: float
+    text: str
+    interval: tuple[float, float] | None = None
+    tone: str = "candidate"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One ratio with its interval, on a logarithmic scale on which 1 is marked; ``tone`` as for `Bar`."""
+
+    label: str
+    value: float
+    interval: tuple[float, float]
+    text: str
+    tone: str = "candidate"
+
+
+def element(tag: str, *children: str, **attributes: str) -> Markup:
+    """``<tag attributes>children</tag>``; ``kind="x"`` becomes the class ``labkit-x``."""
+    kind = attributes.pop("kind", "")
+    if kind:
+        names = " ".join(f"labkit-{name}" for name in kind.split())
+        attributes = {"class": names} | attributes
+    opening = tag
+    for name, value in attributes.items():
+        opening += f' {name.replace("_", "-")}="{escape(value)}"'
+    return Markup(f"<{opening}>{join(children)}</{tag}>")
+
+
+def join(parts: Sequence[str], between: str = "") -> Markup:
+    """The parts one after the other, each escaped unless it is Markup."""
+    safe = []
+    for part in parts:
+        safe.append(part if isinstance(part, Markup) else escape(part))
+    return Markup(escape(between).join(safe))
+
+
+def result(*parts: str) -> Markup:
+    """The whole of a result: its blocks, and the styles that they need. Empty parts are left out."""
+    blocks = [part for part in parts if part]
+    style = Markup(f"<style>{_styles()}</style>")
+    return element("div", style, *blocks, kind="result")
+
+
+def badge(verdict: str) -> Markup:
+    """A verdict as a small coloured word."""
+    return element("span", verdict, kind="badge", data_verdict=verdict)
+
+
+def sentence(*parts: str) -> Markup:
+    """The result in words."""
+    return element("p", *parts, kind="sentence")
+
+
+def note(text: str) -> Markup:
+    """What stands below in small print."""
+    return element("p", text, kind="note")
+
+
+def preformatted(text: str) -> Markup:
+    """Text that is aligned by spaces; it scrolls."""
+    return element("pre", text, kind="text")
+
+
+def side(role: str, settings: str = "") -> Markup:
+    """The name of a side, such as the candidate, and what it has set."""
+    if not settings or settings == role:
+        return element("b", role)
+    return join([element("b", role), Markup(" "), element("small", settings)])
+
+
+def bars(title: str, rows: Sequence[Bar]) -> Markup:
+    """Bars below each other on one scale that begins at 0. Infinite and unknown values have none."""
+    known = [0.0]
+    for row in rows:
+        known += [end for end in (row.value, *(row.interval or ())) if math.isfinite(end)]
+    most = max(known)
+    lines = []
+    for row in rows:
+        marks = []
+        if most and math.isfinite(row.value):
+            marks.append(_mark("bar", 0, row.value / most))
+        if most and row.interval:
+            low, high = (min(end / most, 1.0) for end in row.interval)
+            if not math.isnan(low + high):
+                marks.append(_mark("whisker", low, high))
+        lines += _line(row.label, marks, row.text, row.tone)
+    return _chart(title, lines)
+
+
+def ratios(title: str, rows: Sequence[Ratio], floor: float = math.nan) -> Markup:
+    """Ratios below each other on one logarithmic scale; the grey zone around 1 is ``floor``, a log ratio."""
+    scale = ratio_scale(rows, floor)
+    lines = []
+    for row in rows:
+        marks = _ratio_marks(row, scale, floor)
+        lines += _line(row.label, marks, row.text, row.tone)
+    return _chart(title, lines)
+
+
+def ratio_scale(rows: Sequence[Ratio], floor: float = math.nan) -> tuple[float, float]:
+    """The logarithms of the ends of a scale that holds 1, all rows with their intervals, and the floor."""
+    logs = [-0.03, 0.03]
+    if math.isfinite(floor):
+        logs += [-floor, floor]
+    for row in rows:
+        for end in (row.value, *row.interval):
+            if not math.isnan(end):
+                logs.append(_log(end))
+    low, high = min(logs), max(logs)
+    room = 0.06 * (high - low)
+    return low - room, high + room
+
+
+def ratio_cell(row: Ratio, scale: tuple[float, float]) -> Markup:
+    """One ratio as a cell of a table, on a scale that its column shares."""
+    marks = _ratio_marks(row, scale)
+    return element("div", *marks, kind=f"track {_tone(row.tone)}", aria_hidden="true")
+
+
+def table(rows: Sequence[Sequence[str]]) -> Markup:
+    """Rows of texts, the first the head, the first cell of each its name. A wide one scrolls."""
+    if not rows:
+        return Markup()
+    head, *body = rows
+    titles = []
+    for text in head:
+        titles.append(element("th", text, scope="col"))
+    lines = []
+    for name, *cells in body:
+        line = [element("th", name, scope="row")]
+        for cell in cells:
+            line.append(element("td", cell))
+        lines.append(element("tr", *line))
+    inner = [element("thead", element("tr", *titles)), element("tbody", *lines)]
+    return element("div", element("table", *inner), kind="scroll")
+
+
+def progress(part: float, text: str) -> Markup:
+    """A bar that is ``part`` full, from 0 to 1, and a text behind it. It needs no styles of ours."""
+    bar = element("progress", value=f"{part:.3f}", max="1", style="width:min(240px,50%)")
+    return element("div", bar, " ", element("small", text))
+
+
+def _chart(title: str, lines: Sequence[str]) -> Markup:
+    heading = element("div", title, kind="title")
+    return element("div", heading, *lines, kind="chart")
+
+
+def _line(label: str, marks: Sequence[str], text: str, tone: str) -> list[Markup]:
+    return [
+        element("div", label, kind="label"),
+        element("div", *marks, kind=f"track {_tone(tone)}", aria_hidden="true"),
+        element("div", text, kind="value"),
+    ]
+
+
+def _tone(tone: str) -> str:
+    return "tone-" + tone.replace(" ", "-")
+
+
+def _mark(kind: str, begin: float, end: float) -> Markup:
+    """A mark on a track, from one part of its length to another."""
+    place = f"left:{100 * begin:.2f}%;width:{100 * max(0.0, end - begin):.2f}%"
+    return element("i", kind=kind, style=place)
+
+
+def _ratio_marks(row: Ratio, scale: tuple[float, float], floor: float = math.nan) -> list[Markup]:
+    first, last = scale
+
+    def at(log: float) -> float:
+        return min(1.0, max(0.0, (log - first) / (last - first)))
+
+    marks = []
+    if math.isfinite(floor):
+        marks.append(_mark("floor", at(-floor), at(floor)))
+    marks.append(_mark("one", at(0), at(0)))
+    low, high = row.interval
+    if not math.isnan(low + high):
+        marks.append(_mark("band", at(_log(low)), at(_log(high))))
+    if not math.isnan(row.value):
+        marks.append(_mark("dot", at(_log(row.value)), at(_log(row.value))))
+    return marks
+
+
+def _log(ratio: float) -> float:
+    return math.log(min(FARTHEST, max(1 / FARTHEST, ratio)))
+
+
+@cache
+def _styles() -> str:
+    return STYLES.read_text(encoding="utf-8")

@@ -1,0 +1,78 @@
+"""A progress bar that is gone when the work is done, in a terminal and in a notebook.
+
+What tqdm writes on stderr stays in a notebook, as a line on red ground. There the bar is a display of its own, which is
+updated and at last emptied. A notebook's outputs cannot be taken back one by one, so the bars of a cell share one
+display: at most one empty output is left. Nothing is shown where nobody watches: in a notebook that a program runs
+(nbclient, nbval), which tells the kernel that nobody can answer a question, and where stderr is not a terminal.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+from labkit import html
+
+# The cell that the last bar belonged to, by its message, and the display that its bars share.
+_latest: dict[str, str] = {}
+
+
+def progress(**options: Any) -> tqdm[Any]:
+    """A bar with tqdm's ``options``, shown after a second; it leaves no thread behind and no line when done."""
+    # Its monitor thread would outlive the bar.
+    tqdm.monitor_interval = 0
+    shown: dict[str, Any] = {"leave": False, "delay": 1.0}
+    cell = _watched_cell()
+    if cell is not None:
+        return _NotebookBar(**shown | {"file": io.StringIO(), "cell": cell} | options)
+    if not sys.stderr.isatty():
+        shown["disable"] = True
+    return tqdm(**shown | {"file": sys.stderr} | options)
+
+
+def _watched_cell() -> str | None:
+    """The notebook's cell that runs, by its message's name; None outside of a notebook and where nobody watches."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    if kernel is None:
+        return None
+    request = kernel.get_parent("shell")
+    if not request.get("content", {}).get("allow_stdin", False):
+        return None
+    return str(request["header"]["msg_id"])
+
+
+class _NotebookBar(tqdm):  # type: ignore[type-arg]
+    """A bar in a display of the cell's output area."""
+
+    def __init__(self, *, cell: str, **options: Any) -> None:
+        self._cell = cell
+        self._shown = False
+        super().__init__(**options)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:
+        """Draw the bar as it is; an empty ``msg``, by which tqdm wipes a bar out, empties the display."""
+        if msg == "":
+            if self._shown:
+                self._show({})
+            return True
+        whole = self.total or 1
+        text = f"{self.desc} {self.n:.3g} / {whole:.3g} {self.unit}".strip()
+        bar = html.progress(self.n / whole, text)
+        self._show({"text/html": bar, "text/plain": text})
+        self._shown = True
+        return True
+
+    def _show(self, bundle: dict[str, str]) -> None:
+        from IPython.display import publish_display_data
+
+        known = _latest.get("cell") == self._cell
+        if not known:
+            _latest.update(cell=self._cell, display=f"labkit-progress-{self._cell}")
+        publish_display_data(bundle, transient={"display_id": _latest["display"]}, update=known)
