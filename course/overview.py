@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from course.claims import Claim, Finding, ledgers
-from course.claims.findings import PREDICTED, gain, gain_in_words
+from course.claims.findings import PREDICTED, effect
 from course.notebook_files import about, course_notebooks
 from course.records.recording import machine_name
 from labkit.machine import machine_card
@@ -80,21 +80,12 @@ def effects_of(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
 
 def _effect(claim: Claim, finding: Finding) -> str:
     """Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it beside the source."""
-    value, low, high = gain(claim, finding)
-    text = gain_in_words(claim, value)
-    if high > low:
-        text += f" [{_number(low)}, {_number(high)}]"
+    text = effect(claim, finding)
     if finding.word == PREDICTED:
         text += " (predicted)"
     elif not finding.clear:
         text += " (unclear: a noisy run)"
     return text
-
-
-def _number(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}"
 
 
 @dataclass(frozen=True)

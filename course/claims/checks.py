@@ -145,10 +145,8 @@ def vgg_has_them() -> bool:
 
     with torch.device("meta"):
         layers = torchvision.models.vgg11_bn().features
-    for layer, norm in pairwise(layers):
-        if isinstance(norm, nn.BatchNorm2d) and layer.bias is not None:
-            return True
-    return False
+    biases = [layer.bias for layer, norm in pairwise(layers) if isinstance(norm, nn.BatchNorm2d)]
+    return any(bias is not None for bias in biases)
 
 
 def training_frees_the_tensors() -> bool:

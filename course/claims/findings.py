@@ -26,8 +26,8 @@ MISSING = "not recorded yet"
 WORDS = {
     REPRODUCED: "the source's kind of machine, model and setting, and not worse than its range; "
     "or on the side that a plain faster or slower names",
-    BETTER: "the same, wholly better than its range",
-    WORSE: "the same, wholly worse than its range; or no difference where the source has one",
+    BETTER: "the same, with a larger gain or a smaller cost than its range",
+    WORSE: "the same, with a smaller gain or a larger cost than its range; or no gain at all",
     OTHER: "another kind of machine, model or setting: our figure beside theirs, no judgement",
     PREDICTED: "calculated by the memory planner, not run: no judgement",
     UNCLEAR: "the same setting, but the interval holds a bound of the range, or the run was too noisy",
@@ -64,8 +64,15 @@ class Finding:
             return self.word
         interval = ""
         if self.high > self.low:
-            interval = f" [{self.low:.3g}, {self.high:.3g}]"
-        return f"{self.value:.3g}{interval} {self.word}"
+            interval = f" [{_digits(self.low)}, {_digits(self.high)}]"
+        return f"{_digits(self.value)}{interval} {self.word}"
+
+
+def _digits(value: float) -> str:
+    """Three digits, without an exponent."""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def findings(claim: Claim, records: Sequence[Record]) -> list[Finding]:
@@ -151,9 +158,21 @@ def gain_in_words(claim: Claim, value: float) -> str:
     """``"1.25x"``, ``"4.00x smaller"``."""
     if math.isinf(value):
         return "nothing left"
-    digits = f"{value:.2f}"
+    return f"{_number(value)}x{METRICS[claim.metric].gain}"
+
+
+def effect(claim: Claim, finding: Finding) -> str:
+    """The finding's gain with its interval: ``"1.25x [1.20, 1.31]"``."""
+    value, low, high = gain(claim, finding)
+    text = gain_in_words(claim, value)
+    if high > low:
+        text += f" [{_number(low)}, {_number(high)}]"
+    return text
+
+
+def _number(value: float) -> str:
     if value >= 100:
-        digits = f"{value:,.0f}"
-    elif value < 0.1:
-        digits = f"{value:.2g}"
-    return f"{digits}x{METRICS[claim.metric].gain}"
+        return f"{value:,.0f}"
+    if value < 0.1:
+        return f"{value:.2g}"
+    return f"{value:.2f}"

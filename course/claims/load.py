@@ -34,8 +34,8 @@ Made = TypeVar("Made", Claim, Correction)
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """The notebooks that have claims, in order."""
-    return sorted(path.stem for path in folder.glob("*.toml"))
+    """The notebooks that have claims, in order; the template is none of them."""
+    return sorted(path.stem for path in folder.glob("[0-9]*.toml"))
 
 
 def load(notebook: str, folder: Path = FOLDER) -> tuple[list[Claim], list[Correction]]:

@@ -11,7 +11,7 @@ from course.claims.claim import ANY, Claim, Settings, Value
 from course.claims.pool import pool_comparisons, pool_races
 from course.records.files import Planned, Record
 from labkit.race import RaceResult
-from labkit.results import CLAIM_PAIRS, Comparison, same_value
+from labkit.results import Comparison, same_value
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,11 @@ def _holds(wanted: Settings, found: Mapping[str, object]) -> bool:
 
 def _measured(claim: Claim, result: Comparison) -> Figure | None:
     if claim.metric == "speedup":
-        low, high = result.interval
-        enough = len(result.ratios) >= CLAIM_PAIRS
-        if result.baseline.error or result.candidate.error:
-            enough = False
         if not result.ratios:
             return None
+        low, high = result.interval
+        failed = bool(result.baseline.error or result.candidate.error)
+        enough = not (failed or math.isnan(low))
         return Figure(
             result.device, result.speedup, low, high, verdict=result.verdict, enough=enough
         )

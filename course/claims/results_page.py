@@ -12,6 +12,7 @@ from course.claims.summary import summary
 from course.notebook_files import ROOT, notebook_path
 from labkit.text import write_whole
 
+RESULTS = ROOT / "RESULTS.md"
 HEAD = """# Results
 
 What the sources say, and what our recorded runs found. Written by `python -m course results` from the
@@ -44,9 +45,8 @@ def main(args: Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"course: {error}", file=sys.stderr)
         return 1
-    path = ROOT / "RESULTS.md"
     if args.check:
-        if path.exists() and path.read_text(encoding="utf-8") == text:
+        if RESULTS.exists() and RESULTS.read_text(encoding="utf-8") == text:
             print("RESULTS.md is up to date")
             return 0
         print("RESULTS.md is out of date: run `python -m course results`")
@@ -54,8 +54,8 @@ def main(args: Namespace) -> int:
     refused = [reason for book in every for reason in book.references.refused]
     for reason in dict.fromkeys(refused):
         print(f"not shown: {reason}", file=sys.stderr)
-    write_whole(path, text)
-    print(f"written: {path.name}, {sum(len(book.claims) for book in every)} claims")
+    write_whole(RESULTS, text)
+    print(f"written: {RESULTS.name}, {sum(len(book.claims) for book in every)} claims")
     return 0
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from course.claims.claim import Claim
-from course.claims.findings import MISSING, PREDICTED, WORDS, Finding, gain, gain_in_words
+from course.claims.findings import MISSING, PREDICTED, WORDS, Finding, effect, gain
 from course.claims.ledgers import Ledger
 from labkit.text import markdown
 
@@ -62,6 +62,10 @@ def _words(rows: Iterable[Row]) -> str:
     return markdown(table)
 
 
+def _title(notebook: str) -> str:
+    return notebook.replace("_", " ")
+
+
 def _certain(claim: Claim, found: Sequence[Finding]) -> list[Finding]:
     """The findings that were run, and that could tell."""
     certain = []
@@ -98,13 +102,9 @@ def _effects(rows: Iterable[Row]) -> str:
     for notebook, claim, found in rows:
         figures = []
         for finding in found:
-            value, low, high = gain(claim, finding)
-            text = gain_in_words(claim, value)
-            if high > low:
-                text += f" [{low:,.3g}, {high:,.3g}]"
-            figures.append(f"{finding.name}: {text}")
+            figures.append(f"{finding.name}: {effect(claim, finding)}")
         words = dict.fromkeys(finding.word for finding in found)
-        table.append([notebook[:2], claim.headline, "<br>".join(figures), ", ".join(words)])
+        table.append([_title(notebook), claim.headline, "<br>".join(figures), ", ".join(words)])
     return markdown(table)
 
 
@@ -112,7 +112,7 @@ def _waiting(rows: Iterable[Row]) -> str:
     waiting: dict[str, list[str]] = {}
     for notebook, claim, found in rows:
         if claim.device == "cuda" and all(finding.word == MISSING for finding in found):
-            waiting.setdefault(notebook[:2], []).append(claim.text)
+            waiting.setdefault(_title(notebook), []).append(claim.text)
     table = [["notebook", "claims"]]
     for notebook, texts in waiting.items():
         table.append([notebook, "; ".join(texts)])
