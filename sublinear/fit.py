@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from labkit.device import is_out_of_memory
+from labkit.device import survive
 from labkit.measure import compare
 from labkit.memory import MemoryMeter
 from labkit.results import Comparison, Workload
@@ -76,16 +76,13 @@ class Fitted:
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
         device = next(model.parameters()).device
-        with restored(self.original, self.task.optimizer):
-            try:
+        with restored(self.original, self.task.optimizer), survive() as outcome:
+            self._step(model)
+            with MemoryMeter(device, saved=False) as memory:
                 self._step(model)
-                with MemoryMeter(device, saved=False) as memory:
-                    self._step(model)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                return None, None
-            return memory.peak, memory.reserved
+        if outcome.error:
+            return None, None
+        return memory.peak, memory.reserved
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import checkpoint
 
-from labkit.device import is_out_of_memory
+from labkit.device import survive
 from labkit.preserve import rng_state, set_rng_state
 from sublinear.apply import MENU, keep_only
 from sublinear.blocks import Blocks, State, split
@@ -145,12 +145,11 @@ def profile(
         return replace(chain, source="estimated")
     state = _state_made(model, task.optimizer)
     chain = replace(chain, fixed_bytes=chain.fixed_bytes + state)
-    try:
+    with survive() as outcome:
         forward, backward, rest = time_parts(model, task, repeats)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return chain  # a plain step does not fit, which may be why a plan is asked for: blocks as they are alone
+    if outcome.error:
+        # A plain step does not fit, which may be why a plan is asked for: blocks as they are alone.
+        return chain
     return _calibrated(chain, forward, backward, rest, blocks.kind)
 
 

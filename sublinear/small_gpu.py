@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 
-from labkit.device import is_out_of_memory
-from labkit.isolate import ProcessArm
+from labkit.arms.process import ProcessArm
+from labkit.device import survive
 from labkit.results import Workload
 from labkit.text import format_bytes
 
-_NO_WORK_SPACE = (
-    "unable to find an engine",
-    "Unable to find a valid cuDNN algorithm",
-)  # cuDNN, short of memory
 CONTEXT_GIB = 0.5  # what CUDA's context and its libraries take of a card before torch allocates; 0.3 to 0.8 is usual
 
 
@@ -129,16 +126,12 @@ def try_batch(
     A step must include the optimizer, whose state exists only after the first. Peaks are those of a fresh process.
     """
     arm = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
-    try:
+    with closing(arm), survive() as outcome:
         arm.start()
         arm.block(steps - 1)
         allocated, reserved = arm.peak()
-    except (MemoryError, RuntimeError) as error:
-        if is_out_of_memory(error) or any(text in str(error) for text in _NO_WORK_SPACE):
-            return Trial(batch_size, False)
-        raise
-    finally:
-        arm.close()
+    if outcome.error:
+        return Trial(batch_size, False)
     return Trial(batch_size, True, allocated, reserved)
 
 
