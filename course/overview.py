@@ -11,7 +11,7 @@ from course import notebook_files
 from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding
 from course.claims.results_page import ledgers
 from course.notebook_files import course_notebooks
-from course.records.recording import machine_name
+from course.records.record import machine_name
 from labkit.machine import machine_card
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from course.records.beside import MISSING, Recorded, reference
-from course.records.files import Planned, Record, Result
+from course.records.format import Result
+from course.records.planned import PlanRatios
+from course.records.references import Recorded, reference
+from course.records.store import Record
+from course.records.words import MISSING
 from labkit.race import RaceResult
 from labkit.results import Comparison, same_value
 
@@ -152,7 +155,7 @@ def _figures(claim: Claim, result: Result) -> list[tuple[Any, tuple[float, float
             return []
         found = result.speedup(arm, against=against)
         return [] if math.isnan(found[0]) else [((arm, against), (*found, ""))]
-    if isinstance(result, Planned):
+    if isinstance(result, PlanRatios):
         value = _planned(claim, result)
         return [] if value is None else [(result.settings, (value, value, value, result.source))]
     if not isinstance(result, Comparison) or not _fits(claim, result):
@@ -183,7 +186,7 @@ def _fits(claim: Claim, result: Comparison) -> bool:
     return wanted and all(same_value(after.get(name), value) for name, value in claim.at.items())
 
 
-def _planned(claim: Claim, result: Planned) -> float | None:
+def _planned(claim: Claim, result: PlanRatios) -> float | None:
     """The claim's metric of a plan whose settings are those of the claim."""
     wanted = {**claim.change, **claim.at}
     if not all(

@@ -1,6 +1,5 @@
 """The ledger: claims against records, RESULTS.md, and that no prose holds a measured number that is in no record."""
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -13,7 +12,7 @@ from course.claims import Claim, Correction, ledger, results_page
 from course.claims import ledgers as claims
 from course.cli import main
 from course.notebook_files import ROOT, notebook_path, read_notebook
-from course.records import files, reference
+from course.records import planned, reference, store
 from labkit import plots
 from labkit.race import RaceResult
 from labkit.results import Comparison
@@ -30,7 +29,7 @@ def found(tmp_path):
     """A function: what a claim finds in the record of one machine with these results."""
 
     def look(claim, *kept, **changes):
-        files.write(tmp_path / "m", entry(*kept, **changes))
+        store.write(tmp_path / "m", entry(*kept, **changes))
         [finding] = claims.findings(claim, reference("06_x", folder=tmp_path))
         return finding
 
@@ -102,7 +101,7 @@ def test_counters_are_compared_exactly(found):
 
 
 def test_what_a_plan_is_predicted_to_need_is_called_predicted(found):
-    kept = files.planned("fit", {"model": "a", "amp": True}, memory=0.5, time=1.25, batch=3)
+    kept = planned("fit", {"model": "a", "amp": True}, memory=0.5, time=1.25, batch=3)
     asked = {"lab": "fit", "at": {"model": "a"}}
     memory = found(claim(metric="memory", figure=(0.6, 0.7), **asked), kept)
     assert (memory.value, memory.verdict) == (0.5, "beaten (predicted)")
@@ -114,7 +113,7 @@ def test_what_a_plan_is_predicted_to_need_is_called_predicted(found):
         found(claim(metric="memory", lab="fit", at={"model": "b"}), kept).verdict
         == "not recorded yet"
     )
-    measured = files.planned("fit", {"model": "a", "amp": True}, source="measured", memory=0.5)
+    measured = planned("fit", {"model": "a", "amp": True}, source="measured", memory=0.5)
     assert found(claim(metric="memory", figure=(0.6, 0.7), **asked), measured).verdict == "beaten"
 
 
@@ -270,7 +269,7 @@ def test_the_heat_map_marks_what_is_doubtful_or_predicted_and_draws_what_never_a
 
 
 def test_a_refused_record_is_named_in_the_ledger(tmp_path):
-    path = files.write(tmp_path / "m", entry(comparison()))
+    path = store.write(tmp_path / "m", entry(comparison()))
     path.write_text("{")
     book = claims.Ledger("06_x", [claim()])
     book.references = reference("06_x", folder=tmp_path)
@@ -366,13 +365,3 @@ def test_the_search_for_unbound_numbers_finds_them():
         == []
     )
     assert len(list(unbound("x", ["30 ms, 12.5 MiB, and 80 % of it"], []))) == 3
-
-
-def test_the_schema_is_published_and_valid():
-    from jsonschema import Draft202012Validator
-
-    schema = json.loads(
-        (ROOT / "course" / "records" / "record.schema.json").read_text(encoding="utf-8")
-    )
-    Draft202012Validator.check_schema(schema)
-    assert schema["properties"]["schema"]["const"] == files.SCHEMA
