@@ -70,7 +70,7 @@ def _shown(needs: Mapping[str, str], machine_has: Mapping[str, bool | None]) -> 
 
 def doctor(args: argparse.Namespace | None = None) -> int:
     """Print the machine's card, then what each notebook shows here (``python -m course doctor``)."""
-    machine.doctor(args)
+    machine.doctor()
     print()
     for name, text in notebook_coverage().items():
         print(f"{name}: {text}")

@@ -12,6 +12,7 @@ from labkit.measure import compare, measure
 from labkit.memory import MemoryMeter
 from labkit.race import RaceResult, race
 from labkit.results import Comparison, Measurement, Workload
+from labkit.sweep import Sweep
 from labkit.timing import Timer
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "Measurement",
     "MemoryMeter",
     "RaceResult",
+    "Sweep",
     "Timer",
     "Workload",
     "compare",

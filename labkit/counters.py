@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from labkit import report
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
 
@@ -57,7 +58,8 @@ class Counters:
     host_reads: int
     parameter_bytes: int | None = None
 
-    def __str__(self) -> str:
+    def rows(self) -> list[tuple[str, str]]:
+        """The name of each count, and the count as text."""
         rows = [
             ("FLOPs", f"{self.flops:,}"),
             ("launches", f"{self.launches:,}"),
@@ -66,8 +68,15 @@ class Counters:
         ]
         if self.parameter_bytes is not None:
             rows.append(("parameters", format_bytes(self.parameter_bytes)))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.rows()
         width = max(len(value) for _, value in rows)
         return "\n".join(f"{name:<18}  {value:>{width}}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        return report.counters(self)
 
 
 def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:

@@ -122,9 +122,9 @@ def bars(title: str, rows: Sequence[Bar]) -> Markup:
         if most and math.isfinite(row.value):
             marks.append(_mark("bar", 0, row.value / most))
         if most and row.interval:
-            low, high = (min(end / most, 1.0) for end in row.interval)
-            if not math.isnan(low + high):
-                marks.append(_mark("whisker", low, high))
+            low, high = row.interval
+            if math.isfinite(low) and not math.isnan(high):
+                marks.append(_mark("whisker", low / most, min(high / most, 1.0)))
         lines += _line(row.label, marks, row.text, row.tone)
     return _chart(title, lines)
 

@@ -17,6 +17,7 @@ from labkit.measure import Update, alternate, budget, measuring
 from labkit.progress import progress
 from labkit.race import RaceResult, race
 from labkit.results import Comparison, changed, same_value
+from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
 
 Reason = str | Mapping[Any, str]
@@ -139,14 +140,15 @@ class Lab:
         baseline: Mapping[str, Any] | None = None,
         follow: bool = False,
         seconds: float | None = None,
-        on_update: Update | None = None,
+        on_update: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
-    ) -> list[Comparison]:
+    ) -> Sweep:
         """`run` for each value of one control that this machine can show; ``seconds`` is the budget of each.
 
         With ``follow`` the baseline takes the swept value as well: ``lab.sweep("batch_size", amp=True, follow=True)``
-        asks what amp brings at each batch size. Ends early, with what it has, when stopped.
+        asks what amp brings at each batch size. ``on_update`` receives a `Progress` between blocks. Ends early, with
+        what it has, when stopped.
         """
         if control not in self.controls:
             raise TypeError(
@@ -158,20 +160,23 @@ class Lab:
             )
         values = [value for value in self.controls[control] if self.why_not(control, value) is None]
         results: list[Comparison] = []
-        quiet = on_update or (
-            lambda partial: None
-        )  # one bar for all: a bar within a bar fills the page with lines
         bar = progress(
-            total=len(values), desc=f"sweep of {control}", unit="run", disable=on_update is not None
+            total=len(values),
+            desc=f"sweep of {control}",
+            unit="run",
+            **({"disable": True} if on_update else {}),
         )
         with contextlib.closing(bar):
-            for value in values:
-                base = dict(baseline or {}) | ({control: value} if follow else {})
+            for index, value in enumerate(values):
+                base = dict(baseline or {})
+                if follow:
+                    base[control] = value
+                update = partial(_tell, on_update, index, len(values))
                 chosen = settings | {control: value}
                 try:
                     results.append(
                         self.run(
-                            baseline=base, seconds=seconds, on_update=quiet, stop=stop, **chosen
+                            baseline=base, seconds=seconds, on_update=update, stop=stop, **chosen
                         )
                     )
                 except KeyboardInterrupt:
@@ -181,7 +186,7 @@ class Lab:
                 bar.update()
                 if results[-1].stopped:
                     break
-        return results
+        return Sweep(control, tuple(results))
 
     def race(
         self,
@@ -293,6 +298,14 @@ class Lab:
                 journal.Failure(self.name, dict(settings), f"{type(error).__name__}: {error}")
             )
             raise
+
+
+def _tell(
+    on_update: Callable[[Progress], None] | None, index: int, count: int, so_far: Comparison
+) -> None:
+    """Pass a partial result on, with its position. A sweep has one bar: its runs show none of their own."""
+    if on_update is not None:
+        on_update(Progress(index, count, so_far))
 
 
 def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:

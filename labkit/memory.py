@@ -14,7 +14,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
+from labkit import report
 from labkit.device import pick_device
+from labkit.text import format_bytes
 
 _LIFTS = {
     torch.ops.aten.lift_fresh.default,
@@ -160,6 +162,17 @@ class MemoryMeter:
                 reserved = max(self._figures[2] or 0, torch.cuda.max_memory_reserved(self.device))
                 self._figures = peak, torch.cuda.memory_allocated(self.device), reserved, saved
         return self._figures
+
+    def __repr__(self) -> str:
+        figures = [f"peak {format_bytes(self.peak)}", f"current {format_bytes(self.current)}"]
+        if self.reserved is not None:
+            figures.append(f"reserved {format_bytes(self.reserved)}")
+        if self.saved_for_backward is not None:
+            figures.append(f"saved for backward {format_bytes(self.saved_for_backward)}")
+        return f"MemoryMeter on {self.device}: {', '.join(figures)}"
+
+    def _repr_html_(self) -> str:
+        return report.memory(self)
 
     peak: int = property(lambda self: self._read()[0])  # type: ignore[assignment]
     current: int = property(lambda self: self._read()[1])  # type: ignore[assignment]

@@ -24,13 +24,13 @@ def progress(**options: Any) -> tqdm[Any]:
     """A bar with tqdm's ``options``, shown after a second; it leaves no thread behind and no line when done."""
     # Its monitor thread would outlive the bar.
     tqdm.monitor_interval = 0
-    shown: dict[str, Any] = {"leave": False, "delay": 1.0}
+    options = {"leave": False, "delay": 1.0} | options
     cell = _watched_cell()
-    if cell is not None:
-        return _NotebookBar(**shown | {"file": io.StringIO(), "cell": cell} | options)
-    if not sys.stderr.isatty():
-        shown["disable"] = True
-    return tqdm(**shown | {"file": sys.stderr} | options)
+    if cell is None:
+        # Without a word on it tqdm shows nothing where stderr is not a terminal.
+        options.setdefault("disable", None)
+        return tqdm(**{"file": sys.stderr} | options)
+    return _NotebookBar(cell=cell, file=io.StringIO(), **options)
 
 
 def _watched_cell() -> str | None:

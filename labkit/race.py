@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit import report
 from labkit.arms import LocalArm
 from labkit.device import is_out_of_memory, pick
 from labkit.measure import measuring
@@ -104,6 +105,9 @@ class RaceResult:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return report.race(self)
 
 
 def race(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from labkit.text import format_bytes, format_rate, format_seconds
+from labkit import report
+from labkit.text import aligned, format_bytes, format_rate, format_seconds
 
 CLAIM_PAIRS = 6  # with fewer, even if all agree, the sign test cannot reach 5 %: 2 * 0.5**5 = 0.06
 CONTROL_LIMIT = {
@@ -107,6 +108,9 @@ class Measurement:
 
     def __str__(self) -> str:
         return table([self])
+
+    def _repr_html_(self) -> str:
+        return report.measurement(self)
 
 
 @dataclass(frozen=True)
@@ -243,7 +247,11 @@ class Comparison:
         ]
         return "\n".join(lines)
 
-    __repr__ = __str__  # so that a notebook cell that ends in lab.run(...) shows the table
+    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows the table.
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return report.comparison(self)
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -280,21 +288,22 @@ def median_interval(
     return float(low), float(high)
 
 
-def table(arms: list[Measurement]) -> str:
-    """A text table, one column an arm."""
-    rows = [["", *(arm.label for arm in arms)]]
-    rows.append(["step, median", *(format_seconds(arm.median) for arm in arms)])
-    rows.append(["step, IQR", *(format_seconds(arm.iqr) for arm in arms)])
-    rows.append(["throughput", *(format_rate(arm.throughput, arm.unit) for arm in arms)])
-    rows.append(["first step", *(format_seconds(arm.cold) for arm in arms)])
-    if any(arm.peak_bytes is not None for arm in arms):
-        rows.append(["peak memory", *(format_bytes(arm.peak_bytes) for arm in arms)])
-    if any(arm.reserved_bytes is not None for arm in arms):
-        rows.append(["peak reserved", *(format_bytes(arm.reserved_bytes) for arm in arms)])
-    if any(arm.error for arm in arms):
-        rows.append(["ended by", *(arm.error or "-" for arm in arms)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+def table(sides: Sequence[Measurement]) -> str:
+    """A text table, one column a side."""
+    return aligned(table_rows(sides))
+
+
+def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:
+    """The rows of the table, the first its head: text and HTML have the same figures."""
+    rows = [["", *(side.label for side in sides)]]
+    rows.append(["step, median", *(format_seconds(side.median) for side in sides)])
+    rows.append(["step, IQR", *(format_seconds(side.iqr) for side in sides)])
+    rows.append(["throughput", *(format_rate(side.throughput, side.unit) for side in sides)])
+    rows.append(["first step", *(format_seconds(side.cold) for side in sides)])
+    if any(side.peak_bytes is not None for side in sides):
+        rows.append(["peak memory", *(format_bytes(side.peak_bytes) for side in sides)])
+    if any(side.reserved_bytes is not None for side in sides):
+        rows.append(["peak reserved", *(format_bytes(side.reserved_bytes) for side in sides)])
+    if any(side.error for side in sides):
+        rows.append(["ended by", *(side.error or "-" for side in sides)])
+    return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -84,12 +85,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a full disk or an interrupt leaves the old one."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, and its folders, so that a full disk or an interrupt leaves the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    if isinstance(content, str):
+        content = content.encode("utf-8")
     try:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_bytes(content)
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)

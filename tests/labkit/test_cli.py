@@ -1,34 +1,25 @@
 """The `labkit` command, run in this process with its own folders."""
 
-import hashlib
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from data_files import Server, publish, sha1
 
-from labkit import data
+from labkit import sources
 from labkit.cli import main
 
 TEXT = b"The Time Machine"
+BAD = b"the Time Machine"
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, no LABKIT_DATA, and one small set whose address does not answer."""
-    monkeypatch.delenv("LABKIT_DATA", raising=False)
-    monkeypatch.setattr(data, "cache_dir", lambda: tmp_path / "cache")
-    checksum = f"sha1:{hashlib.sha1(TEXT).hexdigest()}"
-    entry = {
-        "name": "timemachine.txt",
-        "url": "http://127.0.0.1:9/t",
-        "checksum": checksum,
-        "bytes": len(TEXT),
-    }
-    spec = data.SETS["time_machine"] | {"forms": [[entry]]}
-    monkeypatch.setattr(data, "SETS", data.SETS | {"time_machine": spec})
-    (tmp_path / "cache").mkdir()
-    return tmp_path / "cache"
+def text(cache: Path) -> Path:
+    """Where the one small file of a set would lie in the cache, which exists and is empty."""
+    publish("time_machine", {"timemachine.txt": TEXT})
+    cache.mkdir()
+    return cache / "timemachine.txt"
 
 
 def row(capsys: pytest.CaptureFixture[str], name: str) -> str:
@@ -40,96 +31,90 @@ def test_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "state", "MiB", "source"]
-    assert [line.split()[0] for line in rows] == list(data.SETS)
-    for line, url in ((rows[0], "https://www.cs.toronto.edu"), (rows[1], "http://fashion-mnist")):
-        assert "not here" in line and url in line
+    assert [line.split()[0] for line in rows] == list(sources.SETS)
+    for line, name in zip(rows, sources.SETS, strict=True):
+        if name == "digits":
+            assert "ready" in line and "scikit-learn" in line
+        else:
+            assert "not here" in line and sources.SETS[name]["forms"][0][0]["url"] in line
     assert "162.6" in rows[0] and "29.4" in rows[1]
-    assert "ready" in rows[-1] and "scikit-learn" in rows[-1]
 
 
 def test_list_follows_the_sources(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (cache / "timemachine.txt").write_bytes(TEXT)
+    text.write_bytes(TEXT)
     assert main(["data", "list", "time_machine"]) == 0
-    assert (
-        f"cache: {cache / 'timemachine.txt'}" in (line := row(capsys, "time_machine"))
-        and "ready" in line
-    )
+    line = row(capsys, "time_machine")
+    assert f"cache: {text}" in line and "ready" in line
+
     (tmp_path / "timemachine.txt").write_bytes(TEXT)
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path))
     assert main(["data", "list", "time_machine"]) == 0
     assert f"LABKIT_DATA: {tmp_path / 'timemachine.txt'}" in row(capsys, "time_machine")
+
     monkeypatch.delenv("LABKIT_DATA")
-    (cache / "timemachine.txt").write_bytes(b"the Time Machine")
+    text.write_bytes(BAD)
     assert main(["data", "list", "time_machine"]) == 0
     assert "damaged" in row(capsys, "time_machine")
 
 
-def test_verify(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "verify"]) == 0
     assert "time_machine: 0 files, 0 damaged" in capsys.readouterr().out
-    (cache / "timemachine.txt").write_bytes(TEXT)
-    pack = cache / f"cifar10-train-jpeg.{hashlib.sha1(b'pack').hexdigest()}.npz"
+
+    text.write_bytes(TEXT)
+    pack = text.with_name(f"cifar10-train-jpeg.{sha1(b'pack')}.npz")
     pack.write_bytes(b"pack")
     assert main(["data", "verify"]) == 0
     printed = capsys.readouterr()
-    assert (
-        "time_machine: 1 files, 0 damaged" in printed.out
-        and "cifar10: 1 files, 0 damaged" in printed.out
-    )
+    assert "time_machine: 1 files, 0 damaged" in printed.out
+    assert "cifar10: 1 files, 0 damaged" in printed.out
     assert printed.err == ""
 
+
+def test_verify_names_what_is_damaged(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text.write_bytes(BAD)
+    pack = text.with_name(f"cifar10-train-jpeg.{sha1(b'pack')}.npz")
     pack.write_bytes(b"Pack")
-    (cache / "timemachine.txt").write_bytes(b"the Time Machine")
     assert main(["data", "verify"]) == 1
-    message = capsys.readouterr().err
-    for path, good, bad in (
-        (cache / "timemachine.txt", TEXT, b"the Time Machine"),
-        (pack, b"pack", b"Pack"),
-    ):
-        assert all(
-            part in message
-            for part in (str(path), *(hashlib.sha1(x).hexdigest() for x in (good, bad)))
-        )
-    assert main(["data", "verify", "airfoil"]) == 0  # only what is named
-
-
-def test_fetch(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["data", "fetch", "time_machine", "digits"]) == 1  # no network
     printed = capsys.readouterr()
-    assert (
-        "time_machine: http://127.0.0.1:9/t cannot be reached" in printed.err
-        and "LABKIT_DATA" in printed.err
-    )
-    assert "digits: ready" in printed.out  # one failure does not end the others
-    assert list(cache.iterdir()) == []
+    assert "time_machine: 1 files, 1 damaged" in printed.out
+    problems = printed.err.splitlines()
+    assert len(problems) == 2
+    for path, good, bad in ((pack, b"pack", b"Pack"), (text, TEXT, BAD)):
+        (problem,) = [line for line in problems if str(path) in line]
+        assert sha1(good) in problem and sha1(bad) in problem
+    # Only what is named counts.
+    assert main(["data", "verify", "airfoil"]) == 0
 
-    (tmp_path / "t").write_bytes(TEXT)
-    data.SETS["time_machine"]["forms"][0][0]["url"] = (tmp_path / "t").as_uri()
+
+def test_fetch(server: Server, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "time_machine", "digits"]) == 1
+    printed = capsys.readouterr()
+    assert "time_machine: http://127.0.0.1:9/timemachine.txt cannot be reached" in printed.err
+    assert "LABKIT_DATA" in printed.err
+    # One failure does not end the others.
+    assert "digits: ready" in printed.out
+    assert list(text.parent.iterdir()) == []
+
+    server.serve("time_machine", {"timemachine.txt": TEXT})
     assert main(["data", "fetch", "time_machine"]) == 0
-    assert f"time_machine: ready, cache: {cache / 'timemachine.txt'}" in capsys.readouterr().out
-    assert (cache / "timemachine.txt").read_bytes() == TEXT
+    assert f"time_machine: ready, cache: {text}" in capsys.readouterr().out
+    assert text.read_bytes() == TEXT
 
 
 def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
     machine = ModuleType("labkit.machine")
-    machine.doctor = lambda args: calls.append(args.command) or 0
+    machine.doctor = lambda: 7
     monkeypatch.setitem(sys.modules, "labkit.machine", machine)
-    assert main(["doctor"]) == 0
-    assert calls == ["doctor"]
+    assert main(["doctor"]) == 7
 
 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (
-            ["data", "list", "mnist"],
-            "unknown data set mnist; there are: cifar10, fashion_mnist, airfoil",
-        ),
+        (["data", "list", "mnist"], "unknown data set mnist; there are: cifar10, fashion_mnist"),
         (["data", "erase"], "invalid choice: 'erase'"),
         (["data"], "required: ACTION"),
         ([], "required: COMMAND"),

@@ -1,0 +1,298 @@
+"""Each result as HTML: one sentence, bars with their intervals, and the numbers in a table.
+
+The numbers are those of the text, which stands beside the HTML in every output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labkit import html
+from labkit.html import Bar, Markup, Ratio
+from labkit.text import format_bytes, format_factor, format_rate, format_seconds, format_settings
+
+if TYPE_CHECKING:
+    from labkit.counters import Counters
+    from labkit.memory import MemoryMeter
+    from labkit.race import RaceResult
+    from labkit.results import Comparison, Measurement
+    from labkit.sweep import Sweep
+
+ROLES = ("baseline", "candidate")
+
+
+def comparison(result: Comparison) -> Markup:
+    """Both sides of a comparison: their times, their memory, and the speed-up."""
+    labels = side_labels(result)
+    return html.result(
+        html.sentence(html.badge(result.verdict), comparison_sentence(result)),
+        _speed_bars(result, labels),
+        _memory_bars(result, labels),
+        speedup_ratio(result),
+        html.table(_sides_table(result)),
+        html.note(_small_print(result)),
+    )
+
+
+def comparison_sentence(result: Comparison) -> str:
+    """What a comparison found, in one sentence."""
+    for role, side in zip(ROLES, result.arms, strict=True):
+        if side.error:
+            return f"The {role} ended by {side.error}: there is nothing to compare."
+    if not result.ratios:
+        return "Stopped before there was anything to compare."
+    low, high = map(format_factor, result.interval)
+    builds = _number(result.build_count, "build")
+    taken = f"{_number(result.pairs, 'pair')}, {builds}"
+    found = f"{format_factor(result.speedup)} times as fast as the baseline"
+    per = ""
+    if result.baseline.samples != result.candidate.samples:
+        per = f" for the same number of {result.baseline.unit}"
+    return (
+        f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken}): {result.verdict}."
+    )
+
+
+def side_labels(result: Comparison) -> tuple[Markup, Markup]:
+    """The names of both sides, and what they have set differently."""
+    before, after = {}, {}
+    for name, (one, other) in result.changed.items():
+        before[name], after[name] = one, other
+    if not after:
+        names = (result.baseline.label, result.candidate.label)
+    else:
+        names = (format_settings(before), format_settings(after))
+    return html.side("baseline", names[0]), html.side("candidate", names[1])
+
+
+def speedup_ratio(result: Comparison) -> Markup:
+    """The speed-up with its interval beside the noise floor; nothing where there is none."""
+    if not result.ratios:
+        return Markup()
+    low, high = result.interval
+    text = f"{result.speedup:.3f}x  [{low:.3f}, {high:.3f}]"
+    row = Ratio("speed-up", result.speedup, (low, high), text, result.verdict)
+    title = "Speed-up with its 95 % interval; grey: the A/A noise floor; line: no difference"
+    return html.ratios(title, [row], result.noise_floor)
+
+
+def sweep(results: Sweep) -> Markup:
+    """One line for each value that was swept."""
+    if not results:
+        return html.result(html.sentence(str(results)))
+    rows = []
+    for value, result in zip(results.values, results, strict=True):
+        rows.append(Ratio(str(value), result.speedup, result.interval, "", result.verdict))
+    scale = html.ratio_scale(rows)
+    head = [results.control, "baseline", "candidate", "speed-up", "", "95 % interval", "verdict"]
+    lines = []
+    for row, result in zip(rows, results, strict=True):
+        low, high = row.interval
+        line = [row.label]
+        line += [side.error or format_seconds(side.median) for side in result.arms]
+        line += [f"{result.speedup:.3f}x", html.ratio_cell(row, scale)]
+        line += [f"{low:.3f} – {high:.3f}", html.badge(result.verdict)]
+        lines.append(line)
+    memory = [_memory_cells(result) for result in results]
+    if any(memory):
+        head += ["peak memory", "of the baseline's"]
+        for line, cells in zip(lines, memory, strict=True):
+            line += cells or ["-", "-"]
+    sentence = html.sentence(f"Sweep of {results.control}: {sweep_sentence(results)}.")
+    return html.result(sentence, html.table([head, *lines]), html.note(_sweep_note(results)))
+
+
+def sweep_sentence(results: Sweep) -> str:
+    """At which values the candidate was faster, slower, the same: ``faster at 64, 256; unclear at 8``."""
+    found: dict[str, list[str]] = {}
+    for value, result in zip(results.values, results, strict=True):
+        found.setdefault(result.verdict, []).append(str(value))
+    return "; ".join(f"{verdict} at {', '.join(values)}" for verdict, values in found.items())
+
+
+def race(result: RaceResult) -> Markup:
+    """The time to the target of each side of a race, over its seeds."""
+    if not result.arms:
+        return html.result(html.preformatted(str(result)))
+    sentences = [html.sentence(_race_title(result))]
+    bars = []
+    for number, arm in enumerate(result.arms):
+        low, high = result.interval(arm)
+        median = result.median(arm)
+        text = f"{format_seconds(median)}  [{format_seconds(low)}, {format_seconds(high)}]"
+        tone = "candidate" if number else "baseline"
+        bars.append(Bar(arm, median, text, (low, high), tone))
+    head = ["", "median time", "95 % interval", "median steps", "reached by"]
+    rows = [head]
+    for arm in result.arms:
+        rows.append(_race_row(result, arm))
+    title = "Median training time to the target, with its 95 % interval (shorter is better)"
+    return html.result(
+        *sentences,
+        html.bars(title, bars),
+        _race_ratios(result),
+        html.table(rows),
+    )
+
+
+def memory(meter: MemoryMeter) -> Markup:
+    """What a block of code needed at its peak, and what was left of it."""
+    figures = {
+        "peak": meter.peak,
+        "at the end": meter.current,
+        "saved for backward": meter.saved_for_backward,
+        "reserved": meter.reserved,
+    }
+    rows = []
+    for label, size in figures.items():
+        if size is not None:
+            tone = "candidate" if label == "peak" else "baseline"
+            rows.append(Bar(label, size, format_bytes(size), tone=tone))
+    words = f"At its peak the block held {format_bytes(meter.peak)} on {meter.device}"
+    if meter.saved_for_backward is not None:
+        words += f"; autograd saved up to {format_bytes(meter.saved_for_backward)} for backward"
+    return html.result(html.sentence(f"{words}."), html.bars("Memory of live tensors", rows))
+
+
+def measurement(result: Measurement) -> Markup:
+    """The times of one step alone."""
+    return html.result(
+        html.sentence(measurement_sentence(result)),
+        html.table(_rows([result])),
+    )
+
+
+def measurement_sentence(result: Measurement) -> str:
+    """What one step takes, in one sentence."""
+    if result.error:
+        return f"The step ended by {result.error}."
+    if not result.times:
+        return "Nothing was timed."
+    times = f"median of {_number(len(result.times), 'block')}, IQR {format_seconds(result.iqr)}"
+    rate = format_rate(result.throughput, result.unit)
+    return f"One step takes {format_seconds(result.median)} ({times}): {rate}."
+
+
+def counters(counted: Counters) -> Markup:
+    """The counts of one step."""
+    return html.result(html.table([["one step", ""], *counted.rows()]))
+
+
+def _speed_bars(result: Comparison, labels: Sequence[str]) -> Markup:
+    """The time of a step; throughput where the sides process different amounts in one."""
+    alike = not result.ratios or result.baseline.samples == result.candidate.samples
+    rows = []
+    for role, label, side in zip(ROLES, labels, result.arms, strict=True):
+        quartiles = (math.nan, math.nan)
+        if side.times:
+            quartiles = tuple(np.percentile(side.times, [25, 75]))
+        if alike:
+            text = side.error or format_seconds(side.median)
+            rows.append(Bar(label, side.median, text, quartiles, role))
+            continue
+        text = side.error or format_rate(side.throughput, side.unit)
+        rates = (side.samples / quartiles[1], side.samples / quartiles[0])
+        rows.append(Bar(label, side.throughput, text, rates, role))
+    if alike:
+        return html.bars("Time of a step: median and quartiles (shorter is better)", rows)
+    return html.bars("Throughput: median and quartiles (longer is better)", rows)
+
+
+def _memory_bars(result: Comparison, labels: Sequence[str]) -> Markup:
+    rows = []
+    for role, label, side in zip(ROLES, labels, result.arms, strict=True):
+        if side.peak_bytes is not None:
+            rows.append(Bar(label, side.peak_bytes, format_bytes(side.peak_bytes), tone=role))
+    if not rows:
+        return Markup()
+    return html.bars("Peak memory of a step (shorter is better)", rows)
+
+
+def _sides_table(result: Comparison) -> list[list[str]]:
+    rows = _rows(result.arms)
+    return [["", *ROLES], *rows[1:]]
+
+
+def _rows(sides: Sequence[Measurement]) -> list[list[str]]:
+    # Not above: results show themselves by this module.
+    from labkit.results import table_rows
+
+    return table_rows(sides)
+
+
+def _small_print(result: Comparison) -> str:
+    parts = [f"{result.seconds:.1f} s on {result.device}"]
+    if math.isfinite(result.noise_floor):
+        parts.append(f"A/A noise floor {result.noise_floor:.1%}")
+    if result.stopped:
+        parts.append("stopped early")
+    if result.shared:
+        parts.append(f"both sides: {format_settings(result.shared)}")
+    return "; ".join(parts)
+
+
+def _memory_cells(result: Comparison) -> list[str]:
+    if math.isnan(result.memory_ratio):
+        return []
+    return [format_bytes(result.candidate.peak_bytes), f"{result.memory_ratio:.2f}"]
+
+
+def _sweep_note(results: Sweep) -> str:
+    first = results[0]
+    settings = []
+    for role, side in zip(ROLES, first.arms, strict=True):
+        others = {name: value for name, value in side.settings.items() if name != results.control}
+        if others:
+            settings.append(f"{role}: {format_settings(others)}")
+    return "; ".join(settings)
+
+
+def _race_title(result: RaceResult) -> str:
+    sign = "at least" if result.higher_is_better else "at most"
+    words = f"Race to {result.metric} of {sign} {result.target:g}"
+    baseline = result.arms[0]
+    for arm in result.arms[1:]:
+        ratio, low, high = result.speedup(arm)
+        if math.isnan(ratio) or math.isinf(result.median(arm)):
+            words += f"; {arm} did not reach it"
+            continue
+        interval = f"95 % interval {format_factor(low)} to {format_factor(high)}"
+        seeds = _number(len(result.of(arm)), "seed")
+        words += (
+            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({interval}; {seeds})"
+        )
+    return f"{words}."
+
+
+def _race_row(result: RaceResult, arm: str) -> list[str]:
+    runs = result.of(arm)
+    low, high = result.interval(arm)
+    arrived = f"{sum(run.reached for run in runs)} of {len(runs)} seeds"
+    errors = sorted({run.error for run in runs if run.error})
+    if errors:
+        arrived += f" ({', '.join(errors)})"
+    times = [format_seconds(result.median(arm)), f"{format_seconds(low)} – {format_seconds(high)}"]
+    return [arm, *times, f"{result.median(arm, 'steps'):g}", arrived]
+
+
+def _race_ratios(result: RaceResult) -> Markup:
+    rows = []
+    for arm in result.arms[1:]:
+        ratio, low, high = result.speedup(arm)
+        if not math.isnan(ratio):
+            text = f"{ratio:.2f}x  [{low:.2f}, {high:.2f}]"
+            rows.append(Ratio(arm, ratio, (low, high), text))
+    if not rows:
+        return Markup()
+    title = f"As fast to the target as {result.arms[0]}, with 95 % interval; line: no difference"
+    return html.ratios(title, rows)
+
+
+def _number(count: int, word: str) -> str:
+    if count == 1:
+        return f"one {word}"
+    return f"{count} {word}s"

@@ -1,0 +1,99 @@
+"""The rehearsed card: it catches the mistakes that are planted, and leaves sound programs alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.planted import PLANTED
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rehearse(*command: str, cards: str = "16x2") -> subprocess.CompletedProcess[str]:
+    """Run Python with rehearsed cards of so many gigabytes."""
+    paths = [str(ROOT / "tests" / "rehearsal" / "site"), str(ROOT)]
+    environment = os.environ | {"LABKIT_REHEARSE": cards, "PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, list[str | None]]:
+    done = rehearse("-m", "tests.rehearsal.planted")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_caught_and_the_sound_program_runs(
+    name: str, outcomes: dict[str, list[str | None]]
+) -> None:
+    wrong, right = outcomes[name]
+    assert wrong is not None, "not caught"
+    assert right is None
+
+
+def test_there_are_many_kinds_of_mistakes() -> None:
+    assert len(PLANTED) >= 25
+
+
+def test_a_wrong_number_of_gigabytes_is_named() -> None:
+    done = rehearse("-c", "pass", cards="eighty")
+    assert "LABKIT_REHEARSE='eighty': use gigabytes of a card" in done.stderr
+
+
+def test_memory_is_counted_and_given_back() -> None:
+    code = """if True:
+        import torch
+        a = torch.zeros(1000, device="cuda")
+        first = torch.cuda.memory_allocated()
+        b = a.double()
+        del a, b
+        print(first, torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated())
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["4096", "12288", "0"], done.stderr
+
+
+def test_a_graph_replays_on_the_same_memory() -> None:
+    code = """if True:
+        import torch
+        x, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x * 3
+        x.fill_(2)
+        graph.replay()
+        print(y.tolist())
+    """
+    assert rehearse("-c", code).stdout.strip() == "[6.0, 6.0, 6.0]"
+
+
+def test_compiled_code_and_the_scaler_run() -> None:
+    code = """if True:
+        import torch
+        from torch.nn import functional as F
+        net = torch.nn.Linear(8, 2).to("cuda")
+        fast, scaler = torch.compile(net), torch.amp.GradScaler("cuda")
+        optimizer = torch.optim.AdamW(net.parameters(), fused=True)
+        x, y = torch.randn(4, 8, device="cuda"), torch.zeros(4, dtype=torch.long, device="cuda")
+        with torch.autocast("cuda"):
+            loss = F.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        print(fast(x).device, net.weight.grad.device)
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["cuda:0", "cuda:0"], done.stderr
