@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -43,6 +43,9 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Figure: TypeAlias = float | None
 Interval: TypeAlias = tuple[Figure, Figure]
+Device: TypeAlias = Literal["cpu", "cuda"]
+Verdict: TypeAlias = Literal["faster", "slower", "same", "unclear", "cannot tell"]
+Source: TypeAlias = Literal["predicted", "measured"]
 Settings: TypeAlias = dict[str, bool | int | float | str | None]
 
 
@@ -106,7 +109,7 @@ class Entry(Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
 class ComparisonEntry(Entry, tag="comparison"):
     """Two sides timed in turn."""
 
-    device: Literal["cpu", "cuda"]
+    device: Device
     seed: int | None
     threads: Annotated[
         int | None, Meta(description="of torch on the CPU; null: as the caller had them")
@@ -116,7 +119,7 @@ class ComparisonEntry(Entry, tag="comparison"):
     speedup: Figure
     interval: Annotated[Interval, Meta(description="95 % interval of the speed-up")]
     noise_floor: Annotated[Figure, Meta(description="of the A/A control, as a logarithm")]
-    verdict: Literal["faster", "slower", "same", "unclear", "cannot tell"]
+    verdict: Verdict
 
     @classmethod
     def of(
@@ -127,7 +130,7 @@ class ComparisonEntry(Entry, tag="comparison"):
         result = replace(result, baseline=baseline, candidate=candidate)
         return cls(
             lab=result.lab,
-            device=result.device,
+            device=cast(Device, result.device),
             seed=seed,
             threads=threads,
             baseline=Side.of(baseline),
@@ -135,7 +138,7 @@ class ComparisonEntry(Entry, tag="comparison"):
             speedup=result.speedup,
             interval=result.interval,
             noise_floor=result.noise_floor,
-            verdict=result.verdict,
+            verdict=cast(Verdict, result.verdict),
         )
 
     def result(self) -> Comparison:
@@ -229,7 +232,7 @@ class PlanEntry(Entry, tag="planned"):
 
     settings: Settings
     figures: Ratios
-    source: Literal["predicted", "measured"]
+    source: Source
 
     @classmethod
     def of(cls, result: PlanRatios) -> PlanEntry:
@@ -239,7 +242,7 @@ class PlanEntry(Entry, tag="planned"):
             lab=result.lab,
             settings=_plain(result.settings),
             figures=Ratios(**ratios),
-            source=result.source,
+            source=cast(Source, result.source),
         )
 
     def result(self) -> PlanRatios:
@@ -281,7 +284,7 @@ class RecordFile(Struct, kw_only=True, forbid_unknown_fields=True):
     `python -m course record`, never by hand.
     """
 
-    schema: Literal[3] = SCHEMA
+    schema: Literal[3] = 3
     notebook: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]+$")]
     notebook_hash: Annotated[
         str,
