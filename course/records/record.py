@@ -287,7 +287,7 @@ def _first_line(text: str) -> str:
 
 def listen(kept: str) -> None:
     """In the kernel: keep all that its labs measure in this file."""
-    open_journal(keeper(Path(kept)))
+    open_journal(keeper(Path(kept)), counters=True)
 
 
 def keeper(path: Path) -> Keeper:
