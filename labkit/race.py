@@ -127,12 +127,14 @@ class RaceResult:
         return "slower"
 
     def _pairs(self, arm: str, against: str | None) -> list[tuple[RaceRun, RaceRun]]:
-        """The runs of both sides with the same seed."""
-        others = {run.seed: run for run in self.of(arm)}
+        """The runs of both sides with the same seed; repeats of a seed in their order."""
+        others: dict[int, list[RaceRun]] = {}
+        for run in self.of(arm):
+            others.setdefault(run.seed, []).append(run)
         pairs = []
         for run in self.of(against or self.arms[0]):
-            if run.seed in others:
-                pairs.append((run, others[run.seed]))
+            if others.get(run.seed):
+                pairs.append((run, others[run.seed].pop(0)))
         return pairs
 
     def __str__(self) -> str:

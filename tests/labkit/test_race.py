@@ -226,3 +226,11 @@ def test_fisher_s_exact_test():
     assert fisher(5, 0, of=5) == pytest.approx(2 / 252)
     assert fisher(4, 0, of=4) == pytest.approx(2 / 70)
     assert fisher(3, 3, of=5) == pytest.approx(1.0)
+
+
+def test_repeats_of_a_seed_are_paired_in_their_order():
+    runs = []
+    for side, seconds in (("one", (1.0, 2.0, 5.0)), ("other", (2.0, 1.0))):
+        for taken in seconds:
+            runs.append(RaceRun(side, 0, ((1, taken, 0.5),), True))
+    assert RaceResult(tuple(runs), 1.0, "metric", True).ratios("other") == (0.5, 2.0)
