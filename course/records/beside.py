@@ -262,7 +262,7 @@ def _figures(result: Comparison | RaceResult, name: str) -> dict[str, str]:
     """Rows of the table: name -> figure; those of a race are named after its arms."""
     if isinstance(result, RaceResult):
         return {arm: _arrival(result, arm) for arm in result.arms}
-    rows = {name: speedup_text(result)}
+    rows = {name: result.in_short()}
     if not math.isnan(result.memory_ratio):
         rows[f"  memory, {name}"] = f"{result.memory_ratio:.2f}"
     return rows
@@ -274,14 +274,6 @@ def what_changed(result: Comparison) -> str:
         return result.candidate.label
     changed = {name: after for name, (_, after) in result.changed.items()}
     return format_settings(changed) or "the same again (A/A)"
-
-
-def speedup_text(result: Comparison) -> str:
-    """``1.26x [1.25, 1.27] faster``, or what ended an arm."""
-    if error := result.baseline.error or result.candidate.error:
-        return f"ended by {error}"
-    low, high = result.interval
-    return f"{result.speedup:.2f}x [{low:.2f}, {high:.2f}] {result.verdict}"
 
 
 def _arrival(result: RaceResult, arm: str) -> str:
@@ -309,5 +301,5 @@ def _lines(record: Record) -> list[str]:
                 "" if math.isnan(result.memory_ratio) else f"; memory {result.memory_ratio:.2f}"
             )
             at = f"  (at {format_settings(result.shared)})" if result.shared else ""
-            lines.append(f"  {what_changed(result)}: {speedup_text(result)}{memory}{at}")
+            lines.append(f"  {what_changed(result)}: {result.in_short()}{memory}{at}")
     return lines
