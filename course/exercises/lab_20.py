@@ -66,11 +66,17 @@ def check_20_validate(answer: Callable[..., Any]) -> None:
             raise NotYet(
                 f"a {type(found).__name__} came back: return a plain number, as .item() gives it"
             )
-        if abs(found - right) > 1e-5:
-            hint = f"the mean loss is {right:.5f}, not {found:.5f}"
-            if abs(found - mean_of_means) < 1e-5:
-                hint += ": a mean of the batches' means gives the two samples of the last batch "
-                hint += "too much weight"
-            raise NotYet(hint)
+        _compare(found, right, mean_of_means)
         if frozen.training:
             raise NotYet("a layer that was frozen by eval() before is in training mode afterwards")
+
+
+def _compare(found: float, right: float, mean_of_means: float) -> None:
+    """Raise NotYet unless the mean loss is right, and name the usual mistake."""
+    if abs(found - right) <= 1e-5:
+        return
+    hint = f"the mean loss is {right:.5f}, not {found:.5f}"
+    if abs(found - mean_of_means) < 1e-5:
+        hint += ": a mean of the batches' means gives the two samples of the last batch "
+        hint += "too much weight"
+    raise NotYet(hint)
