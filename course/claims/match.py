@@ -1,4 +1,4 @@
-"""Which recorded result a claim means: by lab, by what changed, by what is set. Never by its figure."""
+"""Which recorded result a claim means: by lab, by what changed and is set, never by its figure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from course.claims.claim import ANY, Claim, Settings, Value
 from course.claims.pool import pool_comparisons, pool_races
-from course.records.files import Planned, Record
+from course.records.planned import PlanRatios
+from course.records.store import Record
 from labkit.race import RaceResult
 from labkit.results import Comparison, same_value
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A claim's metric in one recorded result: the value with its interval, and how far it can be trusted.
+    """A claim's metric in one recorded result: value and interval, and how far to trust it.
 
     ``device`` is the result's own, not the machine's: a machine with a GPU times its CPU as well.
     ``verdict`` is what a comparison says of its times, empty for what is counted, planned or raced.
@@ -50,7 +51,7 @@ def figures(claim: Claim, record: Record) -> list[Figure]:
     return found
 
 
-# ---------------------------------------------------------------------------------------- comparisons
+# ---------------- comparisons
 
 
 def _compared(claim: Claim, record: Record, device: str) -> Figure | None:
@@ -111,14 +112,14 @@ def _counted(result: Comparison, counter: str) -> float:
     return after[counter] / before[counter]
 
 
-# ---------------------------------------------------------------------------------------------- plans
+# ---------------- plans
 
 
 def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
     wanted = {**claim.change, **claim.at}
-    plans: dict[str, Planned] = {}
+    plans: dict[str, PlanRatios] = {}
     for result in record.results:
-        if not isinstance(result, Planned) or record.device != device or result.lab != claim.lab:
+        if not isinstance(result, PlanRatios) or record.device != device or result.lab != claim.lab:
             continue
         if _holds(wanted, result.settings) and not math.isnan(_ratio(claim, result)):
             plans[str(result.settings)] = result
@@ -129,13 +130,13 @@ def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
     return None
 
 
-def _ratio(claim: Claim, plan: Planned) -> float:
+def _ratio(claim: Claim, plan: PlanRatios) -> float:
     if claim.metric == "speedup" and "time" in plan.figures:
         return 1 / plan.figures["time"]
     return plan.figures.get(claim.metric, math.nan)
 
 
-# ---------------------------------------------------------------------------------------------- races
+# ---------------- races
 
 
 def _raced(claim: Claim, record: Record, device: str) -> Figure | None:
@@ -168,7 +169,7 @@ def _raced(claim: Claim, record: Record, device: str) -> Figure | None:
 
 
 def named(race: RaceResult, wanted: Settings) -> str | None:
-    """The arm whose name says just this; a setting of ``"*"`` may be left out, when it has its default.
+    """The arm whose name says just this; a setting of ``"*"`` may be left out, at its default.
 
     ValueError when several do.
     """
@@ -190,7 +191,7 @@ def named(race: RaceResult, wanted: Settings) -> str | None:
 
 
 def _said(arm: str) -> dict[str, Value] | None:
-    """The settings in an arm's name, ``"lr=0.1, norm='batch'"``; None for a name of another kind."""
+    """The settings in an arm's name, ``"lr=0.1, norm='batch'"``; None for another name."""
     if arm == "baseline":
         return {}
     try:
