@@ -24,7 +24,7 @@ import traitlets
 
 from labkit.device import test_size
 from labkit.lab import Lab
-from labkit.results import NOISY_MARGIN, Comparison, Measurement
+from labkit.results import Comparison, Measurement
 from labkit.text import format_bytes, format_rate, format_seconds
 
 try:
@@ -528,9 +528,7 @@ def _summary(runs: list[Comparison]) -> str:
         return f"{len(runs)} comparisons; the figure below shows them all"
     errors = [f"{arm.label} ended by {arm.error}" for arm in runs[0].arms if arm.error]
     interval = ", ".join(map(_factor, runs[0].interval))
-    restless = (
-        runs[0].noisy and runs[0].verdict == "cannot tell" and math.isfinite(runs[0].noise_floor)
+    return (
+        "; ".join(errors)
+        or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]; {runs[0].taken}"
     )
-    least = math.exp(NOISY_MARGIN * runs[0].noise_floor) if restless else 1
-    why = f" (a restless machine: only differences beyond {_factor(least)}× are claimed)" * restless
-    return "; ".join(errors) or f"{runs[0].verdict}, {_factor(runs[0].speedup)}× [{interval}]{why}"

@@ -24,7 +24,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
 MUTED = "#A08FB5"  # recorded runs of other machines: seen, but behind the reader's own
-VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "cannot tell": GREY}
+VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
 def new_figure(

@@ -97,7 +97,7 @@ def control(trials: int = 40) -> None:
     print(f"A/A: 90th percentile of |ratio - 1| {np.percentile(errors, 90):.3f} %  goal <= 2 %")
     verdicts = {
         word: sum(r.verdict == word for r in results)
-        for word in ("same", "cannot tell", "faster", "slower")
+        for word in ("same", "unclear", "faster", "slower")
     }
     print(
         f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}"

@@ -107,7 +107,7 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
     assert len(panel.history()) == 1
     assert "double: False → True" in panel.history()[0]
     assert "×" in panel.speedup()
-    assert panel.verdict() in ("faster", "slower", "same", "cannot tell")
+    assert panel.verdict() in ("faster", "slower", "same", "unclear")
     opened.screenshot("panel-after", panel.root)
     opened.screenshot("panel-page")
 
