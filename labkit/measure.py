@@ -25,6 +25,7 @@ from labkit.device import is_out_of_memory, pick
 from labkit.preserve import preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import CLAIM_PAIRS, CONTROL_LIMIT, Comparison, Measurement, Workload
+from labkit.turn import TURN
 
 BLOCK_SECONDS = 0.005  # shorter blocks drown in the clock's and the caches' noise
 MIN_PAIRS = 24  # no run is ended early, however sure it looks, before this many
@@ -72,9 +73,6 @@ def compare(
         return alternate(arms[0], arms[1], seconds=budget(seconds), on_update=on_update, stop=stop)
 
 
-_measuring = threading.RLock()
-
-
 @contextlib.contextmanager
 def measuring(threads: int | None) -> Iterator[None]:
     """What every measurement happens in: alone, on one torch thread, and everything global is given back afterwards."""
@@ -82,10 +80,7 @@ def measuring(threads: int | None) -> Iterator[None]:
         raise ValueError(
             f"threads={threads!r}: use a positive number of CPU threads, or None for torch's own setting"
         )
-    if not _measuring.acquire(blocking=False):
-        raise RuntimeError(
-            "another measurement is running in this kernel; two at once would disturb each other: wait"
-        )
+    TURN.take(threading.current_thread())
     freeze = gc.get_freeze_count() == 0
     try:
         gc.collect()  # what the notebook has dropped must not sit in the memory that the arms need
@@ -98,7 +93,7 @@ def measuring(threads: int | None) -> Iterator[None]:
     finally:
         if freeze:
             gc.unfreeze()
-        _measuring.release()
+        TURN.give_back()
 
 
 def as_arm(step: Any, label: str) -> Any:

@@ -24,7 +24,7 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#8
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
 MUTED = "#A08FB5"  # recorded runs of other machines: seen, but behind the reader's own
-VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "cannot tell": GREY}
+VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
 def new_figure(
@@ -73,7 +73,7 @@ def comparison_figure(
 ) -> Figure:
     """The paired ratios with interval and noise floor; the step times of both arms. Muted: ``recorded`` runs."""
     figure, (pairs, steps) = new_figure(2, dark=dark)
-    colour = VERDICT_COLOUR[comparison.verdict]
+    colour = VERDICT_COLOUR.get(comparison.verdict, GREY)
     if comparison.ratios:
         floor, (low, high) = comparison.noise_floor, comparison.interval
         if math.isfinite(floor):
