@@ -25,7 +25,7 @@ _OUT_OF_MEMORY_TEXTS = (
     # cuBLAS and cuDNN, for their own handles and work space
     "STATUS_ALLOC_FAILED",
     # cuDNN, when no algorithm's work space fits
-    "GET was unable to find an engine",
+    "unable to find an engine",
     "Unable to find a valid cuDNN algorithm",
 )
 

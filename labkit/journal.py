@@ -1,4 +1,7 @@
-"""A journal of what labs measure: whoever opens one gets each result as it comes. labkit itself writes nothing."""
+"""A journal of what labs measure: whoever opens one gets each result as it comes.
+
+labkit itself writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-
-Keeper = Callable[[Any, Mapping[str, Any]], None]
-
-_keepers: list[Keeper] = []
 
 
 @dataclass(frozen=True)
@@ -21,27 +20,44 @@ class Failure:
     error: str
 
 
-def is_open() -> bool:
-    """Whether somebody keeps a journal: labs then count what a step does, too."""
-    return bool(_keepers)
+Keeper = Callable[[Any, Mapping[str, Any]], None]
 
 
-def open_journal(keeper: Keeper) -> None:
-    """From now on call ``keeper(result, about)`` for each Comparison, RaceResult and `Failure` of a lab."""
-    _keepers.append(keeper)
+@dataclass(frozen=True, eq=False)
+class _Journal:
+    keeper: Keeper
+    counters: bool
+
+
+_open: list[_Journal] = []
+
+
+def open_journal(keeper: Keeper, *, counters: bool = False) -> None:
+    """From now on call ``keeper(result, about)`` for each result of a lab.
+
+    A result is a Comparison, a RaceResult or a `Failure`; ``about`` says how it was taken. With
+    ``counters`` labs also count what a step of each side does.
+    """
+    _open.append(_Journal(keeper, counters))
 
 
 @contextmanager
-def journal(keeper: Keeper) -> Iterator[None]:
+def journal(keeper: Keeper, *, counters: bool = False) -> Iterator[None]:
     """`open_journal` for as long as the block runs."""
-    open_journal(keeper)
+    opened = _Journal(keeper, counters)
+    _open.append(opened)
     try:
         yield
     finally:
-        _keepers.remove(keeper)
+        _open.remove(opened)
 
 
-def keep(result: Any, **about: Any) -> None:
-    """Hand a result to every open journal; ``about`` says how it was taken, the seed say."""
-    for keeper in _keepers:
-        keeper(result, about)
+def wants_counters() -> bool:
+    """Whether an open journal asks labs to count."""
+    return any(opened.counters for opened in _open)
+
+
+def keep(result: object, **about: Any) -> None:
+    """Hand a result to every open journal; ``about`` says how it was taken: the seed, threads."""
+    for opened in _open:
+        opened.keeper(result, about)

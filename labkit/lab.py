@@ -1,9 +1,11 @@
-"""A lab: one function that builds a training step, and the controls that are its keywords. No widgets here."""
+"""A lab: one function that builds a training step, and the controls that are its keywords.
+
+No widgets here: `labkit.LabPanel` shows a lab.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,92 +13,111 @@ from functools import partial
 from typing import Any
 
 from labkit import journal
-from labkit.arms import ArmDied, LocalArm
-from labkit.device import is_out_of_memory
+from labkit.arms import Arm, ArmDied, LocalArm, Peak
+from labkit.arms.process import ProcessArm
+from labkit.arms.workers import WorkersArm
+from labkit.controls import (
+    Settings,
+    check_names,
+    check_signature,
+    check_value,
+    difference,
+    listed_values,
+    names,
+)
+from labkit.device import survive
 from labkit.measure import Update, alternate, budget, measuring
 from labkit.progress import progress
 from labkit.race import RaceResult, race
-from labkit.results import Comparison, changed, same_value
+from labkit.results import Comparison, Workload, same_value
 from labkit.sweep import Progress, Sweep
-from labkit.text import format_settings
+from labkit.workers import Workers
 
+Make = Callable[..., Workload]
 Reason = str | Mapping[Any, str]
 
 
 class Lab:
-    """Compare settings of ``make_workload(**settings) -> Workload``; every control lists its values, the first one the
-    baseline.
+    """Compare settings of ``make_workload(**settings) -> Workload``.
 
-    Parameters: ``isolate`` gives each arm a process of its own; ``threads`` is torch's thread count on the CPU (None
-    leaves it); ``seed`` is set before each build; ``memory`` measures peak memory in a pass of its own; ``unavailable``
-    maps a control, or some of its values, to the reason why this machine cannot show it: ``{"pin_memory": "needs
-    CUDA"}`` or ``{"precision": {"fp16": "needs CUDA"}}``.
+    Every control lists its values, the first one the baseline.
+
+    ``runs_in`` says where each side lives: in the ``"kernel"``; in a ``"process"`` of its own, for
+    state that cannot be swapped back; or in `labkit.workers.Workers`. Then ``make_workload`` is the
+    name of a function that their script serves, and a control named ``processes`` says how many of
+    them take part. ``threads`` is torch's thread count on the CPU (None leaves it). ``seed`` is set
+    before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
+    in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
+    this machine cannot show it: ``{"pin_memory": "needs CUDA"}``, ``{"precision": {"fp16": "..."}}``.
     """
 
     def __init__(
         self,
-        make_workload: Callable[..., Any],
+        make_workload: Make | str,
         *,
-        isolate: bool = False,
+        runs_in: str | Workers = "kernel",
         threads: int | None = 1,
         seed: int = 0,
         memory: bool = True,
+        counters: bool = False,
         unavailable: Mapping[str, Reason] | None = None,
         **controls: Iterable[Any],
     ) -> None:
-        if not callable(make_workload):
-            raise TypeError(
-                f"Lab({make_workload!r}): the first argument is a function that returns a Workload"
-            )
-        self.controls = {name: _values(name, values) for name, values in controls.items()}
-        _check_signature(make_workload, self.controls)
-        for name, value, kind in (
-            ("isolate", isolate, bool),
-            ("memory", memory, bool),
-            ("seed", seed, int),
-        ):
-            if not isinstance(value, kind):
-                raise TypeError(
-                    f"{name}={value!r}: {name} is an argument of Lab; give a control another name"
-                )
-        if threads is not None and not isinstance(threads, int):
-            raise TypeError(
-                f"threads={threads!r}: threads is an argument of Lab; give a control another name"
-            )
-        self.unavailable = {} if unavailable is None else dict(unavailable)
+        self.controls: dict[str, tuple[Any, ...]] = {}
+        for name, values in controls.items():
+            self.controls[name] = listed_values(name, values)
+        check_names(self.controls, (Lab.run, Lab.sweep))
+        _check_place(make_workload, runs_in, self.controls)
+        _check_type("threads", threads, (int, type(None)))
+        _check_type("seed", seed, int)
+        _check_type("memory", memory, bool)
+        _check_type("counters", counters, bool)
+        self.unavailable = dict(unavailable or {})
         if unknown := set(self.unavailable) - set(self.controls):
             raise TypeError(
-                f"unavailable names {_list(unknown)}; the controls are {_list(self.controls)}"
+                f"unavailable names {names(unknown)}; the controls are {names(self.controls)}"
             )
-        self.make_workload = make_workload
-        self.isolate, self.threads, self.seed, self.memory = isolate, threads, seed, memory
+        self.make_workload, self.runs_in = make_workload, runs_in
+        self.threads, self.seed = threads, seed
+        self.memory, self.counters = memory, counters
 
     @property
     def name(self) -> str:
         """The name of its function: how records tell the labs of one notebook apart."""
+        if isinstance(self.make_workload, str):
+            return self.make_workload
         return getattr(self.make_workload, "__name__", "lab")
 
     @property
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> Settings:
         """The baseline: the first value of each control."""
         return {name: values[0] for name, values in self.controls.items()}
 
     def why_not(self, name: str, value: Any) -> str | None:
-        """Why this machine cannot show ``name=value``, or None when it can. The baseline always can be shown."""
+        """Why this machine cannot show ``name=value``, or None when it can.
+
+        The baseline always can be shown.
+        """
         reason = self.unavailable.get(name)
         if isinstance(reason, Mapping):
             return reason.get(value)
-        return None if value == self.controls[name][0] else reason
+        if value == self.controls[name][0]:
+            return None
+        return reason
 
-    def settings(self, changes: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The defaults with ``changes``. TypeError for an unknown one, ValueError for what this machine cannot show."""
+    def settings(self, changes: Mapping[str, Any] | None) -> Settings:
+        """The defaults with ``changes``.
+
+        TypeError for an unknown one, ValueError for what this machine cannot show.
+        """
         changes = changes or {}
         if unknown := set(changes) - set(self.controls):
             raise TypeError(
-                f"unknown setting {_list(unknown)}; the settings of this lab are {_list(self.controls)}"
+                f"unknown setting {names(unknown)}; "
+                f"the settings of this lab are {names(self.controls)}"
             )
         for name, value in changes.items():
-            _check_value(name, value, self.controls[name])
+            check_value(name, value, self.controls[name])
             if reason := self.why_not(name, value):
                 raise ValueError(f"{name}={value!r} cannot run on this machine: {reason}")
         return self.defaults | dict(changes)
@@ -110,10 +131,10 @@ class Lab:
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> Comparison:
-        """Compare the baseline with ``settings``, each rebuilt and seeded anew; arguments as for `compare`.
+        """Compare the baseline with ``settings``, each built anew; arguments as for `compare`.
 
-        Numbers may be given that the control does not list; of words and switches only those that it lists.
-        ``baseline`` changes the baseline's own settings.
+        Numbers may be given that the control does not list; of words and switches only those that
+        it lists. ``baseline`` changes the baseline's own settings.
         """
         seconds = budget(seconds)
         arms = self._arms(self.settings(baseline), self.settings(settings))
@@ -127,9 +148,9 @@ class Lab:
             if result.stopped:
                 return result
             if self.memory:
-                result = self._with_peaks(result, arms, stop)
-            if journal.is_open():
-                result = self._with_counters(result, arms)
+                result = _with_peaks(result, arms, stop)
+            if self.counters or journal.wants_counters():
+                result = _with_counters(result, arms)
         journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 
@@ -144,28 +165,19 @@ class Lab:
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> Sweep:
-        """`run` for each value of one control that this machine can show; ``seconds`` is the budget of each.
+        """`run` for each value of one control that this machine can show.
 
-        With ``follow`` the baseline takes the swept value as well: ``lab.sweep("batch_size", amp=True, follow=True)``
-        asks what amp brings at each batch size. ``on_update`` receives a `Progress` between blocks. Ends early, with
-        what it has, when stopped.
+        ``seconds`` is the budget of each. With ``follow`` the baseline takes the swept value as
+        well: ``lab.sweep("batch_size", amp=True, follow=True)`` asks what amp brings at each batch
+        size. ``on_update`` receives a `Progress` between blocks. Ends early, with what it has, when
+        stopped.
         """
-        if control not in self.controls:
-            raise TypeError(
-                f"sweep({control!r}): the controls of this lab are {_list(self.controls)}"
-            )
-        if control in settings:
-            raise TypeError(
-                f"sweep({control!r}) takes each value of {control}; {control}={settings[control]!r} is one"
-            )
-        values = [value for value in self.controls[control] if self.why_not(control, value) is None]
+        values = self._swept(control, settings)
         results: list[Comparison] = []
-        bar = progress(
-            total=len(values),
-            desc=f"sweep of {control}",
-            unit="run",
-            **({"disable": True} if on_update else {}),
-        )
+        shown: dict[str, Any] = {"total": len(values), "desc": f"sweep of {control}"}
+        if on_update:
+            shown["disable"] = True
+        bar = progress(unit="run", **shown)
         with contextlib.closing(bar):
             for index, value in enumerate(values):
                 base = dict(baseline or {})
@@ -174,19 +186,31 @@ class Lab:
                 update = partial(_tell, on_update, index, len(values))
                 chosen = settings | {control: value}
                 try:
-                    results.append(
-                        self.run(
-                            baseline=base, seconds=seconds, on_update=update, stop=stop, **chosen
-                        )
+                    result = self.run(
+                        baseline=base, seconds=seconds, on_update=update, stop=stop, **chosen
                     )
                 except KeyboardInterrupt:
                     if not results:
                         raise
                     break
+                results.append(result)
                 bar.update()
-                if results[-1].stopped:
+                if result.stopped:
                     break
         return Sweep(control, tuple(results))
+
+    def _swept(self, control: str, settings: Mapping[str, Any]) -> list[Any]:
+        """The values that a sweep takes; TypeError when it cannot."""
+        if control not in self.controls:
+            raise TypeError(
+                f"sweep({control!r}): the controls of this lab are {names(self.controls)}"
+            )
+        if control in settings:
+            raise TypeError(
+                f"sweep({control!r}) takes each value of {control}; "
+                f"{control}={settings[control]!r} is one"
+            )
+        return [value for value in self.controls[control] if self.why_not(control, value) is None]
 
     def race(
         self,
@@ -196,25 +220,29 @@ class Lab:
         steps: int,
         **options: Any,
     ) -> RaceResult:
-        """Race the baseline against each candidate's settings to ``target``; options as for `labkit.race`.
+        """Race the baseline against each candidate's settings to ``target``.
 
-        The workload needs ``evaluate``. ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``.
+        Options as for `labkit.race`. The workload needs ``evaluate``:
+        ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``.
         """
-        if self.isolate:
-            raise ValueError("isolate=True: races run in this process; make a lab without it")
-        base = self.settings(baseline)
-        arms = {_difference(base, self.defaults) or "baseline": base}
-        for candidate in candidates:
-            chosen = self.settings(candidate)
-            label = _difference(chosen, base) or "same settings"
-            if label in arms:
-                raise ValueError(f"{candidate!r} is in this race already")
-            arms[label] = chosen
-        makers = {label: partial(self.make_workload, **chosen) for label, chosen in arms.items()}
-        with self._failures({}):
-            result = race(
-                makers, target=target, steps=steps, **({"threads": self.threads} | options)
+        if self.runs_in != "kernel":
+            raise ValueError(
+                f"runs_in={self.runs_in!r}: races run in the kernel; make a lab without it"
             )
+        base = self.settings(baseline)
+        chosen = {difference(base, self.defaults) or "baseline": base}
+        for candidate in candidates:
+            settings = self.settings(candidate)
+            label = difference(settings, base) or "same settings"
+            if label in chosen:
+                raise ValueError(f"{candidate!r} is in this race already")
+            chosen[label] = settings
+        makers = {}
+        for label, settings in chosen.items():
+            makers[label] = partial(self._function(), **settings)
+        options = {"threads": self.threads} | options
+        with self._failures({}):
+            result = race(makers, target=target, steps=steps, **options)
         result = replace(result, lab=self.name)
         if not result.stopped:
             journal.keep(result)
@@ -229,14 +257,14 @@ class Lab:
         seconds: float | None = None,
         **settings: Any,
     ) -> str:
-        """The headless call for these settings, as source text; only what differs from the defaults."""
-        arguments = [] if sweep is None else [repr(sweep)]
-        changes = {
-            name: value
-            for name, value in settings.items()
-            if not same_value(value, self.defaults[name]) and name != sweep
-        }
-        arguments += [f"{name}={value!r}" for name, value in changes.items()]
+        """The headless call for these settings, as source; only what differs from the defaults."""
+        method, arguments = "run", []
+        if sweep is not None:
+            method = "sweep"
+            arguments.append(repr(sweep))
+        for name, value in settings.items():
+            if name != sweep and not same_value(value, self.defaults[name]):
+                arguments.append(f"{name}={value!r}")
         base = {
             name: value
             for name, value in (baseline or {}).items()
@@ -249,116 +277,105 @@ class Lab:
             arguments.append(f"baseline={base!r}")
         if seconds is not None:
             arguments.append(f"seconds={seconds:g}")
-        return f"lab.{'run' if sweep is None else 'sweep'}({', '.join(arguments)})"
+        return f"lab.{method}({', '.join(arguments)})"
 
-    def _arms(self, baseline: dict[str, Any], candidate: dict[str, Any]) -> list[Any]:
-        label = _difference(candidate, baseline) or "same settings"
-        return [self._arm("baseline", baseline), self._arm(label, candidate)]
+    def _arms(self, baseline: Settings, candidate: Settings) -> tuple[Arm, Arm]:
+        label = difference(candidate, baseline) or "same settings"
+        return self._arm("baseline", baseline), self._arm(label, candidate)
 
-    def _arm(self, label: str, settings: dict[str, Any]) -> Any:
-        kind: Any = LocalArm
-        if self.isolate:
-            from labkit.isolate import ProcessArm as kind
-        return kind(partial(self.make_workload, **settings), label, settings, self.seed)
+    def _arm(self, label: str, settings: Settings) -> Arm:
+        if isinstance(self.runs_in, Workers):
+            return WorkersArm(self.runs_in, self.name, label, settings, self.seed)
+        make = partial(self._function(), **settings)
+        if self.runs_in == "process":
+            return ProcessArm(make, label, settings, self.seed)
+        return LocalArm(make, label, settings, self.seed)
 
-    def _with_peaks(
-        self, result: Comparison, arms: list[Any], stop: threading.Event | None
-    ) -> Comparison:
-        """The peak memory of each arm, as far as it can be had: the times are there, and nothing may lose them."""
-        peaks: list[tuple[int | None, int | None]] = []
-        for arm, timed in zip(arms, result.arms, strict=True):
-            measured: tuple[int | None, int | None] = (None, None)
-            if not timed.error and not (stop and stop.is_set()):
-                try:
-                    measured = arm.peak()
-                except KeyboardInterrupt:
-                    return result
-                except (ArmDied, MemoryError, RuntimeError) as error:
-                    if not isinstance(error, ArmDied) and not is_out_of_memory(error):
-                        raise
-            peaks.append(measured)
-        return result.with_peaks(*peaks)
-
-    def _with_counters(self, result: Comparison, arms: list[Any]) -> Comparison:
-        counted = []
-        for arm, timed in zip(arms, result.arms, strict=True):
-            try:
-                counted.append(timed if timed.error else replace(timed, counters=arm.counters()))
-            except Exception as error:  # the times are there, and nothing may lose them
-                counted.append(replace(timed, counters=f"{type(error).__name__}: {error}"))
-        return replace(result, baseline=counted[0], candidate=counted[1])
+    def _function(self) -> Make:
+        assert not isinstance(self.make_workload, str), "a name is for workers only"
+        return self.make_workload
 
     @contextlib.contextmanager
     def _failures(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """A record holds what went wrong, too."""
+        """A journal holds what went wrong, too."""
         try:
             yield
         except Exception as error:
-            journal.keep(
-                journal.Failure(self.name, dict(settings), f"{type(error).__name__}: {error}")
-            )
+            reason = f"{type(error).__name__}: {error}"
+            journal.keep(journal.Failure(self.name, dict(settings), reason))
             raise
 
 
 def _tell(
     on_update: Callable[[Progress], None] | None, index: int, count: int, so_far: Comparison
 ) -> None:
-    """Pass a partial result on, with its position. A sweep has one bar: its runs show none of their own."""
+    """Pass a partial result on, with its position.
+
+    A sweep has one bar for all: its runs show none of their own.
+    """
     if on_update is not None:
         on_update(Progress(index, count, so_far))
 
 
-def _difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:
-    return format_settings(
-        {name: after for name, (_, after) in changed(from_these, settings).items()}
-    )
+def _with_peaks(
+    result: Comparison, arms: Iterable[Arm], stop: threading.Event | None
+) -> Comparison:
+    """The peak memory of each side, as far as it can be had: nothing may lose the times."""
+    peaks: list[Peak | tuple[None, None]] = []
+    for arm, timed in zip(arms, result.arms, strict=True):
+        peaks.append((None, None))
+        if timed.error or (stop and stop.is_set()):
+            continue
+        try:
+            with survive(ArmDied):
+                peaks[-1] = arm.peak()
+        except KeyboardInterrupt:
+            return result
+    return result.with_peaks(*peaks)
 
 
-def _values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+def _with_counters(result: Comparison, arms: Iterable[Arm]) -> Comparison:
+    """What a step of each side does, or why it cannot be counted: nothing may lose the times."""
+    counted = []
+    for arm, timed in zip(arms, result.arms, strict=True):
+        if timed.error:
+            counted.append(timed)
+            continue
+        try:
+            counters = arm.counters()
+        except KeyboardInterrupt:
+            return result
+        except Exception as error:
+            counters = f"{type(error).__name__}: {error}"
+        counted.append(replace(timed, counters=counters))
+    return replace(result, baseline=counted[0], candidate=counted[1])
+
+
+def _check_type(name: str, value: object, kinds: type | tuple[type, ...]) -> None:
+    if not isinstance(value, kinds):
         raise TypeError(
-            f"{name}={values!r}: list the control's values, the baseline first, as in {name}=[{values!r}]"
+            f"{name}={value!r}: {name} is an argument of Lab; give a control another name"
         )
-    listed = tuple(values)
-    if not listed:
-        raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
-    return listed
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
-    """Other numbers than those listed are welcome where numbers are; of words and switches only those listed."""
-    numbers = any(map(_is_number, listed))
-    if any(type(value) is type(other) and value == other for other in listed) or (
-        numbers and _is_number(value)
-    ):
+def _check_place(
+    make_workload: object, runs_in: object, controls: Mapping[str, tuple[Any, ...]]
+) -> None:
+    """Fail where the lab is made, and not at its first run."""
+    if isinstance(runs_in, Workers):
+        script = runs_in.script.name
+        if not isinstance(make_workload, str):
+            raise TypeError(
+                f"Lab({make_workload!r}, runs_in=Workers(...)): the function lives in the workers: "
+                f"give the name of one that {script} serves"
+            )
+        if "processes" not in controls:
+            raise TypeError("a lab in workers needs a control named 'processes': processes=[1, 2]")
         return
-    if isinstance(value, bool | str) or _is_number(value):
-        raise ValueError(
-            f"{name}={value!r}: use {', '.join(map(repr, listed))}{', or another number' * numbers}"
-        )
-
-
-def _check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:
-    """Fail where the lab is made, not at the first run, when its controls are not the keywords of ``make_workload``."""
-    taken = {
-        name for method in (Lab.run, Lab.sweep) for name in inspect.signature(method).parameters
-    }
-    if reserved := set(controls) & taken:
+    if runs_in not in ("kernel", "process"):
+        raise ValueError(f"runs_in={runs_in!r}: use 'kernel', 'process' or Workers(...)")
+    if not callable(make_workload):
         raise TypeError(
-            f"a control cannot be named {_list(reserved)}: lab.run or lab.sweep has such an argument"
+            f"Lab({make_workload!r}): the first argument is a function that returns a Workload"
         )
-    try:
-        inspect.signature(make_workload).bind(**controls)
-    except TypeError as error:
-        wants = inspect.signature(make_workload)
-        raise TypeError(
-            f"make_workload{wants} cannot be called with the controls {_list(controls)}: {error}"
-        ) from None
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in sorted(names)) or "none"
+    check_signature(make_workload, controls)

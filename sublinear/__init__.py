@@ -18,12 +18,11 @@ The arrows between the modules::
 from sublinear.apply import MENU, apply
 from sublinear.blocks import Blocks, split
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.cost import Prediction, simulate
+from sublinear.cost import Costs, simulate
 from sublinear.fit import Fitted, fit
 from sublinear.plan import Checkpoint, Keep, Plan
 from sublinear.planner import METHODS, largest_batch, plan
-from sublinear.probe import Roofline
-from sublinear.profile import profile
+from sublinear.profiling import Roofline, profile
 from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.verify import Verification, verify
 
@@ -35,11 +34,11 @@ __all__ = [
     "Blocks",
     "Chain",
     "Checkpoint",
+    "Costs",
     "Fitted",
     "Keep",
     "Option",
     "Plan",
-    "Prediction",
     "Roofline",
     "SmallGpu",
     "Trial",

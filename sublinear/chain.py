@@ -1,28 +1,36 @@
 """A chain: what each block of a model costs, in bytes and seconds, for every way of running it.
 
-One step of training runs the blocks forward in order and backward in reverse. Planning needs no more than this table,
-so that plans can be made for a machine that is not at hand, and tested without torch.
+One step of training runs the blocks forward in order and backward in reverse. Planning needs no
+more than this table, so that plans can be made for a machine that is not at hand, and tested
+without torch.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+Json = dict[str, Any]
+
+# What crosses a cut: (number of the storage, bytes), each storage once.
+Crossing = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True)
 class Option:
-    """One way to run a block so that its backward can follow: save everything, or save chosen operators only.
+    """One way to run a block so that its backward can follow: save everything, or some operators.
 
-    ``saved_bytes``: alive after the forward because of this block, its output included, its input not.
-    ``forward``, ``backward``: seconds; what a selective option computes again counts as backward.
-    ``forward_peak``: bytes above what was alive before the forward (the input was). At least ``saved_bytes``.
-    ``backward_peak``: bytes above what was alive before the backward (saved, and the gradient of the output, were),
-    without the gradients of the block's own parameters, which do not grow with the batch.
+    ``saved_bytes``: alive after the forward because of this block, its output included, its input
+    not. ``forward``, ``backward``: seconds; what a selective option computes again counts as
+    backward. ``forward_peak``: bytes above what was alive before the forward (the input was). At
+    least ``saved_bytes``. ``backward_peak``: bytes above what was alive before the backward (saved,
+    and the gradient of the output, were), without the gradients of the block's own parameters,
+    which do not grow with the batch.
     """
 
     name: str
@@ -33,13 +41,12 @@ class Option:
     backward_peak: int
 
     def __post_init__(self) -> None:
-        _check(
-            self, "saved_bytes", "forward_peak", "backward_peak", seconds=("forward", "backward")
-        )
+        sizes = ("saved_bytes", "forward_peak", "backward_peak")
+        _check(self, *sizes, seconds=("forward", "backward"))
         if self.forward_peak < self.saved_bytes:
             raise ValueError(
-                f"Option {self.name!r}: forward_peak={self.forward_peak} is below saved_bytes={self.saved_bytes}, "
-                "which are alive when the forward ends"
+                f"Option {self.name!r}: forward_peak={self.forward_peak} is below "
+                f"saved_bytes={self.saved_bytes}, which are alive when the forward ends"
             )
 
 
@@ -48,10 +55,11 @@ class Block:
     """A block and its options, the first of which saves everything.
 
     ``output_bytes``: all tensors that cross to the next block; their gradients need as much.
-    ``crossing``: the same one by one, (number of the storage, bytes), where some cross more than one cut, as the skips
-    of a U-Net do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
-    ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they stay allocated).
-    ``bare_peak``: bytes above what was alive before a forward that saves nothing, its output included.
+    ``crossing``: the same one by one, where some cross more than one cut, as the skips of a U-Net
+    do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
+    ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
+    stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
+    its output included. ``forward``: seconds of such a forward.
     """
 
     name: str
@@ -59,8 +67,8 @@ class Block:
     options: tuple[Option, ...]
     gradient_bytes: int
     bare_peak: int
-    forward: float  # seconds of a forward that saves nothing
-    crossing: tuple[tuple[int, int], ...] = ()
+    forward: float
+    crossing: Crossing = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(self.options))
@@ -68,17 +76,20 @@ class Block:
         if not self.options:
             raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
         object.__setattr__(self, "crossing", _crossing(self.crossing))
-        if self.crossing and (total := sum(dict(self.crossing).values())) != self.output_bytes:
+        total = sum(size for _, size in self.crossing)
+        if self.crossing and total != self.output_bytes:
             raise ValueError(
-                f"Block {self.name!r}: output_bytes={self.output_bytes}, but its crossing storages have {total}"
+                f"Block {self.name!r}: output_bytes={self.output_bytes}, "
+                f"but its crossing storages have {total}"
             )
 
 
 @dataclass(frozen=True)
 class Around:
-    """What runs once around the blocks, whatever the plan: bytes above what is alive when it begins.
+    """What runs once around the blocks, whatever the plan: bytes above what was alive before.
 
-    ``peak_bytes``: without the gradients of its own parameters, ``gradient_bytes``, which do not grow with the batch.
+    ``peak_bytes``: without the gradients of its own parameters, ``gradient_bytes``, which do not
+    grow with the batch.
     """
 
     peak_bytes: int = 0
@@ -92,14 +103,14 @@ class Around:
 class Chain:
     """The blocks of one model at one batch size on one device.
 
-    ``input_bytes``: what the first block reads and what runs before it saves, alive through the whole step;
-    ``input_crossing``: what it reads one by one.
-    ``fixed_bytes``: what else is: parameters, buffers, optimizer state, targets.
-    ``after``: the loss, and a wrapped model's own code behind its blocks, forward and backward; the gradient of the
-    last block's output is part of its peak. ``before``: the backward of such code before the blocks.
-    ``extra_seconds``: of a plain step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative
-    where blocks take longer alone than in their step.
-    ``source``: "measured" or "estimated"; an estimate says from which roofline in ``device``.
+    ``input_bytes``: what the first block reads and what runs before it saves, alive through the
+    whole step; ``input_crossing``: what it reads one by one. ``fixed_bytes``: what else is:
+    parameters, buffers, optimizer state, targets. ``after``: the loss, and a wrapped model's own
+    code behind its blocks, forward and backward; the gradient of the last block's output is part of
+    its peak. ``before``: the backward of such code before the blocks. ``extra_seconds``: of a plain
+    step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
+    blocks take longer alone than in their step. ``source``: "measured" or "estimated"; an estimate
+    says from which roofline in ``device``.
     """
 
     blocks: tuple[Block, ...]
@@ -109,7 +120,7 @@ class Chain:
     device: str
     source: str
     extra_seconds: float = 0.0
-    input_crossing: tuple[tuple[int, int], ...] = ()
+    input_crossing: Crossing = ()
     before: Around = field(default_factory=Around)
     after: Around = field(default_factory=Around)
 
@@ -132,110 +143,137 @@ class Chain:
         return len(self.blocks)
 
     def held(self, first: int, last: int) -> int:
-        """Bytes that a checkpoint of blocks ``first`` to ``last`` holds: what crosses behind it and not before it."""
-        before = self._crossings[first]
-        return sum(
-            size for storage, size in self._crossings[last + 1].items() if storage not in before
-        )
+        """Bytes that a checkpoint of blocks ``first`` to ``last`` holds.
+
+        That is what crosses behind it and not before it.
+        """
+        before, behind = self._cuts[first], self._cuts[last + 1]
+        return sum(size for storage, size in behind.items() if storage not in before)
 
     @cached_property
-    def _crossings(self) -> list[dict[Any, int]]:
+    def _cuts(self) -> list[dict[object, int]]:
         """Storages and bytes at each cut: before block 0, behind block 0, behind block 1, ..."""
-        cuts: list[dict[Any, int]] = [dict(self.input_crossing)]
-        cuts += (
-            dict(b.crossing) or {("output", number): b.output_bytes}
-            for number, b in enumerate(self.blocks)
-        )
+        cuts: list[dict[object, int]] = [{**dict(self.input_crossing)}]
+        for number, block in enumerate(self.blocks):
+            # Without crossings all of an output is new.
+            cuts.append({**dict(block.crossing)} or {("output", number): block.output_bytes})
         return cuts
 
     def at_batch(self, batch_size: int) -> Chain:
-        """The same chain at another batch size: activation bytes and seconds of blocks scale with it (bytes are
-        rounded up), ``fixed_bytes``, gradients of parameters and ``extra_seconds`` do not."""
+        """The same chain at another batch size.
+
+        Activation bytes (rounded up) and seconds of blocks scale with it; ``fixed_bytes``,
+        gradients of parameters and ``extra_seconds`` do not.
+        """
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")
         if batch_size == self.batch_size:
             return self
-        ratio = batch_size / self.batch_size
-
-        def scaled(size: int) -> int:
-            return -(-size * batch_size // self.batch_size)
-
-        def crossing_at(crossing: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-            return tuple((storage, scaled(size)) for storage, size in crossing)
-
-        def option_at(option: Option) -> Option:
-            return Option(
-                option.name,
-                scaled(option.saved_bytes),
-                option.forward * ratio,
-                option.backward * ratio,
-                scaled(option.forward_peak),
-                scaled(option.backward_peak),
-            )
-
-        def block_at(block: Block) -> Block:
-            crossing = crossing_at(block.crossing)
-            return replace(
-                block,
-                output_bytes=sum(size for _, size in crossing)
-                if crossing
-                else scaled(block.output_bytes),
-                crossing=crossing,
-                options=tuple(map(option_at, block.options)),
-                bare_peak=scaled(block.bare_peak),
-                forward=block.forward * ratio,
-            )
-
-        blocks = tuple(map(block_at, self.blocks))
+        scale = _Scale(batch_size, self.batch_size)
         return replace(
             self,
-            blocks=blocks,
+            blocks=tuple(map(scale.block, self.blocks)),
             batch_size=batch_size,
-            input_bytes=scaled(self.input_bytes),
-            input_crossing=crossing_at(self.input_crossing),
-            before=replace(self.before, peak_bytes=scaled(self.before.peak_bytes)),
-            after=replace(self.after, peak_bytes=scaled(self.after.peak_bytes)),
+            input_bytes=scale.bytes(self.input_bytes),
+            input_crossing=scale.crossing(self.input_crossing),
+            before=scale.around(self.before),
+            after=scale.around(self.after),
         )
 
-    def to_json(self, path: str | Path | None = None) -> dict[str, Any]:
+    def to_json(self, path: str | Path | None = None) -> Json:
         """A plain dictionary, also written to ``path`` if there is one."""
         return store(asdict(self), path)
 
     @classmethod
-    def from_json(cls, source: dict[str, Any] | str | Path) -> Chain:
-        """The chain in a dictionary or file that `to_json` made. Raises ValueError for anything else."""
-        data = load(source)
+    def from_json(cls, source: Json | str | Path) -> Chain:
+        """The chain in a dictionary or file that `to_json` made.
+
+        Raises ValueError for anything else.
+        """
+        data = dict(load(source))
         try:
-            blocks = (
-                Block(
-                    **{**block, "options": tuple(Option(**option) for option in block["options"])}
-                )
-                for block in data["blocks"]
-            )
-            around: dict[str, Any] = {
-                end: Around(**data[end]) for end in ("before", "after") if end in data
-            }
-            return cls(**{**data, **around, "blocks": tuple(blocks)})
+            data["blocks"] = tuple(map(_block_from_json, data["blocks"]))
+            for end in ("before", "after"):
+                if end in data:
+                    data[end] = Around(**data[end])
+            return cls(**data)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a chain as to_json writes it: {error}") from None
 
 
-def _crossing(pairs: Any) -> tuple[tuple[int, int], ...]:
-    """Pairs as tuples, as JSON gives lists. Raises ValueError for anything but whole numbers and bytes, each once."""
-    pairs = tuple(map(tuple, pairs))
-    right = all(
-        len(pair) == 2 and all(isinstance(value, int) for value in pair) and pair[1] >= 0
-        for pair in pairs
-    )
-    if not right or len({storage for storage, _ in pairs}) < len(pairs):
-        raise ValueError(
-            f"crossing={pairs!r}: use pairs of a storage's number and its bytes, each storage once"
+@dataclass(frozen=True)
+class _Scale:
+    """Brings what grows with the batch from one batch size to another."""
+
+    batch_size: int
+    before: int
+
+    def bytes(self, size: int) -> int:
+        return -(-size * self.batch_size // self.before)
+
+    def seconds(self, seconds: float) -> float:
+        return seconds * (self.batch_size / self.before)
+
+    def crossing(self, crossing: Crossing) -> Crossing:
+        return tuple((storage, self.bytes(size)) for storage, size in crossing)
+
+    def around(self, around: Around) -> Around:
+        return replace(around, peak_bytes=self.bytes(around.peak_bytes))
+
+    def option(self, option: Option) -> Option:
+        return Option(
+            option.name,
+            self.bytes(option.saved_bytes),
+            self.seconds(option.forward),
+            self.seconds(option.backward),
+            self.bytes(option.forward_peak),
+            self.bytes(option.backward_peak),
         )
-    return pairs
+
+    def block(self, block: Block) -> Block:
+        crossing = self.crossing(block.crossing)
+        output = self.bytes(block.output_bytes)
+        if crossing:
+            # Rounded one by one, the sizes may sum up to more.
+            output = sum(size for _, size in crossing)
+        return replace(
+            block,
+            output_bytes=output,
+            crossing=crossing,
+            options=tuple(map(self.option, block.options)),
+            bare_peak=self.bytes(block.bare_peak),
+            forward=self.seconds(block.forward),
+        )
 
 
-def _check(item: Any, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
-    """Raise unless these fields hold whole, non-negative numbers of bytes, and those finite, non-negative seconds."""
+def _block_from_json(data: Json) -> Block:
+    options = tuple(Option(**option) for option in data["options"])
+    return Block(**{**data, "options": options})
+
+
+def _crossing(pairs: Iterable[Iterable[int]]) -> Crossing:
+    """Pairs as tuples, as JSON gives lists.
+
+    Raises ValueError for anything but whole numbers and bytes, each storage once.
+    """
+    found = {}
+    rows = list(map(tuple, pairs))
+    for row in rows:
+        whole = len(row) == 2 and all(isinstance(value, int) for value in row)
+        if not whole or row[1] < 0 or row[0] in found:
+            raise ValueError(
+                f"crossing={rows!r}: use pairs of a storage's number and its bytes, "
+                "each storage once"
+            )
+        found[row[0]] = row[1]
+    return tuple(found.items())
+
+
+def _check(item: object, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
+    """Raise unless fields hold what they should.
+
+    ``sizes``: whole, non-negative numbers of bytes; ``seconds``: finite, non-negative ones.
+    """
     owner = f"{type(item).__name__} {getattr(item, 'name', '')!r}".removesuffix(" ''")
     for name in sizes:
         value = getattr(item, name)
@@ -249,15 +287,18 @@ def _check(item: Any, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
             raise ValueError(f"{owner}: {name}={value!r}; it is a number of seconds, 0 or more")
 
 
-def store(data: dict[str, Any], path: str | Path | None) -> dict[str, Any]:
+def store(data: Json, path: str | Path | None) -> Json:
     """Write ``data`` as JSON to ``path``, unless that is None, and return it."""
     if path is not None:
         Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return data
 
 
-def load(source: dict[str, Any] | str | Path) -> dict[str, Any]:
-    """The dictionary itself, or the one in the JSON file at this path. Raises ValueError where there is none."""
+def load(source: Json | str | Path) -> Json:
+    """The dictionary itself, or the one in the JSON file at this path.
+
+    Raises ValueError where there is none.
+    """
     if isinstance(source, dict):
         return source
     try:
@@ -265,5 +306,6 @@ def load(source: dict[str, Any] | str | Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"{source}: not a JSON file ({error})") from None
     if not isinstance(data, dict):
-        raise ValueError(f"{source}: holds a {type(data).__name__}, where an object is expected")
+        kind = type(data).__name__
+        raise ValueError(f"{source}: holds a {kind}, where an object is expected")
     return data

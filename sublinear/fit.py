@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 
-from labkit.device import is_out_of_memory
+from labkit.device import survive
 from labkit.measure import compare
 from labkit.memory import MemoryMeter
 from labkit.results import Comparison, Workload
@@ -22,47 +21,64 @@ from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
-from sublinear.cost import Prediction, simulate
+from sublinear.cost import Costs
 from sublinear.plan import Plan
 from sublinear.planner import plan as find
-from sublinear.profile import Loss, Training, profile, restored, training
+from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.searches.simple import keep_all
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model that trains by a plan, and what the plan is expected to need. ``plain``: without a plan."""
+    """A model that trains by a plan, and what the plan is expected to need.
+
+    ``note``: why the model was not read in a better way, if so; ``original``: the model as it was.
+    """
 
     model: nn.Module
     plan: Plan
-    chain: Chain
-    predicted: Prediction
-    plain: Prediction
-    note: str
     original: nn.Module
     task: Training
+    note: str = ""
+
+    @property
+    def chain(self) -> Chain:
+        """What the plan was made for."""
+        return self.plan.known_chain
+
+    @property
+    def predicted(self) -> Costs:
+        """What a step by the plan costs."""
+        return self.plan.costs
+
+    @property
+    def plain(self) -> Costs:
+        """What a step costs without a plan."""
+        return keep_all(self.chain).costs
 
     def __str__(self) -> str:
+        chain, plan = self.chain, self.plan
         lines = [
-            _line(
-                f"predicted ({self.chain.source} blocks)",
-                self.predicted.peak_bytes,
-                self.predicted.seconds,
-            ),
-            _line("predicted without a plan", self.plain.peak_bytes, self.plain.seconds),
-            f"{len(self.chain.blocks)} blocks on {self.chain.device}, method {self.plan.method!r}: {self.plan}",
+            _line(f"predicted ({chain.source} blocks)", self.predicted),
+            _line("predicted without a plan", self.plain),
+            f"{len(chain)} blocks on {chain.device}, method {plan.method!r}: {plan}",
         ]
-        return "\n".join([*lines, *([f"note: {self.note}"] if self.note else [])])
+        if self.note:
+            lines.append(f"note: {self.note}")
+        return "\n".join(lines)
 
     __repr__ = __str__
 
     def measure(self, seconds: float | None = None) -> Measured:
-        """Train both models for a while (``seconds``, as in `labkit.compare`) and put everything back."""
-        arms = (self.original, self.model)
-        peaks = tuple(map(self._peak, arms))
+        """Train both models for a while (``seconds``, as in `labkit.compare`).
+
+        Everything is put back.
+        """
+        peaks = self._peak(self.original), self._peak(self.model)
         with restored(self.original, self.task.optimizer):
-            steps = [Workload(partial(self._step, arm), self.chain.batch_size) for arm in arms]
-            comparison = compare(steps[0], steps[1], seconds=seconds).with_peaks(*peaks)
+            plain = Workload(partial(self._step, self.original), self.chain.batch_size)
+            planned = Workload(partial(self._step, self.model), self.chain.batch_size)
+            comparison = compare(plain, planned, seconds=seconds).with_peaks(*peaks)
         return Measured(comparison, self.predicted, self.plain)
 
     def _step(self, model: nn.Module) -> torch.Tensor:
@@ -76,16 +92,13 @@ class Fitted:
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
         device = next(model.parameters()).device
-        with restored(self.original, self.task.optimizer):
-            try:
+        with restored(self.original, self.task.optimizer), survive() as outcome:
+            self._step(model)
+            with MemoryMeter(device, saved=False) as memory:
                 self._step(model)
-                with MemoryMeter(device, saved=False) as memory:
-                    self._step(model)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                return None, None
-            return memory.peak, memory.reserved
+        if outcome.error:
+            return None, None
+        return memory.peak, memory.reserved
 
 
 @dataclass(frozen=True)
@@ -93,8 +106,8 @@ class Measured:
     """A planned model beside the plain one, and how far the prediction was off."""
 
     comparison: Comparison
-    predicted: Prediction
-    plain: Prediction
+    predicted: Costs
+    plain: Costs
 
     @property
     def peak_bytes(self) -> int | None:
@@ -112,24 +125,33 @@ class Measured:
         return 1 / self.comparison.speedup
 
     @property
+    def predicted_memory_ratio(self) -> float:
+        """Predicted peak over that of the plain model."""
+        return self.predicted.peak_bytes / self.plain.peak_bytes
+
+    @property
+    def predicted_time_ratio(self) -> float:
+        """Predicted step time over that of the plain model."""
+        return self.predicted.seconds / self.plain.seconds
+
+    @property
     def peak_error(self) -> float:
-        """Predicted over measured peak, less 1."""
-        return self.predicted.peak_bytes / self.peak_bytes - 1 if self.peak_bytes else float("nan")
+        """Predicted over measured peak, less 1; nan where the model did not fit."""
+        if not self.peak_bytes:
+            return float("nan")
+        return self.predicted.peak_bytes / self.peak_bytes - 1
 
     @property
     def time_error(self) -> float:
         """Predicted less measured time ratio: 0.05 is 5 points."""
-        return self.predicted.seconds / self.plain.seconds - self.time_ratio
+        return self.predicted_time_ratio - self.time_ratio
 
     def __str__(self) -> str:
-        expected = (
-            self.predicted.peak_bytes / self.plain.peak_bytes,
-            self.predicted.seconds / self.plain.seconds,
-        )
         return (
             f"{self.comparison}\n"
-            f"memory {self.memory_ratio:.3f} of plain (predicted {expected[0]:.3f}, peak {self.peak_error:+.1%}), "
-            f"time {self.time_ratio:.3f} (predicted {expected[1]:.3f})"
+            f"memory {self.memory_ratio:.3f} of plain "
+            f"(predicted {self.predicted_memory_ratio:.3f}, peak {self.peak_error:+.1%}), "
+            f"time {self.time_ratio:.3f} (predicted {self.predicted_time_ratio:.3f})"
         )
 
     __repr__ = __str__
@@ -137,8 +159,8 @@ class Measured:
 
 def fit(
     model: nn.Module,
-    inputs: Any,
-    kwargs: dict[str, Any] | None = None,
+    inputs: Inputs,
+    kwargs: Keywords | None = None,
     *,
     budget: int | None = None,
     max_overhead: float | None = None,
@@ -148,13 +170,15 @@ def fit(
     modules: list[str] | None = None,
     repeats: int = 3,
 ) -> Fitted:
-    """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead`` (0.25: a quarter more time).
+    """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
-    With neither, the plan has the lowest peak there is, whatever time it takes.
+    ``max_overhead=0.25`` is a quarter more time. With neither, the plan has the lowest peak there
+    is, whatever time it takes.
 
-    ``inputs``: a tensor, or a tuple of the model's arguments; ``loss``: of the model's output, the mean by default;
-    ``optimizer``: its state counts, and its step is part of the time; ``modules``: those to plan, by name, where torch
-    cannot trace the model. Raises ValueError, with the floor, if no plan is that small. The model stays as it is.
+    ``inputs``: a tensor, or a tuple of the model's arguments; ``loss``: of the model's output, the
+    mean by default; ``optimizer``: its state counts, and its step is part of the time; ``modules``:
+    those to plan, by name, where torch cannot trace the model. Raises ValueError, with the floor,
+    if no plan is that small. The model stays as it is.
     """
     task = training(inputs, kwargs, loss, optimizer)
     blocks = split(model, task.args, task.kwargs, modules=modules)
@@ -169,9 +193,9 @@ def fit(
     )
     found = find(chain, budget=budget, max_overhead=max_overhead, method=method)
     planned = apply(model, found, task.args, blocks=blocks)
-    plain = simulate(chain, keep_all(chain))
-    return Fitted(planned, found, chain, simulate(chain, found), plain, blocks.note, model, task)
+    return Fitted(planned, found, model, task, blocks.note)
 
 
-def _line(label: str, peak: int, seconds: float) -> str:
-    return f"{label:<30} {format_bytes(peak):>10}  {format_seconds(seconds):>8} a step"
+def _line(label: str, costs: Costs) -> str:
+    peak, seconds = format_bytes(costs.peak_bytes), format_seconds(costs.seconds)
+    return f"{label:<30} {peak:>10}  {seconds:>8} a step"

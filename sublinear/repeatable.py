@@ -1,4 +1,8 @@
-"""What a model must not do if parts of it are to run twice, and how to try parts of it without leaving a trace."""
+"""What a model must not do if parts of it are to run twice, and how to try parts without a trace.
+
+Running statistics are kept once: a block that runs again writes to spare buffers, which are swapped
+in for that pass. Not ``track_running_stats=False``, under which other tensors would be saved.
+"""
 
 from __future__ import annotations
 
@@ -32,28 +36,29 @@ def refuse(model: nn.Module) -> None:
             raise ValueError(
                 f"{here}: a plan is applied to it already: plan the model that was given to apply()"
             )
-        if reason := _WRAPPERS.get(type(module).__name__):
-            raise ValueError(f"{here} is a {type(module).__name__}: {reason}")
+        kind = type(module).__name__
+        if kind in _WRAPPERS:
+            raise ValueError(f"{here} is a {kind}: {_WRAPPERS[kind]}")
         if any(map(is_lazy, [*module._parameters.values(), *module._buffers.values()])):
             raise ValueError(
                 f"{here} has parameters without a shape yet: run the model once on an example"
             )
-        if hooks := [
-            kind.strip("_").replace("_", " ") for kind in _HOOKS if getattr(module, kind, None)
-        ]:
+        hooks = [hook.strip("_") for hook in _HOOKS if getattr(module, hook, None)]
+        if hooks:
+            words = " and ".join(hooks).replace("_", " ")
             raise ValueError(
-                f"{here} has {' and '.join(hooks)}, which would run again whenever a block is computed again: remove "
-                "them, or call that code from forward"
+                f"{here} has {words}, which would run again whenever a block is computed again: "
+                "remove them, or call that code from forward"
             )
 
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """Give back each module's attributes, modes, children, and the identity of its parameters and buffers."""
-    before = [
-        (module, dict(module.__dict__), {name: dict(module.__dict__[name]) for name in _CONTAINERS})
-        for module in model.modules()
-    ]
+    """Give back each module's attributes and modes, and which children and tensors it has."""
+    before = []
+    for module in model.modules():
+        containers = {name: dict(module.__dict__[name]) for name in _CONTAINERS}
+        before.append((module, dict(module.__dict__), containers))
     try:
         yield
     finally:
@@ -67,7 +72,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Give back buffers, gradients, attributes and random generators, whatever the block does or raises.
+    """Give back buffers, gradients, attributes and random generators, whatever is raised.
 
     Inside, gradients are empty. Parameters are not copied: do not step an optimizer inside.
     """
@@ -86,32 +91,37 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
             parameter.grad = grad
 
 
+# ------------------------------------------------------------------------------ running statistics
+
+
 def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
     """The layers that update running statistics in training: batch and instance norm."""
-    return tuple(
-        m
-        for m in modules
-        if isinstance(m, _NormBase) and m.track_running_stats and m.running_mean is not None
-    )
+    found = []
+    for module in modules:
+        if not isinstance(module, _NormBase) or module.running_mean is None:
+            continue
+        if module.track_running_stats:
+            found.append(module)
+    return tuple(found)
 
 
 class SpareStatistics:
     """Somewhere to write for layers that must leave their running statistics alone.
 
-    In training those are only written. Not ``track_running_stats=False``, under which other tensors would be saved.
+    In training those are only written.
     """
 
     def __init__(self, layers: tuple[_NormBase, ...]) -> None:
         self.layers = layers
-        self._spare: list[dict[str, Any]] = [{} for _ in layers]
+        self._spare: list[dict[str, torch.Tensor]] = [{} for _ in layers]
 
     def prepare(self) -> None:
         """Make the spare buffers, outside of any pass: selective checkpoints count operators."""
         for layer, spare in zip(self.layers, self._spare, strict=True):
             for name, buffer in layer._buffers.items():
-                if buffer is not None and (
-                    name not in spare or spare[name].device != buffer.device
-                ):
+                if buffer is None:
+                    continue
+                if name not in spare or spare[name].device != buffer.device:
                     spare[name] = torch.zeros_like(buffer)
 
     @contextmanager
@@ -120,7 +130,8 @@ class SpareStatistics:
         before = [(layer, dict(layer._buffers)) for layer in self.layers]
         try:
             for layer, spare in zip(self.layers, self._spare, strict=True):
-                if layer.training:  # in evaluation they are read
+                # In evaluation they are read.
+                if layer.training:
                     layer._buffers.update(spare)
             yield
         finally:
@@ -130,13 +141,16 @@ class SpareStatistics:
 
 @contextmanager
 def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Normalise by the batch, as in training, but leave the running statistics of ``modules`` as they are."""
+    """Normalise by the batch, as in training, but leave the running statistics as they are."""
     spare = SpareStatistics(norms(modules))
     spare.prepare()
     with spare.swapped_in():
         yield
 
 
+# ------------------------------------------------------------------------------- the same twice?
+
+# The plain attributes of each module.
 Attributes = list[tuple[nn.Module, dict[str, Any]]]
 
 
@@ -147,12 +161,13 @@ def attributes(modules: Iterable[nn.Module]) -> Attributes:
 
 def changes(before: Attributes) -> list[str]:
     """The attributes that modules have set since, as ``Module.attribute``."""
-    return [
-        f"{type(module).__name__}.{key}"
-        for module, old in before
-        for key, value in module.__dict__.items()
-        if key not in _CONTAINERS and (key not in old or old[key] is not value)
-    ]
+    found = []
+    for module, old in before:
+        for key, value in module.__dict__.items():
+            same_object = key in old and old[key] is value
+            if key not in _CONTAINERS and not same_object:
+                found.append(f"{type(module).__name__}.{key}")
+    return found
 
 
 def impure(where: str, changed: list[str]) -> str:
@@ -162,57 +177,75 @@ def impure(where: str, changed: list[str]) -> str:
 
 def check_repeatable(
     name: str,
-    run: Callable[[], Any],
+    run: Callable[[], object],
     model: nn.Module,
     modules: tuple[nn.Module, ...],
     state: tuple[Any, ...],
-) -> Any:
-    """Run a block twice from the same state; its output. Raises ValueError if it did not do the same both times.
+) -> None:
+    """Run a block twice from the same state. Raises ValueError if it did not do the same.
 
-    Bitwise, except on CUDA without deterministic algorithms, where its kernels may add in any order.
+    Bitwise, except on CUDA without deterministic algorithms, where kernels may add in any order.
     """
-    layers = norms(modules)
-    own_norms = {id(b) for layer in layers for b in layer.buffers()}
-    versions = [tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)]
-    buffers = [(n, b, b.clone()) for n, b in model.named_buffers() if id(b) not in own_norms]
+    versions = _versions(state)
+    buffers = _other_buffers(model, modules)
     plain = attributes(modules)
     begin = rng_state()
     with frozen_statistics(modules):
         first = run()
-        if versions != [
-            tensor._version for tensor in tree_leaves(state) if torch.is_tensor(tensor)
-        ]:
+        if versions != _versions(state):
             raise ValueError(
-                f"block {name} overwrites its input in place, which a checkpoint could not compute from again: use "
-                "inplace=False, or let the block before do it"
+                f"block {name} overwrites its input in place, which a checkpoint could not compute "
+                "from again: use inplace=False, or let the block before do it"
             )
         set_rng_state(begin)
         second = run()
     for label, buffer, value in buffers:
         if not same(buffer, value):
             raise ValueError(
-                f"block {name} changes the buffer {label} in forward: computing it again would do so again"
+                f"block {name} changes the buffer {label} in forward: computing it again would do "
+                "so again"
             )
     if changed := changes(plain):
         raise ValueError(impure(f"block {name}", changed))
     for one, two in zip(tree_leaves(first), tree_leaves(second), strict=True):
         if torch.is_tensor(one) and not same(one, two):
             raise ValueError(
-                f"block {name} does not compute the same twice from the same input and random state: it cannot be "
-                "checkpointed; look for randomness outside torch, NumPy and Python's random, or for "
-                "non-deterministic operators"
+                f"block {name} does not compute the same twice from the same input and random "
+                "state: it cannot be checkpointed; look for randomness outside torch, NumPy and "
+                "Python's random, or for non-deterministic operators"
             )
-    return second
+
+
+def _versions(state: object) -> list[int]:
+    """How often each tensor was changed in place."""
+    return [leaf._version for leaf in tree_leaves(state) if torch.is_tensor(leaf)]
+
+
+def _other_buffers(
+    model: nn.Module, modules: Iterable[nn.Module]
+) -> list[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Name, tensor and copy of each buffer but the running statistics of ``modules``."""
+    statistics: set[int] = set()
+    for layer in norms(modules):
+        statistics |= set(map(id, layer.buffers()))
+    found = []
+    for name, buffer in model.named_buffers():
+        if id(buffer) not in statistics:
+            found.append((name, buffer, buffer.clone()))
+    return found
 
 
 def same(one: torch.Tensor, two: torch.Tensor) -> bool:
-    """Whether two tensors are equal bit by bit; on CUDA without deterministic algorithms, up to the order of sums."""
+    """Whether two tensors are equal bit by bit.
+
+    On CUDA without deterministic algorithms, up to the order of sums.
+    """
+    if one.shape != two.shape:
+        return False
     if one.is_meta:
-        return one.shape == two.shape
-    if one.is_cuda and one.is_floating_point() and not torch.are_deterministic_algorithms_enabled():
+        return True
+    if not one.is_floating_point():
+        return torch.equal(one, two)
+    if one.is_cuda and not torch.are_deterministic_algorithms_enabled():
         return torch.allclose(one, two, rtol=1e-2, atol=1e-3, equal_nan=True)
-    return one.shape == two.shape and bool(
-        torch.equal(one.nan_to_num(), two.nan_to_num())
-        if one.is_floating_point()
-        else torch.equal(one, two)
-    )
+    return torch.equal(one.nan_to_num(), two.nan_to_num())

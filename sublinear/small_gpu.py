@@ -1,23 +1,21 @@
-"""A smaller card than the one at hand: limit torch's allocator to it, and find the largest batch that trains there."""
+"""A smaller GPU than the one at hand: limit torch's allocator, and find the largest batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from labkit.device import is_out_of_memory
-from labkit.isolate import ProcessArm
+from labkit.arms.process import ProcessArm
+from labkit.device import survive
 from labkit.results import Workload
 from labkit.text import format_bytes
 
-_NO_WORK_SPACE = (
-    "unable to find an engine",
-    "Unable to find a valid cuDNN algorithm",
-)  # cuDNN, short of memory
-CONTEXT_GIB = 0.5  # what CUDA's context and its libraries take of a card before torch allocates; 0.3 to 0.8 is usual
+# What CUDA's context and its libraries take before torch allocates; 0.3 to 0.8 is usual.
+CONTEXT_GIB = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,8 @@ class SmallGpu:
     def __post_init__(self) -> None:
         if not 0 <= self.context_gib < self.gib:
             raise ValueError(
-                f"SmallGpu(gib={self.gib!r}, context_gib={self.context_gib!r}): a card larger than its context is accepted"
+                f"SmallGpu(gib={self.gib!r}, context_gib={self.context_gib!r}): "
+                "a card larger than its context is accepted"
             )
 
     @property
@@ -45,15 +44,16 @@ class SmallGpu:
 
 
 def emulate_small_gpu(gib: float, context_gib: float = CONTEXT_GIB) -> SmallGpu:
-    """Let torch's allocator, in this process and from now on, have no more than a card of ``gib`` GiB has to give.
+    """Let torch's allocator, from now on, have no more than a card of ``gib`` GiB has to give.
 
-    Raises ValueError without CUDA (predict with `sublinear.largest_batch` there), or for a card larger than
-    the one at hand.
+    That is in this process. Raises ValueError without CUDA (predict with `sublinear.largest_batch`
+    there), or for a card larger than the one at hand.
     """
     card = SmallGpu(gib, context_gib)
     if not torch.cuda.is_available():
         raise ValueError(
-            f"emulate_small_gpu({gib!r}): needs a CUDA device; without one a batch can only be predicted"
+            f"emulate_small_gpu({gib!r}): needs a CUDA device; without one a batch can only be "
+            "predicted"
         )
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     if card.limit_bytes > total:
@@ -74,45 +74,54 @@ class Trial:
     def __str__(self) -> str:
         if not self.fits:
             return f"batch {self.batch_size}: out of memory"
-        return f"batch {self.batch_size}: {format_bytes(self.allocated)} allocated, {format_bytes(self.reserved)} reserved"
+        allocated, reserved = format_bytes(self.allocated), format_bytes(self.reserved)
+        return f"batch {self.batch_size}: {allocated} allocated, {reserved} reserved"
 
 
 @dataclass(frozen=True)
 class BatchSearch:
-    """The trials of a search for the largest batch, in order. ``source``: "measured" or "predicted"."""
+    """The trials of a search for the largest batch, in order.
 
-    trials: tuple[Trial, ...] = field(default=())
+    ``source``: "measured" or "predicted".
+    """
+
+    trials: tuple[Trial, ...] = ()
     source: str = "measured"
 
     @property
     def best(self) -> Trial | None:
         """The largest batch that fits; None if even the smallest did not."""
-        return max(
-            (trial for trial in self.trials if trial.fits),
-            key=lambda trial: trial.batch_size,
-            default=None,
-        )
+        best = None
+        for trial in self.trials:
+            if trial.fits and (best is None or trial.batch_size > best.batch_size):
+                best = trial
+        return best
 
     def __str__(self) -> str:
-        best = "no batch fits" if self.best is None else f"largest {self.best}"
-        return f"{best} ({self.source}, {len(self.trials)} trials)"
+        found = "no batch fits"
+        if self.best is not None:
+            found = f"largest {self.best}"
+        return f"{found} ({self.source}, {len(self.trials)} trials)"
 
 
 def search_batch(
     trial: Callable[[int], Trial], start: int = 1, limit: int = 2**20, source: str = "measured"
 ) -> BatchSearch:
-    """Double the batch from ``start`` until it does not fit or passes ``limit``, then halve the gap down to 1."""
+    """Double the batch from ``start`` until it does not fit or passes ``limit``.
+
+    Then halve the gap, down to 1.
+    """
     if not 1 <= start <= limit:
         raise ValueError(
-            f"start={start!r}, limit={limit!r}: whole numbers from 1, the start at most the limit, are accepted"
+            f"start={start!r}, limit={limit!r}: whole numbers from 1, the start at most the limit, "
+            "are accepted"
         )
     trials = []
     low, high = 0, limit + 1
     while high - low > 1:
+        batch = (low + high) // 2
         if high > limit:
             batch = min(limit, max(start, 2 * low))
-        else:
-            batch = (low + high) // 2
         trials.append(trial(batch))
         if trials[-1].fits:
             low = batch
@@ -124,21 +133,18 @@ def search_batch(
 def try_batch(
     make: Callable[[int], Workload], batch_size: int, card: SmallGpu | None, steps: int = 3
 ) -> Trial:
-    """Train ``make(batch_size)`` for some steps in a process of its own, on an emulated card if there is one.
+    """Train ``make(batch_size)`` for some steps in a process of its own.
 
-    A step must include the optimizer, whose state exists only after the first. Peaks are those of a fresh process.
+    On an emulated card, if there is one. A step must include the optimizer, whose state exists only
+    after the first. Peaks are those of a fresh process.
     """
-    arm = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
-    try:
-        arm.start()
-        arm.block(steps - 1)
-        allocated, reserved = arm.peak()
-    except (MemoryError, RuntimeError) as error:
-        if is_out_of_memory(error) or any(text in str(error) for text in _NO_WORK_SPACE):
-            return Trial(batch_size, False)
-        raise
-    finally:
-        arm.close()
+    side = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
+    with closing(side), survive() as outcome:
+        side.start()
+        side.block(steps - 1)
+        allocated, reserved = side.peak()
+    if outcome.error:
+        return Trial(batch_size, False)
     return Trial(batch_size, True, allocated, reserved)
 
 

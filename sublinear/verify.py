@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,21 +13,25 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from labkit.preserve import preserve_flags, rng_state, set_rng_state
-from sublinear.apply import MENU, PlannedModel, apply
+from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks
-from sublinear.chain import Block, Chain, Option
-from sublinear.cost import simulate
-from sublinear.plan import Checkpoint, Node, Plan
-from sublinear.profile import Loss, Training, restored, training
+from sublinear.events import events
+from sublinear.plan import Plan
+from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
 
 STEPS = 3
-CLOSE = 2e-2  # of the largest value: three steps in bfloat16, whose own steps are 2**-8
+
+# Of the largest value: three steps in bfloat16, whose own steps are 2**-8.
+CLOSE = 2e-2
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` found. ``differences``: in words, empty if there are none; ``close``: compared within a tolerance.
+    """What `verify` found.
 
+    ``differences``: in words, empty if there are none; ``close``: compared within a tolerance.
     ``counted`` and ``expected``: forwards of each block in one step.
     """
 
@@ -44,148 +49,171 @@ class Verification:
         how = "within rounding" if self.close else "bit by bit"
         if self.passed:
             return (
-                f"the same {how} over {STEPS} steps: loss, gradients, parameters, buffers, random state; "
-                f"{sum(self.counted)} block forwards a step, as predicted, of {len(self.counted)} blocks"
+                f"the same {how} over {STEPS} steps: loss, gradients, parameters, buffers, random "
+                f"state; {sum(self.counted)} block forwards a step, as predicted, "
+                f"of {len(self.counted)} blocks"
             )
-        shown = [f"  {line}" for line in self.differences[:10]]
-        more = len(self.differences) - len(shown)
-        return "\n".join(
-            [f"NOT the same ({how}):", *shown, *([f"  and {more} more"] if more else [])]
-        )
+        lines = [f"NOT the same ({how}):"]
+        for difference in self.differences[:10]:
+            lines.append(f"  {difference}")
+        more = len(self.differences) - 10
+        if more > 0:
+            lines.append(f"  and {more} more")
+        return "\n".join(lines)
 
 
 def verify(
     model: nn.Module,
     plan: Plan,
-    inputs: Any,
-    kwargs: dict[str, Any] | None = None,
+    inputs: Inputs,
+    kwargs: Keywords | None = None,
     *,
     loss: Loss | None = None,
-    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] | None = None,
+    optimizer: MakeOptimizer | None = None,
     blocks: Blocks | None = None,
     close: bool = False,
 ) -> Verification:
-    """Train the plain and the planned model three steps each from the same state, and say what differs.
+    """Train the plain and the planned model three steps each from the same state: what differs?
 
-    ``optimizer`` makes one from parameters (SGD with momentum by default). Compared are loss, gradients, parameters,
-    buffers and random generators, bitwise under deterministic algorithms in full fp32; with ``close=True``, for TF32
-    and autocast, torch's switches stay as they are and differences of up to 2 % of the largest value pass. The model,
-    its gradients, the generators and the switches are given back. A mismatch is reported, not raised.
+    ``optimizer`` makes one from parameters (SGD with momentum by default). Compared are loss,
+    gradients, parameters, buffers and random generators, bitwise under deterministic algorithms in
+    full fp32; with ``close=True``, for TF32 and autocast, torch's switches stay as they are and
+    differences of up to 2 % of the largest value pass. The model, its gradients, the generators and
+    the switches are given back. A mismatch is reported, not raised.
     """
     task = training(inputs, kwargs, loss)
-    make = optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9))
+    make = optimizer or _sgd
     planned = apply(model, plan, task.args, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
     differences: list[str] = []
+    found: Seen | None = None
     with preserve_flags(), restored(model, None):
         if not close:
-            torch.use_deterministic_algorithms(True, warn_only=True)
-            torch.backends.cudnn.benchmark = False
-            torch.set_float32_matmul_precision("highest")
-            torch.backends.cudnn.allow_tf32 = False
+            _be_deterministic()
         model.train()
-        begin = rng_state()
-        values = [tensor.detach().clone() for tensor in _tensors(model)]
-        wanted = _train(model, task, make)
-        with torch.no_grad():
-            for tensor, value in zip(_tensors(model), values, strict=True):
-                tensor.copy_(value)
-        set_rng_state(begin)
+        with _twice_from_here(model):
+            wanted = _train(model, task, make)
         before = list(runner.calls)
         try:
             found = _train(planned, task, make)
-        except RuntimeError as error:  # torch's own check of what was computed again, say
-            differences.append(
-                f"the planned model raised {type(error).__name__}: {str(error).splitlines()[0]}"
-            )
-            found = {}
-        runs = [after - first for first, after in zip(before, runner.calls, strict=True)]
-    if found:
-        differences += [
-            line for key in wanted if (line := _difference(key, wanted[key], found[key], close))
-        ]
-    counted = tuple(number // STEPS for number in runs)
-    expected = simulate(_blank(len(counted)), plan).block_forwards
-    spared = _may_stop_early(plan.nodes, [0] * len(counted))
-    for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
-        if found and not want - spared[i] <= have <= want:
-            differences.append(
-                f"block {i} ({runner.blocks.names[i]}) ran {have} times a step, predicted were {want}"
-            )
-    return Verification(tuple(differences), close, counted, expected)
+        except RuntimeError as error:
+            # Torch's own check of what was computed again, say.
+            kind, line = type(error).__name__, str(error).splitlines()[0]
+            differences.append(f"the planned model raised {kind}: {line}")
+    counted = []
+    for first, after in zip(before, runner.calls, strict=True):
+        counted.append((after - first) // STEPS)
+    expected, spared = _forwards(plan)
+    if found is not None:
+        differences += _differences(wanted, found, close)
+        for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
+            if not want - spared[i] <= have <= want:
+                name = runner.blocks.names[i]
+                differences.append(
+                    f"block {i} ({name}) ran {have} times a step, predicted were {want}"
+                )
+    return Verification(tuple(differences), close, tuple(counted), expected)
 
 
-def _tensors(model: nn.Module) -> list[torch.Tensor]:
-    return [*model.parameters(), *model.buffers()]
+def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
 
 
-def _train(
-    model: Any, task: Training, make: Callable[..., torch.optim.Optimizer]
-) -> dict[str, Any]:
-    """Copies of all that three steps leave behind, by a name that says what it is."""
+def _be_deterministic() -> None:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+
+
+@contextmanager
+def _twice_from_here(model: nn.Module) -> Iterator[None]:
+    """Put values and generators back at the end, so that what follows begins as this began."""
+    begin = rng_state()
+    tensors = [*model.parameters(), *model.buffers()]
+    values = [tensor.detach().clone() for tensor in tensors]
+    yield
+    with torch.no_grad():
+        for tensor, value in zip(tensors, values, strict=True):
+            tensor.copy_(value)
+    set_rng_state(begin)
+
+
+# Copies of what steps leave behind, by a name that says what it is.
+Seen = dict[str, object]
+
+
+def _train(model: nn.Module, task: Training, make: MakeOptimizer) -> Seen:
+    """Copies of all that three steps leave behind."""
     trainer = make(parameter for parameter in model.parameters() if parameter.requires_grad)
-    seen: dict[str, Any] = {}
+    seen: Seen = {}
     for step in range(1, STEPS + 1):
         output = model(*task.args, **task.kwargs)
         value = task.loss(output)
         value.backward()
-        seen[f"loss of step {step}"] = value.detach().cpu()
+        seen[f"loss of step {step}"] = _copy(value)
         for name, parameter in model.named_parameters():
             grad = parameter.grad
-            seen[f"gradient of {name} in step {step}"] = (
-                None if grad is None else grad.detach().to("cpu", copy=True)
-            )
+            seen[f"gradient of {name} in step {step}"] = None if grad is None else _copy(grad)
         trainer.step()
         trainer.zero_grad(set_to_none=True)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        seen[f"{name} after step {STEPS}"] = tensor.detach().to("cpu", copy=True)
+        seen[f"{name} after step {STEPS}"] = _copy(tensor)
     for kind, state in rng_state().items():
         seen[f"random state of {kind}"] = state
     return seen
 
 
-def _difference(key: str, want: Any, have: Any, close: bool) -> str | None:
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _differences(wanted: Seen, found: Mapping[str, object], close: bool) -> list[str]:
+    lines = []
+    for key, want in wanted.items():
+        if line := _difference(want, found[key], close):
+            lines.append(f"{key}: {line}")
+    return lines
+
+
+def _difference(want: object, have: object, close: bool) -> str | None:
     wanted, found = tree_leaves(want), tree_leaves(have)
     if len(wanted) != len(found):
-        return f"{key}: missing in one of the two"
+        return "missing in one of the two"
     for one, two in zip(wanted, found, strict=True):
-        if not torch.is_tensor(one):
-            if not np.array_equal(one, two):
-                return f"{key}: differs"
-        elif one.shape != two.shape or one.dtype != two.dtype:
-            return f"{key}: another shape or type"
-        elif not torch.equal(one.nan_to_num(), two.nan_to_num()):
-            if not one.is_floating_point():
-                return f"{key}: differs"
-            gap, size = (
-                float((one.double() - two.double()).abs().max()),
-                float(one.double().abs().max()),
-            )
-            if not (close and gap <= CLOSE * size):
-                return f"{key}: differs by {gap:.3g}, of values up to {size:.3g}"
+        if torch.is_tensor(one):
+            if line := _tensor_difference(one, two, close):
+                return line
+        elif not np.array_equal(one, two):
+            return "differs"
     return None
 
 
-def _blank(count: int) -> Chain:
-    options = tuple(Option(name, 0, 0.0, 0.0, 0, 0) for name, _ in MENU)
-    return Chain(
-        tuple(Block(str(i), 0, options, 0, 0, 0.0) for i in range(count)),
-        0,
-        0,
-        1,
-        "none",
-        "estimated",
-    )
+def _tensor_difference(one: torch.Tensor, two: torch.Tensor, close: bool) -> str | None:
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return "another shape or type"
+    if torch.equal(one.nan_to_num(), two.nan_to_num()):
+        return None
+    if not one.is_floating_point():
+        return "differs"
+    gap = float((one.double() - two.double()).abs().max())
+    size = float(one.double().abs().max())
+    if close and gap <= CLOSE * size:
+        return None
+    return f"differs by {gap:.3g}, of values up to {size:.3g}"
 
 
-def _may_stop_early(nodes: tuple[Node, ...], spared: list[int]) -> list[int]:
-    """How often torch may end a recomputation before a block: where it is a segment's last and saves nothing."""
-    for node in nodes:
-        if isinstance(node, Checkpoint):
-            last: Node = node
-            while isinstance(last, Checkpoint):
-                last = last.inside[-1]
-            spared[last.block] += 1
-            _may_stop_early(node.inside, spared)
-    return spared
+def _forwards(plan: Plan) -> tuple[tuple[int, ...], Counter[int]]:
+    """Forwards of each block in a step, and how many of those torch may leave out.
+
+    It may where a block is the last one that a checkpoint runs again and saves nothing.
+    """
+    runs = [0] * len(plan)
+    spared: Counter[int] = Counter()
+    for event in events(plan.nodes):
+        if event.kind in ("forward", "bare"):
+            runs[event.block] += 1
+        elif event.kind == "rerun":
+            spared[event.block] += 1
+    return tuple(runs), spared

@@ -310,7 +310,7 @@ def _execute(path: Path, results: Path, seconds_left: float | None) -> str | Non
 
 def listen(results: str) -> None:
     """In the kernel: keep all that its labs measure in this file."""
-    open_journal(writer(Path(results)))
+    open_journal(writer(Path(results)), counters=True)
 
 
 def _environment() -> dict[str, str]:

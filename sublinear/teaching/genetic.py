@@ -1,4 +1,4 @@
-"""MegEngine's second search: a genetic algorithm whose genes are the cuts of a chain and whose fitness is the peak."""
+"""MegEngine's second search: a genetic algorithm. Its genes are cuts, its fitness is the peak."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sublinear.teaching.grid import Splits, best, peak_of, threshold_splits
 
 @dataclass(frozen=True)
 class Generation:
-    """The state after one iteration: the best plan so far, and the cuts and peaks (bytes) that live on."""
+    """The state after one iteration: the best plan so far, and the cuts that live on.
+
+    ``population``: pairs of cuts and their peak in bytes.
+    """
 
     number: int
     best_peak: int
@@ -33,26 +36,28 @@ def genetic(
 def evolve(
     chain: Chain, *, iterations: int = 20, pool: int = 20, mutation: float = 0.75, seed: int = 0
 ) -> Iterator[Generation]:
-    """Yield the first population, that of the grid of thresholds, and then one `Generation` per iteration.
+    """Yield the first population, that of the grid of thresholds, then one for each iteration.
 
-    As in MegEngine (``SublinearMemoryConfig``; seq_sublinear_memory.cpp, 2020): the population is walked from the
-    lowest peak on and ``pool`` members are chosen, each being passed over with probability 1/8 while its peak is close
-    to the best. Each of them gives a child that was mutated twice, and one crossed with another member at a place in
-    the first half of the chain. One mutation inserts a cut, removes one or moves one between its neighbours, with
-    ``mutation`` / 3 each, else it does nothing. Members and children make up the next population.
+    As in MegEngine (``SublinearMemoryConfig``; seq_sublinear_memory.cpp, 2020): the population is
+    walked from the lowest peak on and ``pool`` members are chosen, each being passed over with
+    probability 1/8 while its peak is close to the best. Each of them gives a child that was mutated
+    twice, and one crossed with another member at a place in the first half of the chain. One
+    mutation inserts a cut, removes one or moves one between its neighbours, with ``mutation`` / 3
+    each, else it does nothing. Members and children make up the next population.
     """
     if iterations < 0 or pool < 1 or not 0 <= mutation <= 1:
         raise ValueError(
-            f"iterations={iterations!r}, pool={pool!r}, mutation={mutation!r}: use 0 or more iterations, "
-            "a pool of 1 or more, and a probability of mutation"
+            f"iterations={iterations!r}, pool={pool!r}, mutation={mutation!r}: use 0 or more "
+            "iterations, a pool of 1 or more, and a probability of mutation"
         )
     rng, count = random.Random(seed), len(chain)
-    peaks = threshold_splits(chain)  # of all that was ever looked at
+    # The peak of all that was ever looked at.
+    peaks = threshold_splits(chain)
     population = list(peaks)
     for number in range(iterations + 1):
         winner = best(peaks)
         state = tuple((splits, peaks[splits]) for splits in population)
-        yield Generation(number, peaks[winner], from_splits(winner, count, "genetic"), state)
+        yield Generation(number, peaks[winner], from_splits(chain, winner, "genetic"), state)
         if number == iterations:
             return
         chosen = _select(rng, population, peaks, pool)
@@ -83,7 +88,10 @@ def _select(
 
 
 def _mutate(rng: random.Random, splits: Splits, count: int, mutation: float) -> Splits:
-    """Insert, remove or move one cut; the end of the chain counts as one that may neither go nor move."""
+    """Insert, remove or move one cut.
+
+    The end of the chain counts as one that may neither go nor move.
+    """
     bounds = [0, *splits, count]
     place = rng.randrange(1, len(bounds))
     before, here = bounds[place - 1], bounds[place]

@@ -1,4 +1,4 @@
-"""Chen's first plan: segments of equal length, about as many as the root of the number of blocks."""
+"""Chen's first plan: segments of equal length, about sqrt(n) of n blocks."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def sqrt_segments(chain: Chain) -> Plan:
     count = len(chain)
     segments = math.isqrt(count - 1) + 1
     splits = [round(count * part / segments) for part in range(1, segments)]
-    return from_splits(splits, count, "sqrt")
+    return from_splits(chain, splits, "sqrt")

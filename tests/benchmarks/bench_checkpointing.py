@@ -1,10 +1,13 @@
-"""The memory planner against its goals. Run by hand on a quiet machine: python tests/benchmarks/bench_checkpointing.py
+"""The memory planner against its goals. Run by hand on a quiet machine.
 
-Ratios are against the same plain model. On a CPU, chains are measured at a small batch and scaled to the goal's batch
-by `Chain.at_batch` (these rows say "predicted"); plans for the small batch itself are then run and measured, peaks
-exactly by `StorageTracker`. With CUDA, or --full, everything is measured at the goal's batch.
+    python tests/benchmarks/bench_checkpointing.py
+    python tests/benchmarks/bench_checkpointing.py --card 16
 
-    python tests/benchmarks/bench_checkpointing.py --card 16     # largest batches on an emulated card of 16 GiB
+Ratios are against the same plain model. On a CPU, chains are measured at a small batch and scaled
+to the goal's batch by `Chain.at_batch` (these rows say "predicted"); plans for the small batch
+itself are then run and measured, peaks exactly by `StorageTracker`. With CUDA, or --full,
+everything is measured at the goal's batch. ``--card``: only the largest batches on an emulated card
+of so many GiB.
 """
 
 from __future__ import annotations
@@ -18,7 +21,6 @@ from typing import Any
 
 import torch
 import torchvision
-from sublinear.trial import Roofline
 from torch import Tensor, nn
 
 from labkit.device import pick_device
@@ -28,13 +30,12 @@ from labkit.results import Workload
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.chain import Chain
-from sublinear.cost import simulate
 from sublinear.fit import Fitted
 from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
-from sublinear.profile import profile, training
+from sublinear.profiling import Roofline, profile, training
 from sublinear.searches.simple import keep_all
-from sublinear.small_gpu import SmallGpu, search_batch, try_batch
+from sublinear.small_gpu import SmallGpu, Trial, search_batch, try_batch
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwidth=1.3e12)
@@ -91,12 +92,17 @@ class Encoder(nn.Module):
 
 @dataclass(frozen=True)
 class Case:
+    """A model, the batch for a CPU and that of the goals, and the goals.
+
+    ``goals``: memory at most, time at most, both of plain training.
+    """
+
     name: str
     make: Callable[[], nn.Module]
     inputs: Callable[[int], Tensor]
-    small: int  # batch for a CPU
-    batch: int  # the goals'
-    goals: tuple[tuple[float, float], ...]  # (memory at most, time at most), of plain
+    small: int
+    batch: int
+    goals: tuple[tuple[float, float], ...]
 
 
 CASES = (
@@ -128,14 +134,14 @@ CASES = (
 
 
 def ratios(chain: Chain, found: Plan) -> tuple[float, float]:
-    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    plain, planned = keep_all(chain).costs, found.costs
     return planned.peak_bytes / plain.peak_bytes, planned.seconds / plain.seconds
 
 
 def activations(chain: Chain, found: Plan) -> float:
     """Ratio of the peaks without parameters and their gradients, which no plan changes."""
     fixed = chain.fixed_bytes
-    plain, planned = simulate(chain, keep_all(chain)), simulate(chain, found)
+    plain, planned = keep_all(chain).costs, found.costs
     return (planned.peak_bytes - fixed) / (plain.peak_bytes - fixed)
 
 
@@ -147,31 +153,35 @@ def predicted(chain: Chain, case: Case, label: str) -> None:
         have = ratios(chain, found)
         met = "met" if have[0] <= memory else "MISSED"
         print(
-            f"  {label:<38} batch {chain.batch_size}: memory {have[0]:.3f} (goal {memory:.2f}, {met}) at time "
-            f"{have[1]:.3f} (goal {seconds:.2f}); activations {activations(chain, found):.3f}; planned in {spent:.1f} s"
+            f"  {label:<38} batch {chain.batch_size}: memory {have[0]:.3f} (goal {memory:.2f}, "
+            f"{met}) at time "
+            f"{have[1]:.3f} (goal {seconds:.2f}); activations {activations(chain, found):.3f}; "
+            f"planned in {spent:.1f} s"
         )
 
 
 def largest(chain: Chain, overhead: float) -> None:
     """The largest batch at the memory that the plain model needs for the goal's batch."""
-    budget = simulate(chain, keep_all(chain)).peak_bytes
+    budget = keep_all(chain).costs.peak_bytes
     best = largest_batch(chain, budget, max_overhead=overhead)
     print(
-        f"  largest batch within the plain model's memory: {best / chain.batch_size:.2f}x at time <= {1 + overhead:.2f}"
+        f"  largest batch within the plain model's memory: {best / chain.batch_size:.2f}x at "
+        f"time <= {1 + overhead:.2f}"
     )
 
 
 def measured(model: nn.Module, x: Tensor, chain: Chain, overhead: float, seconds: float) -> None:
     found = plan(chain, max_overhead=overhead)
     planned = apply(model, found)
-    prediction, plain = simulate(chain, found), simulate(chain, keep_all(chain))
-    fitted = Fitted(planned, found, chain, prediction, plain, "", model, training(x))
+    plain = keep_all(chain).costs
+    fitted = Fitted(planned, found, model, training(x))
     result = fitted.measure(seconds)
     peak = result.comparison.baseline.peak_bytes or 0
-    expected = prediction.peak_bytes / plain.peak_bytes, prediction.seconds / plain.seconds
     print(
-        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted {expected[0]:.3f}), time "
-        f"{result.time_ratio:.3f} (predicted {expected[1]:.3f}, off {100 * result.time_error:+.1f} points); error of "
+        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted "
+        f"{result.predicted_memory_ratio:.3f}), time "
+        f"{result.time_ratio:.3f} (predicted {result.predicted_time_ratio:.3f}, off "
+        f"{100 * result.time_error:+.1f} points); error of "
         f"the peak {result.peak_error:+.1%}, of the plain one {plain.peak_bytes / peak - 1:+.1%}"
     )
 
@@ -184,20 +194,21 @@ def depth(layers: int = 128) -> None:
     )
     model, x = nn.Sequential(*units), torch.randn(16, 8, 32, 32)
     chain = profile(model, x, options=False, repeats=1)
-    plain = simulate(chain, keep_all(chain))
+    plain = keep_all(chain).costs
     for method in ("recursive", "optimal"):
         found = (
             plan(chain, method="recursive")
             if method == "recursive"
             else plan(chain, max_overhead=1.2, method=method)
         )
-        have = simulate(chain, found)
+        have = found.costs
         planned: Any = apply(model, found)
         with StorageTracker("cpu") as tracker:
             planned(x).mean().backward()
         runs = sum(planned.runs_by.calls) / layers
         print(
-            f"depth {layers}, {method}: peak {have.peak_bytes / plain.peak_bytes:.1%} of plain (error "
+            f"depth {layers}, {method}: peak {have.peak_bytes / plain.peak_bytes:.1%} of plain "
+            "(error "
             f"{have.peak_bytes / tracker.peak - 1:+.1%}) at {runs:.2f}x forwards, as predicted: "
             f"{sum(have.block_forwards) / layers:.2f}x"
         )
@@ -205,10 +216,13 @@ def depth(layers: int = 128) -> None:
 
 
 def _by_plan(with_eager: Chain, with_fused: Chain) -> tuple[Plan, float, float, float]:
-    """The plan for SDPA that is no slower than eager attention without one; its memory and time to those; its peak."""
-    target, plain = (simulate(chain, keep_all(chain)) for chain in (with_eager, with_fused))
+    """The plan for SDPA that is no slower than eager attention without one.
+
+    Its memory and time to those; its peak.
+    """
+    target, plain = (keep_all(chain).costs for chain in (with_eager, with_fused))
     found = plan(with_fused, max_overhead=max(0.0, target.seconds / plain.seconds - 1))
-    have = simulate(with_fused, found)
+    have = found.costs
     return (
         found,
         have.peak_bytes / target.peak_bytes,
@@ -218,9 +232,13 @@ def _by_plan(with_eager: Chain, with_fused: Chain) -> tuple[Plan, float, float, 
 
 
 def fused_estimated(layers: int, tokens: int, batch: int) -> None:
-    """SDPA and a plan against eager attention without one, from rooflines; as BERT does, with and without dropout."""
+    """SDPA and a plan against eager attention without one, from rooflines.
+
+    As BERT does, with and without dropout.
+    """
     print(
-        f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain, batch {batch}"
+        f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain, "
+        f"batch {batch}"
     )
     for card, dtype in ((T4_LIKE, torch.float32), (A100_LIKE, torch.bfloat16)):
         for dropout in (0.0, 0.1):
@@ -231,7 +249,8 @@ def fused_estimated(layers: int, tokens: int, batch: int) -> None:
             )
             _, memory, seconds, _ = _by_plan(eager, fused)
             print(
-                f"  estimated for {card}, attention dropout {dropout}: memory {memory:.3f} (goal 0.15) at time "
+                f"  estimated for {card}, attention dropout {dropout}: memory {memory:.3f} (goal "
+                "0.15) at time "
                 f"{seconds:.3f} (goal 1.00)"
             )
 
@@ -251,7 +270,8 @@ def fused_against_eager(layers: int, small: int, tokens: int, batch: int, second
     _, memory, time_, _ = _by_plan(with_eager.at_batch(batch), with_fused.at_batch(batch))
     print(
         f"encoder of {layers} layers, {tokens} tokens, SDPA and a plan against eager plain\n"
-        f"  predicted at batch {batch}: memory {memory:.3f} (goal 0.15) at time {time_:.3f} (goal 1.00)"
+        f"  predicted at batch {batch}: memory {memory:.3f} (goal 0.15) at time {time_:.3f} "
+        "(goal 1.00)"
     )
     found, memory, time_, expected = _by_plan(with_eager, with_fused)
     steps, peaks = [], []
@@ -268,13 +288,18 @@ def fused_against_eager(layers: int, small: int, tokens: int, batch: int, second
         steps.append(Workload(step, small))
     time_ratio = 1 / compare(*steps, seconds=seconds).speedup
     print(
-        f"  measured at batch {small}: memory {peaks[1] / peaks[0]:.3f} (predicted {memory:.3f}), time "
-        f"{time_ratio:.3f} (predicted {time_:.3f}); error of the peak {expected / peaks[1] - 1:+.1%}"
+        f"  measured at batch {small}: memory {peaks[1] / peaks[0]:.3f} (predicted "
+        f"{memory:.3f}), time "
+        f"{time_ratio:.3f} (predicted {time_:.3f}); error of the peak "
+        f"{expected / peaks[1] - 1:+.1%}"
     )
 
 
 def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workload:
-    """A step with SGD and momentum at a batch size: plain without a chain, else by the plan for that batch."""
+    """A step with SGD and momentum at a batch size.
+
+    Plain without a chain, else by the plan for that batch.
+    """
     torch.manual_seed(0)
     model: nn.Module = case.make().to(pick_device())
     if chain is not None:
@@ -292,8 +317,15 @@ def train(case: Case, chain: Chain | None, overhead: float, batch: int) -> Workl
     return Workload(step, batch)
 
 
+def try_on_card(make: Callable[[int], Workload], card: SmallGpu, batch: int) -> Trial:
+    return try_batch(make, batch, card)
+
+
 def on_card(case: Case, gib: float, overhead: float) -> None:
-    """The largest batch on a smaller card, plain and planned: measured with CUDA, predicted without."""
+    """The largest batch on a smaller card, plain and planned.
+
+    Measured with CUDA, predicted without.
+    """
     card, device = SmallGpu(gib), pick_device()
     model = case.make().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -302,15 +334,18 @@ def on_card(case: Case, gib: float, overhead: float) -> None:
     print(f"{case.name} on {card}; planned for at most {overhead:.0%} more time")
     for label, arm in (("plain", None), ("planned", chain)):
         if device.type == "cuda":
-            trial = partial(train, case, arm, overhead)
-            print(f"  {label}: {search_batch(lambda n: try_batch(trial, n, card), start=8)}")  # noqa: B023
+            make = partial(train, case, arm, overhead)
+            found = search_batch(partial(try_on_card, make, card), start=8)
+            print(f"  {label}: {found}")
         elif arm is None:
             print(
-                f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} (predicted)"
+                f"  {label}: batch {largest_batch(chain, card.limit_bytes, method='none')} "
+                "(predicted)"
             )
         else:
             print(
-                f"  {label}: batch {largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)"
+                f"  {label}: batch "
+                f"{largest_batch(chain, card.limit_bytes, max_overhead=overhead)} (predicted)"
             )
 
 

@@ -1,16 +1,21 @@
-"""How long planning takes, and how far the exact plan of one level is below the genetic algorithm's. By hand, on an
-idle machine: ``uv run python tests/benchmarks/bench_planner.py``. No model, no GPU: the chains are made up.
+"""How long planning takes, and how far exact plans of one level are below the genetic algorithm's.
 
-The chains are random tables in the shape of profiles, drawn from the seed printed beside them, none chosen by result:
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_planner.py``. No model, no GPU:
+the chains are made up.
+
+The chains are random tables in the shape of profiles, drawn from the seed printed beside them, none
+chosen by result:
 
 - ``uniform``: each block's output is uniform in 1-20 MB, it saves 1-5 times that.
-- ``pyramid``: a CNN. Four stages whose outputs halve from one to the next (as where resolution halves twice and width
-  doubles), each output within +-30 % of its stage; a block saves 2-4 times its output.
-- ``layers``: a transformer at a random sequence length, attention and MLP in turn; attention saves 4 outputs and its
-  scores (up to 12 outputs), the MLP 9; +-10 %.
+- ``pyramid``: a CNN. Four stages whose outputs halve from one to the next (as where resolution
+  halves twice and width doubles), each output within +-30 % of its stage; a block saves 2-4 times
+  its output.
+- ``layers``: a transformer at a random sequence length, attention and MLP in turn; attention saves
+  4 outputs and its scores (up to 12 outputs), the MLP 9; +-10 %.
 - ``valley``: a U-Net without its skips. Outputs fall by 2 at each of four steps and rise again.
 
-All: forward 0.5-3 ms, backward twice that, transient peaks a third of the output, gradients of 0-1 MB a block.
+All: forward 0.5-3 ms, backward twice that, transient peaks a third of the output, gradients of 0-1
+MB a block.
 """
 
 from __future__ import annotations
@@ -20,8 +25,7 @@ import statistics
 import time
 
 from sublinear.chain import Block, Chain, Option
-from sublinear.cost import simulate
-from sublinear.planner import METHODS, SEARCHES, plan
+from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
 from sublinear.teaching import genetic
@@ -69,14 +73,15 @@ def block(rng: random.Random, name: str, output: int, saved: int, menu: int) -> 
 
 def planning_times(count: int = 200) -> None:
     print(
-        f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one level 0.1 s)"
+        f"planning {count} blocks, seconds: median of 3 chains (goals: 2 s; lowest peak of one "
+        "level 0.1 s)"
     )
     chains = [make("uniform", count, seed, menu=3) for seed in range(3)]
     seconds = timed(lambda chain: single_level.lowest_peak(chain), chains)
     print(f"  {'single-level':14} lowest peak    {seconds:7.3f}")
     for method in METHODS:
         limits: list[dict[str, float]] = [{}]
-        if method in SEARCHES:
+        if method in BUDGETED:
             limits += [{"budget": 0.2}, {"budget": 0.5}, {"max_overhead": 0.15}]
         for limit in limits:
             seconds = timed(
@@ -92,7 +97,7 @@ def planning_times(count: int = 200) -> None:
 
 
 def bytes_of(chain: Chain, limit: dict[str, float]) -> dict:
-    plain = simulate(chain, keep_all(chain)).peak_bytes
+    plain = keep_all(chain).costs.peak_bytes
     return {
         name: int(share * plain) if name == "budget" else share for name, share in limit.items()
     }
@@ -109,13 +114,16 @@ def timed(work, chains) -> float:
 
 def exact_against_genetic() -> None:
     print(
-        "\npeak of the exact plan of one level below that of the genetic algorithm after 20 iterations, pool 20"
+        "\npeak of the exact plan of one level below that of the genetic algorithm after 20 "
+        "iterations, pool 20"
     )
     print(
-        f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, whatever the plan)"
+        f"(goal: 15 %; {len(SEEDS)} chains each; 'above base': without what is alive all step, "
+        "whatever the plan)"
     )
     print(
-        "  chain         blocks    median     lowest    highest    above base: median   time exact / genetic"
+        "  chain         blocks    median     lowest    highest    above base: median   time "
+        "exact / genetic"
     )
     for kind in KINDS:
         for count in (100, 200):
@@ -123,14 +131,15 @@ def exact_against_genetic() -> None:
             for seed in SEEDS:
                 chain = make(kind, count, seed)
                 base = chain.fixed_bytes + chain.input_bytes
-                exact = simulate(chain, single_level.lowest_peak(chain))
-                evolved = simulate(chain, genetic.genetic(chain, iterations=20, seed=seed))
+                exact = single_level.lowest_peak(chain).costs
+                evolved = genetic.genetic(chain, iterations=20, seed=seed).costs
                 gains.append(1 - exact.peak_bytes / evolved.peak_bytes)
                 above.append(1 - (exact.peak_bytes - base) / (evolved.peak_bytes - base))
                 times.append(exact.seconds / evolved.seconds)
             low, middle, high = min(gains), statistics.median(gains), max(gains)
             print(
-                f"  {kind:12} {count:7} {middle:9.1%} {low:10.1%} {high:10.1%} {statistics.median(above):15.1%}"
+                f"  {kind:12} {count:7} {middle:9.1%} {low:10.1%} {high:10.1%} "
+                f"{statistics.median(above):15.1%}"
                 f" {statistics.median(times):20.3f}"
             )
 
@@ -141,12 +150,9 @@ def nested_against_one_level() -> None:
         rows = []
         for seed in range(5):
             chain = make(kind, 100, seed, menu=3)
-            plain = simulate(chain, keep_all(chain))
-            costs = [simulate(chain, plan(chain, method=method)) for method in SEARCHES]
-            costs += [
-                simulate(chain, plan(chain, max_overhead=0.15, method=method))
-                for method in SEARCHES
-            ]
+            plain = keep_all(chain).costs
+            costs = [plan(chain, method=method).costs for method in BUDGETED]
+            costs += [plan(chain, max_overhead=0.15, method=method).costs for method in BUDGETED]
             rows.append(
                 [
                     value
@@ -157,11 +163,11 @@ def nested_against_one_level() -> None:
         middles = [statistics.median(column) for column in zip(*rows, strict=True)]
         pairs = list(zip(middles[::2], middles[1::2], strict=True))
         text = "  ".join(
-            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs, strict=False)
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(BUDGETED, pairs, strict=False)
         )
         print(f"  {kind:10} lowest peak: {text}")
         text = "  ".join(
-            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(SEARCHES, pairs[3:], strict=False)
+            f"{m} {a:.3f} at {b:.3f}" for m, (a, b) in zip(BUDGETED, pairs[3:], strict=False)
         )
         print(f"  {kind:10} overhead .15: {text}")
 

@@ -114,7 +114,7 @@ try:
     gc.collect()
 except RuntimeError as straggler:  # torch's handler of SIGCHLD raises once more while it remembers the dead worker
     assert "DataLoader worker" in str(straggler)
-assert "DataLoader worker" in said and "(in the arm 'fatal=True')" in said, said
+assert "DataLoader worker" in said and "(while measuring 'fatal=True')" in said, said
 deadline = time.monotonic() + 30
 while time.monotonic() < deadline:
     try:

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from labkit import Comparison, Lab, Workload
+from labkit.arms import LocalArm
+from labkit.journal import Failure, journal
 from labkit.switches import torch_flags
 
 
@@ -148,8 +150,8 @@ def test_labels_tell_the_arms_apart(lab):
     assert lab.race({"width": 8}, baseline={"width": 64}, **options).arms == ("width=64", "width=8")
     with pytest.raises(ValueError, match="in this race already"):
         lab.race({"width": 64}, {"width": 64}, **options)
-    with pytest.raises(ValueError, match="isolate=True"):
-        Lab(make_workload, isolate=True, width=[8]).race({}, **options)
+    with pytest.raises(ValueError, match="runs_in='process'"):
+        Lab(make_workload, runs_in="process", width=[8]).race({}, **options)
 
 
 def test_two_measurements_at_once_are_refused(lab):
@@ -201,6 +203,45 @@ def test_an_interrupt_in_a_later_value_of_a_sweep_keeps_the_finished_ones():
     assert len(lab.sweep("size", seconds=0.05)) == 1
     with pytest.raises(KeyboardInterrupt):
         lab.run(size=2, seconds=0.05)
+
+
+def test_labs_count_for_a_journal_that_asks(lab):
+    plain, counting = [], []
+    with journal(lambda result, about: plain.append((result, about))):
+        lab.run(wide=True, seconds=0.05)
+        with journal(lambda result, about: counting.append(result), counters=True):
+            lab.run(wide=True, seconds=0.05)
+        lab.run(wide=True, seconds=0.05)
+    lab.run(wide=True, seconds=0.05)
+    counted = [result.candidate.counters is not None for result, _ in plain]
+    assert counted == [False, True, False] and counting == [plain[1][0]]
+    assert plain[0][1] == {"seed": 0, "threads": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(ValueError("not while counted"), "ValueError: not while counted"), (KeyboardInterrupt, None)],
+)
+def test_a_count_that_fails_or_is_interrupted_loses_no_times(monkeypatch, error, told):
+    def fail(self):
+        raise error
+
+    monkeypatch.setattr(LocalArm, "counters", fail)
+    lab = Lab(make_workload, memory=False, counters=True, width=[8, 16])
+    result = lab.run(width=16, seconds=0.05)
+    assert result.ratios
+    assert [side.counters for side in result.arms] == [told, told]
+
+
+def test_a_journal_keeps_a_failure_too():
+    kept = []
+
+    def make(size):
+        raise OSError("the disk is gone")
+
+    with journal(lambda result, about: kept.append(result)), pytest.raises(OSError, match="gone"):
+        Lab(make, size=[1]).run(seconds=0.05)
+    assert kept == [Failure("make", {}, "OSError: the disk is gone")]
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input
@@ -267,7 +308,7 @@ def test_make_workload_that_raises_or_returns_something_else(lab):
 
     with pytest.raises(OSError, match="the disk is gone") as caught:
         Lab(broken, on=[False, True]).run(on=True, seconds=0.05)
-    assert "(in the arm 'on=True')" in caught.value.__notes__
+    assert "(while measuring 'on=True')" in caught.value.__notes__
     with pytest.raises(TypeError, match="make_workload returned None; it must return Workload"):
         Lab(lambda on: None, on=[1]).run(seconds=0.05)
     assert lab.run(seconds=0.05).ratios  # the next run works

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sublinear.plan import Checkpoint, Keep, Node, Plan
+from sublinear.nodes import Checkpoint, Keep, Node
+from sublinear.plan import Plan
 
 
 def kept(start: int, end: int, option: int = 0) -> tuple[Keep, ...]:
@@ -24,7 +25,10 @@ def halved(start: int, end: int) -> tuple[Node, ...]:
 
 
 def plans(count: int) -> Iterator[Plan]:
-    """Plans for ``count`` blocks: plain, flat, nested three deep, selective, and selective in nested segments."""
+    """Plans for ``count`` blocks.
+
+    Plain, flat, nested three deep, selective, and selective in nested segments.
+    """
     third = max(1, count // 3)
     yield Plan(kept(0, count), "none")
     yield Plan(tuple(Checkpoint((keep,)) for keep in kept(0, count)), "every")
@@ -99,7 +103,10 @@ class Attention(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Tokens to logits, with a parameter of its own that its code reads, and the embedding tied to the head."""
+    """Tokens to logits, with a parameter of its own that its code reads.
+
+    The embedding is tied to the head.
+    """
 
     def __init__(
         self, dim: int = 16, depth: int = 3, dropout: float = 0.1, fused: bool = False
@@ -151,7 +158,10 @@ class Norms(nn.Module):
 
 
 class Looks(nn.Module):
-    """Its own forward looks at its data, which torch.fx cannot follow; its layers can be wrapped."""
+    """Its own forward looks at its data, which torch.fx cannot follow.
+
+    Its layers can be wrapped.
+    """
 
     def __init__(self, depth: int = 4) -> None:
         super().__init__()

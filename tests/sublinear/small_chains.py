@@ -1,4 +1,7 @@
-"""Small random chains of whole numbers, on which dynamic programs are exact, and all plans there are for them."""
+"""Small random chains of whole numbers, and all plans there are for them.
+
+On such chains dynamic programs are exact.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.plan import Checkpoint, Keep, Node, Plan
+from sublinear.nodes import Checkpoint, Keep, Node
+from sublinear.plan import Plan
 
 few, sizes = st.integers(0, 3), st.integers(0, 7)
 thorough = settings(max_examples=250, deadline=None, derandomize=True, database=None)
@@ -76,9 +80,12 @@ def all_plans(options: tuple[int, ...], depth: int = 99) -> list[Plan]:
 def forests(
     first: int, end: int, options: tuple[int, ...], depth: int = 99
 ) -> list[tuple[Node, ...]]:
-    """Every plan for blocks first..end-1, checkpoints nested up to ``depth`` deep; ``options[i]``: how many i has.
+    """Every plan for blocks first..end-1, checkpoints nested up to ``depth`` deep.
 
-    A checkpoint that holds nothing but one checkpoint is left out: it repeats the forwards of the latter for nothing.
+    ``options[i]``: how many block i has.
+
+    A checkpoint that holds nothing but one checkpoint is left out: it repeats the forwards of the
+    latter for nothing.
     """
     if first == end:
         return [()]

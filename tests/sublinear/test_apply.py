@@ -117,7 +117,8 @@ def test_recomputation_costs_what_the_plan_says() -> None:
     model = models.mlp([8] * 9)
     planned = apply(model, Plan(halved(0, 8), "halved"))
     planned(torch.randn(4, 8)).sum().backward()
-    # Forward, then once more in each checkpoint around a block; a second half inside another is spared one of them.
+    # Forward, then once more in each checkpoint around a block; a second half inside another is
+    # spared one of them.
     assert planned.runs_by.calls == [4, 3, 3, 2, 4, 3, 3, 2]
 
 
@@ -149,7 +150,7 @@ def test_blocks_of_another_model_are_refused() -> None:
         apply(models.convnet(4), every(4), blocks=split(models.convnet(4)))
 
 
-# ------------------------------------------------------------------------------------------------------- random graphs
+# ------------------------------------------------------------------------------------ random graphs
 
 
 class Graph(nn.Module):

@@ -10,7 +10,8 @@ from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
-from sublinear.plan import Checkpoint, Keep, Plan, keeps
+from sublinear.nodes import keeps
+from sublinear.plan import Checkpoint, Keep, Plan
 from sublinear.searches.simple import every_block, keep_all
 from sublinear.teaching.segments import sqrt_segments
 
@@ -24,7 +25,10 @@ def chain_of(*outputs, saved=10, gradient=0):
 
 
 class Ledger:
-    """The rules of the account once more, told by names: a dictionary of everything that is alive."""
+    """The rules of the account once more, told by names.
+
+    A dictionary of everything that is alive.
+    """
 
     def __init__(self, chain):
         self.chain, self.peak, self.seconds = chain, 0, chain.extra_seconds
@@ -113,7 +117,8 @@ def test_the_account_equals_a_second_one_that_names_what_is_alive(data):
 
 def test_plain_training_by_hand():
     costs = simulate(chain_of(4, 6, gradient=7), keep_all(chain_of(4, 6)))
-    # Before backward 1100 + 20; block 1: + the gradients of its output 6 and its parameters 7, + 3. Then 1100 + 10 + 7.
+    # Before backward 1100 + 20; block 1: + the gradients of its output 6 and its parameters 7, + 3.
+    # Then 1100 + 10 + 7.
     assert [moment[:3] for moment in costs.timeline] == [
         ("forward", 0, 1110),
         ("forward", 1, 1120),
@@ -146,7 +151,8 @@ def test_a_nested_checkpoint_by_hand():
     ]
     assert costs.block_forwards == (3, 2, 1)
     assert costs.seconds == 0.25 + 3 * 3 + 3 * 0.5
-    # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6) are there.
+    # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6)
+    # are there.
     assert costs.timeline[5].peak_bytes == 1100 + 4 + 6 + 11
 
 
@@ -162,7 +168,10 @@ def test_an_option_of_the_menu_is_charged_as_it_says():
 
 
 def skipping_chain():
-    """Four blocks of 5 bytes of output; tensor 9 (3 bytes) leaves block 0 and crosses until block 3 reads it."""
+    """Four blocks of 5 bytes of output.
+
+    Tensor 9 (3 bytes) leaves block 0 and crosses until block 3 reads it.
+    """
     plain = chain_of(8, 8, 8, 5)
     cuts = (((0, 5), (9, 3)), ((1, 5), (9, 3)), ((2, 5), (9, 3)), ((3, 5),))
     blocks = (replace(block, crossing=cut) for block, cut in zip(plain.blocks, cuts, strict=True))
@@ -206,7 +215,7 @@ def test_every_block_and_sqrt():
     )
 
 
-# --------------------------------------------------------------------------------------------------- chains and plans
+# --------------------------------------------------------------------------------- chains and plans
 
 
 def test_a_chain_survives_json(tmp_path):

@@ -62,7 +62,7 @@ def test_a_budget_below_the_floor() -> None:
         fit(models.convnet(4), images(4, 16), budget=10, repeats=1)
 
 
-# -------------------------------------------------------------------------------------------------------- largest batch
+# ------------------------------------------------------------------------------------ largest batch
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 64, 100, 1000])

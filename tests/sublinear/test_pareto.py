@@ -6,7 +6,7 @@ import pytest
 from small_chains import random_chain
 
 from sublinear.cost import simulate
-from sublinear.planner import FIXED, METHODS, SEARCHES
+from sublinear.planner import BUDGETED, FIXED, METHODS
 from sublinear.teaching.pareto import pareto
 
 CHAIN = random_chain(16, seed=11, menu=2)
@@ -24,14 +24,14 @@ def test_points_are_what_their_plans_cost():
     )
 
 
-@pytest.mark.parametrize("method", SEARCHES)
+@pytest.mark.parametrize("method", BUDGETED)
 def test_no_point_of_a_search_beats_another_of_it(method):
     mine = [point for point in RESULT.points if point.method == method]
     assert 2 < len(mine) <= 9
     for before, after in pairwise(mine):
         assert before.peak_bytes < after.peak_bytes and before.seconds > after.seconds
     assert mine[-1].seconds == RESULT.plain.seconds
-    assert mine[0].peak_bytes == simulate(CHAIN, SEARCHES[method].lowest_peak(CHAIN)).peak_bytes
+    assert mine[0].peak_bytes == simulate(CHAIN, BUDGETED[method].lowest_peak(CHAIN)).peak_bytes
 
 
 def test_no_single_plan_has_a_lower_peak_than_the_floor():

@@ -1,7 +1,6 @@
 """Chains of real models: their bytes against the exact tracker, and nothing left behind."""
 
 import copy
-import sys
 
 import pytest
 import torch
@@ -16,8 +15,8 @@ from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.cost import simulate
 from sublinear.plan import Plan
-from sublinear.probe import Roofline
-from sublinear.profile import mean_of_outputs, profile
+from sublinear.profiling import Roofline, profile
+from sublinear.profiling.training import mean_of_outputs
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)
 
@@ -187,7 +186,10 @@ def test_an_estimate_takes_attention_for_a_fused_operator(masked: bool, dropout:
 
 
 class Unfused(nn.Module):
-    """Attention that the fused kernel does not take: without heads, or with fewer of them for keys and values."""
+    """Attention that the fused kernel does not take.
+
+    Without heads, or with fewer of them for keys and values.
+    """
 
     def __init__(self, heads: bool) -> None:
         super().__init__()
@@ -241,7 +243,8 @@ def test_wrapped_modules_and_the_rest_of_their_model() -> None:
     for plan in plans(4):
         measured = peak(apply(model, plan, x), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
-        # Torch ends a recomputation within the last block, before its dropout's output: less than a block, not counted.
+        # Torch ends a recomputation within the last block, before its dropout's output: less than a
+        # block, not counted.
         most = 0.01 if plan.method in ("none", "every") else 0.13
         assert -0.01 <= error <= most, f"{plan.method}: {error:+.1%}"
 
@@ -308,7 +311,7 @@ def test_blocks_are_profiled_where_a_plain_step_does_not_fit(monkeypatch) -> Non
     def too_large(*args):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(sys.modules["sublinear.profile"], "time_parts", too_large)
+    monkeypatch.setattr("sublinear.profiling.profiler.time_step", too_large)
     model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
     chain = profile(model, x, optimizer=torch.optim.Adam(model.parameters()), repeats=1)
     parameters = sum(parameter.nbytes for parameter in model.parameters())

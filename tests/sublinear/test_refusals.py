@@ -1,4 +1,7 @@
-"""What a plan cannot keep right is refused by name, or handled; nothing of an attempt stays behind."""
+"""What a plan cannot keep right is refused by name, or handled.
+
+Nothing of an attempt stays behind.
+"""
 
 import copy
 import re
@@ -15,7 +18,8 @@ from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.fit import fit
 from sublinear.plan import Checkpoint, Plan
-from sublinear.profile import _Bench, profile
+from sublinear.profiling import profile
+from sublinear.profiling.bench import Bench
 from sublinear.verify import verify
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -69,7 +73,7 @@ class Doubling(nn.Linear):
         return super().forward(x.mul_(2))
 
 
-# ------------------------------------------------------------------------------------------------- refused by name
+# ---------------------------------------------------------------------------------- refused by name
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,7 @@ def test_a_hook_that_would_step_while_blocks_are_tried() -> None:
     assert not fired
 
 
-# --------------------------------------------------------------------------------------------------------- handled
+# ------------------------------------------------------------------------------------------ handled
 
 
 def test_tied_parameters_and_repeated_modules() -> None:
@@ -310,7 +314,7 @@ def test_a_module_that_checkpoints_itself() -> None:
     assert verify(model, Plan((Checkpoint(kept(0, 2)), *kept(2, 3)), ""), X).passed
 
 
-# ------------------------------------------------------------------------------------------------------ interrupted
+# -------------------------------------------------------------------------------------- interrupted
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
@@ -330,8 +334,8 @@ def test_an_interrupted_profile_leaves_the_model_untouched(make, error, monkeypa
             raise error("stopped")
         return original(*args)
 
-    original = _Bench._option
-    monkeypatch.setattr(_Bench, "_option", interrupted)
+    original = Bench.option
+    monkeypatch.setattr(Bench, "option", interrupted)
     with pytest.raises(error, match="stopped"):
         fit(model, x, budget=1 << 30)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

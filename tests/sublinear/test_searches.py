@@ -10,7 +10,7 @@ from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
-from sublinear.searches import optimal, single_level, table
+from sublinear.searches import optimal, single_level, within
 from sublinear.searches.needs import Needs
 from sublinear.searches.simple import from_splits, keep_all
 from sublinear.teaching.genetic import evolve, genetic
@@ -26,7 +26,10 @@ def brute_force(chain, *, menu, depth=99):
 
 
 def assert_exact(chain, every, lowest, exact_table):
-    """The lowest peak and, for each budget, the least seconds are those of ``every`` plan; the plans keep to them."""
+    """The lowest peak and, for each budget, the least seconds are those of ``every`` plan.
+
+    The plans keep to them.
+    """
     peaks, seconds = every
     assert simulate(chain, lowest).peak_bytes == peaks.min()
     base = chain.fixed_bytes + chain.input_bytes
@@ -81,14 +84,17 @@ def test_fastest_and_smallest_equal_brute_force(chain):
     floor, plain = optimal.lowest_peak(chain, menu=True), simulate(chain, keep_all(chain))
     exact_table = partial(optimal.OptimalTable, menu=True)
     for budget in np.unique(peaks)[::3]:
-        costs = simulate(chain, table.fastest(chain, exact_table, floor, int(budget)))
+        costs = simulate(chain, within.fastest(chain, exact_table, floor, int(budget)))
         assert costs.peak_bytes <= budget
-        # Where plain training fits it is chosen, even if a made-up option of the menu is faster than saving everything.
+        # Where plain training fits it is chosen, even if a made-up option of the menu is faster
+        # than saving everything.
         assert costs.seconds == (
             plain.seconds if plain.peak_bytes <= budget else times[peaks <= budget].min()
         )
     for seconds in (plain.seconds, 1.25 * plain.seconds, 2 * plain.seconds):
-        costs = simulate(chain, table.smallest(chain, exact_table, floor, keep_all(chain), seconds))
+        costs = simulate(
+            chain, within.smallest(chain, exact_table, floor, keep_all(chain), seconds)
+        )
         assert costs.seconds <= seconds
         assert costs.peak_bytes == peaks[times <= seconds].min()
 
@@ -96,7 +102,7 @@ def test_fastest_and_smallest_equal_brute_force(chain):
 def test_the_needs_of_a_segment_are_those_that_the_account_shows():
     chain = random_chain(7, seed=3)
     needs = Needs(chain, menu=False)
-    plan = from_splits([2, 5], 7, "x")  # (0 1) (2 3 4) 5 6
+    plan = from_splits(chain, [2, 5], "x")  # (0 1) (2 3 4) 5 6
     segment = needs.base + needs.held[0, 1] + needs.kept_segment()[2, 4]
     # All that the blocks 2, 3, 4 do, first run included, happens beside the output of block 1.
     during = [
@@ -114,7 +120,7 @@ def test_plans_from_rounded_tables_keep_to_the_budget_to_the_byte(menu):
     coarse = partial(optimal.OptimalTable, menu=menu, slots=60)
     seconds = []
     for share in (0.2, 0.3, 0.5, 0.9):
-        costs = simulate(chain, table.fastest(chain, coarse, floor, int(share * plain.peak_bytes)))
+        costs = simulate(chain, within.fastest(chain, coarse, floor, int(share * plain.peak_bytes)))
         assert costs.peak_bytes <= share * plain.peak_bytes
         seconds.append(costs.seconds)
     assert seconds == sorted(seconds, reverse=True)
@@ -127,12 +133,12 @@ def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
     floor, times = optimal.lowest_peak(chain, menu=False), []
     for slots in (50, 2000):
         table_of = partial(optimal.OptimalTable, menu=False, slots=slots)
-        found = table.fastest(chain, table_of, floor, budget)
+        found = within.fastest(chain, table_of, floor, budget)
         times.append(simulate(chain, found).seconds)
     assert times[1] <= times[0] <= 1.05 * times[1]
 
 
-# --------------------------------------------------------------------------------------------- recursive, grid, genetic
+# ------------------------------------------------------------------------- recursive, grid, genetic
 
 
 def equal_chain(count, saved=4):
@@ -169,7 +175,7 @@ def test_grid_takes_the_best_of_its_thresholds():
     assert costs.peak_bytes == min(found.values())
     assert () in found  # plain training is among them
     assert all(
-        simulate(chain, from_splits(splits, 50, "x")).peak_bytes == peak
+        simulate(chain, from_splits(chain, splits, "x")).peak_bytes == peak
         for splits, peak in found.items()
     )
 

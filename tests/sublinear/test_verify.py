@@ -1,4 +1,4 @@
-"""Three steps of the planned and the plain model, compared bit by bit, for every kind of model and plan."""
+"""Three steps of the planned and the plain model, bit by bit, for all kinds of models and plans."""
 
 import pytest
 import torch
@@ -79,7 +79,10 @@ def test_bf16_autocast_is_close(make) -> None:
 def test_with_adam_a_loss_and_keywords() -> None:
     model, x, mask = Encoder(), tokens(), torch.rand(3, 8, 1)
     plan = next(plan for plan in plans(14) if plan.method == "halved")
-    loss = lambda output: nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())  # noqa: E731
+
+    def loss(output: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output.flatten(0, 1), tokens().flatten())
+
     report = verify(
         model,
         plan,

@@ -1,4 +1,4 @@
-"""Where an arm of a comparison lives: in this process, with torch's switches to itself, or in a process of its own."""
+"""An arm in this process, with torch's switches to itself."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from typing import Any
 
 import torch
 
+from labkit.arms.protocol import Counts, Peak
 from labkit.counters import count
 from labkit.device import seed_all, synchronize
 from labkit.memory import MemoryMeter
+from labkit.preserve import without_collector
 from labkit.results import Workload
-from labkit.switches import set_torch_flags, torch_flags
+from labkit.switches import Flags, set_torch_flags, torch_flags
 
-
-class ArmDied(RuntimeError):
-    """An arm's own process ended before its work did."""
+Step = Callable[[], Any]
 
 
 class LocalArm:
-    """An arm in this process. Switches of torch that ``make`` or the step sets hold inside this arm's blocks only."""
+    """An `Arm` in this process.
+
+    Switches of torch that ``make`` or the step sets hold inside this arm's blocks only. ``seed``
+    is set before each build.
+    """
 
     def __init__(
         self,
-        make: Callable[[], Any],
+        make: Callable[[], Workload],
         label: str,
         settings: dict[str, Any] | None = None,
         seed: int | None = None,
-    ):
-        self._make, self._seed = make, seed
+    ) -> None:
         self.label, self.settings = label, settings or {}
         self.samples, self.unit, self.device = 1.0, "samples", "cpu"
+        self._make, self._seed = make, seed
         self._workload: Workload | None = None
-        self._flags: dict[str, Any] | None = None
-        self._last: Any = None
+        self._flags: Flags | None = None
+        self._last: object = None
 
     @contextlib.contextmanager
     def _inside(self) -> Iterator[None]:
@@ -49,7 +53,7 @@ class LocalArm:
         try:
             yield
         except Exception as error:
-            error.add_note(f"(in the arm {self.label!r})")
+            error.add_note(f"(while measuring {self.label!r})")
             raise
         finally:
             self._flags = torch_flags()
@@ -69,22 +73,24 @@ class LocalArm:
             raise TypeError(
                 f"make_workload returned {workload!r}; it must return Workload(step, samples)"
             )
-        self._workload, self.samples, self.unit = workload, workload.samples, workload.unit
+        self._workload = workload
+        self.samples, self.unit = workload.samples, workload.unit
         return workload
 
     def start(self) -> float:
         """Build the workload and run its first step; seconds of that step."""
+        device = "cpu"
         with self._inside():
             step = self._build().step
-            if (
-                torch.cuda.is_initialized()
-            ):  # a process's first product loads the library: no arm shall pay for it
-                torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
-            # Device work shows by the loss it returns; one that returns nothing counts as CUDA
-
-            seconds, self._last = _timed(step, 1, "cuda" if torch.cuda.is_initialized() else "cpu")
+            if torch.cuda.is_initialized():
+                device = "cuda"
+                _load_cuda_libraries()
+            seconds, self._last = _timed(step, 1, device)
+        # Device work shows by the loss it returns; a step that returns nothing counts as CUDA.
         if torch.cuda.is_initialized():
-            self.device = self._last.device.type if isinstance(self._last, torch.Tensor) else "cuda"
+            self.device = "cuda"
+            if isinstance(self._last, torch.Tensor):
+                self.device = self._last.device.type
         self.check()
         return seconds
 
@@ -96,40 +102,43 @@ class LocalArm:
         return seconds
 
     def evaluate(self) -> float:
-        """The workload's metric, untimed."""
+        """The workload's metric, untimed. ValueError when it has none."""
         if self._workload is None or self._workload.evaluate is None:
             raise ValueError(
-                f"the workload of {self.label!r} has no metric: return Workload(step, samples, evaluate=...)"
+                f"the workload of {self.label!r} has no metric: "
+                "return Workload(step, samples, evaluate=...)"
             )
         with self._inside():
             return float(self._workload.evaluate())
 
     def check(self) -> None:
-        """Raise FloatingPointError when the last step returned nan or infinity: its time would say nothing."""
+        """FloatingPointError when the last step returned nan or infinity: its time says nothing."""
         value = self._last
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_sparse:
             value = float(value.detach().float().mean())
         if isinstance(value, float) and not math.isfinite(value):
             raise FloatingPointError(
-                f"the step of {self.label!r} returned {value}: its training is broken, so it was not compared"
+                f"the step of {self.label!r} returned {value}: "
+                "its training is broken, so it was not compared"
             )
 
-    def peak(self) -> tuple[int, int | None]:
-        """Peak bytes (allocated, reserved) of one warm step of a fresh workload, while no other arm is alive."""
+    def peak(self) -> Peak:
+        """Peak bytes of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
-        others = (
-            torch.cuda.memory_allocated() if self.device == "cuda" else 0
-        )  # what the notebook itself holds
+        # What the notebook itself holds is no part of it.
+        others = 0
+        if self.device == "cuda":
+            others = torch.cuda.memory_allocated()
         with self._inside(), contextlib.closing(self):
             step = self._build().step
-            step()  # gradients and optimizer state exist only from the second step on
-            with MemoryMeter(
-                self.device, saved=False
-            ) as memory:  # saved=True would get in the way of torch.func
+            # Gradients and optimizer state exist only from the second step on.
+            step()
+            # saved=True would get in the way of torch.func.
+            with MemoryMeter(self.device, saved=False) as memory:
                 step()
             return memory.peak - others, memory.reserved
 
-    def counters(self) -> dict[str, int] | str:
+    def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload, or why they cannot be had."""
         self.close()
         with self._inside(), contextlib.closing(self):
@@ -137,9 +146,8 @@ class LocalArm:
             step()
             try:
                 counted = asdict(count(step))
-            except (
-                RuntimeError
-            ) as error:  # torch.func and the hooks that count saved bytes exclude each other, say
+            except RuntimeError as error:
+                # torch.func and the hooks that count saved bytes exclude each other, for example.
                 return f"cannot be counted: {error}"
             return {name: value for name, value in counted.items() if value is not None}
 
@@ -154,37 +162,45 @@ class LocalArm:
             torch.cuda.empty_cache()
 
 
-_events: dict[
-    int, Any
-] = {}  # a pair of CUDA events for each device, made once: creating them inside a run would show
+def _load_cuda_libraries() -> None:
+    """A process's first product loads cuBLAS: neither side shall pay for it."""
+    torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
 
 
-def _timed(step: Callable[[], Any], steps: int, device: str) -> tuple[float, Any]:
-    """Seconds that ``steps`` calls took, and the last one's value. On CUDA by events, with one synchronization.
+# A pair of CUDA events for each device, made once: creating them inside a run would show.
+_events: dict[int, tuple[torch.cuda.Event, torch.cuda.Event]] = {}
 
-    Events see the current stream: a step that works on others has to join them before it returns.
-    """
-    last = None
-    collecting = gc.isenabled()
-    gc.disable()  # a collection in one block and not in its neighbour would be charged to the technique
-    try:
+
+def _timed(step: Step, steps: int, device: str) -> tuple[float, object]:
+    """Seconds that ``steps`` calls took, and the last one's value."""
+    with without_collector():
         synchronize()
         if device == "cuda":
-            here = torch.cuda.current_device()
-            if here not in _events:
-                _events[here] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            first, second = _events[here]
-            first.record()
-            for _ in range(steps):
-                last = step()
-            second.record()
-            second.synchronize()
-            return first.elapsed_time(second) / 1e3, last
+            return _timed_by_events(step, steps)
+        last = None
         begin = time.perf_counter()
         for _ in range(steps):
             last = step()
         synchronize()
         return time.perf_counter() - begin, last
-    finally:
-        if collecting:
-            gc.enable()
+
+
+def _timed_by_events(step: Step, steps: int) -> tuple[float, object]:
+    """On CUDA: by events, with one synchronization.
+
+    Events see the current stream: a step that works on others has to join them before it returns.
+    """
+    here = torch.cuda.current_device()
+    if here not in _events:
+        _events[here] = (
+            torch.cuda.Event(enable_timing=True),
+            torch.cuda.Event(enable_timing=True),
+        )
+    first, second = _events[here]
+    last = None
+    first.record()
+    for _ in range(steps):
+        last = step()
+    second.record()
+    second.synchronize()
+    return first.elapsed_time(second) / 1e3, last

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from labkit import Lab, Workload
-from labkit.isolate import ProcessArm
+from labkit.arms.process import ProcessArm
 
 
 def process_of(arm):
-    return arm._child.pid
+    return arm._child.process.pid
 
 
 def gone(pid):
@@ -28,7 +28,7 @@ def test_each_arm_has_a_process_of_its_own():
         print("noise on stdout must not disturb the pipe")
         return Workload(lambda: torch.full((), float(os.getpid())), 4)
 
-    result = Lab(make, isolate=True, on=[False, True]).run(on=True, seconds=0.2)
+    result = Lab(make, runs_in="process", on=[False, True]).run(on=True, seconds=0.2)
     assert result.ratios and result.candidate.samples == 4
     assert result.baseline.peak_bytes is not None
     assert not torch.backends.cudnn.benchmark
@@ -56,8 +56,10 @@ def test_an_arm_that_dies_is_a_result():
 
         return Workload(step)
 
-    result = Lab(make, isolate=True, memory=False, die=[False, True]).run(die=True, seconds=0.2)
-    assert "ended by signal SIGKILL" in result.candidate.error
+    result = Lab(make, runs_in="process", memory=False, die=[False, True]).run(
+        die=True, seconds=0.2
+    )
+    assert "was ended by SIGKILL" in result.candidate.error
     assert result.baseline.times and result.verdict == "cannot tell"
 
 
@@ -73,7 +75,7 @@ def test_an_exception_in_the_child_is_raised_here():
             raise Odd(1, 2)
         return Workload(lambda: None)
 
-    lab = Lab(make, isolate=True, kind=["fine", "value", "odd"])
+    lab = Lab(make, runs_in="process", kind=["fine", "value", "odd"])
     with pytest.raises(ValueError, match="no such layer"):
         lab.run(kind="value", seconds=0.1)
     with pytest.raises(RuntimeError, match="Odd: 1"):
@@ -85,7 +87,9 @@ def test_out_of_memory_in_the_child():
     def make(size):
         return Workload(lambda: torch.empty(size).fill_(0) if size < 2**40 else torch.empty(size))
 
-    result = Lab(make, isolate=True, memory=False, size=[8, 2**55]).run(size=2**55, seconds=0.1)
+    result = Lab(make, runs_in="process", memory=False, size=[8, 2**55]).run(
+        size=2**55, seconds=0.1
+    )
     assert result.candidate.error == "out of memory"
 
 
@@ -104,6 +108,6 @@ def test_an_isolated_arm_runs_on_the_lab_s_number_of_threads():
         return Workload(lambda: None)
 
     torch.set_num_threads(2)
-    assert Lab(make, isolate=True, memory=False, threads=1, x=[1]).run(seconds=0.05).ratios
+    assert Lab(make, runs_in="process", memory=False, threads=1, x=[1]).run(seconds=0.05).ratios
     with pytest.raises(ValueError, match="2 threads"):
-        Lab(make, isolate=True, memory=False, threads=2, x=[1]).run(seconds=0.05)
+        Lab(make, runs_in="process", memory=False, threads=2, x=[1]).run(seconds=0.05)

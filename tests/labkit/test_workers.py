@@ -1,7 +1,6 @@
 """Worker processes of a notebook: what they print and answer, every way in which they can fail, and what is left."""
 
 import gc
-import json
 import os
 import re
 import signal
@@ -13,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit import Comparison
-from labkit.distributed import DistributedLab, WorkerFailed, Workers, launch, serve
+from labkit import Comparison, Lab
+from labkit.workers import WorkerFailed, Workers, launch, serve
 
 SOON = (
     40  # seconds: far above what any of these takes, far below the limit of the run that they end
@@ -38,7 +37,7 @@ SERVER = """
 import os, time, torch
 import torch.distributed as dist
 from labkit import Workload
-from labkit.distributed import serve
+from labkit.workers import serve
 
 dist.init_process_group("gloo")
 groups = {n: dist.new_group(list(range(n))) for n in range(1, dist.get_world_size() + 1)}
@@ -167,7 +166,7 @@ def test_a_worker_that_fails_ends_all_and_shows_its_own_traceback(script, text, 
     assert "runpy" not in str(failure.value), "the way to the script is not the reader's"
     for word in words:
         assert re.search(word, str(failure.value)), str(failure.value)
-    assert workers.pids == [] and gone([process.pid for process in workers._processes])
+    assert workers.pids == [] and gone([child.process.pid for child in workers._children])
 
 
 def test_a_worker_that_hangs_ends_all_and_says_where_it_stood(script):
@@ -188,7 +187,7 @@ def test_a_run_that_takes_too_long_is_ended(script):
     )
     with pytest.raises(WorkerFailed, match=r"worker 0 had not done it after 0\.5 s"):
         workers.wait()
-    assert gone([process.pid for process in workers._processes])
+    assert gone([child.process.pid for child in workers._children])
 
 
 def test_an_interrupt_ends_the_workers_and_their_children(script, tmp_path):
@@ -212,7 +211,9 @@ time.sleep(1000)
         workers.wait()
     assert signal.getsignal(signal.SIGINT) is handler
     children = [int((tmp_path / rank).read_text()) for rank in "01"]
-    assert workers.pids == [] and gone([process.pid for process in workers._processes] + children)
+    assert workers.pids == [] and gone(
+        [child.process.pid for child in workers._children] + children
+    )
 
 
 def test_workers_end_with_the_object_and_with_the_kernel(script):
@@ -226,7 +227,7 @@ def test_workers_end_with_the_object_and_with_the_kernel(script):
 
     kernel = f"""
 import os, signal
-from labkit.distributed import Workers
+from labkit.workers import Workers
 workers = Workers({str(path)!r}, processes=1)
 workers.ask("whoami", 1)
 print(workers.pids[0], flush=True)
@@ -243,7 +244,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_lab_in_workers(script):
     threads = threading.active_count()
     workers = Workers(script(SERVER), show=lambda line: None, seconds=60)
-    lab = DistributedLab(workers, processes=[1, 2], size=[8, 16], memory=True)
+    lab = Lab("make_workload", runs_in=workers, processes=[1, 2], size=[8, 16], memory=True)
     result = lab.run(processes=2, seconds=0.3)
     assert isinstance(result, Comparison) and result.lab == "make_workload" and result.ratios
     assert (result.baseline.samples, result.candidate.samples) == (8, 16)  # those of all workers
@@ -270,7 +271,7 @@ def test_a_lab_in_workers(script):
         lab.run(processes=2, seconds=30, on_update=kill)
     assert workers.pids == [], "no new ones are started for arms that have ended"
 
-    with pytest.raises(TypeError, match="lives in the workers"):
+    with pytest.raises(ValueError, match="races run in the kernel"):
         lab.race({"processes": 2}, target=1, steps=1)
     workers.close()
     workers.close()
@@ -283,17 +284,6 @@ def test_a_script_that_answers_nothing(script):
         WorkerFailed, match=r"worker\.py ended before it answered: it does not call serve"
     ):
         workers.ask("whoami")
-
-
-def test_a_stranger_at_the_port_is_not_listened_to(script):
-    import socket
-
-    workers = Workers(script(SERVER), processes=1, show=lambda line: None)
-    assert workers.ask("whoami", 1) == [[0, 1]]
-    with socket.create_connection(workers._server.getsockname()) as stranger:
-        stranger.sendall(b"guess 0\n" + json.dumps([9]).encode() + b"\n")
-        assert workers.ask("whoami", 2) == [[0, 2]]
-    workers.close()
 
 
 @pytest.mark.parametrize(
@@ -315,6 +305,6 @@ def test_what_is_missing_is_named(script, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         launch(tmp_path / "none.py")
     with pytest.raises(TypeError, match="needs a control named 'processes'"):
-        DistributedLab(Workers(script(SUM)), size=[1])
+        Lab("make_workload", runs_in=Workers(script(SUM)), size=[1])
     with pytest.raises(RuntimeError, match="start this script with"):
         serve(lambda: None)

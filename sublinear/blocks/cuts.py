@@ -1,0 +1,167 @@
+"""Where to cut a trace: what crosses where, what is changed in place, and what does real work."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from itertools import pairwise
+from typing import Any
+
+import torch.nn.functional as F
+from torch import fx, nn
+
+from sublinear.blocks.blocks import changes_input, has_weights
+
+_WEIGHTED = {F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose2d, F.embedding, F.bilinear}
+
+_IN_PLACE = {
+    operator.iadd,
+    operator.iand,
+    operator.iconcat,
+    operator.ifloordiv,
+    operator.ilshift,
+    operator.imatmul,
+    operator.imod,
+    operator.imul,
+    operator.ior,
+    operator.ipow,
+    operator.irshift,
+    operator.isub,
+    operator.itruediv,
+    operator.ixor,
+}
+
+_VIEWS = {
+    "chunk",
+    "contiguous",
+    "expand",
+    "flatten",
+    "getitem",
+    "movedim",
+    "narrow",
+    "permute",
+    "reshape",
+    "select",
+    "split",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "view",
+}
+
+
+def cuts(
+    model: nn.Module, nodes: list[fx.Node], placeholders: list[fx.Node], width: int
+) -> list[int]:
+    """Where to cut: between two nodes with weights, where the fewest values cross, if they are few.
+
+    As late as possible, and sooner than right before the second node only for fewer values than
+    cross there. ``width``: how many are few.
+    """
+    # The model's inputs are there anyway.
+    across = [0]
+    for end in range(1, len(nodes)):
+        across.append(len(crossing(nodes, [], end)))
+    allowed = _allowed(model, nodes)
+    heavy = [i for i, node in enumerate(nodes) if is_heavy(model, node)]
+    found = []
+    for before, after in pairwise(heavy):
+        fewer = max(1, across[after] - 1)
+        best: int | None = None
+        for end in range(before + 1, after + 1):
+            limit = width if end == after else min(width, fewer)
+            if not allowed[end] or across[end] > limit:
+                continue
+            if best is None or across[end] <= across[best]:
+                best = end
+        if best is not None:
+            found.append(best)
+    return found
+
+
+def _allowed(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
+    """Whether one may cut before each node.
+
+    It must use the result of the one before. Between parallel branches a value would wait that
+    nobody saves for backward, and so would the input of a node that does not save it. And neither
+    side of a cut may change in place what crosses it.
+    """
+    place = {node: i for i, node in enumerate(nodes)}
+    allowed = [False]
+    for before, after in pairwise(nodes):
+        allowed.append(before in after.all_input_nodes)
+    for i, node in enumerate(nodes):
+        for changed in overwritten(model, node):
+            # What it may share memory with.
+            while changed.all_input_nodes and not is_heavy(model, changed):
+                changed = changed.all_input_nodes[0]
+            made = place.get(changed, -1)
+            allowed[made + 1 : i + 1] = [False] * (i - made)
+    return allowed
+
+
+def crossing(nodes: list[fx.Node], placeholders: list[fx.Node], end: int) -> list[fx.Node]:
+    """The values made before node ``end`` that it or a later one uses, in the order of making."""
+    later = {*nodes[end:]}
+    found = []
+    for node in [*placeholders, *nodes[:end]]:
+        if any(user in later or user.op == "output" for user in node.users):
+            found.append(node)
+    return found
+
+
+def is_heavy(model: nn.Module, node: fx.Node) -> bool:
+    """Whether a node does real work: a module or function with weights."""
+    if node.op == "call_module":
+        return has_weights(model.get_submodule(str(node.target)))
+    return node.target in _WEIGHTED
+
+
+def overwritten(model: nn.Module, node: fx.Node) -> list[fx.Node]:
+    """The inputs that a node changes in place."""
+    found = []
+    if node.all_input_nodes and _is_in_place(model, node):
+        found.append(node.all_input_nodes[0])
+    out = node.kwargs.get("out")
+    if isinstance(out, fx.Node):
+        found.append(out)
+    return found
+
+
+def _is_in_place(model: nn.Module, node: fx.Node) -> bool:
+    if node.op == "call_module":
+        return changes_input(model.get_submodule(str(node.target)))
+    if node.target in _IN_PLACE or _argument(node, "inplace") is True:
+        return True
+    name = _name(node)
+    if name.startswith("__") and name.endswith("__"):
+        return name.startswith("__i") and name not in ("__index__", "__invert__")
+    return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
+
+
+def source(node: fx.Node) -> fx.Node:
+    """The value whose memory a node may share: through views and in-place operators."""
+    while node.all_input_nodes:
+        in_place = node.op == "call_function" and node.target in _IN_PLACE
+        if not in_place and _name(node) not in _VIEWS:
+            break
+        node = node.all_input_nodes[0]
+    return node
+
+
+def _name(node: fx.Node) -> str:
+    if isinstance(node.target, str):
+        return node.target
+    name: str = getattr(node.target, "__name__", "")
+    return name
+
+
+def _argument(node: fx.Node, name: str) -> Any:
+    """What a call of a function of torch's in Python passes as ``name``."""
+    if name in node.kwargs or node.op != "call_function" or not inspect.isfunction(node.target):
+        return node.kwargs.get(name)
+    bound = inspect.signature(node.target).bind_partial(*node.args, **node.kwargs)
+    return bound.arguments.get(name)

@@ -1,0 +1,242 @@
+"""Blocks of a ``torch.fx`` trace, cut where few values cross.
+
+torch.fx turns ``x += y`` into ``x + y`` when it traces, which needs more memory, and is another
+thing where a second name of ``x`` is used later. The tracer here keeps the in-place operator.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx, nn
+from torch.utils._pytree import tree_leaves
+
+from sublinear.blocks.blocks import (
+    OVERWRITES_INPUT,
+    Blocks,
+    Keywords,
+    Program,
+    State,
+    below,
+    name_of,
+)
+from sublinear.blocks.cuts import crossing, cuts, is_heavy, overwritten, source
+from sublinear.repeatable import attributes, changes, impure, untouched
+
+
+class CannotTrace(Exception):
+    """Why torch.fx cannot follow a model."""
+
+
+@dataclass(frozen=True)
+class TracedBlocks(Blocks):
+    """Pieces of a trace, which holds what the model did in its mode.
+
+    ``training``: the mode of each module when the model was read.
+    """
+
+    training: tuple[bool, ...] = ()
+
+    kind = "traced"
+
+    @classmethod
+    def read(
+        cls, model: nn.Module, args: State | None, kwargs: Keywords, width: int
+    ) -> TracedBlocks:
+        """Raises `CannotTrace`, or ValueError if the model overwrites its input."""
+        graph = _trace(model, args, kwargs)
+        placeholders, nodes, result = _sorted(graph)
+        if not nodes:
+            raise CannotTrace("its forward computes nothing that torch.fx sees")
+        for node in nodes:
+            for changed in overwritten(model, node):
+                if source(changed) in placeholders:
+                    raise ValueError(OVERWRITES_INPUT.format(name=node.name))
+        names, inside, programs = [], [], []
+        start, here = 0, placeholders
+        for end in [*cuts(model, nodes, placeholders, width), len(nodes)]:
+            piece = nodes[start:end]
+            after = crossing(nodes, placeholders, end)
+            leaving: State = tuple(after)
+            if end == len(nodes):
+                leaving = (result,)
+            programs.append(_program(model, piece, here, leaving))
+            called = [str(node.target) for node in piece if node.op == "call_module"]
+            names.append(name_of(called or [_main_node(model, piece).name]))
+            inside.append(below(model, called))
+            start, here = end, after
+        modes = _modes(model)
+        return cls(model, tuple(names), tuple(inside), tuple(programs), training=modes)
+
+    def enter(self, args: State, kwargs: Keywords) -> State:
+        return _bind(self.model, args, kwargs)
+
+    def check_mode(self) -> None:
+        if self.training == _modes(self.model):
+            return
+        changed = []
+        named = self.model.named_modules()
+        for (name, module), was in zip(named, self.training, strict=True):
+            if module.training != was:
+                changed.append(name or "the model")
+        raise RuntimeError(
+            "switched between training and evaluation since the model was planned: "
+            f"{', '.join(changed[:3])}; the plan holds what the model did then: profile and plan "
+            "it anew, or switch back"
+        )
+
+
+def _modes(model: nn.Module) -> tuple[bool, ...]:
+    return tuple(module.training for module in model.modules())
+
+
+def _sorted(graph: fx.Graph) -> tuple[list[fx.Node], list[fx.Node], Any]:
+    """The graph's inputs, what it computes, and its result."""
+    placeholders, nodes, result = [], [], None
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            placeholders.append(node)
+        elif node.op == "output":
+            result = node.args[0]
+        elif node.op != "get_attr":
+            nodes.append(node)
+    return placeholders, nodes, result
+
+
+def _main_node(model: nn.Module, piece: list[fx.Node]) -> fx.Node:
+    """The node after which a piece without modules is named."""
+    for node in piece:
+        if is_heavy(model, node):
+            return node
+    return piece[0]
+
+
+# -------------------------------------------------------------------------------------- the tracer
+
+
+class _Proxy(fx.Proxy):
+    """Keeps ``x += y`` what it is."""
+
+
+def _augmented(function: Callable[..., Any]) -> Callable[[fx.Proxy, object], fx.Proxy]:
+    def operate(self: fx.Proxy, other: object) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    return operate
+
+
+for _name in ("iadd", "isub", "imul", "itruediv", "ipow", "imod"):
+    setattr(_Proxy, f"__{_name}__", _augmented(getattr(operator, _name)))
+
+
+class _Tracer(fx.Tracer):
+    """Keeps whole the modules whose own forward cannot be followed, as if it looks at its data.
+
+    ``entered``: the modules in whose forward it is, also after an error.
+    """
+
+    def __init__(self, opaque: set[str]) -> None:
+        super().__init__()
+        self.opaque, self.entered = opaque, list[str]()
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if module_qualified_name in self.opaque:
+            return True
+        return super().is_leaf_module(m, module_qualified_name)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        self.entered.append(self.path_of_module(m))
+        result = super().call_module(m, forward, args, kwargs)
+        self.entered.pop()
+        return result
+
+
+def _parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(model.forward).parameters)
+
+
+def _bind(model: nn.Module, args: State, kwargs: Keywords) -> State:
+    bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return tuple(bound.arguments.values())
+
+
+def _constants(model: nn.Module, args: State | None, kwargs: Keywords) -> Keywords:
+    """Arguments of ``forward`` that are no tensors: the trace is for these values."""
+    parameters = _parameters(model)
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values()):
+        raise CannotTrace("its forward takes *args or **kwargs")
+    values: Keywords = {}
+    if args is not None:
+        values = dict(zip(parameters, _bind(model, args, kwargs), strict=True))
+    else:
+        for name, parameter in parameters.items():
+            if parameter.default is not parameter.empty:
+                values[name] = parameter.default
+    plain = (bool, int, float, str, type(None))
+    return {name: value for name, value in values.items() if isinstance(value, plain)}
+
+
+def _trace(model: nn.Module, args: State | None, kwargs: Keywords) -> fx.Graph:
+    constants = _constants(model, args, kwargs)
+    opaque: set[str] = set()
+    while True:
+        tracer = _Tracer(opaque)
+        try:
+            with untouched(model):
+                before = attributes(model.modules())
+                graph = tracer.trace(model, constants or None)
+                changed = changes(before)
+        # torch.fx raises whatever the model's code raises when it meets a proxy.
+        except Exception as error:
+            where = next((name for name in reversed(tracer.entered) if name not in opaque), None)
+            if where is None:
+                kind, *lines = type(error).__name__, *str(error).splitlines(), ""
+                reason = f"torch.fx cannot follow its forward ({kind}: {lines[0]})"
+                raise CannotTrace(reason) from None
+            opaque.add(where)
+            continue
+        if changed:
+            raise ValueError(impure("the model", changed))
+        return graph
+
+
+# -------------------------------------------------------------------------------- code for a piece
+
+
+def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: State) -> Program:
+    """Code for a piece of the graph: from the values that cross into it to ``result``.
+
+    Parameters and buffers that the model's own code reads are looked up at each call, since moving
+    a model to another device replaces its buffers.
+    """
+    read: dict[fx.Node, None] = {}
+    for step in piece:
+        read |= dict.fromkeys(step.all_input_nodes)
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, fx.Node):
+            read[leaf] = None
+    own = [node for node in read if node.op == "get_attr"]
+
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in [*here, *own]:
+        copies[node] = graph.placeholder(node.name)
+    for node in piece:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(fx.map_arg(result, copies.__getitem__))
+    code = fx.GraphModule(model, graph).forward
+    fetch = [operator.attrgetter(str(node.target)) for node in own]
+
+    def program(*state: Any) -> State:
+        leaving: State = code(*state, *(get(model) for get in fetch))
+        return leaving
+
+    return program

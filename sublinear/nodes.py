@@ -1,0 +1,106 @@
+"""What a plan is made of: blocks that are kept, and checkpoints, nested to any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Run a block with one of its options, by number; 0 saves everything."""
+
+    block: int
+    option: int = 0
+
+    def __post_init__(self) -> None:
+        for field, value in (("block", self.block), ("option", self.option)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"Keep({field}={value!r}): it is a whole number, 0 or more")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Keep only the input of a segment; on the way back run it again, by the plan inside."""
+
+    inside: tuple[Keep | Checkpoint, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inside", checked(self.inside, "Checkpoint"))
+
+
+Node = Keep | Checkpoint
+
+
+def checked(nodes: Iterable[Node], owner: str) -> tuple[Node, ...]:
+    """``nodes`` as a tuple. Raises ValueError if there are none, TypeError for anything else."""
+    found = tuple(nodes)
+    if not found:
+        raise ValueError(f"{owner}: no nodes; it holds at least one block")
+    for node in found:
+        if not isinstance(node, (Keep, Checkpoint)):
+            kind = type(node).__name__
+            raise TypeError(f"{owner}: {node!r} is a {kind}; nodes are Keep or Checkpoint")
+    return found
+
+
+def kept(first: int, end: int) -> tuple[Keep, ...]:
+    """Blocks ``first`` to ``end`` - 1, each saving everything."""
+    return tuple(map(Keep, range(first, end)))
+
+
+def keeps(nodes: Iterable[Node]) -> Iterator[Keep]:
+    """Every `Keep` under these nodes, in order."""
+    for node in nodes:
+        if isinstance(node, Keep):
+            yield node
+        else:
+            yield from keeps(node.inside)
+
+
+def span(node: Node) -> range:
+    """The blocks under a node."""
+    first = last = node
+    while isinstance(first, Checkpoint):
+        first = first.inside[0]
+    while isinstance(last, Checkpoint):
+        last = last.inside[-1]
+    return range(first.block, last.block + 1)
+
+
+def depth(node: Node) -> int:
+    """How many checkpoints are nested at most; 0 for a kept block."""
+    if isinstance(node, Keep):
+        return 0
+    return 1 + max(map(depth, node.inside))
+
+
+def as_text(node: Node) -> str:
+    """Parentheses for checkpoints, ``4`` for block 4, ``4/1`` for block 4 with its option 1."""
+    if isinstance(node, Checkpoint):
+        return f"({' '.join(map(as_text, node.inside))})"
+    if node.option:
+        return f"{node.block}/{node.option}"
+    return str(node.block)
+
+
+def as_json(node: Node) -> object:
+    """A list for a checkpoint, a number for a block, an object for a block with an option."""
+    if isinstance(node, Checkpoint):
+        return list(map(as_json, node.inside))
+    if node.option:
+        return {"block": node.block, "option": node.option}
+    return node.block
+
+
+def from_json(data: object) -> Node:
+    """The node that `as_json` wrote. Raises ValueError for anything else."""
+    if isinstance(data, list):
+        return Checkpoint(tuple(map(from_json, data)))
+    if isinstance(data, dict) and set(data) == {"block", "option"}:
+        return Keep(data["block"], data["option"])
+    if isinstance(data, int):
+        return Keep(data)
+    raise ValueError(
+        f"{data!r} in a plan: use a block's number, an object of 'block' and 'option', or a list"
+    )

@@ -1,0 +1,16 @@
+"""From a model to its chain: blocks on the bench, estimates from a roofline, whole steps."""
+
+from sublinear.profiling.estimate import Roofline
+from sublinear.profiling.profiler import profile
+from sublinear.profiling.training import Inputs, Keywords, Loss, Training, restored, training
+
+__all__ = [
+    "Inputs",
+    "Keywords",
+    "Loss",
+    "Roofline",
+    "Training",
+    "profile",
+    "restored",
+    "training",
+]

@@ -1,0 +1,235 @@
+"""The blocks of one model, run one by one: bytes and seconds of each way to keep them.
+
+Two ways to go wrong that were found out: selective checkpoints give wrong gradients for recurrent
+layers on the CPU, in silence, so each option's gradients are compared with the plain ones before it
+is offered; and an output that the bench itself held would not die when its block lets go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from labkit.preserve import rng_state, set_rng_state
+from sublinear.apply import MENU, keep_only
+from sublinear.blocks import Blocks, State, WrappedBlocks
+from sublinear.chain import Block, Chain, Crossing, Option
+from sublinear.probe import Clock, MemoryProbe
+from sublinear.profiling.around import Made, surroundings
+from sublinear.profiling.estimate import FusedAttention
+from sublinear.profiling.tensors import leaves, pull_on, storages, tensors
+from sublinear.profiling.training import Training
+from sublinear.repeatable import check_repeatable, frozen_statistics, same
+
+# A way to run one block.
+Way = Callable[..., State]
+
+
+@dataclass(frozen=True)
+class OptionRun:
+    """An option, what left the block, and gradients: of parameters by identity, inputs by place."""
+
+    option: Option
+    leaving: State
+    gradients: dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class BlockRun:
+    """A block, what left it, and the gradients that it makes."""
+
+    block: Block
+    leaving: State
+    made: Made
+
+
+class Bench:
+    """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
+
+    ``options``: how many entries of the menu are measured.
+    """
+
+    def __init__(
+        self, blocks: Blocks, device: torch.device, clock: Clock, repeats: int, options: int
+    ) -> None:
+        self.blocks, self.model = blocks, blocks.model
+        self.device, self.clock = device, clock
+        self.repeats, self.options = repeats, options
+        # Each way to run a block draws the same numbers.
+        self.begin = rng_state()
+
+    def chain(self, task: Training) -> Chain:
+        """All blocks, and what runs around them; without what `profile` knows besides."""
+        state = self._entering(task)
+        numbers = _Numbers()
+        entered = numbers.crossing(state)
+        rows: list[Block] = []
+        owners: list[Made] = []
+        for i in range(len(self.blocks)):
+            last = state
+            run = self.block(i, state)
+            state = run.leaving
+            rows.append(replace(run.block, crossing=numbers.crossing(state)))
+            owners.append(run.made)
+        around = surroundings(self.blocks, self.device, task, last)
+        # A shared parameter's gradient is made by the last block that uses it.
+        seen = set(around.made)
+        for i in reversed(range(len(rows))):
+            fresh = owners[i].keys() - seen
+            seen |= fresh
+            rows[i] = replace(rows[i], gradient_bytes=sum(owners[i][key] for key in fresh))
+        inputs: Crossing = entered
+        if isinstance(self.blocks, WrappedBlocks):
+            inputs = tuple(storages((task.args, task.kwargs)))
+        size = sum(size for _, size in inputs) + around.saved_bytes
+        chain = Chain(tuple(rows), size, 0, 1, "", "measured", input_crossing=entered)
+        return replace(chain, before=around.before, after=around.after)
+
+    def _entering(self, task: Training) -> State:
+        """What crosses into the first block."""
+        blocks = self.blocks
+        if not isinstance(blocks, WrappedBlocks):
+            return blocks.enter(task.args, task.kwargs)
+        fed: list[State] = []
+
+        def work(*state: object) -> torch.Tensor:
+            fed.append(state)
+            with torch.no_grad():
+                output: torch.Tensor = blocks.run_all(*state)[0]
+            return output
+
+        with blocks.standing_in(work):
+            self.model(*task.args, **task.kwargs)
+        return leaves(fed[-1])
+
+    def block(self, i: int, state: State) -> BlockRun:
+        """Run one block in all ways."""
+        modules = tuple(self.blocks.modules(i))
+        run = partial(self._run, i)
+        name = self.blocks.names[i]
+        with torch.no_grad():
+            check_repeatable(name, partial(run, *state), self.model, modules, state)
+        with frozen_statistics(modules):
+            peak, seconds = self._bare(partial(checkpoint, run, use_reentrant=False), state)
+            full = self.option(MENU[0][0], run, state)
+            options = [full.option]
+            for number in range(1, self.options):
+                options.append(self._selective(number, run, state, full))
+        crossing = sum(size for _, size in storages(full.leaving))
+        made = {}
+        for parameter in self.model.parameters():
+            if id(parameter) in full.gradients:
+                made[id(parameter)] = parameter.nbytes
+        block = Block(name, crossing, tuple(options), 0, peak, seconds)
+        return BlockRun(block, full.leaving, made)
+
+    def _run(self, i: int, *state: object) -> State:
+        """One block, as it would run on the device that is meant."""
+        if self.device.type != "meta":
+            return self.blocks.run(i, *state)
+        with FusedAttention():
+            return self.blocks.run(i, *state)
+
+    def _selective(self, number: int, run: Way, state: State, full: OptionRun) -> Option:
+        """An option of the menu; saving all under its name, where it does not work."""
+        label = MENU[number][0]
+        contexts = partial(keep_only, number)
+        way = partial(checkpoint, run, use_reentrant=False, context_fn=contexts)
+        instead = replace(full.option, name=label)
+        try:
+            found = self.option(label, way, state)
+        except RuntimeError as error:
+            if "mutated" not in str(error):
+                raise
+            return instead
+        # What an option keeps may be overwritten in place, which torch does not always notice.
+        if found.gradients.keys() != full.gradients.keys():
+            return instead
+        for key, gradient in full.gradients.items():
+            if not same(gradient, found.gradients[key]):
+                return instead
+        return found.option
+
+    def _bare(self, way: Way, state: State) -> tuple[int, float]:
+        """Peak bytes and seconds of a run that saves nothing."""
+        seconds = []
+        for _ in range(self.repeats):
+            begin = self.clock.now()
+            way(*leaves(state))
+            seconds.append(self.clock.now() - begin)
+        torch.clear_autocast_cache()
+        inputs = leaves(state)
+        with MemoryProbe(self.device) as probe:
+            way(*inputs)
+            return max(0, probe.peak), min(seconds)
+
+    def option(self, name: str, way: Way, state: State) -> OptionRun:
+        """Bytes and seconds of one way to keep a block."""
+        ahead, back = self._seconds(way, state)
+        torch.clear_autocast_cache()
+        inputs = leaves(state)
+        with MemoryProbe(self.device) as probe:
+            after = way(*inputs)
+            saved, forward_peak = probe.added, probe.peak
+            leaving = leaves(after)
+            output = sum(size for _, size in storages(after))
+        torch.clear_autocast_cache()
+        del after
+        set_rng_state(self.begin)
+        inputs = leaves(state)
+        with MemoryProbe(self.device) as probe:
+            pull = pull_on(way(*inputs))
+            with probe.phase() as backward:
+                if pull is not None:
+                    pull.backward()
+        gradients: dict[int, torch.Tensor] = {}
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                gradients[id(parameter)] = parameter.grad
+        made = sum(gradient.nbytes for gradient in gradients.values())
+        reached = [tensor.grad for tensor in tensors(inputs) if tensor.grad is not None]
+        gradients |= enumerate(reached)
+        self.model.zero_grad(set_to_none=True)
+        backward_peak = max(0, backward.peak - saved - output - made)
+        saved = max(saved, 0)
+        forward_peak = max(saved, forward_peak)
+        option = Option(name, saved, ahead, back, forward_peak, backward_peak)
+        return OptionRun(option, leaving, gradients)
+
+    def _seconds(self, way: Way, state: State) -> tuple[float, float]:
+        """The fastest forward and the fastest backward."""
+        ahead, back = [], []
+        for _ in range(self.repeats):
+            inputs = leaves(state)
+            begin = self.clock.now()
+            after = way(*inputs)
+            ahead.append(self.clock.now() - begin)
+            pull = pull_on(after)
+            begin = self.clock.now()
+            if pull is not None:
+                pull.backward()
+            back.append(self.clock.now() - begin)
+            del after, pull
+            self.model.zero_grad(set_to_none=True)
+        return min(ahead), min(back)
+
+
+class _Numbers:
+    """Numbers for storages: the same as long as a storage crosses one cut after the other."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._known: dict[tuple[int, int], int] = {}
+
+    def crossing(self, state: State) -> Crossing:
+        """Numbers and bytes of what crosses the next cut."""
+        here: dict[tuple[int, int], int] = {}
+        for storage in storages(state):
+            here[storage] = self._known.get(storage, self._count)
+            self._count += 1
+        self._known = here
+        return tuple((number, size) for (_, size), number in here.items())

@@ -1,0 +1,100 @@
+"""Seconds of blocks as they are in a step, not alone.
+
+Blocks that run alone find colder caches, and so overpredict the overhead of a plan. One whole step
+calibrates their sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from sublinear.chain import Block, Chain, Option
+from sublinear.probe import Clock
+from sublinear.profiling.training import Training, bytes_of, optimizer_tensors, restored
+
+
+class StepSeconds(NamedTuple):
+    """Seconds of a whole step: of the model's forward, of the backward, and of all the rest."""
+
+    forward: float
+    backward: float
+    rest: float
+
+
+def time_step(model: nn.Module, task: Training, repeats: int) -> StepSeconds:
+    """The fastest of ``repeats`` whole steps, part by part.
+
+    Parameters, gradients, buffers, optimizer and generators are put back.
+    """
+    times = []
+    with restored(model, task.optimizer):
+        # The first warms up.
+        _time_once(model, task)
+        for _ in range(repeats):
+            times.append(_time_once(model, task))
+    return StepSeconds(*map(min, zip(*times, strict=True)))
+
+
+def _time_once(model: nn.Module, task: Training) -> StepSeconds:
+    clock = Clock()
+    begin = clock.now()
+    output = model(*task.args, **task.kwargs)
+    ahead = clock.now()
+    value = task.loss(output)
+    turn = clock.now()
+    value.backward()
+    back = clock.now()
+    del output, value
+    if task.optimizer is not None:
+        task.optimizer.step()
+    model.zero_grad(set_to_none=True)
+    return StepSeconds(ahead - begin, back - turn, turn - ahead + clock.now() - back)
+
+
+def calibrated(chain: Chain, step: StepSeconds, *, wrapped: bool) -> Chain:
+    """Seconds of blocks scaled to sum to those of a whole step; the rest is extra.
+
+    Of a ``wrapped`` model the blocks are a part, and its own code stays extra, too.
+    """
+    forward = backward = 0.0
+    for block in chain.blocks:
+        forward += block.options[0].forward
+        backward += block.options[0].backward
+    ahead, back = step.forward / forward, step.backward / backward
+    if wrapped:
+        ahead, back = min(1.0, ahead), min(1.0, back)
+    blocks = []
+    for block in chain.blocks:
+        blocks.append(_scaled(block, ahead, back))
+    extra = step.rest + step.forward + step.backward - ahead * forward - back * backward
+    return replace(chain, blocks=tuple(blocks), extra_seconds=extra)
+
+
+def _scaled(block: Block, ahead: float, back: float) -> Block:
+    """What an option computes again is a part of its backward that scales as forwards do."""
+    plain = block.options[0].backward
+    options: list[Option] = []
+    for option in block.options:
+        again = max(0.0, option.backward - plain)
+        backward = (option.backward - again) * back + again * ahead
+        options.append(replace(option, forward=option.forward * ahead, backward=backward))
+    return replace(block, options=tuple(options), forward=block.forward * ahead)
+
+
+def state_made(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> int:
+    """Bytes of state that the optimizer's first step makes; 0 if it was made before.
+
+    All is put back.
+    """
+    if optimizer is None or bytes_of(optimizer_tensors(optimizer)):
+        return 0
+    with restored(model, optimizer):
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        return bytes_of(optimizer_tensors(optimizer))

@@ -1,0 +1,150 @@
+"""Costs without the device: shapes from meta tensors, seconds from a stated roofline."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry
+
+from sublinear.probe import Clock
+from sublinear.profiling.training import Training, mean_of_outputs
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """A device that is not at hand: an operator takes as long as its arithmetic or its traffic.
+
+    The longer of the two, and its launch. ``flops`` and ``bandwidth`` per second, as reached in
+    practice rather than as advertised; ``launch`` in seconds (Williams et al., Roofline, 2009).
+    ``scaled_dot_product_attention`` is taken to be one fused operator, as on a GPU.
+    """
+
+    name: str
+    flops: float
+    bandwidth: float
+    launch: float = 5e-6
+
+    def __post_init__(self) -> None:
+        for field in ("flops", "bandwidth"):
+            value = getattr(self, field)
+            if not value > 0:
+                raise ValueError(
+                    f"Roofline({field}={value!r}): a positive number per second is accepted"
+                )
+        if not self.launch >= 0:
+            raise ValueError(f"Roofline(launch={self.launch!r}): seconds, 0 or more, are accepted")
+
+    def __str__(self) -> str:
+        flops, bandwidth = f"{self.flops / 1e12:.3g} TFLOP/s", f"{self.bandwidth / 1e9:.3g} GB/s"
+        return f"{self.name} ({flops}, {bandwidth} assumed)"
+
+
+class RooflineClock(Clock):
+    """The seconds that a roofline gives to what has run inside `counting`."""
+
+    def __init__(self, roofline: Roofline) -> None:
+        self._mode = _RooflineMode(roofline)
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        with self._mode:
+            yield
+
+    def now(self) -> float:
+        return self._mode.seconds
+
+
+# The signatures below are those of torch's own modes.
+
+
+class _RooflineMode(TorchDispatchMode):
+    supports_higher_order_operators = True
+
+    def __init__(self, roofline: Roofline) -> None:
+        super().__init__()
+        self.roofline, self.seconds = roofline, 0.0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        packet = getattr(func, "_overloadpacket", func)
+        view = getattr(func, "is_view", False)
+        if view or "empty" in getattr(packet, "__name__", ""):
+            return result
+        flops = 0
+        if packet in flop_registry:
+            flops = flop_registry[packet](*args, **kwargs, out_val=result)
+        sizes: dict[int, int] = {}
+        for leaf in tree_leaves((args, kwargs, result)):
+            if torch.is_tensor(leaf):
+                sizes[id(leaf)] = leaf.numel() * leaf.element_size()
+        traffic = sum(sizes.values())
+        busy = max(flops / self.roofline.flops, traffic / self.roofline.bandwidth)
+        self.seconds += busy + self.roofline.launch
+        return result
+
+
+class FusedAttention(TorchFunctionMode):
+    """Attention as a GPU's memory-efficient kernel: meta tensors would write out all scores.
+
+    To be entered inside what a checkpoint computes again: a mode around ``backward()`` is off while
+    that runs.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is scaled_dot_product_attention:
+            func = _fused
+        return func(*args, **(kwargs or {}))
+
+
+def _fused(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    if enable_gqa or query.dim() != 4:
+        # That kernel does not take these: as torch does it.
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:-1], key.shape[-2])
+    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+    result = kernel(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)
+    attended: torch.Tensor = result[0]
+    return attended
+
+
+def on_meta(model: nn.Module, task: Training) -> tuple[nn.Module, Training]:
+    """The model without values: its copy shares nothing and takes no memory."""
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        empty = torch.empty_like(parameter, device="meta")
+        memo[id(parameter)] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+    for buffer in model.buffers():
+        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
+    args, kwargs = tree_map_only(torch.Tensor, _to_meta, (task.args, task.kwargs))
+    return copy.deepcopy(model, memo), Training(args, kwargs, mean_of_outputs)
+
+
+def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to("meta")

@@ -1,0 +1,139 @@
+"""Measure a model's chain: bytes and seconds of each block, for each way to run it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from labkit.device import survive
+from sublinear.apply import MENU
+from sublinear.blocks import Blocks, WrappedBlocks, split
+from sublinear.chain import Chain
+from sublinear.probe import Clock
+from sublinear.profiling.bench import Bench
+from sublinear.profiling.calibrate import calibrated, state_made, time_step
+from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
+from sublinear.profiling.tensors import tensors
+from sublinear.profiling.training import (
+    Inputs,
+    Keywords,
+    Loss,
+    Training,
+    bytes_of,
+    optimizer_tensors,
+    training,
+)
+from sublinear.repeatable import undisturbed
+
+
+def profile(
+    model: nn.Module,
+    inputs: Inputs,
+    kwargs: Keywords | None = None,
+    *,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    device: Roofline | None = None,
+    blocks: Blocks | None = None,
+    options: bool = True,
+    repeats: int = 3,
+    batch_size: int | None = None,
+) -> Chain:
+    """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
+
+    Each block is run alone, ``repeats`` times, and its fastest times are scaled so that they sum to
+    those of the fastest whole step, if one fits into memory. With a `Roofline` as ``device``
+    nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
+    measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
+    first tensor's first dimension. Raises ValueError, by name, for blocks that do not compute the
+    same twice.
+    """
+    _check_number("repeats", repeats)
+    if batch_size is not None:
+        _check_number("batch_size", batch_size)
+    if device is not None and not isinstance(device, Roofline):
+        raise TypeError(
+            f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are"
+        )
+    task = training(inputs, kwargs, loss, optimizer)
+    _check_model(model)
+    first = next(tensors((task.args, task.kwargs)))
+    if batch_size is None:
+        batch_size = first.shape[0] if first.dim() else 1
+    menu = len(MENU) if options else 1
+    if device is not None:
+        chain = _estimated(model, task, device, menu)
+    else:
+        where = _device_of(model, first)
+        blocks = blocks or split(model, task.args, task.kwargs)
+        chain = _measured(model, task, blocks, where, repeats, menu)
+    return replace(chain, batch_size=batch_size)
+
+
+def _estimated(model: nn.Module, task: Training, roofline: Roofline, menu: int) -> Chain:
+    state = bytes_of(optimizer_tensors(task.optimizer))
+    model, task = on_meta(model, task)
+    blocks = split(model, task.args, task.kwargs)
+    clock = RooflineClock(roofline)
+    with undisturbed(model), clock.counting():
+        chain = Bench(blocks, torch.device("meta"), clock, 1, menu).chain(task)
+    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
+    return replace(chain, fixed_bytes=fixed, device=str(roofline), source="estimated")
+
+
+def _measured(
+    model: nn.Module,
+    task: Training,
+    blocks: Blocks,
+    where: torch.device,
+    repeats: int,
+    menu: int,
+) -> Chain:
+    with undisturbed(model):
+        chain = Bench(blocks, where, Clock(), repeats, menu).chain(task)
+    state = optimizer_tensors(task.optimizer)
+    fixed = bytes_of([*model.parameters(), *model.buffers(), *state])
+    fixed += state_made(model, task.optimizer)
+    name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
+    chain = replace(chain, fixed_bytes=fixed, device=name)
+    with survive() as outcome:
+        step = time_step(model, task, repeats)
+    if outcome.error:
+        # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
+        return chain
+    return calibrated(chain, step, wrapped=isinstance(blocks, WrappedBlocks))
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r}: a whole number from 1 is accepted")
+
+
+def _check_model(model: nn.Module) -> None:
+    """Raise ValueError unless the model trains, and nothing steps while its blocks are tried."""
+    for label, parameter in model.named_parameters():
+        if getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise ValueError(
+                f"parameter {label} has a hook that runs when its gradient is there, such as an "
+                "optimizer's step, and would run while blocks are tried: remove it, and register "
+                "it again with the planned model"
+            )
+    if not model.training:
+        raise ValueError(
+            "the model is in evaluation mode, which saves nothing for backward: call model.train() "
+            "first"
+        )
+
+
+def _device_of(model: nn.Module, first: torch.Tensor) -> torch.device:
+    """Where the model is, or its inputs: a model may move its inputs."""
+    parameter = next(model.parameters(), first)
+    where = parameter.device
+    if where.type == "cuda" and where.index != torch.cuda.current_device():
+        raise ValueError(
+            f"the model is on {where}, which is not torch's current device: "
+            "torch.cuda.set_device() first"
+        )
+    return where

@@ -1,0 +1,107 @@
+"""What a step consists of besides the model, and how to try one without leaving a trace."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from sublinear.repeatable import undisturbed
+
+# From whatever a model returns to a scalar.
+Loss = Callable[[Any], torch.Tensor]
+
+# A tensor, or a tuple of a model's arguments; and its keyword arguments.
+Inputs = torch.Tensor | tuple[object, ...]
+Keywords = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Inputs, a loss of the model's output, and an optimizer, if any."""
+
+    args: tuple[object, ...]
+    kwargs: Keywords
+    loss: Loss
+    optimizer: torch.optim.Optimizer | None = None
+
+
+def training(
+    inputs: Inputs,
+    kwargs: Keywords | None = None,
+    loss: Loss | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> Training:
+    """The parts of a step as readers give them; no loss means the mean of all outputs.
+
+    Raises TypeError for anything else.
+    """
+    if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"optimizer={optimizer!r} is not a torch.optim.Optimizer, nor None")
+    if loss is not None and not callable(loss):
+        raise TypeError(
+            f"loss={loss!r} cannot be called: pass a function from the model's output to a scalar "
+            "tensor"
+        )
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    if not any(map(torch.is_tensor, tree_leaves((args, kwargs)))):
+        raise TypeError(
+            f"inputs={inputs!r}: a tensor, or a tuple of the model's arguments with a tensor, is "
+            "accepted"
+        )
+    return Training(args, dict(kwargs or {}), loss or mean_of_outputs, optimizer)
+
+
+def mean_of_outputs(output: object) -> torch.Tensor:
+    """A scalar of whatever a model returns: the sum of the means of its floating-point tensors."""
+    means = []
+    for leaf in tree_leaves(output):
+        if torch.is_tensor(leaf) and leaf.requires_grad:
+            means.append(leaf.float().mean())
+    if not means:
+        raise ValueError(
+            "the model returns no tensor that needs a gradient: there is no backward pass to plan "
+            "for"
+        )
+    return torch.stack(means).sum()
+
+
+@contextmanager
+def restored(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
+    """Put a model and its optimizer back to what they were, parameters included."""
+    parameters = list(model.parameters())
+    values = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
+    state = None
+    if optimizer is not None:
+        state = copy.deepcopy(optimizer.state_dict())
+    try:
+        with undisturbed(model):
+            yield
+    finally:
+        with torch.no_grad():
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.copy_(value)
+        if optimizer is not None and state is not None:
+            optimizer.load_state_dict(state)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+    """The tensors of an optimizer's state."""
+    if optimizer is None:
+        return []
+    return list(filter(torch.is_tensor, tree_leaves(list(optimizer.state.values()))))
+
+
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of the storages of ``tensors``, each once."""
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        sizes[storage._cdata] = storage.nbytes()
+    return sum(sizes.values())

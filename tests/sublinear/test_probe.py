@@ -1,0 +1,43 @@
+"""Bytes of a stretch of code, and of a part of it."""
+
+import torch
+
+from sublinear.probe import MemoryProbe
+
+
+def test_a_phase_has_a_peak_of_its_own() -> None:
+    with MemoryProbe(torch.device("cpu")) as probe:
+        first = torch.ones(1000)
+        del first
+        second = torch.ones(100)
+        with probe.phase() as phase:
+            third = torch.ones(10)
+            del third
+        assert second.sum() == 100
+    assert (phase.before, phase.peak, phase.above) == (400, 440, 40)
+
+
+def test_without_phases_all_counts() -> None:
+    older = torch.ones(50)
+    with MemoryProbe(torch.device("cpu")) as probe:
+        first = torch.ones(1000)
+        assert older.sum() == 50
+        del first
+        second = torch.ones(100)
+        assert probe.added == 400
+        assert probe.peak >= 4000
+        del second
+        assert probe.added == 0
+
+
+def test_a_phase_may_end_in_a_hook_and_again_later() -> None:
+    with MemoryProbe(torch.device("cpu")) as probe:
+        phase = probe.phase()
+        phase.begin()
+        first = torch.ones(100)
+        phase.end()
+        assert phase.above == 400
+        second = torch.ones(200)
+        phase.end()
+        assert phase.above == 1200
+        del first, second
