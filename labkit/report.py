@@ -107,7 +107,10 @@ def sweep(results: Sweep) -> Markup:
 
 
 def sweep_sentence(results: Sweep) -> str:
-    """At which values the candidate was faster, slower, the same: ``faster at 64, 256; unclear at 8``."""
+    """At which values the candidate was faster, slower, the same.
+
+    As in ``faster at 64, 256; unclear at 8``.
+    """
     found: dict[str, list[str]] = {}
     for value, result in zip(results.values, results, strict=True):
         found.setdefault(result.verdict, []).append(str(value))

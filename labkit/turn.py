@@ -1,4 +1,4 @@
-"""The turn to measure: one thread of a process has it at a time, since two would time each other."""
+"""The turn to measure: one thread of a process has it, since two would time each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import threading
 
 
 class Turn:
-    """Who measures now. A thread that has the turn may take it again, and gives it back as often."""
+    """Who measures now.
+
+    A thread that has the turn may take it again, and gives it back as often.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -14,7 +17,10 @@ class Turn:
         self.holder: threading.Thread | None = None
 
     def take(self, thread: threading.Thread) -> None:
-        """Let ``thread`` measure, which need not have been started yet. RuntimeError while another one does."""
+        """Let ``thread`` measure, which need not have been started yet.
+
+        RuntimeError while another one does.
+        """
         with self._lock:
             if self.holder not in (None, thread):
                 raise RuntimeError(

@@ -1,4 +1,7 @@
-"""The widgets that a reader sets: two for each control of the lab, one for either side, and the buttons."""
+"""The widgets that a reader sets.
+
+Two for each control of the lab, one for either side, and the buttons.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 
 @dataclass(frozen=True)
 class Control:
-    """The two widgets of one control, and the values that this machine offers: one alone leaves nothing to set."""
+    """The two widgets of one control, and the values that this machine offers.
+
+    One value alone leaves nothing to set.
+    """
 
     baseline: W.ValueWidget
     candidate: W.ValueWidget

@@ -1,6 +1,7 @@
-"""What changes on the page while a run goes on: status, numbers, points on a canvas, and the history.
+"""What changes on the page while a run goes on: status, numbers, points, and the history.
 
-The browser shares its cores with what is being timed: an update stays under 2 KiB, and nothing is animated.
+The browser shares its cores with what is being timed: an update stays under 2 KiB, and nothing is
+animated.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ Lines = Sequence[tuple[str, float]]
 class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
     """The part that ``static/panel.js`` draws.
 
-    ``state`` has the numbers and points of the latest run, ``status`` a text and its tone, ``history`` a row of texts
-    for each run, ``results`` figure and HTML for a page that was reloaded; the page sets ``dark``, its theme.
+    ``state`` has the numbers and points of the latest run, ``status`` a text and its tone,
+    ``history`` a row of texts for each run, ``results`` figure and HTML for a page that was
+    reloaded; the page sets ``dark``, its theme.
     """
 
     _esm = STATIC / "panel.js"
@@ -58,8 +60,9 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
     def _send(self, *arguments: Any, **options: Any) -> None:
         """Send in the name of the cell, whichever thread this is.
 
-        A kernel with subshells takes what a page sends to a widget to the subshell that the widget last answered to.
-        That one is gone after a reload of the page; a cell's own, the main shell, is not.
+        A kernel with subshells takes what a page sends to a widget to the subshell that the widget
+        last answered to. That one is gone after a reload of the page; a cell's own, the main shell,
+        is not.
         """
         self.context.copy().run(super()._send, *arguments, **options)
 

@@ -1,4 +1,7 @@
-"""The results of a panel's runs as ordinary outputs of the cell that showed it, so that saved notebooks hold them."""
+"""The results of a panel's runs as ordinary outputs of the cell that showed it.
+
+So saved notebooks hold them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ ALT = "The run as a figure; the table below has its numbers."
 class Outputs:
     """A figure and a result below the panel, replaced by each run.
 
-    A page that was reloaded has lost the names of its outputs: what is sent to them arrives nowhere. Then `lost` is
-    true, and the panel shows the results itself.
+    A page that was reloaded has lost the names of its outputs: what is sent to them arrives
+    nowhere. Then `lost` is true, and the panel shows the results itself.
     """
 
     def __init__(self) -> None:

@@ -21,8 +21,9 @@ from labkit.results import Comparison
 class LabPanel:
     """Widgets for a `Lab`: choose the settings of both sides, Run, watch the estimate settle, Stop.
 
-    ``controls[name].baseline`` and ``.candidate`` are the widgets, ``buttons`` the others; ``seconds`` presets the time
-    budget. ``recorded`` holds recorded runs of other machines, drawn beside the reader's: a menu picks the machine.
+    ``controls[name].baseline`` and ``.candidate`` are the widgets, ``buttons`` the others;
+    ``seconds`` presets the time budget. ``recorded`` holds recorded runs of other machines, drawn
+    beside the reader's: a menu picks the machine.
     """
 
     def __init__(
@@ -55,7 +56,10 @@ class LabPanel:
         return self.screen.history
 
     def settings(self, side: str = "candidate") -> dict[str, Any]:
-        """What is chosen for "baseline" or "candidate"; controls with nothing to choose are left out."""
+        """What is chosen for "baseline" or "candidate".
+
+        Controls with nothing to choose are left out.
+        """
         chosen = {}
         for name, control in self.controls.items():
             if control.settable:
@@ -63,12 +67,18 @@ class LabPanel:
         return chosen
 
     def run(self, wait: bool = False) -> Result:
-        """Start a run with the settings shown; with ``wait`` the result. RuntimeError while a panel is measuring."""
+        """Start a run with the settings shown; with ``wait`` the result.
+
+        RuntimeError while a panel is measuring.
+        """
         self._start(partial(self.lab.run, **self.settings()))
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:
-        """Compare each value of the chosen control in turn. RuntimeError while a panel is measuring."""
+        """Compare each value of the chosen control in turn.
+
+        RuntimeError while a panel is measuring.
+        """
         control = self.buttons.swept.value
         if control is None:
             raise RuntimeError(
@@ -81,7 +91,10 @@ class LabPanel:
         return self.wait() if wait else None
 
     def stop(self) -> None:
-        """End the run at its next block and keep what it has. Ends another panel's run too: it may be out of sight."""
+        """End the run at its next block and keep what it has.
+
+        Ends another panel's run too: it may be out of sight.
+        """
         measuring = running()
         if measuring is None:
             self.screen.live.say("Nothing is running.")
@@ -91,7 +104,10 @@ class LabPanel:
             self.screen.live.say("Stopping the other panel's run.")
 
     def wait(self, timeout: float | None = None) -> Result:
-        """The result of the run once it has ended, or what it raised. TimeoutError after ``timeout`` seconds."""
+        """The result of the run once it has ended, or what it raised.
+
+        TimeoutError after ``timeout`` seconds.
+        """
         latest = self.latest
         if latest is None:
             return self.result

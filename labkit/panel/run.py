@@ -3,10 +3,10 @@
 Found out in a real kernel:
 
 - ``no_grad`` and ``autocast`` are of one thread: what a cell enters does not reach the run.
-- The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the foreground and handles
-  ``KeyboardInterrupt``.
-- An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows it in its status
-  line and raises it from ``wait``.
+- The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the
+  foreground and handles ``KeyboardInterrupt``.
+- An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows
+  it in its status line and raises it from ``wait``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Screen(Protocol):
 class PanelRun(threading.Thread):
     """A run in a background thread that prints to, and is shown in, the panel's cell.
 
-    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``swept`` the swept control.
+    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``swept`` the
+    swept control.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""Where the runs of a panel are seen: the live part, the outputs of the cell, and recorded machines beside them."""
+"""Where the runs of a panel are seen.
+
+The live part, the outputs of the cell, and recorded machines beside them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ class Recorded(Protocol):
 
 
 class PanelScreen:
-    """Shows the runs of one panel, and keeps their results: the latest ``result``, and the ``history``."""
+    """Shows the runs of one panel.
+
+    It keeps their results: the latest ``result``, and the ``history``.
+    """
 
     def __init__(self, lab: str, recorded: Recorded | None) -> None:
         self.result: Result = None

@@ -1,4 +1,7 @@
-"""The panel without a browser: its widgets are operated through their values, as the page does it."""
+"""The panel without a browser.
+
+Its widgets are operated through their values, as the page does it.
+"""
 
 from __future__ import annotations
 
