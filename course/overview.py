@@ -1,18 +1,17 @@
-"""The map of the course: which technique relieves which bottleneck, what it costs and risks, what it brought where."""
+"""The map of the course: which technique relieves which bottleneck, its cost and risk, what it brought."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-from course import notebook_files
-from course.claims.ledgers import HIGHER_IS_BETTER, Claim, Finding
-from course.claims.results_page import ledgers
-from course.notebook_files import course_notebooks
+from course.claims import Claim, Finding, ledgers
+from course.claims.findings import PREDICTED, effect
+from course.notebook_files import about, course_notebooks
 from course.records.recording import machine_name
 from labkit.machine import machine_card
+from labkit.text import markdown
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")
 NOT_HERE = "not recorded here"
@@ -20,105 +19,112 @@ NOT_HERE = "not recorded here"
 
 @dataclass(frozen=True)
 class Technique:
-    """A notebook's row of the map, from its ``metadata.labkit.map`` and the headlines among its claims."""
+    """A notebook's row of the map, from its ``metadata.labkit.map`` and the headlines among its claims.
+
+    ``result`` says what becomes of the numbers: ``same``, ``rounding`` or ``other``. ``effects`` holds,
+    by machine, what its record says.
+    """
 
     notebook: str
     title: str
     minutes: int
     relieves: tuple[str, ...]
-    result: str  # what becomes of the numbers: "same", "rounding", "other"
+    result: str
     cost: str
     risk: str
-    effects: dict[str, str]  # machine: what its record says
+    effects: dict[str, str]
 
 
-def techniques(bottleneck: str | None = None, folder: Path | None = None) -> Map:
+def techniques(bottleneck: str | None = None) -> Map:
     """All techniques of the course, or those that relieve one bottleneck; ValueError for an unknown one."""
     if bottleneck not in (None, *BOTTLENECKS):
         raise ValueError(
             f"bottleneck={bottleneck!r}: use one of {', '.join(BOTTLENECKS)}, or None for all"
         )
-    books = {book.notebook: book for book in ledgers(folder)}
+    books = {book.notebook: book for book in ledgers()}
     found = []
-    for path in course_notebooks(folder):
-        about = notebook_files.about(path)
-        if "map" not in about or (
-            bottleneck is not None and bottleneck not in about["map"]["relieves"]
-        ):
+    for path in course_notebooks():
+        said = about(path)
+        place = said.get("map")
+        if place is None or (bottleneck is not None and bottleneck not in place["relieves"]):
             continue
-        rows = books[path.stem].rows() if path.stem in books else []
-        entry = about["map"] | {
-            "relieves": tuple(about["map"]["relieves"]),
-            "effects": _effects(rows),
-        }
-        found.append(Technique(path.stem, about["title"], about["minutes"], **entry))
+        rows = []
+        if path.stem in books:
+            rows = books[path.stem].rows()
+        technique = Technique(
+            notebook=path.stem,
+            title=said["title"],
+            minutes=said["minutes"],
+            relieves=tuple(place["relieves"]),
+            result=place["result"],
+            cost=place["cost"],
+            risk=place["risk"],
+            effects=effects_of(rows),
+        )
+        found.append(technique)
     return Map(tuple(found), machine_name(machine_card()))
 
 
-def _effects(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
+def effects_of(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
     """By machine: what its record says to the notebook's headlines."""
     effects: dict[str, list[str]] = {}
     for claim, found in rows:
-        for finding in found if claim.headline else ():
+        if not claim.headline:
+            continue
+        for finding in found:
             if not math.isnan(finding.value):
-                text = f"{claim.headline}: {_gain(claim, finding)}"
-                effects.setdefault(finding.machine.partition(",")[0], []).append(text)
+                text = f"{claim.headline}: {_effect(claim, finding)}"
+                effects.setdefault(finding.name, []).append(text)
     return {machine: "; ".join(texts) for machine, texts in effects.items()}
 
 
-def _gain(claim: Claim, finding: Finding) -> str:
-    """Above 1 is an improvement. The interval says how sure it is; verdicts on the sources stand in RESULTS.md."""
-    value, low, high = finding.value, finding.low, finding.high
-    if not HIGHER_IS_BETTER[claim.metric]:
-        value, low, high = (1 / bound if bound else math.inf for bound in (value, high, low))
-    what = {"speedup": "", "batch": " larger"}.get(claim.metric, " smaller")
-    interval = f" [{_number(low)}, {_number(high)}]" if high > low else ""
-    return f"{_number(value)}x{what}{interval}{_doubt(finding)}"
-
-
-def _doubt(finding: Finding) -> str:
-    if finding.verdict == "cannot tell":
-        return " (cannot tell: a noisy run)"
-    return " (predicted)" if "predicted" in finding.verdict else ""
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+def _effect(claim: Claim, finding: Finding) -> str:
+    """Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it beside the source."""
+    text = effect(claim, finding)
+    if finding.word == PREDICTED:
+        text += " (predicted)"
+    elif not finding.clear:
+        text += " (unclear: a noisy run)"
+    return text
 
 
 @dataclass(frozen=True)
 class Map:
-    """The techniques as a table: `print` it, or end a cell in it for one with links to the notebooks."""
+    """The techniques as a table: `print` it, or end a cell in it for one with links to the notebooks.
+
+    ``here`` is this machine's name among the records.
+    """
 
     techniques: tuple[Technique, ...]
-    here: str  # this machine's name among the records
+    here: str
 
     def rows(self) -> list[dict[str, str]]:
         """A dictionary a technique, from column to text."""
-        others = sorted(
-            {machine for each in self.techniques for machine in each.effects} - {self.here}
-        )
-        return [
-            {
+        machines = {machine for each in self.techniques for machine in each.effects}
+        rows = []
+        for each in self.techniques:
+            row = {
                 "technique": f"{each.notebook[:2]} {each.title}",
                 "relieves": ", ".join(each.relieves),
                 "result": each.result,
                 "cost": each.cost,
                 "risk": each.risk,
                 f"here ({self.here})": each.effects.get(self.here, NOT_HERE),
-                **{machine: each.effects.get(machine, "–") for machine in others},
             }
-            for each in self.techniques
-        ]
+            for machine in sorted(machines - {self.here}):
+                row[machine] = each.effects.get(machine, "–")
+            rows.append(row)
+        return rows
 
     def _repr_markdown_(self) -> str:
         rows = self.rows()
-        for row, each in zip(rows, self.techniques, strict=True):
-            row["technique"] = f"[{row['technique']}]({each.notebook}.ipynb)"
         if not rows:
             return str(self)
-        lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
-        return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+        table = [list(rows[0])]
+        for row, each in zip(rows, self.techniques, strict=True):
+            row["technique"] = f"[{row['technique']}]({each.notebook}.ipynb)"
+            table.append(list(row.values()))
+        return markdown(table)
 
     def __str__(self) -> str:
         blocks = []

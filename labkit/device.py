@@ -1,4 +1,4 @@
-"""The machine under the reader's hands: its device, the sizes that suit it, and its memory's end."""
+"""The machine under the reader's hands: its device, fitting sizes, and when its memory ends."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Outcome:
 
 @contextmanager
 def survive(*others: type[Exception]) -> Iterator[Outcome]:
-    """End the block, and no more than the block, when memory runs out or one of ``others`` is raised.
+    """End the block, and no more, when memory runs out or one of ``others`` is raised.
 
     What it yields tells afterwards: ``error`` is "out of memory", or the other error's own text.
     Release what the block held after it: no traceback keeps its tensors alive any more.

@@ -48,7 +48,8 @@ class Lab:
     them take part. ``threads`` is torch's thread count on the CPU (None leaves it). ``seed`` is set
     before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
     in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
-    this machine cannot show it: ``{"pin_memory": "needs CUDA"}``, ``{"precision": {"fp16": "..."}}``.
+    this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
+    ``{"precision": {"fp16": "needs CUDA"}}``.
     """
 
     def __init__(

@@ -24,6 +24,9 @@ from labkit.switches import set_torch_flags, torch_flags
 
 PutBack = Callable[[], Any]
 
+# Kinds whose own attributes are not followed: `_parts` knows what they hold.
+_PLAIN = (torch.Tensor, torch.Generator, dict, list, deque, tuple)
+
 
 def rng_state() -> dict[str, Any]:
     """The state of every generator that `labkit.seed_all` seeds, for `set_rng_state`."""
@@ -139,25 +142,51 @@ def _remember(objects: tuple[Any, ...]) -> list[PutBack]:
         if id(item) in seen:
             continue
         seen[id(item)] = item
-        if isinstance(item, torch.Tensor):
-            undo.append(_remember_tensor(item))
-            if item.is_leaf:
-                todo.append(item.grad)
-        elif isinstance(item, torch.Generator):
-            undo.append(partial(item.set_state, item.get_state()))
-        elif isinstance(item, dict):
-            undo += [item.clear, partial(item.update, item.copy())]
-            todo += [*item.keys(), *item.values()]
-        elif isinstance(item, (list, deque)):
-            undo += [item.clear, partial(item.extend, item.copy())]
-            todo += item
-        elif isinstance(item, tuple):
-            todo += item
-        elif id(item) in listed or _has_state(item):
-            if not hasattr(item, "__dict__"):
-                raise TypeError(f"cannot preserve {item!r}: it holds no state")
-            todo.append(vars(item))
+        undo += _put_backs(item)
+        todo += _parts(item)
+        if isinstance(item, _PLAIN):
+            continue
+        if id(item) in listed or _has_state(item):
+            todo.append(_attributes(item))
     return undo
+
+
+def _put_backs(item: Any) -> list[PutBack]:
+    """What puts back the item itself, without what it holds."""
+    if isinstance(item, torch.Tensor):
+        return [_remember_tensor(item)]
+    if isinstance(item, torch.Generator):
+        return [partial(item.set_state, item.get_state())]
+    if isinstance(item, dict):
+        return [item.clear, partial(item.update, item.copy())]
+    if isinstance(item, (list, deque)):
+        return [item.clear, partial(item.extend, item.copy())]
+    return []
+
+
+def _parts(item: Any) -> list[Any]:
+    """What the item holds, by its kind."""
+    if isinstance(item, torch.Tensor) and item.is_leaf:
+        return [item.grad]
+    if isinstance(item, dict):
+        return [*item.keys(), *item.values()]
+    if isinstance(item, (list, deque, tuple)):
+        return list(item)
+    return []
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    if not hasattr(item, "__dict__"):
+        raise TypeError(f"cannot preserve {item!r}: it holds no state")
+    return vars(item)
+
+
+def _each_entry_once(tensor: torch.Tensor) -> torch.Tensor:
+    """Of expanded dimensions the first entry: copy_ refuses to write the same memory twice."""
+    for dimension, stride in enumerate(tensor.stride()):
+        if stride == 0:
+            tensor = tensor.narrow(dimension, 0, min(1, tensor.size(dimension)))
+    return tensor
 
 
 def _has_state(item: Any) -> bool:
@@ -171,11 +200,9 @@ def _remember_tensor(tensor: torch.Tensor) -> PutBack:
     grad, trained = None, tensor.requires_grad
     if tensor.is_leaf:
         grad = tensor.grad
-    # Of expanded dimensions only the first entry: copy_ refuses to write the same memory twice.
     once = data
     if data.layout is torch.strided:
-        first = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in data.stride())
-        once = data[first]
+        once = _each_entry_once(data)
     value = once.clone()
 
     def put_back() -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from labkit.results import Workload
 
-# Seconds that the other workers have to fail as well, so that the first cause is among what is shown.
+# Seconds that the others have to fail as well: the first cause is then among what is shown.
 _GRACE = 1.0
 # Seconds between two looks at what the workers write.
 _LOOK = 0.05

@@ -11,8 +11,10 @@ makes a model that trains by a plan; and `verify`, which shows that it trains as
 
 The arrows between the modules::
 
-    chain <- cost <- plan <- searches, teaching <- planner
-    repeatable <- blocks <- apply <- profiling <- fit, verify
+    chain, nodes <- events <- cost <- plan <- searches <- planner
+    plan, repeatable <- blocks <- apply <- profiling <- fit, verify
+
+`sublinear.teaching` holds older methods and pictures, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply

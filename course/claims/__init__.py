@@ -1,5 +1,12 @@
-"""Claims: what the sources say, held against the recorded runs."""
+"""Claims: what the sources say, as data, held against the recorded runs.
 
-from course.claims.ledgers import Claim, Correction, ledger
+``NN_name.toml`` holds what a notebook's sources say (`course.claims.claim` describes the fields),
+`match` finds the recorded result that is meant, `findings` says what it says to the claim.
+"""
 
-__all__ = ["Claim", "Correction", "ledger"]
+from course.claims.claim import Claim, Correction
+from course.claims.findings import Finding
+from course.claims.heat import heat_map
+from course.claims.ledgers import Ledger, ledger, ledgers
+
+__all__ = ["Claim", "Correction", "Finding", "Ledger", "heat_map", "ledger", "ledgers"]

@@ -1,4 +1,4 @@
-"""A child process: ``python -m labkit.arms [SCRIPT ARGUMENTS]``, started by `labkit.arms.children`."""
+"""``python -m labkit.arms [SCRIPT ARGUMENTS]``: a child, started by `labkit.arms.children`."""
 
 from labkit.arms.serve import main
 

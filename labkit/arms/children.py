@@ -1,4 +1,4 @@
-"""Child processes, and the link to each: a pipe that carries pickles (`multiprocessing.connection`).
+"""Child processes, and the link to each: a pipe of `multiprocessing` that carries pickles.
 
 Nothing is forked, so that all of this is safe after the notebook has used CUDA. A child leads a
 session of its own: an interrupt of the kernel is handled here and does not reach it. When the link

@@ -175,6 +175,8 @@ def _run_script() -> None:
         # The way to the script is not the reader's.
         while trace and trace.tb_frame.f_code.co_filename != script:
             trace = trace.tb_next
+        # torch's hook for ranks reads it of the exception.
+        error.__traceback__ = trace
         sys.excepthook(type(error), error, trace)
         sys.stdout.flush()
         sys.stderr.flush()

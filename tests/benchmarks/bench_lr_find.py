@@ -1,8 +1,8 @@
-"""What lr_find costs over the bare loop of as many steps. By hand, on an idle machine:
-``uv run python tests/benchmarks/bench_lr_find.py``.
+"""What lr_find costs over the bare loop of as many steps.
 
-Each line: the median of time(lr_find) / time(bare loop) over paired runs in the order A B B A, with its bootstrap 95 %
-interval, and the goal. The range is narrow enough that lr_find does not stop early.
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_lr_find.py``. Each line: the
+median of time(lr_find) / time(bare loop) over paired runs in the order A B B A, with its bootstrap
+95 % interval, and the goal. The range is narrow enough that lr_find does not stop early.
 """
 
 from __future__ import annotations
@@ -47,19 +47,23 @@ def cnn() -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(288, 10))
 
 
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), lr=1e-9)
+
+
 def report(
-    name: str,
-    make: Callable[[], nn.Module],
-    optimizer_of: Callable[[nn.Module], torch.optim.Optimizer],
+    name: str, model: nn.Module, optimizer_of: Callable[[nn.Module], torch.optim.Optimizer]
 ) -> None:
     torch.manual_seed(0)
     device = pick_device()
-    model = make().to(device)
+    model = model.to(device)
     optimizer = optimizer_of(model)
-    inputs, targets = (
-        torch.randn(64, 1, 28, 28, device=device),
-        torch.randint(10, (64,), device=device),
-    )
+    inputs = torch.randn(64, 1, 28, 28, device=device)
+    targets = torch.randint(10, (64,), device=device)
 
     def step() -> torch.Tensor:
         loss = F.cross_entropy(model(inputs), targets)
@@ -68,17 +72,22 @@ def report(
         optimizer.zero_grad()
         return loss
 
-    def bare() -> list[torch.Tensor]:
-        return [step().detach() for _ in range(STEPS)]
+    def bare() -> None:
+        losses = []
+        for _ in range(STEPS):
+            losses.append(step().detach())
 
     def search() -> None:
         result = lr_find(step, model, optimizer, min_lr=1e-9, max_lr=1e-6, steps=STEPS)
         assert len(result.losses) == STEPS
 
-    bare(), search()  # warm up
+    # To warm up.
+    bare()
+    search()
     ratios, times = [], []
     for number in range(PAIRS):
-        taken = {work: seconds(work) for work in ((bare, search) if number % 2 else (search, bare))}
+        order = (search, bare) if number % 2 else (bare, search)
+        taken = {work: seconds(work) for work in order}
         ratios.append(taken[search] / taken[bare])
         times.append(taken[bare] / STEPS)
     low, high = median_interval(tuple(ratios))
@@ -91,14 +100,6 @@ def report(
 
 if __name__ == "__main__":
     with measuring(1):
-        report(
-            "MLP + SGD",
-            mlp,
-            lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9),
-        )
-        report(
-            "CNN + SGD",
-            cnn,
-            lambda model: torch.optim.SGD(model.parameters(), lr=1e-9, momentum=0.9),
-        )
-        report("CNN + Adam", cnn, lambda model: torch.optim.Adam(model.parameters(), lr=1e-9))
+        report("MLP + SGD", mlp(), sgd)
+        report("CNN + SGD", cnn(), sgd)
+        report("CNN + Adam", cnn(), adam)

@@ -1,162 +1,273 @@
-"""The ledger: claims against records, RESULTS.md, and that no prose holds a measured number that is in no record."""
+"""Claims as data, and what a record says to one: found by identity, repeats pooled, judged with care."""
 
-import json
 import math
-import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
-from test_records import CARD, comparison, entry, finished
 
-from course import notebooks as notebook_tool
-from course.claims import Claim, Correction, ledger, results_page
-from course.claims import ledgers as claims
-from course.cli import main
-from course.notebook_files import ROOT, notebook_path, read_notebook
-from course.records import files, reference
-from labkit import plots
-from labkit.race import RaceResult
-from labkit.results import Comparison
+from course.claims import Claim, Correction, Ledger, checks, ledger, load
+from course.claims.findings import Finding, findings, gain_in_words
+from course.claims.match import named
+from course.claims.pool import pool_comparisons
+from course.records.files import Planned, Record
+from labkit.race import RaceResult, RaceRun
+from labkit.results import Comparison, Measurement
+
+INF = math.inf
 
 
 def claim(**changes):
     about = {"text": "amp is faster", "source": "someone", "said": "1.5x to 3x", "why": "because"}
-    about |= {"figure": (1.5, 3), "expect": (0, 10), "change": {"amp": True}}
+    about |= {"figure": (1.5, 3), "expect": (0, INF), "setting": "a CPU", "same_setting": True}
+    if "arm" not in changes:
+        about |= {"change": {"amp": True}}
     return Claim(**(about | changes))
 
 
-@pytest.fixture
-def found(tmp_path):
-    """A function: what a claim finds in the record of one machine with these results."""
+def times(ratio=1.0, count=24):
+    """Of a quiet machine."""
+    return tuple(1e-3 / ratio * (1 + 1e-4 * (i % 3)) for i in range(count))
 
-    def look(claim, *kept, **changes):
-        files.write(tmp_path / "m", entry(*kept, **changes))
-        [finding] = claims.findings(claim, reference("06_x", folder=tmp_path))
-        return finding
 
-    return look
+def comparison(ratio=2.0, *, size=8, lab="make_workload", device="cpu", count=24, **about):
+    """Without and with amp, a speed-up of this ratio and half of the memory."""
+    before, after = {"amp": False, "size": size}, {"amp": True, "size": size}
+    base = Measurement("baseline", before, times(1, count), peak_bytes=2**20)
+    other = Measurement("amp=True", after, times(ratio, count), peak_bytes=2**19)
+    return Comparison(base, other, device=device, lab=lab, **about)
+
+
+def race(seconds, target=0.9, lab="make_workload"):
+    """Five seeds an arm, which need so many seconds."""
+    runs = []
+    for arm, time in seconds.items():
+        for seed in range(5):
+            runs.append(RaceRun(arm, seed, ((20, time * (seed + 1), target),), True))
+    return RaceResult(tuple(runs), target, "accuracy", True, lab=lab)
+
+
+def record(*results, machine="m", gpu=None, cores=2, doubt=None):
+    card = {"gpu": gpu, "cpu": {"cores": cores}}
+    when = datetime(2026, 11, 20, tzinfo=UTC)
+    return Record(
+        machine, "06_x", "0" * 16, when, 1.0, "0.1.0", card, {}, {}, tuple(results), doubt=doubt
+    )
+
+
+def found(claim, *results, **about):
+    """What the claim finds in one record with these results."""
+    [finding] = findings(claim, [record(*results, **about)])
+    return finding
+
+
+# --------------------------------------------------------------------------------------------- judging
 
 
 @pytest.mark.parametrize(
-    ("ratio", "figure", "verdict"),
+    ("ratio", "figure", "word"),
     [
         (2.0, (1.5, 3), "reproduced"),
-        (4.0, (1.5, 3), "beaten"),
-        (1.2, (1.5, 3), "refuted"),
-        (1.2, (1, math.inf), "reproduced"),  # a plain "faster"
-        (0.5, (1, math.inf), "refuted"),
-        (0.5, (0, 1), "reproduced"),  # a plain "slower"
-        (1.5, (0, 1), "refuted"),
-        (1.0, (1, math.inf), "refuted"),  # the same is not faster
+        (4.0, (1.5, 3), "better"),
+        (1.2, (1.5, 3), "worse"),
+        (3.0, (2.9, 2.95), "better"),
+        (1.2, (1, INF), "reproduced"),
+        (0.5, (1, INF), "worse"),
+        (0.5, (0, 1), "reproduced"),
+        (1.5, (0, 1), "better"),
+        # The same is not faster, and costs nothing where slower was feared.
+        (1.0, (1, INF), "worse"),
+        (1.0, (0, 1), "better"),
         (1.0, (0.9, 1.1), "reproduced"),
     ],
 )
-def test_verdicts_on_speed(found, ratio, figure, verdict):
+def test_a_figure_of_the_sources_setting_is_judged_by_its_interval(ratio, figure, word):
     finding = found(claim(figure=figure), comparison(ratio))
-    assert (
-        finding.verdict == verdict
-        and finding.value == pytest.approx(ratio, rel=1e-3)
-        and not finding.contradicts
-    )
+    assert finding.word == word
+    assert finding.value == pytest.approx(ratio, rel=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("figure", "verdict"),
-    [((0.4, 0.6), "reproduced"), ((0.6, 0.7), "beaten"), ((0.1, 0.2), "refuted")],
+    ("figure", "word"),
+    [
+        ((0.4, 0.6), "reproduced"),
+        ((0.6, 0.7), "better"),
+        ((0.1, 0.2), "worse"),
+        ((0, 1), "reproduced"),
+        ((1, INF), "better"),
+    ],
 )
-def test_less_memory_is_better(found, figure, verdict):
-    finding = found(claim(metric="memory", figure=figure), comparison(2.0))
-    assert (finding.value, finding.verdict) == (0.5, verdict)
+def test_less_memory_is_better(figure, word):
+    finding = found(claim(metric="memory", figure=figure), comparison())
+    assert (finding.value, finding.word) == (0.5, word)
 
 
-def test_a_run_that_could_not_tell_supports_nothing(found):
-    few = comparison(2.0)
-    few = replace(
-        few,
-        **{arm: replace(getattr(few, arm), times=(1e-3,) * 3) for arm in ("baseline", "candidate")},
-    )
-    finding = found(claim(expect=(5, 6)), few)
-    assert finding.verdict == "cannot tell" and not finding.contradicts
+def test_equal_memory_is_neither_less_nor_more():
+    same = comparison()
+    same = replace(same, candidate=replace(same.candidate, peak_bytes=2**20))
+    assert found(claim(metric="memory", figure=(0, 1)), same).word == "worse"
+    assert found(claim(metric="memory", figure=(1, INF)), same).word == "better"
+    assert found(claim(metric="memory", figure=(1, 1)), same).word == "reproduced"
 
 
-def test_an_interval_on_both_sides_of_a_bound_cannot_tell():
-    assert claims._verdict(claim(figure=(1, math.inf)), 0.9, 1.1) == "on the bound"
-    assert claims._verdict(claim(figure=(0, 1)), 0.9, 1.1) == "on the bound"
-    assert claims._verdict(claim(figure=(1.5, 3)), 1.2, 1.6) == "on the bound"
-    assert (
-        claims._verdict(claim(figure=(1.5, 3)), 2.9, 3.1) == "reproduced"
-    )  # not worse, whatever else it is
-    assert (
-        claims._verdict(claim(metric="memory", figure=(1, math.inf)), 1, 1) == "refuted"
-    )  # the same is not more
-    assert claims._verdict(claim(metric="memory", figure=(0, 1)), 0.9, 0.95) == "reproduced"
+@pytest.mark.parametrize("figure", [(1.5, 3), (1, INF), (0, 1)])
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0, 9.0])
+def test_another_setting_is_never_judged(figure, ratio):
+    other = claim(figure=figure, same_setting=False)
+    assert found(other, comparison(ratio)).word == "other setting"
 
 
-def test_counters_are_compared_exactly(found):
-    assert (
-        found(claim(metric="flops", figure=(1, 1)), comparison()).verdict == "not recorded yet"
-    )  # one arm has none
-    both = comparison()
-    both = replace(both, candidate=replace(both.candidate, counters=both.baseline.counters))
-    assert found(claim(metric="flops", figure=(1, 1)), both).verdict == "reproduced"
+def test_the_device_of_the_result_decides_and_not_the_machine():
+    of_gpus = claim(machine="cuda")
+    on_cpu, on_gpu = comparison(2.0), comparison(2.5, device="cuda")
+    assert found(of_gpus, on_cpu).word == "other setting"
+    assert found(of_gpus, on_cpu, gpu={"name": "X"}).word == "other setting"
+    assert found(of_gpus, on_gpu, gpu={"name": "X"}).word == "reproduced"
+    only = claim(device="cuda")
+    assert found(only, on_cpu, gpu={"name": "X"}) == Finding("")
+    both = findings(claim(), [record(on_cpu, on_gpu, gpu={"name": "X"})])
+    assert [finding.machine for finding in both] == ["m (cpu), 2026-11-20", "m, 2026-11-20"]
+    assert both[1].value == pytest.approx(2.5, rel=1e-3)
 
 
-def test_what_a_plan_is_predicted_to_need_is_called_predicted(found):
-    kept = files.planned("fit", {"model": "a", "amp": True}, memory=0.5, time=1.25, batch=3)
-    asked = {"lab": "fit", "at": {"model": "a"}}
-    memory = found(claim(metric="memory", figure=(0.6, 0.7), **asked), kept)
-    assert (memory.value, memory.verdict) == (0.5, "beaten (predicted)")
-    assert (
-        found(claim(metric="batch", figure=(4, 5), **asked), kept).verdict == "refuted (predicted)"
-    )
-    assert found(claim(figure=(0.75, 0.85), **asked), kept).value == 0.8
-    assert (
-        found(claim(metric="memory", lab="fit", at={"model": "b"}), kept).verdict
-        == "not recorded yet"
-    )
-    measured = files.planned("fit", {"model": "a", "amp": True}, source="measured", memory=0.5)
-    assert found(claim(metric="memory", figure=(0.6, 0.7), **asked), measured).verdict == "beaten"
+def test_what_was_only_calculated_is_predicted_and_never_judged():
+    asked = claim(metric="memory", figure=(0.6, 0.7), lab="fit")
+    plan = Planned("fit", {"amp": True}, {"memory": 0.5, "time": 1.25})
+    finding = found(asked, plan)
+    assert (finding.value, finding.word) == (0.5, "predicted")
+    assert found(claim(lab="fit"), plan).value == 0.8
+    assert found(asked, replace(plan, source="measured")).word == "better"
+    assert found(asked, replace(plan, settings={"amp": False})) == Finding("")
 
 
-def test_a_race_is_found_by_patterns_of_its_arms(found):
-    raced = finished((2.0, 1.0), ("max_lr=0.1", "schedule='1cycle', cycle_steps=300"))
-    change = {"arm": "*cycle_steps=*", "against": "max_lr=*"}
-    assert found(claim(change=change), raced).value == pytest.approx(2)
-    assert found(claim(change=change | {"against": "no*"}), raced).verdict == "not recorded yet"
-    late = RaceResult(
-        tuple(type(r)(r.arm, r.seed, r.curve, False) for r in raced.runs), 0.9, "accuracy", True
-    )
-    assert (
-        found(claim(change=change), type(late)(**(vars(late) | {"lab": "make_workload"}))).verdict
-        == "not recorded yet"
-    )
+def test_an_interval_on_both_sides_of_a_bound_is_unclear():
+    raced = race({"baseline": 1.0, "fast=True": 1.0})
+    spread = [replace(run, curve=((9, 1 + run.seed / 8, 0.9),)) for run in raced.runs[:5]]
+    raced = replace(raced, runs=(*spread, *raced.runs[5:]))
+    arm = {"fast": True}
+    low, high = raced.speedup("fast=True")[1:]
+    assert found(claim(arm=arm, figure=((low + high) / 2, 9)), raced).word == "unclear"
+    # Not worse than the range, whatever else it is.
+    assert found(claim(arm=arm, figure=(low, (low + high) / 2)), raced).word == "reproduced"
 
 
-def test_what_fits_more_than_once_has_to_be_picked(found):
-    both = comparison(2.0, size=8), comparison(3.0, size=16)
-    with pytest.raises(
-        ValueError, match=r"'amp is faster'.* has 2 comparisons that fit; narrow `at`"
-    ):
-        found(claim(), *both)
-    assert found(claim(pick="smallest"), *both).value == pytest.approx(2)
-    assert found(claim(pick="largest"), *both).value == pytest.approx(3)
-    assert found(claim(at={"size": 16}), *both).value == pytest.approx(3)
-    assert found(claim(change={"amp": ...}, at={"size": 8}), *both).value == pytest.approx(2)
+def test_a_run_that_failed_supports_nothing():
+    failed = comparison()
+    failed = replace(failed, candidate=replace(failed.candidate, error="out of memory"))
+    finding = found(claim(expect=(5, 6)), failed)
+    assert finding.word == "unclear"
+    assert not finding.clear and not finding.contradicts
+    few = comparison(count=3)
+    assert found(claim(figure=(1, INF)), few).word == "unclear"
 
 
-def test_other_labs_settings_and_devices_do_not_count(found):
-    assert found(claim(lab="make_layers"), comparison()).verdict == "not recorded yet"
-    assert found(claim(), comparison(2.0, amp=True, fused=True)).verdict == "not recorded yet"
-    assert found(claim(device="cuda"), comparison()).machine == ""
-    assert (
-        found(claim(device="cuda"), comparison(), machine=CARD | {"gpu": {"name": "X"}}).verdict
-        == "reproduced"
-    )
+def test_counters_are_compared_exactly():
+    asked = claim(metric="flops", figure=(1, 1))
+    one = comparison()
+    one = replace(one, baseline=replace(one.baseline, counters={"flops": 100}))
+    assert found(asked, one) == Finding("")
+    both = replace(one, candidate=replace(one.candidate, counters={"flops": 100}))
+    assert found(asked, both).word == "reproduced"
+    fewer = replace(one, candidate=replace(one.candidate, counters={"flops": 99}))
+    assert found(asked, fewer).word == "better"
 
 
-def test_a_finding_far_from_what_we_expect_contradicts(found):
+def test_a_finding_far_from_what_we_expect_contradicts():
     assert found(claim(expect=(1, 1.5)), comparison(2.0)).contradicts
     assert not found(claim(expect=(1, 2.5)), comparison(2.0)).contradicts
+
+
+def test_what_we_expect_of_few_cores_is_not_asked_of_many():
+    asked = claim(expect=(1, 1.5), cores=2)
+    assert found(asked, comparison(2.0), cores=2).contradicts
+    assert not found(asked, comparison(2.0), cores=16).contradicts
+    assert not found(asked, comparison(2.0), cores=None).contradicts
+
+
+# --------------------------------------------------------------------------------------------- identity
+
+
+def test_several_results_that_fit_have_to_be_told_apart():
+    both = comparison(2.0, size=8), comparison(3.0, size=16)
+    with pytest.raises(ValueError, match=r"'amp is faster'.* 2 results that fit: .*say which by"):
+        found(claim(), *both)
+    assert found(claim(at={"size": 16}), *both).value == pytest.approx(3, rel=1e-3)
+    assert found(claim(sizes={"cpu": {"size": 8}}), *both).value == pytest.approx(2, rel=1e-3)
+    assert found(claim(sizes={"cuda": {"size": 8}}), both[1]).value == pytest.approx(3, rel=1e-3)
+    assert found(claim(change={"amp": "*"}, at={"size": 8}), *both).word == "reproduced"
+
+
+def test_the_baseline_belongs_to_the_question():
+    back = comparison(2.0)
+    back = Comparison(back.candidate, back.baseline, lab=back.lab)
+    off = claim(change={"amp": False})
+    assert found(off, back).value == pytest.approx(0.5, rel=1e-3)
+    assert found(claim(baseline={"amp": False}), comparison()).value == pytest.approx(2, rel=1e-3)
+    assert found(claim(baseline={"amp": "half"}), comparison()) == Finding("")
+
+
+def test_other_labs_and_further_changes_do_not_count():
+    assert found(claim(lab="make_layers"), comparison()) == Finding("")
+    assert found(claim(change={"amp": True, "size": 8}), comparison()) == Finding("")
+    more = comparison()
+    more = replace(more, baseline=replace(more.baseline, settings={"amp": False, "size": 4}))
+    assert found(claim(), more) == Finding("")
+
+
+def test_repeats_are_pooled_and_none_is_lost():
+    first, second = comparison(2.0), comparison(3.0, count=25)
+    finding = found(claim(), first, second)
+    assert finding.low < 2.5 < finding.high
+    pooled = pool_comparisons([first, second])
+    assert pooled.baseline.times == first.baseline.times + second.baseline.times[:24]
+    assert pooled.candidate.builds == (0,) * 24 + (1,) * 24
+    assert pooled.ratios[:24] == first.ratios
+    third = pool_comparisons([pooled, first])
+    assert set(third.baseline.builds) == {0, 1, 2}
+
+
+def test_a_repeat_that_failed_does_not_spoil_the_others():
+    good = comparison()
+    bad = replace(good, candidate=replace(good.candidate, times=(), error="out of memory"))
+    assert pool_comparisons([bad, good]) == good
+    assert pool_comparisons([bad, bad]) == bad
+    assert found(claim(), bad, good).word == "reproduced"
+
+
+def test_an_arm_of_a_race_is_found_by_what_its_name_says():
+    names = ("baseline", "lr=0.1", "norm='a'", "norm='a', lr=0.1", "norm='a', lr=0.1, steps=30")
+    raced = race(dict.fromkeys(names, 1.0))
+    assert named(raced, {"norm": "a", "lr": "*"}) == "norm='a', lr=0.1"
+    assert named(raced, {"norm": "a"}) == "norm='a'"
+    assert named(raced, {"norm": "a", "lr": "*", "steps": 30}) == "norm='a', lr=0.1, steps=30"
+    assert named(raced, {"norm": "b", "lr": "*"}) is None
+    assert named(raced, {"depth": "*"}) == "baseline"
+    assert named(race({"a name": 1.0}), {"norm": "a"}) is None
+    with pytest.raises(ValueError, match=r"fits several arms: lr=0\.1; lr=0\.2"):
+        named(race({"lr=0.1": 1.0, "lr=0.2": 1.0}), {"lr": "*"})
+
+
+def test_a_race_is_told_from_others_by_its_target():
+    early, late = (race({"baseline": s, "lr=0.1": 1.0}, target=t) for s, t in [(2, 0.5), (3, 0.9)])
+    asked = claim(arm={"lr": "*"})
+    with pytest.raises(ValueError, match="say which by arm, against or target"):
+        found(asked, early, late)
+    assert found(replace(asked, target=0.9), early, late).value == pytest.approx(3)
+    assert found(replace(asked, target=0.7), early, late) == Finding("")
+    # Repeats are pooled.
+    assert found(asked, early, race({"baseline": 4.0, "lr=0.1": 1.0}, 0.5)).high == pytest.approx(4)
+
+
+def test_a_race_against_an_arm_that_is_not_its_first():
+    raced = race({"baseline": 9.0, "lr=0.1": 3.0, "norm='a'": 1.0})
+    asked = claim(arm={"norm": "a"}, against={"lr": "*"})
+    assert found(asked, raced).value == pytest.approx(3)
+    assert found(replace(asked, against={"depth": 3}), raced) == Finding("")
+    never = replace(raced, runs=tuple(replace(run, reached=False) for run in raced.runs))
+    assert found(asked, never) == Finding("")
+
+
+# ------------------------------------------------------------------------------------------------- data
 
 
 @pytest.mark.parametrize(
@@ -164,9 +275,15 @@ def test_a_finding_far_from_what_we_expect_contradicts(found):
     [
         ({"metric": "speed"}, "metric='speed': use one of speedup"),
         ({"device": "gpu"}, "device='gpu'"),
-        ({"pick": "best"}, "pick='best'"),
-        ({"figure": (3, 1)}, r"figure=\(3, 1\): use \(low, high\)"),
-        ({"expect": (-1, 1)}, r"expect=\(-1, 1\)"),
+        ({"machine": "gpu"}, "machine='gpu'"),
+        ({"figure": (3, 1)}, r"figure=\[3, 1\]: use \[low, high\]"),
+        ({"expect": (-1, 1)}, r"expect=\[-1, 1\]"),
+        ({"change": {}}, "change or arm"),
+        ({"change": {"a": 1}, "arm": {"a": 1}}, "change or arm"),
+        ({"arm": {"a": 1}, "at": {"b": 1}}, "baseline and at are for comparisons"),
+        ({"target": 0.5}, "against and target are for races"),
+        ({"baseline": {"b": 1}}, r"baseline=\{'b': 1\}: use settings that change names"),
+        ({"sizes": {"gpu": {}}}, "sizes="),
     ],
 )
 def test_bad_claims_are_named(changes, message):
@@ -174,205 +291,78 @@ def test_bad_claims_are_named(changes, message):
         claim(**changes)
 
 
+GOOD = """
+[[claim]]
+text = "faster"
+source = "someone"
+said = "more"
+figure = [1, inf]
+setting = "a CPU"
+same_setting = true
+change = { amp = true, lr = "*" }
+expect = [0, 9]
+why = \"\"\"
+of
+that
+\"\"\"
+
+[[correction]]
+source = "someone"
+says = "a"
+right = "b"
+evidence = "c"
+holds = "zero_grad_sets_none"
+"""
+
+
+def test_a_file_is_read_with_its_corrections(tmp_path):
+    (tmp_path / "06_x.toml").write_text(GOOD)
+    [one], [correction] = load.load("06_x", tmp_path)
+    assert (one.figure, one.why, one.change) == ((1, INF), "of that", {"amp": True, "lr": "*"})
+    assert correction == Correction("someone", "a", "b", "c", checks.zero_grad_sets_none)
+    assert load.names(tmp_path) == ["06_x"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('said = "more"\n', "", r"06_x\.toml, claim 1: said is missing"),
+        ("said =", "sayed =", "claim 1: sayed: no such field; there are text"),
+        ("same_setting = true", "same_setting = 1", "claim 1: same_setting=1: use bool"),
+        ("[1, inf]", "[1]", r"claim 1: figure=\[1\]: use \[low, high\], two numbers"),
+        ("[1, inf]", "1", "claim 1: figure=1: use list"),
+        ('"someone"\nsaid', "true\nsaid", "claim 1: source=True: use str"),
+        ("[0, 9]", "[9, 0]", r"claim 1: expect=\[9\.0, 0\.0\]: use"),
+        ("zero_grad_sets_none", "no_such", "correction 1: holds='no_such': no such function"),
+        ("zero_grad_sets_none", "pairwise", "correction 1: holds='pairwise': no such function"),
+        ('evidence = "c"\n', "", "correction 1: evidence is missing"),
+        ("[[correction]]", "[[corrections]]", r"06_x\.toml: corrections: use"),
+        ("[[claim]]", "[[claim", r"06_x\.toml: .*line 2"),
+    ],
+)
+def test_a_bad_file_is_refused_by_file_entry_and_field(tmp_path, old, new, message):
+    assert old in GOOD
+    (tmp_path / "06_x.toml").write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ValueError, match=message):
+        load.load("06_x", tmp_path)
+
+
+def test_a_notebook_without_claims_is_named():
+    with pytest.raises(ValueError, match="'06_none' has no claims; there are those of 00_start"):
+        ledger("06_none")
+
+
 def test_a_ledger_prints_claims_and_corrections():
-    text = str(
-        ledger("06_none", [claim()], [Correction("a list", "ImageNet", "CIFAR-10", "the paper")])
-    )
-    for words in (
-        "amp is faster",
-        "someone: 1.5x to 3x",
-        "not recorded yet",
-        "because",
-        "ImageNet",
-        "Right: CIFAR-10",
-    ):
-        assert words in text
+    shown = Ledger("06_none", [claim()], [Correction("a list", "ImageNet", "CIFAR-10", "it says")])
+    words = ("amp is faster", "someone: 1.5x to 3x (a CPU)", "not recorded yet", "because")
+    for word in (*words, "ImageNet", "Right: CIFAR-10"):
+        assert word in str(shown)
+    assert "| amp is faster (speed-up; amp True) | someone |" in shown.markdown()
 
 
-# ---------------------------------------------------------------------------------------------- the course's own ledger
-
-LEDGERS = {book.notebook: book for book in results_page.ledgers()}
-NAMES = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
-
-
-def test_every_notebook_has_a_ledger():
-    assert list(LEDGERS) == NAMES
-    assert all(book.claims for book in LEDGERS.values())
-
-
-def test_results_md_is_up_to_date():
-    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
-    assert text == results_page.results_text(list(LEDGERS.values())), (
-        "run `python -m course results`"
-    )
-    assert main(["results", "--check"]) == 0
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_record_contradicts_a_claim(name):
-    for one, findings in LEDGERS[name].rows():
-        assert not [str(finding) for finding in findings if finding.contradicts], one.text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_corrections_still_hold(name):
-    for correction in LEDGERS[name].corrections:
-        assert correction.holds is None or correction.holds(), correction.says
-
-
-def test_the_known_errors_of_the_sources_are_shown():
-    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
-    for known in ("ResNet-56", "four workers", "set_to_none", "d2l.Timer", "23 %", "32 %", "133"):
-        assert known in text, known
-
-
-def test_check_tells_a_stale_file(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(results_page, "ROOT", tmp_path)
-    assert main(["results", "--check"]) == 1 and "out of date" in capsys.readouterr().out
-    assert main(["results"]) == 0 and main(["results", "--check"]) == 0
-
-
-def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(tmp_path, capsys):
-    machines = sorted(
-        {record.machine for book in LEDGERS.values() for record in book.references.records}
-    )
-    [axis] = results_page.heat_map(list(LEDGERS.values())).axes
-    assert [label.get_text() for label in axis.get_xticklabels()] == 2 * machines  # below and above
-    found = [found for book in LEDGERS.values() for _, found in book.rows()]
-    recorded = [rows for rows in found if any(finding.machine for finding in rows)]
-    assert len(axis.get_yticklabels()) == len(recorded) > 0
-    axis.figure.draw_without_rendering()
-    assert axis.get_position().width > 0.3  # the names leave room for the cells
-    picture = tmp_path / "map.png"
-    assert main(["results", "--check", "--figure", str(picture), "--machines", machines[0]]) == 0
-    assert picture.stat().st_size > 10_000
-    assert main(["results", "--figure", str(picture), "--machines", "cray-1"]) == 1
-    assert "no record of cray-1" in capsys.readouterr().err
-
-
-def test_the_heat_map_says_where_it_cannot_tell():
-    unsure = claims.Finding("m", 1.0, 0.9, 1.1, "cannot tell")
-    assert results_page._gain(claim(), unsure)[1] == "cannot tell" and math.isnan(
-        results_page._gain(claim(), unsure)[0]
-    )
-    assert results_page._gain(
-        claim(metric="memory"), claims.Finding("m", 0.25, 0.25, 0.25, "beaten")
-    ) == (
-        4,
-        "4.00x smaller",
-    )
-
-
-def test_the_heat_map_marks_what_is_doubtful_or_predicted_and_draws_what_never_arrived():
-    old = claims.Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "reproduced (predicted)")
-    assert results_page._gain(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
-    assert plots.heat_map({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"]).axes
-
-
-def test_a_refused_record_is_named_in_the_ledger(tmp_path):
-    path = files.write(tmp_path / "m", entry(comparison()))
-    path.write_text("{")
-    book = claims.Ledger("06_x", [claim()])
-    book.references = reference("06_x", folder=tmp_path)
-    assert (
-        "Not shown: m/06_x.json is damaged" in str(book)
-        and "Not shown: m/06_x.json" in book.markdown()
-    )
-
-
-# ------------------------------------------------------------------------------------------------- numbers in the prose
-
-# What looks like a measurement: a number with a unit of time, of bytes or of images, or a factor.
-MEASURED = re.compile(
-    r"(?<![\w.,])\d[\d.,]*\d?\s?(?:x(?! ?\d)|ms|µs|s|MiB|GiB|KiB|MB|GB|images/s|GB/s|%)(?![\w-])"
-)
-BOUND = re.compile(r"\[([^\]]*)\]\(\.\./RESULTS\.md[^)]*\)")
-# A number of somebody else's, with its source in the same paragraph or row of a table.
-CITED = re.compile(
-    r"\b(?:19|20)\d\d\b|arXiv|[Ss]ection \d|Guide\b|\bblog\b|\brecipe\b|\barticle\b|\bpaper\b|\bthe same\b|\bMigacz\b"
-)
-# Rules of the kit and of the exercises: numbers that we set, not numbers that we found.
-SET = {
-    "00_start_here": {"95 %", "2 %", "0.5 %"},
-    "04_data_loading": {"193 GB"},  # a product of three cited sizes
-    "06_mixed_precision": {"5 %"},
-}
-
-
-def prose(name):
-    """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
-    for cell in read_notebook(notebook_path(name)).cells:
-        if cell.cell_type == "markdown":
-            text = re.sub(
-                r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL
-            )
-            yield from re.split(r"\n\s*\n|\n(?=\s*[-|])", text)
-
-
-def recorded_numbers(name):
-    """Every figure that a reader of the notebook's records could see."""
-    for record in reference(name).records:
-        for result in record.results:
-            if isinstance(result, Comparison):
-                yield from (
-                    result.speedup,
-                    1 / result.speedup,
-                    *result.interval,
-                    result.memory_ratio,
-                )
-                for arm in result.arms:
-                    yield from (
-                        arm.median,
-                        arm.median * 1e3,
-                        (arm.peak_bytes or math.nan) / 2**20,
-                        arm.throughput,
-                    )
-            elif isinstance(result, RaceResult):
-                for arm in result.arms:
-                    yield from (result.median(arm), *result.speedup(arm), result.target * 100)
-
-
-def unbound(name, paragraphs, numbers):
-    """Measured numbers of a notebook's prose that are neither in a record nor cited nor set by us."""
-    values = [number for number in numbers if math.isfinite(number)]
-    for paragraph in paragraphs:
-        for linked in BOUND.findall(paragraph):
-            for text in re.findall(r"\d[\d,]*\.?\d*", linked):
-                number, digits = float(text.replace(",", "")), len(text.partition(".")[2])
-                if not any(
-                    math.isclose(round(value, digits), number, abs_tol=1e-9) for value in values
-                ):
-                    yield f"{text} is linked to RESULTS.md, but in no record of {name}: {paragraph[:80]!r}"
-        if not CITED.search(paragraph):
-            for text in MEASURED.findall(BOUND.sub("", paragraph)):
-                if text not in SET.get(name, ()):
-                    yield f"{text} is neither cited nor linked to RESULTS.md: {paragraph[:80]!r}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_prose_holds_a_measured_number_that_is_in_no_record(name):
-    assert list(unbound(name, prose(name), recorded_numbers(name))) == []
-
-
-def test_the_search_for_unbound_numbers_finds_them():
-    bound = "It ran [1.26x](../RESULTS.md) as fast."
-    assert list(unbound("x", [bound], [1.2649])) == []
-    [problem] = unbound("x", [bound], [1.3])
-    assert "1.26 is linked" in problem
-    [problem] = unbound("x", ["It ran 1.26x as fast."], [1.26])
-    assert "neither cited nor linked" in problem
-    assert (
-        list(unbound("x", ["Smith (2017) found 1.26x.", "On 8 x 8 pixels, 24 blocks, 3x3."], []))
-        == []
-    )
-    assert len(list(unbound("x", ["30 ms, 12.5 MiB, and 80 % of it"], []))) == 3
-
-
-def test_the_schema_is_published_and_valid():
-    from jsonschema import Draft202012Validator
-
-    schema = json.loads(
-        (ROOT / "course" / "records" / "record.schema.json").read_text(encoding="utf-8")
-    )
-    Draft202012Validator.check_schema(schema)
-    assert schema["properties"]["schema"]["const"] == files.SCHEMA
+def test_gains_are_said_in_words():
+    memory = claim(metric="memory")
+    assert gain_in_words(claim(), 1446.2) == "1,446x"
+    assert gain_in_words(memory, 4) == "4.00x smaller"
+    assert gain_in_words(memory, INF) == "nothing left"
+    assert gain_in_words(claim(), 0.0836) == "0.084x"

@@ -1,13 +1,13 @@
 """The map of the course: every technique has a place, and what it shows comes from the records."""
 
-import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from course import notebooks as tool
 from course import overview
-from course.claims.results_page import ledgers
+from course.claims import Claim, Finding, ledgers
 from course.notebook_files import ROOT, about
 
 PATHS = [path for path in tool.notebooks() if path.stem[0].isdigit()]
@@ -34,7 +34,7 @@ def test_every_bottleneck_is_relieved_and_picks_its_own(
     books, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        overview, "ledgers", lambda folder: list(books.values())
+        overview, "ledgers", lambda: list(books.values())
     )  # reading all records takes a while
     everything = overview.techniques()
     assert [each.notebook for each in everything.techniques] == [path.stem for path in PATHS[1:]]
@@ -49,7 +49,7 @@ def test_every_bottleneck_is_relieved_and_picks_its_own(
 
 
 def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "ledgers", lambda folder: list(books.values()))
+    monkeypatch.setattr(overview, "ledgers", lambda: list(books.values()))
     records = {path.parent.name for path in (ROOT / "data" / "reference").glob("*/*.json")}
     monkeypatch.setattr(overview, "machine_name", lambda card: "a-machine-without-records")
     [row] = (
@@ -66,24 +66,35 @@ def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch
         )
 
 
-def test_less_is_a_gain_where_it_counts(tmp_path: Path) -> None:
-    claims = """
-from course.claims import Claim
-claims = [Claim("t", "s", "s", (0, 1), (0, 1), "w", {"amp": True}, metric="memory", headline="peak memory")]
-"""
-    cell = {"cell_type": "code", "metadata": {"tags": ["claims"]}, "source": claims}
-    place = {"relieves": ["memory"], "result": "same", "cost": "none", "risk": "none"}
-    about = {"title": "T", "minutes": 5, "map": place}
-    (tmp_path / "98_x.ipynb").write_text(
-        json.dumps({"cells": [cell], "metadata": {"labkit": about}})
+def test_less_is_a_gain_where_it_counts() -> None:
+    claim = Claim(
+        text="t",
+        source="s",
+        said="s",
+        figure=(0, 1),
+        expect=(0, 1),
+        why="w",
+        setting="s",
+        same_setting=True,
+        change={"amp": True},
+        metric="memory",
+        headline="peak memory",
     )
-    (tmp_path / "99_no_place.ipynb").write_text(
-        json.dumps({"cells": [], "metadata": {"labkit": {"title": "U"}}})
-    )
-    [technique] = overview.techniques(folder=tmp_path).techniques
-    assert (technique.notebook, technique.effects) == ("98_x", {})
-    claim = overview.ledgers(tmp_path)[0].claims[0]
-    finding = overview.Finding("m, 2026-01-01", 0.25, 0.2, 0.5, "reproduced")
-    assert overview._effects([(claim, [finding])]) == {
+    finding = Finding("m, 2026-01-01", 0.25, 0.2, 0.5, "reproduced")
+    assert overview.effects_of([(claim, [finding])]) == {
         "m": "peak memory: 4.00x smaller [2.00, 5.00]"
     }
+    unsure = replace(finding, clear=False)
+    [text] = overview.effects_of([(claim, [unsure])]).values()
+    assert text.endswith("(unclear: a noisy run)")
+    planned = replace(finding, word="predicted")
+    [text] = overview.effects_of([(claim, [planned])]).values()
+    assert text.endswith("(predicted)")
+    assert overview.effects_of([(replace(claim, headline=""), [finding])]) == {}
+
+
+def test_a_notebook_without_a_place_is_not_on_the_map(
+    books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "ledgers", lambda: list(books.values()))
+    assert "00_start_here" not in {each.notebook for each in overview.techniques().techniques}

@@ -1,4 +1,4 @@
-"""One protocol: an arm in this process, in one of its own and in workers does and tells the same."""
+"""One protocol: an arm in this process, in one of its own and in workers tells the same."""
 
 import math
 import signal

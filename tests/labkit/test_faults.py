@@ -1,4 +1,4 @@
-"""Faults from outside: a kernel interrupt, a killed worker. Afterwards all is as it was, and the next run works."""
+"""Faults from outside, an interrupt or a killed worker: all is as it was, the next run works."""
 
 import threading
 
@@ -18,7 +18,9 @@ def make_workload(size):
 lab = Lab(make_workload, size=[32, 64])
 
 def state():
-    threads = {thread.name for thread in threading.enumerate() if "History" not in thread.name}  # IPython's own ends
+    # IPython's own thread of its history ends when it likes.
+    names = {thread.name for thread in threading.enumerate()}
+    threads = {name for name in names if "History" not in name}
     return torch_flags(), torch.get_rng_state().tolist(), threads
 
 before = state()
@@ -65,7 +67,7 @@ def test_a_kernel_interrupt_ends_a_headless_run_with_what_there_is(kernel):
         if "ready" in text:
             threading.Timer(4, manager.interrupt_kernel).start()
 
-    # An hour's budget, unless precision ends it: a rate limit of the update keeps this from being early by chance.
+    # An hour's budget, unless precision ends it: a step this slow keeps that from being early.
     slow = HEADLESS.replace(
         "lambda: (matrix @ matrix).sum()", "lambda: __import__('time').sleep(0.2)"
     )
@@ -101,7 +103,9 @@ from labkit import Lab
 from labkit.switches import torch_flags
 
 def state():
-    threads = {{thread.name for thread in threading.enumerate() if "History" not in thread.name}}  # IPython's own ends
+    # IPython's own thread of its history ends when it likes.
+    names = {{thread.name for thread in threading.enumerate()}}
+    threads = {{name for name in names if "History" not in name}}
     return torch_flags(), torch.get_rng_state().tolist(), threads
 
 lab, before, said = Lab(make_loading, memory=False, fatal=[False, True]), state(), ""
@@ -109,10 +113,12 @@ try:
     try:
         lab.run(fatal=True, seconds=0.2)
     except RuntimeError as error:
-        said = "".join(traceback.format_exception(error))  # with what it came from, should it have struck twice
+        # With what it came from, should it have struck twice.
+        said = "".join(traceback.format_exception(error))
         time.sleep(0.5)
     gc.collect()
-except RuntimeError as straggler:  # torch's handler of SIGCHLD raises once more while it remembers the dead worker
+except RuntimeError as straggler:
+    # torch's handler of SIGCHLD raises once more while it remembers the dead worker.
     assert "DataLoader worker" in str(straggler)
 assert "DataLoader worker" in said and "(while measuring 'fatal=True')" in said, said
 deadline = time.monotonic() + 30
@@ -131,7 +137,7 @@ print("as before", flush=True)
 
 
 def test_a_killed_worker_is_named_and_leaves_nothing_behind(kernel, tmp_path):
-    """In a kernel: torch tells of a dead worker from a signal handler, which would strike pytest as well."""
+    """In a kernel: torch tells of it from a signal handler, which would strike pytest as well."""
     (tmp_path / "loading.py").write_text(LOADING)
     _, client = kernel
     assert run_cell(client, KILLED.format(folder=str(tmp_path))).endswith("as before\n")

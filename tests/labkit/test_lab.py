@@ -52,7 +52,7 @@ def test_run_compares_the_first_values_with_the_settings(lab):
 
 def test_peak_memory_is_that_of_one_arm_alone(lab):
     result = lab.run(width=256, seconds=0.05)
-    # warm step, forward and backward: input, weights with gradients, and the layer's output twice over
+    # Warm step, forward and backward: input, weights with gradients, and the layer's output twice
     assert result.baseline.peak_bytes < result.candidate.peak_bytes
     weights = 4 * (16 * 256 + 256)
     assert result.candidate.peak_bytes >= 2 * weights + 4 * 32 * 16 + 2 * 4 * 32 * 256
@@ -185,7 +185,8 @@ def test_out_of_memory_while_building_and_in_the_memory_pass():
 
     def make_late(size):
         built.append(size)
-        if len(built) > 2:  # not while it is timed
+        # Not while it is timed.
+        if len(built) > 2:
             torch.empty(2**55)
         return Workload(lambda: None)
 
@@ -244,7 +245,7 @@ def test_a_journal_keeps_a_failure_too():
     assert kept == [Failure("make", {}, "OSError: the disk is gone")]
 
 
-# ------------------------------------------------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------------------------- bad input
 
 
 def test_an_unknown_setting_lists_the_valid_ones(lab):
@@ -311,7 +312,8 @@ def test_make_workload_that_raises_or_returns_something_else(lab):
     assert "(while measuring 'on=True')" in caught.value.__notes__
     with pytest.raises(TypeError, match="make_workload returned None; it must return Workload"):
         Lab(lambda on: None, on=[1]).run(seconds=0.05)
-    assert lab.run(seconds=0.05).ratios  # the next run works
+    # The next run works.
+    assert lab.run(seconds=0.05).ratios
 
 
 def test_everything_an_arm_held_is_released():
@@ -333,7 +335,8 @@ def test_everything_an_arm_held_is_released():
 
     Lab(make, size=[1, 2]).run(size=2, seconds=0.05)
     gc.collect()
-    assert sorted(closed) == [1, 1, 2, 2]  # timing and memory pass
+    # In the timing and in the memory pass.
+    assert sorted(closed) == [1, 1, 2, 2]
     assert all(reference() is None for reference in alive)
 
 

@@ -79,7 +79,8 @@ def test_every_switch_is_given_back():
 
 def test_contradicting_precision_switches_are_given_back_too():
     before = torch_flags()
-    torch.backends.cuda.matmul.fp32_precision = "tf32"  # torch now refuses to read the old switch
+    # torch now refuses to read the old switch.
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
         mixed = torch_flags()
         assert "float32_matmul_precision" not in mixed
@@ -143,7 +144,7 @@ def test_objects_that_refer_to_each_other() -> None:
 
 
 def test_a_graph_built_before_still_works() -> None:
-    """What the block left alone is not counted as modified: autograd would refuse to go back through it."""
+    """What the block left alone is not counted as modified: autograd would refuse it."""
     model = nn.Linear(2, 1)
     mask = torch.ones(2)
     model.register_buffer("mask", mask)

@@ -1,4 +1,4 @@
-"""Worker processes of a notebook: what they print and answer, every way in which they can fail, and what is left."""
+"""Workers of a notebook: what they print and answer, how they can fail, and what is left."""
 
 import gc
 import os
@@ -15,9 +15,8 @@ import pytest
 from labkit import Comparison, Lab
 from labkit.workers import WorkerFailed, Workers, launch, serve
 
-SOON = (
-    40  # seconds: far above what any of these takes, far below the limit of the run that they end
-)
+# Seconds: far above what any of these takes, far below the limit of the run that they end.
+SOON = 40
 
 SUM = """
 import json, os, sys
@@ -62,7 +61,7 @@ serve(make_workload, whoami, stuck)
 
 
 def gone(pids, within=5.0):
-    """Whether all these processes end soon; a zombie that its parent has not collected yet counts as ended."""
+    """Whether all these processes end soon; a zombie that nobody has collected has ended."""
 
     def running(pid):
         try:
@@ -111,7 +110,8 @@ def test_torchrun_runs_the_same_script(script):
 def test_logs_are_shown_while_the_workers_run(script):
     seen = []
     path = script(
-        "import sys, time\nprint('first', flush=True)\ntime.sleep(1)\nprint('last', file=sys.stderr)"
+        "import sys, time\nprint('first', flush=True)\n"
+        "time.sleep(1)\nprint('last', file=sys.stderr)"
     )
     launch(path, processes=1, show=lambda line: seen.append((line, time.monotonic())))
     (first, early), (last, late) = seen
@@ -134,7 +134,8 @@ PORT = """
 import os, socket, torch.distributed as dist
 taken = socket.create_server(("127.0.0.1", 0)) if os.environ["RANK"] == "0" else None
 port = taken.getsockname()[1] if taken else 1
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=int(os.environ["RANK"]), world_size=2)
+rank, meet = int(os.environ["RANK"]), f"tcp://127.0.0.1:{port}"
+dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
 """
 SYNTAX = "def broken(:\n"
 
@@ -171,7 +172,8 @@ def test_a_worker_that_fails_ends_all_and_shows_its_own_traceback(script, text, 
 
 def test_a_worker_that_hangs_ends_all_and_says_where_it_stood(script):
     workers = Workers(script(SERVER), seconds=100, show=lambda line: None)
-    workers.ask("whoami", 0)  # they have started, however slow this machine is
+    # They have started, however slow this machine is.
+    workers.ask("whoami", 0)
     pids, workers.seconds = workers.pids, 2
     with pytest.raises(
         WorkerFailed, match="worker 1 had not done it after 2 s; it stood here"
@@ -233,7 +235,8 @@ workers.ask("whoami", 1)
 print(workers.pids[0], flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    here = os.environ | {"TMPDIR": str(path.parent)}  # a killed kernel cannot clean up
+    # A killed kernel cannot clean up.
+    here = os.environ | {"TMPDIR": str(path.parent)}
     done = subprocess.run(
         [sys.executable, "-c", kernel], capture_output=True, text=True, timeout=60, env=here
     )
@@ -247,7 +250,8 @@ def test_a_lab_in_workers(script):
     lab = Lab("make_workload", runs_in=workers, processes=[1, 2], size=[8, 16], memory=True)
     result = lab.run(processes=2, seconds=0.3)
     assert isinstance(result, Comparison) and result.lab == "make_workload" and result.ratios
-    assert (result.baseline.samples, result.candidate.samples) == (8, 16)  # those of all workers
+    # Those of all workers.
+    assert (result.baseline.samples, result.candidate.samples) == (8, 16)
     assert result.candidate.peak_bytes is not None and result.device == "cpu"
     first = workers.pids
     stop = threading.Event()
