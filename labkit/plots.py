@@ -166,7 +166,8 @@ def sweep_figure(
     speedups = [result.speedup for result in results]
     ends = [[abs(result.interval[end] - result.speedup) for result in results] for end in (0, 1)]
     ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
-    for verdict, hue in VERDICT_COLOUR.items():
+    for verdict in dict.fromkeys(result.verdict for result in results):
+        hue = VERDICT_COLOUR.get(verdict, GREY)
         chosen = [
             (place, result.speedup)
             for place, result in zip(places, results, strict=True)
