@@ -351,9 +351,9 @@ def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
 
 
 def test_a_sweep_s_position_is_what_the_lab_says(panel: LabPanel) -> None:
-    """Also where two values look alike, so that they cannot be told apart by what they are."""
+    """Also where two values are equal, so that they cannot be told apart by what they are."""
     seen = []
-    panel.lab.controls["size"] = (8, 8.0, 16)
+    panel.lab.controls["kind"] = ("mean", "mean", "sum")
     draw = live.Chart.draw
 
     def watch(self: live.Chart, position: Progress, *, done: bool = False) -> None:
@@ -362,7 +362,7 @@ def test_a_sweep_s_position_is_what_the_lab_says(panel: LabPanel) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live.Chart, "draw", watch)
-        panel.buttons.swept.value = "size"
+        panel.buttons.swept.value = "kind"
         panel.sweep(wait=True)
     assert set(seen) == {(0, 3), (1, 3), (2, 3)}
     assert seen == sorted(seen)
