@@ -56,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return doctor(args)
     if args.command == "record":
-        from course.records import recording
+        from course.records import record
 
-        return recording.main(args)
+        return record.main(args)
     if args.command == "results":
         from course.claims import results_page
 

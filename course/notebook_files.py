@@ -79,7 +79,7 @@ def _check_cell(cell: NotebookNode) -> None:
 
 def notebook_text(notebook: NotebookNode) -> str:
     """The notebook as the text of its file: one space of indent, and a newline at the end."""
-    return nbformat.writes(nbformat.from_dict(notebook), indent=1).rstrip("\n") + "\n"
+    return nbformat.writes(notebook, indent=1).rstrip("\n") + "\n"
 
 
 def write_notebook(notebook: NotebookNode, path: Path) -> None:

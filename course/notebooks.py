@@ -32,7 +32,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import nbclient
-import nbformat
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
@@ -154,9 +153,7 @@ def run_twice(path: Path) -> float:
     The first round is the student's copy, without solutions: no other cell may need them.
     """
     begin = time.monotonic()
-    first, second = execute(
-        nbformat.from_dict(student_copy(read_notebook(path))), read_notebook(path)
-    )
+    first, second = execute(student_copy(read_notebook(path)), read_notebook(path))
     if first != second:
         raise ValueError(
             f"a checked cell prints something else in the second round: {first} and {second}"

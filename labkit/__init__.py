@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Eager, because `measure` and `race` are functions in modules of the same name: whoever imports the module later must
-# not replace the function. All of these need nothing beyond torch and NumPy.
+# Eager, because `measure` and `race` are functions in modules of the same name: whoever imports the
+# module later must not replace the function. All of these need nothing beyond torch and NumPy.
 from labkit.counters import Counters, count
 from labkit.device import pick, pick_device, seed_all, synchronize
 from labkit.lab import Lab
@@ -17,7 +17,8 @@ from labkit.timing import Timer
 
 __version__ = "0.1.0"
 
-# On first use (PEP 562): these import matplotlib, widgets or Pillow, which would cost more than torch itself.
+# On first use (PEP 562): these import matplotlib, widgets or Pillow, which would cost more than
+# torch itself.
 _LAZY = {
     "LabPanel": "panel",
     "lr_find": "lr_finder",

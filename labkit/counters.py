@@ -16,7 +16,8 @@ from labkit import report
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
 
-# Operators that allocate, rename or read a tensor without starting a computation; views are known by their schema.
+# Operators that allocate, rename or read a tensor without starting a computation; views are known
+# by their schema.
 _NO_LAUNCH = {
     *(
         "empty",
@@ -45,11 +46,12 @@ _INDEXING = {"index", "index_put", "index_put_"}
 class Counters:
     """Counts of one step, equal on every machine with the same device type and torch version.
 
-    flops: floating-point operations of matrix products, convolutions and attention (a multiply-add is 2), by the
-    formulas of ``torch.utils.flop_counter``. launches: operators that compute, without views and allocations; one may
-    start several kernels, or a few for many tensors. saved_bytes: the most that autograd held for backward at one time.
-    host_reads: operators whose result the CPU must wait for (``.item()``, ``nonzero``, masks, ``equal``, copies from a
-    device to the CPU), which drain a GPU's queue. parameter_bytes: of the model, if one was given.
+    flops: floating-point operations of matrix products, convolutions and attention (a multiply-add
+    is 2), by the formulas of ``torch.utils.flop_counter``. launches: operators that compute,
+    without views and allocations; one may start several kernels, or a few for many tensors.
+    saved_bytes: the most that autograd held for backward at one time. host_reads: operators whose
+    result the CPU must wait for (``.item()``, ``nonzero``, masks, ``equal``, copies from a device
+    to the CPU), which drain a GPU's queue. parameter_bytes: of the model, if one was given.
     """
 
     flops: int
@@ -80,10 +82,12 @@ class Counters:
 
 
 def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
-    """Run ``step()`` once and count. It is a real step: it trains the model and draws random numbers.
+    """Run ``step()`` once and count. It is a real step: it trains the model and draws random
+    numbers.
 
-    Compiled code counts as the operators that it calls. What the step raises comes through and nothing of the counting
-    stays behind. Counting saved bytes has the limits named in `labkit.memory.MemoryMeter`.
+    Compiled code counts as the operators that it calls. What the step raises comes through and
+    nothing of the counting stays behind. Counting saved bytes has the limits named in
+    `labkit.memory.MemoryMeter`.
     """
     if not callable(step):
         raise TypeError(
@@ -98,10 +102,10 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
 
 
 class _CountingMode(TorchDispatchMode):
-    supports_higher_order_operators = True  # a fused operator counts as one launch
-    ignore_compile_internals = classmethod(
-        lambda cls: True
-    )  # else compiled code would step aside for the eager one
+    # A fused operator counts as one launch.
+    supports_higher_order_operators = True
+    # Else compiled code would step aside for the eager one.
+    ignore_compile_internals = classmethod(lambda cls: True)
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,17 +116,16 @@ class _CountingMode(TorchDispatchMode):
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return (
-                NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+                # A wrapper: it unpacks itself, then its plain tensors come by here
+                NotImplemented
             )
         kwargs = kwargs or {}
-        operator = getattr(
-            func, "_overloadpacket", func
-        )  # higher-order operators have no overloads
+        # higher-order operators have no overloads.
+        operator = getattr(func, "_overloadpacket", func)
         namespace = getattr(func, "namespace", "")
         if operator not in flop_registry and operator is not func and namespace != "prim":
-            with (
-                self
-            ):  # in inference mode, composite operators arrive here before they were taken apart
+            # In inference mode, composite operators arrive here before they were taken apart.
+            with self:
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
@@ -144,11 +147,12 @@ def _name(func: Any) -> str:
 
 
 def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> bool:
-    """Whether the CPU needs this operator's values before it can go on, on a GPU; a CPU's own tensors count alike."""
+    """Whether the CPU needs this operator's values before it can go on, on a GPU; a CPU's own
+    tensors count alike.
+    """
     tags, name = getattr(func, "tags", ()), _name(func)
-    if (
-        name in _INDEXING
-    ):  # by a mask: the number of hits is a size; by whole numbers: no need to know
+    # By a mask: the number of hits is a size; by whole numbers: no need to know.
+    if name in _INDEXING:
         return any(
             isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8)
             for i in tree_leaves(args[1])

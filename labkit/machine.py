@@ -23,7 +23,8 @@ from labkit.switches import torch_flags
 from labkit.text import format_bytes, format_rate, format_seconds
 
 UNKNOWN = "unknown"
-# Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's own look give them.
+# Instruction sets that matter for tensors, with the names that Linux on Intel and Arm and torch's
+# own look give them.
 _INSTRUCTIONS = {
     name: {name}
     for name in ("avx2", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "bf16", "sve")
@@ -33,13 +34,14 @@ _INSTRUCTIONS |= {
     "neon": {"neon", "asimd"},
     "fp16": {"asimdhp", "fp16_arith"},
 }
-# Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the gradients of convolutions
-# in a reference loop, dozens of times slower.
+# Not avx512_fp16 and Arm's fp16: they multiply no faster than fp32, and oneDNN then runs the
+# gradients of convolutions in a reference loop, dozens of times slower.
 _FAST = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"amx_fp16"}}
+# The CUDA compute capability whose tensor cores know the type.
 _FAST_FROM = {
     "bfloat16": (8, 0),
     "float16": (7, 0),
-}  # the CUDA compute capability whose tensor cores know the type
+}
 _SWITCHES = ("float32_matmul_precision", "cudnn.allow_tf32", "cudnn.benchmark", "default_dtype")
 _FORMATS: dict[str, Callable[[float], str]] = {
     "_flop_per_s": partial(format_rate, unit="FLOP"),
@@ -47,18 +49,22 @@ _FORMATS: dict[str, Callable[[float], str]] = {
     "_bytes": format_bytes,
     "_s": format_seconds,
 }
-_SECONDS = 0.3  # for each measurement
+# For each measurement.
+_SECONDS = 0.3
 
 
 def machine_card(
     measure: bool = False, *, bar: Callable[[Iterable[Any]], Iterable[Any]] = iter
 ) -> dict[str, Any]:
-    """What is known of this machine, ready for JSON; ``"unknown"`` stands for what the system does not tell.
+    """What is known of this machine, ready for JSON; ``"unknown"`` stands for what the system does
+    not tell.
 
-    ``measure=True`` adds ``"measured"``: rates in bytes/s and FLOP/s, and seconds per operator, of the device that
-    `pick_device` picks, with torch's present number of threads; 2 s on a CPU. ``bar`` wraps the list of measurements.
+    ``measure=True`` adds ``"measured"``: rates in bytes/s and FLOP/s, and seconds per operator, of
+    the device that `pick_device` picks, with torch's present number of threads; 2 s on a CPU.
+    ``bar`` wraps the list of measurements.
     """
-    from labkit import __version__  # here, because the package imports this module
+    # Here, because the package imports this module.
+    from labkit import __version__
 
     flags, device = torch_flags(), pick_device()
     card: dict[str, Any] = {
@@ -86,7 +92,9 @@ def machine_card(
 
 
 def machine_state() -> dict[str, Any]:
-    """What changes while a machine works, to be noted before and after: load, clocks in MHz, GPU watts and celsius."""
+    """What changes while a machine works, to be noted before and after: load, clocks in MHz, GPU
+    watts and celsius.
+    """
     path = Path("/proc/cpuinfo")
     clocks = re.findall(r"cpu MHz\s*: ([\d.]+)", path.read_text()) if path.exists() else []
     return {
@@ -99,7 +107,9 @@ def machine_state() -> dict[str, Any]:
 
 
 def _gpu_state() -> dict[str, Any]:
-    """From NVIDIA's own tool, which needs no Python package; "unknown" where it is missing or does not tell."""
+    """From NVIDIA's own tool, which needs no Python package; "unknown" where it is missing or does
+    not tell.
+    """
     fields = {
         "power_w": "power.draw",
         "sm_mhz": "clocks.sm",
@@ -109,7 +119,8 @@ def _gpu_state() -> dict[str, Any]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return dict.fromkeys(fields, UNKNOWN)
-    # By its UUID: CUDA_VISIBLE_DEVICES numbers the devices anew, and nvidia-smi does not know of that.
+    # By its UUID: CUDA_VISIBLE_DEVICES numbers the devices anew, and nvidia-smi does not know of
+    # that.
     uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
     query = [
         f"--id=GPU-{uuid}",
@@ -129,7 +140,9 @@ def _gpu_state() -> dict[str, Any]:
 
 
 def fast_dtypes() -> dict[str, bool | None]:
-    """Whether the device that `pick_device` picks multiplies bfloat16 and float16 faster; None: it does not tell."""
+    """Whether the device that `pick_device` picks multiplies bfloat16 and float16 faster; None: it
+    does not tell.
+    """
     if pick_device().type == "cuda":
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
         return {
@@ -146,7 +159,8 @@ def fast_dtypes() -> dict[str, bool | None]:
 def matmul_rate(
     dtype: torch.dtype, device: torch.device | None = None, *, tf32: bool = False
 ) -> float | None:
-    """FLOP/s of square matrix products, the best of growing sizes within about 0.3 s; None where torch has none.
+    """FLOP/s of square matrix products, the best of growing sizes within about 0.3 s; None where
+    torch has none.
 
     ``tf32`` lets CUDA round float32 to TF32 on the way in.
     """
@@ -164,7 +178,8 @@ def matmul_rate(
                     return None
                 raise
             best = max(best, 2 * size**3 / seconds)
-            # Without fast instructions a type may take a hundred times as long: begin nothing that cannot end in time.
+            # Without fast instructions a type may take a hundred times as long: begin nothing that
+            # cannot end in time.
             if size == largest or 16 * seconds > end - time.perf_counter():
                 return best
             size *= 2
@@ -192,7 +207,9 @@ def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
 def _seconds(
     run: Callable[[], Any], device: torch.device, *, repeat: int = 1, budget: float = _SECONDS
 ) -> float:
-    """Median seconds of ``run()``, called in groups of ``repeat``: one to warm up, then at least one."""
+    """Median seconds of ``run()``, called in groups of ``repeat``: one to warm up, then at least
+    one.
+    """
     times: list[float] = []
     end = time.perf_counter() + budget
     while len(times) < 2 or time.perf_counter() < end:
@@ -206,7 +223,9 @@ def _seconds(
 
 
 def _copy_rate(source: torch.device, target: torch.device, *, pinned: bool = False) -> float:
-    """Bytes per second between buffers larger than any cache; within one memory, bytes read plus bytes written."""
+    """Bytes per second between buffers larger than any cache; within one memory, bytes read plus
+    bytes written.
+    """
     size = 2**27
     data = torch.ones(size, dtype=torch.uint8, device=source, pin_memory=pinned)
     copy = torch.zeros(size, dtype=torch.uint8, device=target)
@@ -215,7 +234,9 @@ def _copy_rate(source: torch.device, target: torch.device, *, pinned: bool = Fal
 
 
 def _cpu() -> dict[str, Any]:
-    """Linux tells in /proc and /sys; elsewhere torch's own look at the processor helps, where this torch takes one."""
+    """Linux tells in /proc and /sys; elsewhere torch's own look at the processor helps, where this
+    torch takes one.
+    """
     info: dict[str, str] = {}
     if (path := Path("/proc/cpuinfo")).exists():
         for name, _, value in (line.partition(":") for line in path.read_text().splitlines()):

@@ -1,4 +1,6 @@
-"""How much memory a block of code needs: the peak of its live tensors, and what autograd keeps for backward."""
+"""How much memory a block of code needs: the peak of its live tensors, and what autograd keeps for
+backward.
+"""
 
 from __future__ import annotations
 
@@ -30,50 +32,55 @@ _PARTS = {
 
 
 class StorageTracker(TorchDispatchMode):
-    """Exact bytes of the live storages on one device, from what torch's dispatcher sees in one ``with`` block.
+    """Exact bytes of the live storages on one device, from what torch's dispatcher sees in one
+    ``with`` block.
 
-    ``existing``: storages older than the block, if an operator uses them, or the parameter whose gradient they are.
-    ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus the most that the block ever added,
-    backward pass and recomputation included. Views share one storage, which counts once and in full. Not seen: work
-    space in an operator, what compiled code hands to none, rounding by the allocator, a storage resized by hand until
-    an operator uses it. Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
+    ``existing``: storages older than the block, if an operator uses them, or the parameter whose
+    gradient they are. ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus
+    the most that the block ever added, backward pass and recomputation included. Views share one
+    storage, which counts once and in full. Not seen: work space in an operator, what compiled code
+    hands to none, rounding by the allocator, a storage resized by hand until an operator uses it.
+    Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
     """
 
     supports_higher_order_operators = True
-    ignore_compile_internals = classmethod(
-        lambda cls: True
-    )  # else compiled code would step aside for the eager one
+    # Else compiled code would step aside for the eager one.
+    ignore_compile_internals = classmethod(lambda cls: True)
 
     def __init__(self, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.device = _resolve(device)
         self.existing = self.current = self.peak = self._added = self._most_added = 0
-        self._lock = threading.Lock()  # backward passes on CUDA run in threads of their own
+        # Backward passes on CUDA run in threads of their own.
+        self._lock = threading.Lock()
         self._alive: dict[int, tuple[weakref.finalize, int]] = {}
-        self._freed: deque[int] = (
-            deque()
-        )  # notes of storages that died, which may be anywhere, also under the lock
+        # Notes of storages that died, which may be anywhere, also under the lock.
+        self._freed: deque[int] = deque()
 
     def __exit__(self, *exc_info: Any) -> None:
         super().__exit__(*exc_info)
         self.record()
         for end, _ in self._alive.values():
-            end.detach()  # what dies from now on is not ours to count
+            # What dies from now on is not ours to count.
+            end.detach()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return (
-                NotImplemented  # a wrapper: it unpacks itself, then its plain tensors come by here
+                # A wrapper: it unpacks itself, then its plain tensors come by here
+                NotImplemented
             )
         inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
-        # Inputs that were not made in the block are older, except what `torch.tensor` just made behind the dispatcher's
-        # back. So are the gradients of parameters, which `zero_grad` frees without any operator.
+        # Inputs that were not made in the block are older, except what `torch.tensor` just made
+        # behind the dispatcher's back. So are the gradients of parameters, which `zero_grad` frees
+        # without any operator.
         grads = [leaf.grad for leaf in inputs if leaf.is_leaf and leaf.requires_grad]
         self.record(old=None if func in _LIFTS else [inputs, grads])
         result = func(*args, **(kwargs or {}))
-        self.record(new=[inputs, result])  # the inputs again: resize_ and set_ change their storage
+        # The inputs again: resize_ and set_ change their storage.
+        self.record(new=[inputs, result])
         return result
 
     def restart(self) -> None:
@@ -84,16 +91,18 @@ class StorageTracker(TorchDispatchMode):
             self.peak = self.current
 
     def record(self, old: Any = None, new: Any = None) -> None:
-        """Bring the figures up to date, with tensors that an operator uses (``old``) or has just made (``new``)."""
-        storages = list(
-            _storages((old, new), self.device)
-        )  # before the notes are read: an identity may be used again
+        """Bring the figures up to date, with tensors that an operator uses (``old``) or has just
+        made (``new``).
+        """
+        # Before the notes are read: an identity may be used again.
+        storages = list(_storages((old, new), self.device))
         with self._lock:
             while self._freed:
                 self._added -= self._alive.pop(self._freed.popleft())[1]
             for storage in storages:
-                # torch keeps one Python object per storage as long as the storage lives, also while only C++ (autograd)
-                # uses it: its identity names the storage, and it dies when the memory is freed.
+                # torch keeps one Python object per storage as long as the storage lives, also while
+                # only C++ (autograd) uses it: its identity names the storage, and it dies when the
+                # memory is freed.
                 key, size = id(storage), storage.nbytes()
                 end, known = self._alive.get(key) or (
                     weakref.finalize(storage, self._freed.append, key),
@@ -109,14 +118,17 @@ class StorageTracker(TorchDispatchMode):
 
 
 class MemoryMeter:
-    """Bytes that a block of code needs: ``with MemoryMeter() as memory: step()``. Can be read inside the block too.
+    """Bytes that a block of code needs: ``with MemoryMeter() as memory: step()``. Can be read
+    inside the block too.
 
-    ``peak``, ``current``: live tensors; ``reserved``: the most that torch took from the driver (None except on CUDA);
-    ``saved_for_backward``: the most that autograd held at one time, see `saved_bytes` (None with ``saved=False``).
+    ``peak``, ``current``: live tensors; ``reserved``: the most that torch took from the driver
+    (None except on CUDA); ``saved_for_backward``: the most that autograd held at one time, see
+    `saved_bytes` (None with ``saved=False``).
 
-    On CUDA: the allocator's figures for the whole device; entering resets torch's global peak statistics. Elsewhere: a
-    `StorageTracker`. Counting what is saved replaces ``saved_tensors_hooks`` set further out, stops autograd's check
-    for in-place changes, is refused by ``torch.func`` and may compile code anew: ``saved=False`` leaves it out.
+    On CUDA: the allocator's figures for the whole device; entering resets torch's global peak
+    statistics. Elsewhere: a `StorageTracker`. Counting what is saved replaces
+    ``saved_tensors_hooks`` set further out, stops autograd's check for in-place changes, is refused
+    by ``torch.func`` and may compile code anew: ``saved=False`` leaves it out.
     """
 
     _open: ClassVar[list[MemoryMeter]] = []
@@ -131,7 +143,8 @@ class MemoryMeter:
                 "this MemoryMeter is in use: a block inside its block needs a meter of its own"
             )
         for meter in self._open:
-            meter._read()  # a CUDA device has one peak, which an inner block is about to reset
+            # A CUDA device has one peak, which an inner block is about to reset.
+            meter._read()
         self._figures, self._saved = (
             (0, 0, None, None),
             _SavedForBackward(self.device) if self._count_saved else None,
@@ -181,8 +194,10 @@ class MemoryMeter:
 
 
 def saved_bytes(fn: Callable[[], Any]) -> int:
-    """Run ``fn()`` once: the most bytes that autograd held for backward at one time, on all devices; each storage once
-    and in full, but not leaves that require a gradient (parameters), which live anyway."""
+    """Run ``fn()`` once: the most bytes that autograd held for backward at one time, on all
+    devices; each storage once and in full, but not leaves that require a gradient (parameters),
+    which live anyway.
+    """
     with (saved := _SavedForBackward(None)):
         fn()
     return saved.peak
@@ -194,15 +209,13 @@ class _SavedForBackward(saved_tensors_hooks):
     def __init__(self, device: torch.device | None) -> None:
         super().__init__(self._hold, lambda holder: holder())
         self.device, self.peak, self._bytes = device, 0, 0
-        self._holders: Counter[int] = (
-            Counter()
-        )  # identity of a storage, kept alive by its holders -> their number
+        # Identity of a storage, kept alive by its holders -> their number.
+        self._holders: Counter[int] = Counter()
         self._released: deque[tuple[int, int]] = deque()
 
     def _hold(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
-        base = (
-            tensor if tensor._base is None else tensor._base
-        )  # a linear layer saves a view of its weight
+        # A linear layer saves a view of its weight.
+        base = tensor if tensor._base is None else tensor._base
         parameter = base.is_leaf and base.requires_grad
         held = [(id(s), s.nbytes()) for s in _storages(tensor, self.device) if not parameter]
         while self._released:
@@ -217,12 +230,15 @@ class _SavedForBackward(saved_tensors_hooks):
         def holder() -> torch.Tensor:
             return tensor
 
-        weakref.finalize(holder, self._released.extend, held)  # only a note: it may come anywhere
+        # Only a note: it may come anywhere.
+        weakref.finalize(holder, self._released.extend, held)
         return holder
 
 
 def _storages(tree: Any, device: torch.device | None) -> Iterator[torch.UntypedStorage]:
-    """The storages of all tensors in nested containers on ``device`` (None: any); opaque layouts (oneDNN) show none."""
+    """The storages of all tensors in nested containers on ``device`` (None: any); opaque layouts
+    (oneDNN) show none.
+    """
     for leaf in filter(torch.is_tensor, tree_leaves(tree)):
         if is_traceable_wrapper_subclass(leaf):
             yield from _storages(
@@ -243,6 +259,5 @@ def _resolve(device: torch.device | str | None) -> torch.device:
         raise ValueError(
             f"device={device!r}: torch finds no CUDA device on this machine, use 'cpu'"
         )
-    return (
-        torch.empty(0, device=wanted).untyped_storage().device
-    )  # as storages name it: 'cuda' becomes 'cuda:0'
+    # As storages name it: 'cuda' becomes 'cuda:0'.
+    return torch.empty(0, device=wanted).untyped_storage().device

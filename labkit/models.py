@@ -11,8 +11,9 @@ from torch import Tensor, nn
 def resnet(depth: int = 18, num_classes: int = 10) -> nn.Module:
     """torchvision's ResNet with the stem for small images: (N, 3, 32, 32) -> (N, num_classes).
 
-    The stem is one 3x3 convolution of stride 1 without max-pooling, as in section 4.2 of He et al., Deep Residual
-    Learning for Image Recognition (2015): ImageNet's 7x7 stem would shrink 32x32 pixels to 8x8 before the first block.
+    The stem is one 3x3 convolution of stride 1 without max-pooling, as in section 4.2 of He et al.,
+    Deep Residual Learning for Image Recognition (2015): ImageNet's 7x7 stem would shrink 32x32
+    pixels to 8x8 before the first block.
     """
     if depth not in (18, 34, 50, 101, 152):
         raise ValueError(f"depth={depth!r}: torchvision has 18, 34, 50, 101 and 152")
@@ -22,15 +23,15 @@ def resnet(depth: int = 18, num_classes: int = 10) -> nn.Module:
 
     model = torchvision.models.get_model(f"resnet{depth}", weights=None, num_classes=num_classes)
     model.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
-    nn.init.kaiming_normal_(
-        model.conv1.weight, mode="fan_out", nonlinearity="relu"
-    )  # as torchvision initialises it
+    # As torchvision initialises it.
+    nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()
     return model
 
 
 def convnet(width: int = 32, num_classes: int = 10, in_channels: int = 3) -> nn.Sequential:
-    """Three stages of convolution, batch norm, ReLU and 2x2 max-pooling, `width` channels doubling from stage to stage.
+    """Three stages of convolution, batch norm, ReLU and 2x2 max-pooling, `width` channels doubling
+    from stage to stage.
 
     (N, in_channels, H, W) with H, W >= 8 -> (N, num_classes). Small enough for a CPU.
     """
@@ -62,9 +63,11 @@ def mlp(sizes: Sequence[int]) -> nn.Sequential:
 
 
 def transformer_block(dim: int, heads: int) -> nn.TransformerEncoderLayer:
-    """torch's pre-norm block, attention and then a GELU MLP four times as wide, no dropout: (N, T, dim) -> (N, T, dim).
+    """torch's pre-norm block, attention and then a GELU MLP four times as wide, no dropout: (N, T,
+    dim) -> (N, T, dim).
 
-    Its attention is torch's fused function. A causal call: `block(x, src_mask=mask, is_causal=True)`.
+    Its attention is torch's fused function. A causal call: `block(x, src_mask=mask,
+    is_causal=True)`.
     """
     _check_positive(dim=dim, heads=heads)
     if dim % heads:

@@ -29,10 +29,11 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScheduleCurve:
-    """Learning rates (steps, groups), momenta (steps, groups) or None, and phases where the curve is one cycle.
+    """Learning rates (steps, groups), momenta (steps, groups) or None, and phases where the curve
+    is one cycle.
 
-    Row ``i`` holds what the optimizer's step ``i`` uses. Momentum is SGD's ``momentum`` or the first of Adam's betas,
-    nan in a group that has neither.
+    Row ``i`` holds what the optimizer's step ``i`` uses. Momentum is SGD's ``momentum`` or the
+    first of Adam's betas, nan in a group that has neither.
     """
 
     lrs: np.ndarray
@@ -43,10 +44,12 @@ class ScheduleCurve:
 def schedule_curve(
     scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None
 ) -> ScheduleCurve:
-    """The next ``steps`` steps of any scheduler; it, its optimizer and the random numbers stay as they are.
+    """The next ``steps`` steps of any scheduler; it, its optimizer and the random numbers stay as
+    they are.
 
-    ``metrics`` feeds a scheduler whose ``step()`` wants a metric: one value a step. What runs is a copy, yet a function
-    that counts its own calls cannot be copied. Raises ValueError when the scheduler ends before ``steps``.
+    ``metrics`` feeds a scheduler whose ``step()`` wants a metric: one value a step. What runs is a
+    copy, yet a function that counts its own calls cannot be copied. Raises ValueError when the
+    scheduler ends before ``steps``.
     """
     name = type(scheduler).__name__
     if not (hasattr(scheduler, "optimizer") and hasattr(scheduler, "step")):
@@ -84,12 +87,13 @@ def schedule_curve(
 
 
 def _twin(scheduler: Any) -> Any:
-    """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of the settings."""
+    """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of
+    the settings.
+    """
     optimizer = scheduler.optimizer
     twin = object.__new__(type(optimizer))
-    step = SimpleNamespace(
-        _wrapped_by_lr_sched=True
-    )  # never called; with these two marks torch has no cause to warn
+    # Never called; with these two marks torch has no cause to warn.
+    step = SimpleNamespace(_wrapped_by_lr_sched=True)
     vars(twin).update(vars(optimizer), state={}, step=step, _opt_called=True)
     twin.param_groups = [
         {
@@ -102,7 +106,9 @@ def _twin(scheduler: Any) -> Any:
 
 
 def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase, ...]:
-    """The phases, if ``lr`` rises once and then falls below its start (1cycle: Smith 2018, arXiv:1803.09820)."""
+    """The phases, if ``lr`` rises once and then falls below its start (1cycle: Smith 2018,
+    arXiv:1803.09820).
+    """
     way = np.sign(np.round(np.diff(lr) / np.abs(lr).max(initial=1e-300), 12))
     up, down = np.flatnonzero(way > 0), np.flatnonzero(way < 0)
     if not (up.size and down.size and up[-1] < down[0] and lr[-1] < lr[0]):
@@ -111,9 +117,8 @@ def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase
         np.flatnonzero(np.diff(way + 3 * np.sign(np.round(np.nan_to_num(np.diff(momentum)), 12))))
         + 1
     )
-    known = getattr(
-        scheduler, "_schedule_phases", ()
-    )  # torch's own: phases that follow each other without a turn
+    # torch's own: phases that follow each other without a turn.
+    known = getattr(scheduler, "_schedule_phases", ())
     cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]] or turns.tolist()
     edges = [0, *(cut for cut in cuts if 0 < cut < len(lr) - 1), len(lr) - 1]
     phases: list[Phase] = []
@@ -136,7 +141,8 @@ def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase
 def plot_schedule(
     scheduler: Any, steps: int, *, metrics: Sequence[float] | None = None, dark: bool = False
 ) -> Figure:
-    """Learning rate and momentum of any scheduler over its next ``steps`` steps; one-cycle with its phases labelled.
+    """Learning rate and momentum of any scheduler over its next ``steps`` steps; one-cycle with its
+    phases labelled.
 
     One line per parameter group where they differ. Arguments and errors as for `schedule_curve`.
     """
@@ -150,7 +156,8 @@ def plot_schedule(
             axis.plot(line, marker="." if steps < 20 else "", label=f"group {group}")
         for number, (name, start, end) in enumerate(curve.phases):
             axis.axvspan(start, end, color=GREY, alpha=0.1 + 0.15 * (number % 2), lw=0)
-            place = axis.get_xaxis_transform()  # steps across, fraction of the height upwards
+            # Steps across, fraction of the height upwards.
+            place = axis.get_xaxis_transform()
             axis.text(
                 (start + end) / 2, 1.02, name, transform=place, ha="center", fontsize=8, color=GREY
             )

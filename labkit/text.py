@@ -43,7 +43,9 @@ def format_rate(rate: float | None, unit: str = "samples") -> str:
 
 
 def format_factor(ratio: float) -> str:
-    """``1.504`` -> ``'1.50'``; three decimals near 1, two significant digits below 0.1; nan -> ``'-'``."""
+    """``1.504`` -> ``'1.50'``; three decimals near 1, two significant digits below 0.1; nan ->
+    ``'-'``.
+    """
     if math.isnan(ratio):
         return "-"
     if ratio < 0.1:
@@ -56,7 +58,9 @@ def format_factor(ratio: float) -> str:
 
 
 def format_settings(settings: dict[str, Any]) -> str:
-    """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a call."""
+    """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a
+    call.
+    """
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 

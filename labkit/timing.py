@@ -1,4 +1,6 @@
-"""A stop watch with the interface of Dive into Deep Learning's ``d2l.Timer`` (section 12.5) that can wait for a GPU."""
+"""A stop watch with the interface of Dive into Deep Learning's ``d2l.Timer`` (section 12.5) that
+can wait for a GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from labkit.device import synchronize
 class Timer:
     """Record several running times, in seconds, on a monotonic clock.
 
-    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around GPU work measures how
-    long it took to *queue* that work: d2l's own class does just that. Starts on creation; ``with Timer() as timer:``
-    times a block.
+    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around
+    GPU work measures how long it took to *queue* that work: d2l's own class does just that. Starts
+    on creation; ``with Timer() as timer:`` times a block.
     """
 
     def __init__(self, *, sync: bool = False) -> None:

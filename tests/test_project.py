@@ -270,7 +270,7 @@ def test_a_bare_machine_gets_all_that_recording_needs() -> None:
         return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
 
     packed = names(PYPROJECT["dependency-groups"]["record"])
-    runs, imported = {"ipykernel", "nbclient", "nbformat"}, {"pytorch-optimizer"}
+    runs, imported = {"ipykernel", "msgspec", "nbclient", "nbformat"}, {"pytorch-optimizer"}
     assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | runs | imported
     assert "--group record" in (ROOT / ".ci" / "wheels").read_text(encoding="utf-8")
 

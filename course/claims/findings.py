@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from course.claims.claim import METRICS, Claim, Range
 from course.claims.match import Figure, figures
-from course.records.files import Record
+from course.records.store import Record
 
 REPRODUCED = "reproduced"
 BETTER = "better"

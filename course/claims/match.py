@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from course.claims.claim import ANY, Claim, Settings, Value
 from course.claims.pool import pool_comparisons, pool_races
-from course.records.files import Planned, Record
+from course.records.planned import PlanRatios
+from course.records.store import Record
 from labkit.race import RaceResult
 from labkit.results import Comparison, same_value
 
@@ -116,9 +117,9 @@ def _counted(result: Comparison, counter: str) -> float:
 
 def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
     wanted = {**claim.change, **claim.at}
-    plans: dict[str, Planned] = {}
+    plans: dict[str, PlanRatios] = {}
     for result in record.results:
-        if not isinstance(result, Planned) or record.device != device or result.lab != claim.lab:
+        if not isinstance(result, PlanRatios) or record.device != device or result.lab != claim.lab:
             continue
         if _holds(wanted, result.settings) and not math.isnan(_ratio(claim, result)):
             plans[str(result.settings)] = result
@@ -129,7 +130,7 @@ def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
     return None
 
 
-def _ratio(claim: Claim, plan: Planned) -> float:
+def _ratio(claim: Claim, plan: PlanRatios) -> float:
     if claim.metric == "speedup" and "time" in plan.figures:
         return 1 / plan.figures["time"]
     return plan.figures.get(claim.metric, math.nan)

@@ -14,7 +14,7 @@ from labkit.text import write_whole
 
 def student_copy(notebook: Notebook) -> Notebook:
     """The notebook without solutions, and without outputs and counts, which would answer its questions."""
-    copy = deepcopy(dict(notebook))
+    copy = deepcopy(notebook)
     copy["cells"] = [
         cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())
     ]

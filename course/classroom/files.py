@@ -6,12 +6,14 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from nbformat import NotebookNode
 
 from course import notebook_files
 from course.notebook_files import NOTEBOOKS, NotebookError, code_cells
 
-Notebook = dict[str, Any]
+Notebook = NotebookNode
 
 
 class CourseError(ValueError):

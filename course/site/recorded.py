@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from course import records
-from course.records.beside import Recorded, speedup_text, what_changed
-from course.records.files import Failure, Record, Result
+from course.records.format import Result
+from course.records.references import Recorded
+from course.records.store import Record
+from course.records.words import speedup_text, what_changed
 from labkit import plots
+from labkit.journal import Failure
 from labkit.race import RaceResult
 from labkit.results import Comparison
 from labkit.text import format_seconds, format_settings

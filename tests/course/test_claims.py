@@ -10,7 +10,8 @@ from course.claims import Claim, Correction, Ledger, checks, ledger, load
 from course.claims.findings import Finding, findings, gain_in_words
 from course.claims.match import named
 from course.claims.pool import pool_comparisons
-from course.records.files import Planned, Record
+from course.records.planned import PlanRatios
+from course.records.store import Record
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 
@@ -132,7 +133,7 @@ def test_the_device_of_the_result_decides_and_not_the_machine():
 
 def test_what_was_only_calculated_is_predicted_and_never_judged():
     asked = claim(metric="memory", figure=(0.6, 0.7), lab="fit")
-    plan = Planned("fit", {"amp": True}, {"memory": 0.5, "time": 1.25})
+    plan = PlanRatios("fit", {"amp": True}, {"memory": 0.5, "time": 1.25})
     finding = found(asked, plan)
     assert (finding.value, finding.word) == (0.5, "predicted")
     assert found(claim(lab="fit"), plan).value == 0.8

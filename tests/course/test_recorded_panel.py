@@ -12,11 +12,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from test_records import comparison, entry
 
-from course.records import files, reference
+from course.records import reference, store
 from labkit.lab import Lab
 from labkit.panel import LabPanel
 from labkit.panel.controls import tree
 from labkit.results import Workload
+from labkit.text import write_whole
 
 
 def make_workload(double: bool, size: int, kind: str) -> Workload:
@@ -47,9 +48,9 @@ def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]
         recorded = comparison(ratio, double=True, kind="mean", size=16)
         before = recorded.baseline.settings | {"kind": "mean"}
         recorded = replace(recorded, baseline=replace(recorded.baseline, settings=before))
-        files.write(tmp_path / machine, entry(recorded, notebook="06_x"))
-    files.write_whole(tmp_path / "bad" / "06_x.json", "{")
-    monkeypatch.setattr(files, "reference_folder", lambda: tmp_path)
+        store.write(tmp_path / machine, entry(recorded, notebook="06_x"))
+    write_whole(tmp_path / "bad" / "06_x.json", "{")
+    monkeypatch.setattr(store, "reference_folder", lambda: tmp_path)
     panel = LabPanel(make_lab(), seconds=0.3, recorded=reference("06_x"))
     yield panel
     panel.close()

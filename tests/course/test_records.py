@@ -3,18 +3,26 @@
 import json
 import math
 import os
-from dataclasses import replace
+import re
+from copy import deepcopy
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
+import jsonschema
+import numpy as np
 import pytest
 import torch
 
-from course.records import files, reference
-from course.records.beside import Recorded
+from course.records import format, planned, reference, store
+from course.records.format import RecordError, RecordFile, entry_of
+from course.records.notebook_hash import hash_of, notebook_hash
+from course.records.record import keeper
+from course.records.references import Recorded
 from labkit import Lab, Workload, race
-from labkit.journal import journal
+from labkit.journal import Failure, journal
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
+from labkit.text import write_whole
 
 COUNTERS = {"flops": 100, "launches": 3, "saved_bytes": 4, "host_reads": 0}
 STATE = {"load_average": "unknown", "cpu_mhz": "unknown", "gpu": None}
@@ -46,14 +54,12 @@ def finished(seconds=(1.0, 2.0), arms=("baseline", "fast"), lab="make_workload")
 
 
 def entry(*results, notebook="06_x", **changes):
-    """A whole record as plain JSON."""
-    about = {"seed": 0, "threads": 1}
-    listed = [
-        files.as_dict(result) | (about if isinstance(result, Comparison) else {})
-        for result in results
-    ]
+    """A whole record."""
+    listed = []
+    for result in results:
+        about = {"seed": 0, "threads": 1} if isinstance(result, Comparison) else {}
+        listed.append(entry_of(result, **about))
     whole = {
-        "schema": files.SCHEMA,
         "notebook": notebook,
         "notebook_hash": "0" * 16,
         "recorded": "2026-11-20T12:00:00Z",
@@ -63,9 +69,18 @@ def entry(*results, notebook="06_x", **changes):
         "machine": CARD,
         "before": STATE,
         "after": STATE,
-        "results": listed,
+        "results": tuple(listed),
     }
-    return json.loads(json.dumps(whole | changes))
+    return RecordFile(**whole | changes)
+
+
+def as_json(content):
+    return json.loads(format.encode(content))
+
+
+def again(result):
+    """What is read of a result that was written."""
+    return format.decode_entry(format.encode(entry_of(result))).result()
 
 
 # ------------------------------------------------------------------------------------------------------ the file format
@@ -73,9 +88,9 @@ def entry(*results, notebook="06_x", **changes):
 
 def test_a_record_comes_back_as_it_was(tmp_path):
     one, raced = comparison(1.26), finished()
-    failure = files.Failure("make_workload", {"dtype": "float16"}, "RuntimeError: no")
-    path = files.write(tmp_path / "laptop", entry(one, raced, failure))
-    record = files.read(path)
+    failure = Failure("make_workload", {"dtype": "float16"}, "RuntimeError: no")
+    path = store.write(tmp_path / "laptop", entry(one, raced, failure))
+    record = store.read(path)
     assert (record.machine, record.notebook, record.device) == ("laptop", "06_x", "cpu")
     first, second, third = record.results
     assert (
@@ -90,26 +105,28 @@ def test_a_record_comes_back_as_it_was(tmp_path):
 def test_figures_follow_exactly_from_the_rounded_times():
     noisy = tuple(1.23456789e-3 * (1 + 0.013 * math.sin(i)) for i in range(30))
     result = Comparison(Measurement("a", {}, noisy), Measurement("b", {"x": 1}, noisy[::-1]))
-    kept = files.as_dict(result)
-    assert files.as_dict(files.from_dict(kept)) == kept
+    kept = entry_of(result)
+    assert entry_of(kept.result()) == kept
+    assert kept.baseline.times[1] == 0.0012481
+    assert kept.baseline.median == kept.result().baseline.median
 
 
 def test_a_race_keeps_runs_that_never_arrived(tmp_path):
     result = race(
         {"a": lambda: Workload(lambda: None, evaluate=lambda: 0.0)}, target=1, steps=2, seeds=2
     )
-    record = files.read(files.write(tmp_path / "m", entry(result, notebook="03_x")))
+    record = store.read(store.write(tmp_path / "m", entry(result, notebook="03_x")))
     assert [run.reached for run in record.results[0].runs] == [False, False]
     assert record.results[0].median("a") == math.inf
     assert "0 of 2 seeds arrived" in str(reference("03_x", folder=tmp_path))
 
 
 def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
-    with journal(files.writer(tmp_path / "results.jsonl")):
-        kept = files.planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
-    [line] = (tmp_path / "results.jsonl").read_text().splitlines()
-    assert files.from_dict(json.loads(line)) == kept
-    files.write(tmp_path / "m", entry(kept))
+    with journal(keeper(tmp_path / "results.jsonl")):
+        kept = planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
+    [line] = (tmp_path / "results.jsonl").read_bytes().splitlines()
+    assert format.decode_entry(line).result() == kept
+    store.write(tmp_path / "m", entry(kept))
     assert "model='ResNet-50': memory 0.3x, time 1.25x of the plain model's (predicted)" in str(
         reference("06_x", folder=tmp_path)
     )
@@ -127,7 +144,7 @@ def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
 )
 def test_a_plan_s_ratios_are_checked(figures, message):
     with pytest.raises(ValueError, match=message):
-        files.planned("fit", {}, **figures)
+        planned("fit", {}, **figures)
 
 
 def broken(**changes):
@@ -139,49 +156,79 @@ def planted(whole):
     return whole
 
 
+def in_the_side(**changes):
+    def spoil(whole):
+        whole["results"][0]["baseline"] |= changes
+        return whole
+
+    return spoil
+
+
+nowhere = as_json(entry(finished()))["results"][0]
+nowhere["runs"][0]["curve"] = []
+
+
+def lacking(part, name):
+    def spoil(whole):
+        del whole[part][name]
+        return whole
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (broken(schema=1), "schema version 1; this labkit reads version 2"),
-        (broken(notebook_hash=7), "notebook_hash: 7 is not of type 'string'"),
-        (broken(extra=1), "Additional properties are not allowed"),
+        (broken(schema=2), "schema version 2; this course reads version 3"),
+        (broken(notebook_hash=7), r"Expected `str`, got `int` - at `\$.notebook_hash`"),
+        (broken(extra=1), "unknown field `extra`"),
+        (broken(recorded="2026-13-13"), "recorded: month must be in 1..12"),
+        (lacking("machine", "switches"), "machine lacks switches"),
+        (lacking("after", "cpu_mhz"), "after lacks cpu_mhz"),
+        (in_the_side(times=[0.0] * 12), "Expected `float` > 0.0"),
+        (in_the_side(builds=[0, 1]), "2 builds for 12 times"),
+        (in_the_side(median=None), "states baseline's median None"),
+        (in_the_side(counters={"flops": 1}), "counters lacks launches, saved_bytes, host_reads"),
         (
             broken(recorded=f"{datetime.now(UTC) + timedelta(days=400):%Y-%m-%dT%H:%M:%SZ}"),
             "is from the future",
         ),
         (broken(notebook="07_y"), "is a record of 07_y"),
         (planted, "states speedup"),
-        (lambda whole: [whole], "schema version None"),
+        (lambda whole: [whole], "Expected `object`, got `array`"),
+        (lambda whole: {"notebook": "06_x"}, "schema version None"),
+        (broken(results=[nowhere]), "is damaged: "),
     ],
 )
 def test_what_is_not_to_be_trusted_is_refused_with_the_reason(tmp_path, spoil, reason):
     path = tmp_path / "laptop" / "06_x.json"
-    files.write_whole(path, json.dumps(spoil(entry(comparison()))))
-    with pytest.raises(files.RecordError, match=f"laptop/06_x.json.*{reason}"):
-        files.read(path)
+    write_whole(path, json.dumps(spoil(as_json(entry(comparison())))))
+    with pytest.raises(RecordError, match=f"laptop/06_x.json.*{reason}"):
+        store.read(path)
     shown = reference("06_x", folder=tmp_path)
-    assert shown.records == () and f"{reason}" in str(shown)
+    assert shown.records == ()
+    assert re.search(f"Not shown: laptop/06_x.json.*{reason}", str(shown))
 
 
 def test_a_damaged_file_is_refused_and_the_others_are_shown(tmp_path):
-    files.write(tmp_path / "good", entry(comparison()))
-    files.write_whole(tmp_path / "bad" / "06_x.json", '{"schema": 2, "noteb')
+    store.write(tmp_path / "good", entry(comparison()))
+    write_whole(tmp_path / "bad" / "06_x.json", '{"schema": 3, "noteb')
     shown = reference("06_x", folder=tmp_path)
     assert shown.machines == ("good",) and "bad/06_x.json is damaged" in str(shown)
 
 
 def test_nothing_is_written_for_a_bad_record(tmp_path):
-    with pytest.raises(files.RecordError, match="seconds"):
-        files.write(tmp_path, entry(comparison(), seconds=-1))
+    with pytest.raises(RecordError, match=r"\$.seconds"):
+        store.write(tmp_path, entry(comparison(), seconds=-1))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_writing_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    files.write_whole(path, "old")
+    write_whole(path, "old")
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        files.write_whole(path, "new")
+        write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
@@ -197,54 +244,123 @@ def notebook(tmp_path, *cells):
     return path
 
 
-def test_the_hash_is_of_what_measures(tmp_path, monkeypatch):
-    plain = files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run()", [])))
-    assert (
-        files.notebook_hash(
-            notebook(tmp_path, ("from x import y\n\nlab.run()", []), ("claims", ["claims"]))
-        )
-        == plain
-    )
-    assert files.notebook_hash(notebook(tmp_path, ("import torch\nlab.run(amp=True)", []))) != plain
+def test_the_hash_is_of_what_measures(tmp_path):
+    def hashed(*cells):
+        return notebook_hash(notebook(tmp_path, *cells))
+
+    plain = hashed(("import torch\nlab.run()", []))
+    assert hashed(("from x import y\n\nlab.run()", []), ("claims", ["claims"])) == plain
+    assert hashed(("import torch\nlab.run(amp=True)", [])) != plain
+
+
+def test_layout_comments_and_imports_do_not_make_a_record_old():
+    long = "from a import (\n    b,\n)\nlab.run(  # why\n    x='a', y=[\n1,\n2],\n)\n"
+    assert hash_of([long]) == hash_of(['lab.run(x="a", y=[1, 2])', "import b"])
+    inner = "def step():\n    import a\n    return a.b"
+    assert hash_of([inner]) == hash_of(["def step():\n    return a.b"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def f(x, y=2):\n    'Text.'\n    return x * 1.5, None",
+        "def f(x, y=1):\n    'Other text.'\n    return x * 1.5, None",
+        "def f(x, y=1):\n    return x * 1.5, None",
+        "def f(x, y=1):\n    'Text.'\n    return x + 1.5, None",
+        "def f(x, y=1):\n    'Text.'\n    return x * 1.5, 'None'",
+        "def f(x, y=1):\n    'Text.'\n    return x * 1.5",
+        "def f(y, x=1):\n    'Text.'\n    return x * 1.5, None",
+        "async def f(x, y=1):\n    'Text.'\n    return x * 1.5, None",
+        "def f(x, y=1):\n    'Text.'\nx * 1.5, None",
+    ],
+)
+def test_other_code_has_another_hash(other):
+    assert hash_of([other]) != hash_of(["def f(x, y=1):\n    'Text.'\n    return x * 1.5, None"])
+
+
+def test_the_hash_is_the_same_in_every_python():
+    """Trees of later versions have fields more, such as type_params, which are empty here."""
+    source = "@a\nasync def f(x: int = 1, *y, z=f'{x!r:>3}'):\n    async with y as (b, *c):\n"
+    source += "        return [i for i in b if i] or {**c} or (lambda: ...)"
+    assert hash_of([source]) == "78a75128819e6900"
+    assert hash_of(["%timeit f()"]) != hash_of(["%timeit g()"]) != hash_of([])
 
 
 def test_a_record_of_an_older_notebook_is_marked(tmp_path, monkeypatch):
     now = notebook(tmp_path, ("lab.run()", []))
-    monkeypatch.setattr(files, "notebook_path", lambda name: now)
-    old = files.read(files.write(tmp_path / "m", entry(comparison())))
+    monkeypatch.setattr(store, "notebook_path", lambda name: now)
+    old = store.read(store.write(tmp_path / "m", entry(comparison())))
     assert old.label == "m, 2026-11-20 (of an older version of the notebook)"
-    fresh = files.read(
-        files.write(tmp_path / "m", entry(comparison(), notebook_hash=files.notebook_hash(now)))
+    fresh = store.read(
+        store.write(tmp_path / "m", entry(comparison(), notebook_hash=notebook_hash(now)))
     )
     assert fresh.doubt is None and fresh.label == "m, 2026-11-20"
-    ended = files.read(files.write(tmp_path / "m", entry(comparison(), failed="ZeroDivisionError")))
+    ended = store.read(store.write(tmp_path / "m", entry(comparison(), failed="ZeroDivisionError")))
     assert "ended early" in ended.label
 
 
 def test_committed_records_are_valid_and_small():
-    paths = list(files.reference_folder().glob("*/*.json"))
+    paths = list(store.reference_folder().glob("*/*.json"))
     assert paths
     for path in paths:
-        assert files.read(path).results and path.stat().st_size < 400_000, path
+        assert store.read(path).results and path.stat().st_size < 400_000, path
+
+
+def test_every_field_of_a_measurement_is_kept():
+    settings, times = {"a": 1, "b": "x", "c": None, "d": True, "e": 0.5}, (1e-3, 2e-3, 3e-3)
+    side = Measurement(
+        "a", settings, times, (0, 0, 1), 7, 64, "images", 0.5, 2**20, 2**21, "died", COUNTERS
+    )
+    assert None not in asdict(side).values()
+    kept = again(replace(comparison(), baseline=side))
+    assert kept.baseline == side and kept.baseline.build_count == 2
+
+
+def test_the_published_schema_is_the_format_s():
+    command = "run `python -m course.records.format`"
+    assert format.SCHEMA_FILE.read_text(encoding="utf-8") == format.schema_text(), command
+
+
+def test_the_published_schema_accepts_the_records_and_refuses_others():
+    """Judged by another reader of schemas than the format's own."""
+    published = json.loads(format.SCHEMA_FILE.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(published)
+    validator = jsonschema.Draft202012Validator(published)
+    plan, failure = planned("fit", {}, memory=0.5), Failure("make", {}, "no")
+    whole = as_json(entry(comparison(), finished(), plan, failure))
+    assert list(validator.iter_errors(whole)) == []
+    for spoil in (
+        broken(notebook_hash=7),
+        broken(schema=2),
+        broken(extra=1),
+        lacking("machine", "switches"),
+        in_the_side(times=[0.0]),
+        in_the_side(more=1),
+    ):
+        assert list(validator.iter_errors(spoil(deepcopy(whole))))
+    for path in store.reference_folder().glob("*/*.json"):
+        assert not list(validator.iter_errors(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def test_settings_that_json_does_not_know_are_kept_by_name():
-    kept = files.as_dict(comparison(clip=math.inf))
-    assert kept["candidate"]["settings"]["clip"] == "inf" and json.dumps(kept, allow_nan=False)
+    settings = {"clip": math.inf, "dtype": torch.float16, "size": np.float64(2.5), "none": None}
+    kept = again(replace(comparison(), candidate=Measurement("b", settings, (1e-3,) * 12)))
+    plain = {"clip": "inf", "dtype": "torch.float16", "size": 2.5, "none": None}
+    assert kept.candidate.settings == plain
 
 
 @pytest.mark.parametrize("spoilt", ['"seconds":NaN', '"seconds":Infinity'])
 def test_nan_is_no_json(tmp_path, spoilt):
-    path = files.write(tmp_path / "m", entry(comparison()))
+    path = store.write(tmp_path / "m", entry(comparison()))
     path.write_text(path.read_text().replace('"seconds":12.5', spoilt))
-    with pytest.raises(files.RecordError, match=r"is damaged: .* is no JSON"):
-        files.read(path)
+    with pytest.raises(RecordError, match=r"is damaged: JSON is malformed"):
+        store.read(path)
 
 
 def test_a_record_too_large_to_carry_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST", 100)
-    with pytest.raises(files.RecordError, match="a record has at most 100"):
-        files.write(tmp_path, entry(comparison()))
+    monkeypatch.setattr(store, "LARGEST", 100)
+    with pytest.raises(RecordError, match="a record has at most 100"):
+        store.write(tmp_path, entry(comparison()))
 
 
 def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
@@ -255,7 +371,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
 
         return Workload(step)
 
-    with journal(files.writer(tmp_path / "results.jsonl"), counters=True):
+    with journal(keeper(tmp_path / "results.jsonl"), counters=True):
         result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
     assert result.ratios and "not while counted" in result.candidate.counters
 
@@ -273,7 +389,7 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
 
     lab = Lab(make_nothing, memory=False, seed=7, x=[1, 2, 3])
     assert lab.run(x=2, seconds=0.05).baseline.counters is None
-    with journal(files.writer(target), counters=True):
+    with journal(keeper(target), counters=True):
         lab.run(x=2, seconds=0.05)
         lab.race({"x": 2}, target=1, steps=1)
         with pytest.raises(ArithmeticError):
@@ -298,9 +414,9 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
 def two(tmp_path):
     gpu = CARD | {"gpu": {"name": "H200"}}
     cpu = [comparison(1.3), comparison(0.5, width=16), comparison(1.5, width=64), finished()]
-    files.write(tmp_path / "a-cpu", entry(*cpu))
+    store.write(tmp_path / "a-cpu", entry(*cpu))
     large = [comparison(2.5, size=512), comparison(3.0, width=64), comparison(4.0, width=4096)]
-    files.write(tmp_path / "h200", entry(*large, machine=gpu))
+    store.write(tmp_path / "h200", entry(*large, machine=gpu))
     return reference("06_x", folder=tmp_path)
 
 
@@ -317,7 +433,7 @@ def test_a_sweep_that_both_arms_follow_has_a_row_a_value(tmp_path):
         one = comparison(ratio, size=size)
         return replace(one, lab="make_workload")
 
-    files.write(tmp_path / "m", entry(at(8, 1.5), at(16, 2.0)))
+    store.write(tmp_path / "m", entry(at(8, 1.5), at(16, 2.0)))
     table = str(reference("06_x", folder=tmp_path).beside([at(8, 1.1), at(16, 1.2)]))
     rows = [line for line in table.splitlines() if line.startswith("amp=True, at size=")]
     assert (
@@ -340,10 +456,10 @@ def test_records_without_the_swept_control_and_with_an_ended_arm_are_drawn_witho
     old = comparison(3.0)  # of a time when the lab had no such control
     settings = {"baseline": {"amp": False}, "candidate": {"amp": True}}
     arms = {name: replace(getattr(old, name), settings=chosen) for name, chosen in settings.items()}
-    files.write(tmp_path / "old", entry(replace(old, **arms)))
+    store.write(tmp_path / "old", entry(replace(old, **arms)))
     own = [comparison(1.0, size=size) for size in (8, 16)]
     assert "not recorded yet" in str(reference("06_x", folder=tmp_path).beside(own))
-    files.write(tmp_path / "old", entry(comparison(error="out of memory")))
+    store.write(tmp_path / "old", entry(comparison(error="out of memory")))
     beside = reference("06_x", folder=tmp_path).beside(comparison(1.1))
     assert "ended by out of memory" in str(beside)
     assert not any(

@@ -23,7 +23,8 @@ def host_reads(run: Callable[[], Any]) -> int:
     return count(run).host_reads
 
 
-# ---------------------------------------------------------------------------------------------------------------- FLOPs
+# ----------------------------------------------------------------------------------------------------------------
+# FLOPs
 
 
 def test_flops_of_a_product() -> None:
@@ -31,21 +32,18 @@ def test_flops_of_a_product() -> None:
     a, b = torch.ones(n, k, requires_grad=True), torch.ones(k, m, requires_grad=True)
     product = 2 * n * k * m
     assert count(lambda: a @ b).flops == product
-    assert (
-        count(lambda: (a @ b).sum().backward()).flops == 3 * product
-    )  # and one for the gradient of each factor
+    # And one for the gradient of each factor.
+    assert count(lambda: (a @ b).sum().backward()).flops == 3 * product
 
 
 def test_flops_of_a_convolution() -> None:
     conv = nn.Conv2d(3, 8, kernel_size=5, bias=False)
     images = torch.ones(2, 3, 12, 12)
-    forward = (
-        2 * (2 * 8 * 8 * 8) * (3 * 5 * 5)
-    )  # outputs (N, C, H, W), times what each one multiplies and adds
+    # Outputs (N, C, H, W), times what each one multiplies and adds.
+    forward = 2 * (2 * 8 * 8 * 8) * (3 * 5 * 5)
     assert count(lambda: conv(images)).flops == forward
-    assert (
-        count(lambda: conv(images).sum().backward()).flops == 2 * forward
-    )  # no gradient of the images
+    # No gradient of the images.
+    assert count(lambda: conv(images).sum().backward()).flops == 2 * forward
     images.requires_grad_()
     assert count(lambda: conv(images).sum().backward()).flops == 3 * forward
 
@@ -81,7 +79,8 @@ def test_recomputation_costs_one_more_forward() -> None:
     assert lean.saved_bytes < plain.saved_bytes
 
 
-# ------------------------------------------------------------------------------------------------------------- launches
+# -------------------------------------------------------------------------------------------------------------
+# launches
 
 
 def test_only_what_computes_is_a_launch() -> None:
@@ -92,9 +91,8 @@ def test_only_what_computes_is_a_launch() -> None:
     assert launches(lambda: torch.empty_like(x)) == 0
     assert launches(lambda: torch.zeros(3)) == 1
     assert launches(lambda: x.t().contiguous()) == 1
-    assert (
-        launches(lambda: x.t().reshape(-1)) == 1
-    )  # a copy, because the transpose cannot be flattened in place
+    # A copy, because the transpose cannot be flattened in place.
+    assert launches(lambda: x.t().reshape(-1)) == 1
     assert launches(lambda: x.reshape(-1)) == 0
     assert launches(lambda: x.to(torch.float64)) == 1
     assert launches(lambda: x.to(torch.float32)) == 0
@@ -112,9 +110,8 @@ def test_backward_launches() -> None:
 def test_dropout_launches() -> None:
     x = torch.ones(4, 6)
     assert launches(lambda: F.dropout(x, 0.5, training=False)) == 0
-    assert (
-        launches(lambda: F.dropout(x, 0.5, training=True)) == 3
-    )  # on a CPU: draw, scale, multiply
+    # On a CPU: draw, scale, multiply.
+    assert launches(lambda: F.dropout(x, 0.5, training=True)) == 3
 
 
 @pytest.mark.parametrize("tensors", [2, 5])
@@ -127,7 +124,8 @@ def test_foreach_against_a_loop(tensors: int) -> None:
     assert launches(fused.step) == 1
 
 
-# ----------------------------------------------------------------------------------------------------------- host reads
+# -----------------------------------------------------------------------------------------------------------
+# host reads
 
 
 def test_host_reads() -> None:
@@ -148,7 +146,8 @@ def test_host_reads() -> None:
 
 
 def test_copies_from_a_device_are_host_reads() -> None:
-    with FakeTensorMode():  # a CUDA device without one
+    # A CUDA device without one.
+    with FakeTensorMode():
         there, here = torch.ones(4, device="cuda"), torch.ones(4)
         assert host_reads(lambda: there.cpu()) == 1
         assert host_reads(lambda: there.to("cpu", torch.float64)) == 1
@@ -156,7 +155,8 @@ def test_copies_from_a_device_are_host_reads() -> None:
         assert host_reads(lambda: here.copy_(there, non_blocking=True)) == 0
         assert host_reads(lambda: there.to("cpu", non_blocking=True)) == 0
         assert host_reads(lambda: there.double()) == 0
-    here, away = torch.ones(4), torch.ones(4, device="meta")  # the other way nothing is waited for
+    # The other way nothing is waited for.
+    here, away = torch.ones(4), torch.ones(4, device="meta")
     assert (
         host_reads(lambda: here.double())
         == host_reads(lambda: away.copy_(here))
@@ -165,7 +165,8 @@ def test_copies_from_a_device_are_host_reads() -> None:
     )
 
 
-# --------------------------------------------------------------------------------------------------------- the function
+# ---------------------------------------------------------------------------------------------------------
+# the function
 
 
 def training() -> tuple[Callable[[], torch.Tensor], nn.Module]:
@@ -186,7 +187,8 @@ def training() -> tuple[Callable[[], torch.Tensor], nn.Module]:
 
 def test_counts_repeat_exactly() -> None:
     first, second = training(), training()
-    for _ in range(2):  # the second step finds the optimizer's state: it launches less
+    # The second step finds the optimizer's state: it launches less.
+    for _ in range(2):
         assert count(*first) == count(*second)
 
 
@@ -203,8 +205,8 @@ def test_the_step_runs_once_and_trains_as_always() -> None:
         torch.equal(a, b) for a, b in zip(reference.parameters(), model.parameters(), strict=True)
     )
     assert counters.parameter_bytes == (8 * 16 + 16 + 16 * 4 + 4) * 4
-    # Saved: the inputs, the ReLU's output, the noise, the input of the last layer; log-probabilities and targets, and
-    # the total weight, a single number that the loss divides by.
+    # Saved: the inputs, the ReLU's output, the noise, the input of the last layer;
+    # log-probabilities and targets, and the total weight, a single number that the loss divides by.
     assert counters.saved_bytes == 4 * 32 * (8 + 16 + 16 + 16 + 4) + 8 * 32 + 4
 
 

@@ -25,7 +25,9 @@ def seeded() -> None:
 
 
 class Net(nn.Module):
-    """Whatever holds state: BatchNorm, dropout, tied frozen weights, a buffer that is rebound, values, containers."""
+    """Whatever holds state: BatchNorm, dropout, tied frozen weights, a buffer that is rebound,
+    values, containers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,11 +36,11 @@ class Net(nn.Module):
         )
         self.frozen = nn.Linear(4, 4).requires_grad_(False)
         self.head = nn.Linear(4, 4)
-        self.head.weight = self.frozen.weight  # tied
+        # tied.
+        self.head.weight = self.frozen.weight
         self.register_buffer("seen", torch.zeros(()))
-        self.register_buffer(
-            "scale", torch.ones(1).expand(4), persistent=False
-        )  # four entries in one place
+        # Four entries in one place.
+        self.register_buffer("scale", torch.ones(1).expand(4), persistent=False)
         self.calls, self.hidden, self.window = (
             0,
             (torch.zeros(2), torch.zeros(2)),
@@ -143,7 +145,8 @@ def test_everything_is_bit_identical_afterwards(name: str, trained: int, ending:
     optimizer = OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad])
     step = make_step(model, optimizer)
     for _ in range(trained):
-        step()  # leaves gradients behind: the step zeroes them first
+        # Leaves gradients behind: the step zeroes them first.
+        step()
     model.body[1].eval()
     model.last = torch.zeros(1)
     before = everything(model, optimizer)
@@ -274,7 +277,8 @@ def test_sparse_gradients_and_state_survive() -> None:
 SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
     "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.5, total_steps=200),
     "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.3, step_size_up=5),
-    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda i: i / 10),  # begins at zero
+    # Begins at zero
+    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda i: i / 10),
     "MultiplicativeLR": lambda o: lr_scheduler.MultiplicativeLR(o, lambda i: 0.9),
     "SequentialLR": lambda o: lr_scheduler.SequentialLR(
         o, [lr_scheduler.LinearLR(o, 0.1, total_iters=4), lr_scheduler.ExponentialLR(o, 0.9)], [4]
@@ -300,9 +304,8 @@ def test_scheduler_that_the_step_drives(name: str, ending: str) -> None:
     before = everything(model, optimizer, scheduler)
     if ending == "completes":
         lr_find(step, model, optimizer, also=[scheduler], max_lr=1e-2, steps=15)
-        assert rates == pytest.approx(
-            np.geomspace(1e-6, 1e-2, 15)
-        )  # ours, whatever the scheduler sets after each step
+        # ours, whatever the scheduler sets after each step.
+        assert rates == pytest.approx(np.geomspace(1e-6, 1e-2, 15))
     else:
         with pytest.raises((RuntimeError, KeyboardInterrupt)):
             lr_find(step, model, optimizer, also=[scheduler])
@@ -344,7 +347,8 @@ def test_gradient_scaler(warm: bool, moment: str) -> None:
         with pytest.raises(KeyboardInterrupt):
             lr_find(step, model, optimizer, also=[scaler], max_lr=0.1)
     assert (everything(model, optimizer, scaler), frozen(vars(scaler))) == before
-    step()  # torch refuses to unscale twice: an interrupted step must be forgotten
+    # Torch refuses to unscale twice: an interrupted step must be forgotten.
+    step()
 
 
 def test_generators_and_plain_objects_in_also() -> None:
@@ -397,13 +401,16 @@ def test_gradient_accumulation() -> None:
     assert four.suggestion == pytest.approx(one.suggestion, rel=0.01)
 
 
-# ------------------------------------------------------------------------------------------------------------ the sweep
+# ------------------------------------------------------------------------------------------------------------
+# the sweep
 
 
 def scripted(
     loss: Callable[[float, int], Any], groups: int = 1
 ) -> tuple[Callable[[], Any], nn.Module, Any, list[Any]]:
-    """A step whose loss is a function of the learning rate and the number of the step, and the rates that it saw."""
+    """A step whose loss is a function of the learning rate and the number of the step, and the
+    rates that it saw.
+    """
     model = nn.ParameterList([nn.Parameter(torch.zeros(1)) for _ in range(groups)])
     optimizer = torch.optim.SGD(
         [{"params": [p], "lr": 0.1 / 4**i} for i, p in enumerate(model)], lr=0.1
@@ -423,7 +430,9 @@ def run(loss: Callable[[float, int], Any], **options: Any) -> LRFindResult:
 
 
 def valley(lr: float, i: int = 0) -> float:
-    """A smooth curve: a drop of 1.5 that is steepest at lr = 0.01, and a blow-up that begins near 1."""
+    """A smooth curve: a drop of 1.5 that is steepest at lr = 0.01, and a blow-up that begins near
+    1.
+    """
     return (
         2.3
         - 1.5 / (1 + math.exp(-3 * (math.log10(lr) + 2)))
@@ -513,9 +522,8 @@ def test_losses_are_looked_at_in_a_few_transfers(monkeypatch: pytest.MonkeyPatch
 
 def test_divergence_ends_the_test() -> None:
     result = run(lambda lr, i: 2.0 if i < 40 else 2.0 * 1.5 ** (i - 39))
-    assert result.diverged_at == pytest.approx(
-        LRS[43]
-    )  # 2 * 1.5**4 is the first beyond four times the best
+    # 2 * 1.5**4 is the first beyond four times the best.
+    assert result.diverged_at == pytest.approx(LRS[43])
     assert len(result.losses) == 46 and result.lrs == tuple(LRS[:46])
     steps: list[int] = []
     run(lambda lr, i: steps.append(i) or (2.0 if i < 40 else 100.0))
@@ -548,7 +556,8 @@ def test_negative_losses_do_not_count_as_divergence(shift: float) -> None:
     assert shifted.diverged_at is None and shifted.suggestions == pytest.approx(base.suggestions)
 
 
-# ------------------------------------------------------------------------------------------------------------ the rules
+# ------------------------------------------------------------------------------------------------------------
+# the rules
 
 
 def test_rules_on_a_smooth_curve() -> None:
@@ -558,11 +567,11 @@ def test_rules_on_a_smooth_curve() -> None:
     assert result.suggestions["minimum_over_10"] == pytest.approx(
         LRS[truth.argmin()] / 10, rel=0.25
     )
-    begin, end = 10**-3.3, LRS[truth.argmin()]  # the loss falls clearly from here to there
+    # The loss falls clearly from here to there.
+    begin, end = 10**-3.3, LRS[truth.argmin()]
     assert result.suggestions["valley"] == pytest.approx(begin ** (1 / 3) * end ** (2 / 3), rel=0.6)
-    assert result.suggestions["slide"] == pytest.approx(
-        0.01 / math.sqrt(10), rel=0.3
-    )  # the window straddles the steepest
+    # The window straddles the steepest.
+    assert result.suggestions["slide"] == pytest.approx(0.01 / math.sqrt(10), rel=0.3)
     found = sorted(lr for lr in result.suggestions.values() if lr is not None)
     assert result.interval == (found[0], found[-1]) and found[0] <= result.suggestion <= found[-1]
     assert result.suggestion == pytest.approx(math.sqrt(found[1] * found[2]))
@@ -570,7 +579,9 @@ def test_rules_on_a_smooth_curve() -> None:
 
 @pytest.mark.parametrize("curvature", [0.1, 1.0, 30.0])
 def test_steepest_point_of_a_quadratic_is_known(curvature: float) -> None:
-    """On h w^2 / 2 with lr = exp(c t) the loss follows exp(-2 h lr / c), which is steepest in log(lr) at c / (2 h)."""
+    """On h w^2 / 2 with lr = exp(c t) the loss follows exp(-2 h lr / c), which is steepest in
+    log(lr) at c / (2 h).
+    """
     weight = nn.ParameterList([nn.Parameter(torch.tensor(1.0, dtype=torch.float64))])
     optimizer = torch.optim.SGD(weight.parameters(), lr=1.0)
 
@@ -586,9 +597,8 @@ def test_steepest_point_of_a_quadratic_is_known(curvature: float) -> None:
     )
     growth = math.log(1e7) / 199
     assert result.suggestions["steepest"] == pytest.approx(growth / (2 * curvature), rel=0.2)
-    assert (
-        result.diverged_at is not None and result.diverged_at > 2 / curvature
-    )  # where gradient descent turns unstable
+    # Where gradient descent turns unstable.
+    assert result.diverged_at is not None and result.diverged_at > 2 / curvature
     assert weight[0].item() == 1.0
 
 
@@ -705,7 +715,8 @@ def test_a_real_network_gets_a_rate_that_trains_it() -> None:
         return loss
 
     lr = lr_find(step, model, optimizer).suggestion
-    assert lr is not None and 1e-3 < lr < 0.1  # Adam's usual range on a small network
+    # Adam's usual range on a small network.
+    assert lr is not None and 1e-3 < lr < 0.1
     optimizer.param_groups[0]["lr"] = lr
     first = step().item()
     for _ in range(60):
@@ -713,7 +724,8 @@ def test_a_real_network_gets_a_rate_that_trains_it() -> None:
     assert last < first / 2
 
 
-# ------------------------------------------------------------------------------------------------------------ bad input
+# ------------------------------------------------------------------------------------------------------------
+# bad input
 
 
 @pytest.mark.parametrize(
@@ -785,7 +797,8 @@ def test_an_uninitialized_model_is_refused_before_anything_runs() -> None:
     assert seen == []
 
 
-# ----------------------------------------------------------------------------------------------------------- the figure
+# -----------------------------------------------------------------------------------------------------------
+# the figure
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -805,7 +818,8 @@ def test_figure_shows_curve_rules_and_interval(dark: bool) -> None:
     assert marks == pytest.approx(result.suggestions)
     (span,) = axis.patches
     assert (span.get_x(), span.get_x() + span.get_width()) == pytest.approx(result.interval)
-    assert axis.get_ylim()[1] < 2 * max(result.smoothed)  # the blow-up does not flatten the curve
+    # The blow-up does not flatten the curve.
+    assert axis.get_ylim()[1] < 2 * max(result.smoothed)
 
 
 @pytest.mark.parametrize(

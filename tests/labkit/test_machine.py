@@ -60,7 +60,8 @@ def test_card_holds_what_is_known() -> None:
     assert 1 <= card["cpu"]["cores"] <= (os.cpu_count() or 1)
     assert card["switches"]["float32_matmul_precision"] == torch.get_float32_matmul_precision()
     assert "measured" not in card
-    assert platform.node() not in card.values()  # a record of it is published
+    # A record of it is published.
+    assert platform.node() not in card.values()
 
 
 def test_measured_card(quick: None) -> None:
@@ -193,7 +194,8 @@ def test_unknown_hardware_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_cpuinfo(monkeypatch, None, {})
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    for name in ("sysconf_names", "getloadavg", "sched_getaffinity"):  # Windows has none of them
+    # Windows has none of them.
+    for name in ("sysconf_names", "getloadavg", "sched_getaffinity"):
         monkeypatch.delattr(os, name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     card = machine_card()

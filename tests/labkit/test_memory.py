@@ -1,4 +1,6 @@
-"""MemoryMeter and StorageTracker against byte counts made by hand, and against the allocators themselves."""
+"""MemoryMeter and StorageTracker against byte counts made by hand, and against the allocators
+themselves.
+"""
 
 import gc
 import json
@@ -16,8 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from labkit.memory import MemoryMeter, StorageTracker, saved_bytes
 
-KB = 1000  # a float32 tensor of 250 numbers, the unit of the counts below
-WEIGHTS = (8 * 16 + 16 + 16 * 4 + 4) * 4  # bytes of `network`'s parameters
+# A float32 tensor of 250 numbers, the unit of the counts below.
+KB = 1000
+# Bytes of `network`'s parameters.
+WEIGHTS = (8 * 16 + 16 + 16 * 4 + 4) * 4
 BATCH = 32
 
 
@@ -46,7 +50,8 @@ def tracked(run: Callable[[], Any]) -> tuple[int, int, int]:
     return tracker.existing, tracker.peak - tracker.existing, tracker.current - tracker.existing
 
 
-# ------------------------------------------------------------------------------------------------- counts made by hand
+# -------------------------------------------------------------------------------------------------
+# counts made by hand
 
 
 def test_intermediates_are_freed() -> None:
@@ -59,16 +64,20 @@ def test_views_and_in_place_take_nothing() -> None:
     x = torch.ones(250)
     assert tracked(lambda: x[:3].view(3, 1).expand(3, 5)) == (KB, 0, 0)
     assert tracked(lambda: x.add_(1).relu_()) == (KB, 0, 0)
-    assert tracked(lambda: torch.empty(250)[:1]) == (0, KB, KB)  # the view keeps all of the storage
+    # The view keeps all of the storage.
+    assert tracked(lambda: torch.empty(250)[:1]) == (0, KB, KB)
 
 
 def test_an_old_tensor_that_dies_lowers_the_current_figure() -> None:
     box = [torch.ones(250)]
 
     def run() -> torch.Tensor:
-        double = box[0] * 2  # 1 KB more
-        box.clear()  # 1 KB less
-        return double + 1  # again 1 KB more
+        # 1 KB more.
+        double = box[0] * 2
+        # 1 KB less.
+        box.clear()
+        # Again 1 KB more.
+        return double + 1
 
     assert tracked(run) == (KB, KB, 0)
 
@@ -76,13 +85,15 @@ def test_an_old_tensor_that_dies_lowers_the_current_figure() -> None:
 def test_forward_backward() -> None:
     model, x = network(), torch.ones(BATCH, 8)
     hidden, out = BATCH * 16 * 4, BATCH * 4 * 4
-    # Forward: 2 hidden (before the ReLU and after), of which the second is saved; then the output and its sum.
-    # Backward keeps that one while it makes, beside the gradients of the last layer (16 * 4 + 4 numbers), the gradient
-    # of the hidden layer; then the ReLU's, with which the hidden output can go; and last the first layer's gradients.
+    # Forward: 2 hidden (before the ReLU and after), of which the second is saved; then the output
+    # and its sum. Backward keeps that one while it makes, beside the gradients of the last layer
+    # (16 * 4 + 4 numbers), the gradient of the hidden layer; then the ReLU's, with which the hidden
+    # output can go; and last the first layer's gradients.
     after_last_layer = hidden + 4 + 4 + (16 * 4 + 4) * 4 + 2 * hidden
     with MemoryMeter("cpu") as memory:
         model(x).sum().backward()
-    assert memory.current == x.nbytes + 2 * WEIGHTS  # parameters and their gradients
+    # Parameters and their gradients.
+    assert memory.current == x.nbytes + 2 * WEIGHTS
     assert memory.saved_for_backward == x.nbytes + hidden
     assert memory.reserved is None
     assert memory.peak == x.nbytes + WEIGHTS + max(2 * hidden + out, after_last_layer)
@@ -96,16 +107,18 @@ def test_sgd_state(momentum: float) -> None:
         (x.nbytes + WEIGHTS, bool(momentum) * WEIGHTS),
         (x.nbytes + WEIGHTS * (1 + bool(momentum)), 0),
     ):
+        # The first step makes the buffers, the second finds them.
         assert tracked(step)[::2] == (
             existing,
             kept,
-        )  # the first step makes the buffers, the second finds them
+        )
 
 
 def test_adam_state() -> None:
     model, x = network(), torch.ones(BATCH, 8)
     step = training_step(model, x, torch.optim.Adam(model.parameters(), foreach=False))
-    state = 2 * WEIGHTS + 4 * 4  # two moments, and a step count for each of four tensors
+    # Two moments, and a step count for each of four tensors.
+    state = 2 * WEIGHTS + 4 * 4
     assert tracked(step)[::2] == (x.nbytes + WEIGHTS, state)
     assert tracked(step)[::2] == (x.nbytes + WEIGHTS + state, 0)
 
@@ -115,7 +128,8 @@ def test_gradients_left_from_the_last_step_count_until_they_are_freed() -> None:
     weight.sum().backward()
 
     def step() -> None:
-        loss = (weight * 2).sum()  # the old gradient lives: weight, gradient, product, sum
+        # The old gradient lives: weight, gradient, product, sum.
+        loss = (weight * 2).sum()
         weight.grad = None
         del loss
 
@@ -144,41 +158,42 @@ def test_checkpoint_keeps_inputs_and_computes_again() -> None:
     assert measure(1, True) == (alone, x.nbytes)
     # Each further block adds what it saves, at the end of the forward pass ...
     assert measure(4, False) == (alone + 3 * (wide + x.nbytes), 4 * (wide + x.nbytes))
-    # ... or nothing but its gradients, at the end of the backward pass, when only one block is there again.
+    # ... or nothing but its gradients, at the end of the backward pass, when only one block is
+    # there again.
     assert measure(4, True) == (alone + 3 * block_bytes, 4 * x.nbytes)
 
 
 def test_reentrant_recomputation_is_seen() -> None:
     layer, x = nn.Linear(250, 250), torch.ones(1, 250, requires_grad=True)
     once = saved_bytes(lambda: layer(x * 2).relu().sum().backward())
-    assert once == KB + KB  # the input of the layer and the output of the ReLU
+    # The input of the layer and the output of the ReLU.
+    assert once == KB + KB
     again = saved_bytes(
         lambda: checkpoint(lambda y: layer(y).relu(), x * 2, use_reentrant=True).sum().backward()
     )
-    assert (
-        again == 2 * KB
-    )  # the kept input, then also the ReLU's output, made again in the backward pass
+    # The kept input, then also the ReLU's output, made again in the backward pass.
+    assert again == 2 * KB
 
 
 def test_saved_bytes() -> None:
     x, weight = torch.ones(10, 25), torch.ones(25, 25, requires_grad=True)
-    assert (
-        saved_bytes(lambda: x @ weight) == KB
-    )  # x, for the gradient of the weight; the weight is a parameter
-    assert (
-        saved_bytes(lambda: (x @ weight.t()).relu()) == 2 * KB
-    )  # a view of a parameter is no new storage either
+    # x, for the gradient of the weight; the weight is a parameter.
+    assert saved_bytes(lambda: x @ weight) == KB
+    # A view of a parameter is no new storage either.
+    assert saved_bytes(lambda: (x @ weight.t()).relu()) == 2 * KB
     product = x * weight.sum()
-    assert saved_bytes(lambda: product * product) == KB  # twice the same storage
-    assert saved_bytes(lambda: product[:1] * product[1:2]) == KB  # views: the storage in full
-    assert (
-        saved_bytes(lambda: [(x * 2 @ weight).sum().backward() for _ in range(5)]) == KB
-    )  # one graph at a time
+    # Twice the same storage.
+    assert saved_bytes(lambda: product * product) == KB
+    # views: the storage in full.
+    assert saved_bytes(lambda: product[:1] * product[1:2]) == KB
+    # One graph at a time.
+    assert saved_bytes(lambda: [(x * 2 @ weight).sum().backward() for _ in range(5)]) == KB
     with torch.no_grad():
         assert saved_bytes(lambda: x @ weight) == 0
 
 
-# --------------------------------------------------------------------------------------------------- unusual tensors
+# ---------------------------------------------------------------------------------------------------
+# unusual tensors
 
 
 def test_resized_and_swapped_storages() -> None:
@@ -187,7 +202,8 @@ def test_resized_and_swapped_storages() -> None:
     def by_hand() -> torch.Tensor:
         x = torch.empty(250)
         x.untyped_storage().resize_(0)
-        return x.view(-1)  # an operator uses it: now its size is known
+        # An operator uses it: now its size is known.
+        return x.view(-1)
 
     assert tracked(by_hand) == (0, KB, 0)
     x = torch.ones(250)
@@ -214,7 +230,8 @@ def test_what_takes_no_memory_counts_nothing() -> None:
     with StorageTracker("meta") as tracker:
         torch.ones(250)
         torch.ones(250, device="meta") + 1
-    assert tracker.peak == 2 * KB  # on its own device only: what it would take
+    # On its own device only: what it would take.
+    assert tracker.peak == 2 * KB
 
 
 def test_wrappers_count_the_tensors_inside() -> None:
@@ -247,14 +264,14 @@ def test_backward_in_a_thread_of_autograd() -> None:
     _, added, left = tracked(
         lambda: Deep.apply(torch.ones(1, requires_grad=True), 70).sum().backward()
     )
-    assert (
-        len(threads) == 2
-    )  # beyond 60 backward passes inside each other, torch goes on in a new thread
+    # Beyond 60 backward passes inside each other, torch goes on in a new thread.
+    assert len(threads) == 2
     assert left == KB
     assert KB < added < 2 * KB
 
 
-# ---------------------------------------------------------------------------------------------------- using the meter
+# ----------------------------------------------------------------------------------------------------
+# using the meter
 
 
 def test_meters_nest_and_can_be_read_inside() -> None:
@@ -297,7 +314,8 @@ def test_errors_come_through_and_nothing_stays() -> None:
         lambda tensor: seen.append(tensor), lambda _: None
     ):
         x.exp()
-    assert len(seen) == 1  # the hooks set further out are the innermost ones again
+    # The hooks set further out are the innermost ones again.
+    assert len(seen) == 1
     with meter:
         torch.ones(250)
     assert meter.peak == KB
@@ -370,11 +388,14 @@ def test_unknown_devices() -> None:
             MemoryMeter("cuda")
 
 
-# ------------------------------------------------------------------------------------------- against the allocators
+# -------------------------------------------------------------------------------------------
+# against the allocators
 
 
 def allocator_peak(run: Callable[[], Any], path: Path) -> int:
-    """The most bytes that torch's CPU allocator held beyond those at the start, from its own events."""
+    """The most bytes that torch's CPU allocator held beyond those at the start, from its own
+    events.
+    """
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
@@ -413,16 +434,16 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
         optimizer.step()
         optimizer.zero_grad()
 
-    step()  # the momentum buffers
+    # The momentum buffers.
+    step()
     truth = allocator_peak(step, tmp_path / "trace.json")
     assert tracked(step)[1] == truth
     with MemoryMeter("cpu") as memory:
         step()
     with StorageTracker("cpu") as tracker:
         step()
-    assert (
-        memory.peak == tracker.peak == tracker.existing + truth
-    )  # counting what is saved changes nothing
+    # Counting what is saved changes nothing.
+    assert memory.peak == tracker.peak == tracker.existing + truth
 
 
 def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,7 +484,8 @@ def test_tracker_against_the_cuda_allocator() -> None:
     model = nn.Sequential(*layers, nn.Linear(512, 512)).to(device)
     x = torch.randn(4096, 512, device=device)
     step = training_step(model, x, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9))
-    step()  # cuBLAS takes its work space, the optimizer its buffers
+    # cuBLAS takes its work space, the optimizer its buffers.
+    step()
     gc.collect()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)

@@ -18,7 +18,8 @@ def parameters(model: nn.Module) -> int:
 
 def test_resnet_has_the_stem_for_small_images() -> None:
     model = models.resnet(18)
-    assert parameters(model) == 11_173_962  # the usual CIFAR ResNet-18
+    # The usual CIFAR ResNet-18.
+    assert parameters(model) == 11_173_962
     shapes = []
     model.layer1.register_forward_hook(lambda module, args, output: shapes.append(output.shape))
     model.layer4.register_forward_hook(lambda module, args, output: shapes.append(output.shape))
@@ -69,7 +70,8 @@ def test_attention_is_fused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", counted)
     models.Transformer(11, dim=16, heads=2, depth=3, length=8)(torch.zeros(1, 8, dtype=torch.int64))
-    assert calls == [None] * 3  # is_causal in place of a mask
+    # is_causal in place of a mask.
+    assert calls == [None] * 3
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -1,4 +1,6 @@
-"""Schedule curves against formulas worked out by hand, and against a training loop; nothing of the reader's moves."""
+"""Schedule curves against formulas worked out by hand, and against a training loop; nothing of the
+reader's moves.
+"""
 
 import math
 import random
@@ -31,7 +33,9 @@ def linear(start: float, end: float, part: float) -> float:
 
 
 def one_cycle(i: int, shape: Callable[[float, float, float], float]) -> tuple[float, float]:
-    """Peak 0.5 at step 29 of 100, from 0.5 / 25 down to 0.5 / 25 / 1e4; momentum the other way, 0.95 to 0.85."""
+    """Peak 0.5 at step 29 of 100, from 0.5 / 25 down to 0.5 / 25 / 1e4; momentum the other way,
+    0.95 to 0.85.
+    """
     if i <= 29:
         return shape(0.02, 0.5, i / 29), shape(0.95, 0.85, i / 29)
     return shape(0.5, 2e-6, (i - 29) / 70), shape(0.85, 0.95, (i - 29) / 70)
@@ -170,7 +174,8 @@ def test_three_phases(strategy: str, cycle_momentum: bool) -> None:
     for _ in range(50):
         scheduler.optimizer.step()
         scheduler.step()
-    assert schedule_curve(scheduler, 50).phases == ()  # what is left of it rises nowhere
+    # What is left of it rises nowhere.
+    assert schedule_curve(scheduler, 50).phases == ()
 
 
 def test_triangles_against_the_formula() -> None:
@@ -231,6 +236,7 @@ def test_other_shapes_have_no_phases(factor: Callable[[int], float]) -> None:
 def test_metrics_drive_a_plateau() -> None:
     scheduler = lr_scheduler.ReduceLROnPlateau(make_optimizer(), factor=0.5, patience=1)
     curve = schedule_curve(scheduler, 6, metrics=[1.0, 1.0, 1.0, 0.5, 0.5])
+    # Two metrics in a row without progress.
     assert curve.lrs[:, 0].tolist() == [
         0.1,
         0.1,
@@ -238,7 +244,7 @@ def test_metrics_drive_a_plateau() -> None:
         0.05,
         0.05,
         0.05,
-    ]  # two metrics in a row without progress
+    ]
     assert schedule_curve(scheduler, 6, metrics=[1.0] * 99).lrs[-1, 0] == 0.025
 
 
@@ -307,9 +313,8 @@ def test_no_warning_where_the_reader_replaced_step() -> None:
         schedule_curve(scheduler, 5)
     untouched = lr_scheduler.ExponentialLR(make_optimizer(), 0.5)
     schedule_curve(untouched, 5)
-    with pytest.warns(
-        UserWarning, match="before `optimizer.step"
-    ):  # the reader's own slip is still told
+    # The reader's own slip is still told.
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
         untouched.step()
 
 
@@ -348,7 +353,8 @@ def test_something_that_is_no_scheduler() -> None:
         schedule_curve(make_optimizer(), 10)
 
 
-# ----------------------------------------------------------------------------------------------------------- the figure
+# -----------------------------------------------------------------------------------------------------------
+# the figure
 
 
 @pytest.mark.parametrize("dark", [False, True])

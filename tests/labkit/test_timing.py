@@ -61,7 +61,8 @@ def test_sync_waits_for_the_device_at_both_ends(monkeypatch):
     monkeypatch.setattr("labkit.timing.synchronize", lambda: calls.append("sync"))
     with Timer(sync=True):
         pass
-    assert len(calls) == 3  # creation, start, stop
+    # creation, start, stop.
+    assert len(calls) == 3
     with Timer():
         pass
     assert len(calls) == 3

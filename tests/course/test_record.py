@@ -1,6 +1,5 @@
 """`python -m course record`: what it runs, what it keeps of a run that fails or is stopped, and how records travel."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,11 +9,13 @@ import zipfile
 
 import nbformat
 import pytest
+from msgspec.structs import replace as changed
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course import notebook_files
 from course.cli import main
-from course.records import files, recording
+from course.records import format, store
+from course.records import record as recording
 
 RUN = """
 from labkit import Lab, Workload
@@ -29,7 +30,7 @@ def course(tmp_path, monkeypatch):
     """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
     monkeypatch.setattr(recording, "machine_card", lambda measure: CARD)
     monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
-    for module in (files, recording):
+    for module in (store, recording):
         monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
 
     def add(name, *cells):
@@ -53,7 +54,7 @@ MACHINE = "test-2-cores"
 
 
 def read(tmp_path, name):
-    return files.read(tmp_path / "out" / MACHINE / f"{name}.json")
+    return store.read(tmp_path / "out" / MACHINE / f"{name}.json")
 
 
 def test_a_notebook_runs_at_full_size_and_keeps_what_it_measured(course, tmp_path, capsys):
@@ -121,8 +122,8 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsy
         course(name, RUN)
     assert main(["record"]) == 0
     older = tmp_path / "out" / MACHINE / "02_b.json"
-    entry = json.loads(older.read_text()) | {"recorded": "2026-01-01T00:00:00Z"}
-    files.write(older.parent, entry)
+    content = format.decode(older.read_bytes())
+    store.write(older.parent, changed(content, recorded="2026-01-01T00:00:00Z"))
     (tmp_path / "out" / MACHINE / "03_c.json").unlink()
     capsys.readouterr()
     assert main(["record", "--budget-minutes", "5", "--again"]) == 0
@@ -182,7 +183,7 @@ def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_p
     course(slow.stem, RUN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "01_a: recorded" in done.stdout and "02_b (1 of 1)" in done.stdout
-    assert (machine / "01_a.json").read_bytes() == kept and files.read(
+    assert (machine / "01_a.json").read_bytes() == kept and store.read(
         machine / "02_b.json"
     ).results
 
@@ -250,30 +251,36 @@ def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_p
     course("01_a", RUN)
     assert main(["record"]) == 0
     path = tmp_path / "out" / MACHINE / "01_a.json"
-    entry, kept = json.loads(path.read_text()), path.read_bytes()
+    kept = path.read_bytes()
+    content = format.decode(kept)
     for name, changes in (
         ("old", {"recorded": "2025-01-01T00:00:00Z"}),
         ("failed", {"failed": "no luck"}),
     ):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.mkdir(MACHINE)
-            archive.writestr(f"{MACHINE}/01_a.json", json.dumps(entry | changes))
+            archive.writestr(f"{MACHINE}/01_a.json", format.encode(changed(content, **changes)))
         assert main(["record", "--add", str(tmp_path / f"{name}.zip")]) == 0
         assert path.read_bytes() == kept
     assert "is newer" in capsys.readouterr().out
 
 
 def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
-    assert recording._expected(tmp_path / "01_a.ipynb", None) == recording.UNKNOWN_SECONDS
+    assert recording._expected_seconds(tmp_path / "01_a.ipynb", None) == recording.UNKNOWN_SECONDS
     course("01_a", RUN)
     assert main(["record"]) == 0
-    whole = json.loads((tmp_path / "out" / MACHINE / "01_a.json").read_text())
-    files.write(tmp_path / "out" / "slow", whole | {"seconds": 900})
-    assert recording._expected(tmp_path / "01_a.ipynb", read(tmp_path, "01_a")) == whole["seconds"]
-    assert recording._expected(tmp_path / "01_a.ipynb", None) == 900
-    files.write(tmp_path / "out" / MACHINE, whole | {"seconds": 200, "failed": recording.OVER})
+    whole = format.decode((tmp_path / "out" / MACHINE / "01_a.json").read_bytes())
+    store.write(tmp_path / "out" / "slow", changed(whole, seconds=900))
+    assert (
+        recording._expected_seconds(tmp_path / "01_a.ipynb", read(tmp_path, "01_a"))
+        == whole.seconds
+    )
+    assert recording._expected_seconds(tmp_path / "01_a.ipynb", None) == 900
+    store.write(tmp_path / "out" / MACHINE, changed(whole, seconds=200, failed=recording.OVER))
     ended = read(tmp_path, "01_a")
-    assert recording._expected(tmp_path / "01_a.ipynb", ended) == 300  # it was not at its end
+    assert (
+        recording._expected_seconds(tmp_path / "01_a.ipynb", ended) == 300
+    )  # it was not at its end
     assert recording._turn(None) < recording._turn(
         ended
     )  # and does not take the turn of others again

@@ -1,0 +1,61 @@
+"""The hash by which a record knows the code that it was measured with.
+
+It is taken of the syntax tree of the cells that measure, so that layout, comments and the order
+of imports do not make a record old. Imports are left out, too: a module that moves measures
+the same. Docstrings are kept.
+
+The tree is written out here and not by ``ast.dump``, whose text differs from one version of
+Python to the next: a borrowed machine may have another one.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from course.notebook_files import code_cells, read_notebook, tags
+
+# Cells that measure nothing: to edit these does not make a record old.
+APART = {"claims", "exercise", "panel", "predict", "reference", "solution", "yours"}
+
+
+def notebook_hash(path: Path) -> str:
+    """16 hex digits of the code that measures."""
+    return hash_of(
+        cell.source for cell in code_cells(read_notebook(path)) if not APART & set(tags(cell))
+    )
+
+
+def hash_of(sources: Iterable[str]) -> str:
+    """16 hex digits of these cells."""
+    cells = [_tree(source) for source in sources]
+    text = "\n".join(cell for cell in cells if cell)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _tree(source: str) -> str:
+    """A cell's syntax tree as text; of IPython's own lines, which are no Python, the text itself."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return source.strip()
+    return _written(body)
+
+
+def _written(value: object) -> str:
+    """Nodes with their fields, without positions; what is empty is left out."""
+    if isinstance(value, list):
+        return "".join(f"{_written(each)};" for each in value if not _is_import(each))
+    if not isinstance(value, ast.AST):
+        return repr(value)
+    fields = []
+    for name, child in ast.iter_fields(value):
+        if child is not None and child != []:
+            fields.append(f"{name}={_written(child)}")
+    return f"{type(value).__name__}({','.join(fields)})"
+
+
+def _is_import(node: object) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)

@@ -1,0 +1,321 @@
+"""A reader's own run beside the recorded runs of other machines: which belong together, and how they are shown.
+
+A recorded result answers the same question when its lab has the same name and its sides differ in
+the same settings (in a race: when it has the same metric). Of several, the one whose other settings
+are the most alike is taken, and of equals the last; what differs stands in its label.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from course.records.format import Result
+from course.records.store import Record, read_all, reference_folder
+from course.records.words import (
+    MISSING,
+    arrival_text,
+    at,
+    record_text,
+    speedup_text,
+    what_changed,
+)
+from labkit import html
+from labkit.race import RaceResult
+from labkit.results import Comparison, same_value
+from labkit.text import aligned
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Own: TypeAlias = Comparison | RaceResult | Sequence[Comparison]
+Settings: TypeAlias = dict[str, Any]
+# The settings that the sides have differently, as texts: a record holds a dtype, say, by its name.
+Question: TypeAlias = dict[str, tuple[str, str]]
+
+YOU = "you"
+
+
+def reference(notebook: str, machine: str | None = None, folder: Path | None = None) -> Recorded:
+    """The recorded runs of a notebook, such as ``"06_mixed_precision"``, of all machines or of one.
+
+    ValueError for a machine without a record, naming those that have one.
+    """
+    records, refused = read_all(notebook, folder)
+    recorded = Recorded(notebook, tuple(records), tuple(refused))
+    if machine is None:
+        return recorded
+    names = [record.machine for record in records]
+    if machine not in names:
+        known = ", ".join(names) or "no machine"
+        raise ValueError(f"machine={machine!r}: {notebook} was recorded on {known}")
+    return recorded.on(machine)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Recorded runs of one notebook. ``refused``: the reasons why other files are not shown."""
+
+    notebook: str
+    records: tuple[Record, ...]
+    refused: tuple[str, ...] = ()
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines that have a record, those with a GPU first."""
+        order = sorted(self.records, key=lambda record: record.device == "cpu")
+        return tuple(record.machine for record in order)
+
+    def on(self, *machines: str) -> Recorded:
+        """Only these machines' records."""
+        records = tuple(record for record in self.records if record.machine in machines)
+        return Recorded(self.notebook, records, self.refused)
+
+    def matching(self, own: Comparison | RaceResult) -> list[tuple[str, Comparison | RaceResult]]:
+        """What each machine recorded for the same question: a label and the result.
+
+        The label names machine and date, and what else was set than in ``own``.
+        """
+        found = []
+        for record in self.records:
+            best: tuple[Settings, Comparison | RaceResult] | None = None
+            for result in _same_question(own, record.results):
+                unlike = _unlike(own, result)
+                if best is None or len(unlike) <= len(best[0]):
+                    best = unlike, result
+            if best is not None:
+                found.append((at(record.label, best[0]), best[1]))
+        return found
+
+    def swept(self, own: Sequence[Comparison], control: str) -> list[tuple[str, list[Comparison]]]:
+        """Each machine's sweep of the same control: a label, and one comparison a value.
+
+        Values are the machine's own, also those that ``own`` has not.
+        """
+        questions = [_but(_question(result), control) for result in own]
+        found = []
+        for record in self.records:
+            best: dict[str, tuple[Settings, Comparison]] = {}
+            for other in record.results:
+                if not isinstance(other, Comparison) or other.lab != own[0].lab:
+                    continue
+                settings = other.candidate.settings
+                if control not in settings or _but(_question(other), control) not in questions:
+                    continue
+                value, unlike = str(settings[control]), _but(_unlike(own[0], other), control)
+                if value not in best or len(unlike) < len(best[value][0]):
+                    best[value] = unlike, other
+            if best:
+                unlike, _ = next(iter(best.values()))
+                results = [other for _, other in best.values()]
+                found.append((at(record.label, unlike), results))
+        return found
+
+    def beside(self, own: Own) -> Beside:
+        """The reader's run, sweep or race beside the recorded ones, to print or to end a cell in."""
+        return Beside(self, own)
+
+    def __str__(self) -> str:
+        parts = [record_text(record) for record in self.records] or [self._missing()]
+        parts += [f"Not shown: {reason}" for reason in self.refused]
+        return "\n\n".join(parts)
+
+    __repr__ = __str__
+
+    def _missing(self) -> str:
+        known = {path.stem for path in reference_folder().glob("*/*.json")}
+        alike = get_close_matches(self.notebook, known, 1)
+        advice = f"`course record {self.notebook}` records it here."
+        if alike:
+            advice = f"Did you mean {alike[0]!r}?"
+        return f"{self.notebook}: {MISSING}. {advice}"
+
+
+class Beside:
+    """The reader's own result and the recorded ones: a table, bars, and a figure on the same axes."""
+
+    def __init__(self, references: Recorded, own: Own) -> None:
+        self.references, self.own = references, own
+        self._each: list[Any] = [own] if isinstance(own, Comparison | RaceResult) else list(own)
+        if not self._each:
+            reason = "there is nothing to hold beside the records; run the lab first"
+            raise ValueError(f"beside([]): {reason}")
+        self._control = _swept_control(self._each)
+
+    def __str__(self) -> str:
+        return "\n".join([aligned(self._rows()), *self._notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        charts = [self._chart(result) for result in self._each]
+        notes = [html.note(note) for note in self._notes()]
+        return html.result(*charts, html.table(self._rows()), *notes)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        if self._control is not None or isinstance(self.own, RaceResult):
+            display(self.figure())
+        display({"text/plain": str(self), "text/html": self._repr_html_()}, raw=True)
+
+    def figure(self, *, dark: bool = False) -> Figure:
+        """The figure of the reader's own result with the recorded ones on the same axes, muted."""
+        from labkit import plots
+
+        recorded: Any = self._recorded(self._each[0])
+        if isinstance(self.own, RaceResult):
+            return plots.race_figure(self.own, recorded=recorded, dark=dark)
+        if self._control is None:
+            return plots.comparison_figure(self._each[0], recorded=recorded, dark=dark)
+        sweeps = self.references.swept(self._each, self._control)
+        return plots.sweep_figure(self._each, self._control, recorded=sweeps, dark=dark)
+
+    def _rows(self) -> list[list[str]]:
+        """The table: a column a machine, a row a figure."""
+        columns: dict[str, dict[str, str]] = {YOU: {}}
+        for result in self._each:
+            name = self._name(result)
+            columns[YOU] |= _cells(result, name)
+            for label, other in self._recorded(result):
+                columns.setdefault(label, {}).update(_cells(other, name))
+        if len(columns) == 1:
+            columns["other machines"] = {}
+        names = dict.fromkeys(name for column in columns.values() for name in column)
+        absent = MISSING
+        if isinstance(self.own, RaceResult) and len(names) > len(columns[YOU]):
+            # A race may have other sides elsewhere, such as a rate that was tuned there.
+            absent = "-"
+        rows = [["", *columns]]
+        for name in names:
+            rows.append([name, *(column.get(name, absent) for column in columns.values())])
+        return rows
+
+    def _notes(self) -> list[str]:
+        notes = [f"Not shown: {reason}" for reason in self.references.refused]
+        recorded = {result.lab for record in self.references.records for result in record.results}
+        if recorded and not recorded & {result.lab for result in self._each}:
+            mine = "a comparison outside of a lab"
+            if self._each[0].lab:
+                mine = f"lab {self._each[0].lab!r}"
+            there = f"{self.references.notebook} has {', '.join(sorted(recorded))}"
+            notes.append(f"Nothing of {mine} was recorded; {there}")
+        return notes
+
+    def _name(self, result: Comparison | RaceResult) -> str:
+        """A comparison's row; where both sides follow the swept control, its value is part of it."""
+        if isinstance(result, RaceResult):
+            return ""
+        name, control = what_changed(result), self._control
+        if control is None or control in result.changed:
+            return name
+        return at(name, {control: result.candidate.settings[control]})
+
+    def _chart(self, result: Comparison | RaceResult) -> str:
+        """One result as bars, the reader's own and the recorded ones."""
+        named = [(YOU, result), *self._recorded(result)]
+        if isinstance(result, RaceResult):
+            races = [(label, race) for label, race in named if isinstance(race, RaceResult)]
+            return html.bars("median seconds to the target", list(_race_bars(races)))
+        rows = []
+        for label, other in named:
+            if isinstance(other, Comparison) and other.ratios:
+                tone = other.verdict if label == YOU else "recorded"
+                text = speedup_text(other)
+                rows.append(html.Ratio(label, other.speedup, other.interval, text, tone))
+        if not rows:
+            return ""
+        return html.ratios(f"speed-up: {self._name(result)}", rows)
+
+    def _recorded(
+        self, result: Comparison | RaceResult
+    ) -> list[tuple[str, Comparison | RaceResult]]:
+        """What belongs to one of our results; in a sweep only what was taken at its very value."""
+        found = self.references.matching(result)
+        if self._control is None or isinstance(result, RaceResult):
+            return found
+        value = str(result.candidate.settings[self._control])
+        taken = []
+        for label, other in found:
+            if isinstance(other, Comparison):
+                theirs = other.candidate.settings.get(self._control)
+                if str(theirs) == value:
+                    taken.append((label, other))
+        return taken  # type: ignore[return-value]
+
+
+def _race_bars(races: Sequence[tuple[str, RaceResult]]) -> Iterator[html.Bar]:
+    for label, race in races:
+        for arm in race.arms:
+            tone = "recorded"
+            if label == YOU:
+                tone = "baseline" if arm == race.arms[0] else "candidate"
+            name, text = f"{label}: {arm}", arrival_text(race, arm)
+            yield html.Bar(name, race.median(arm), text, race.interval(arm), tone)
+
+
+def _swept_control(results: Sequence[Comparison | RaceResult]) -> str | None:
+    """The control that a list of comparisons was swept over; ValueError if they are no sweep."""
+    if len(results) == 1:
+        return None
+    values: dict[str, set[str]] = {}
+    settings = [each.candidate.settings for each in results if isinstance(each, Comparison)]
+    for name in dict.fromkeys(name for chosen in settings for name in chosen):
+        values[name] = {str(chosen.get(name)) for chosen in settings}
+    names = [name for name, found in values.items() if len(found) > 1]
+    if len(names) != 1:
+        differ = f"they differ in {names}"
+        raise ValueError(f"these {len(results)} comparisons are no sweep of one control; {differ}")
+    return names[0]
+
+
+def _but(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
+
+
+def _question(result: Comparison) -> Question:
+    return {name: (str(one), str(other)) for name, (one, other) in result.changed.items()}
+
+
+def _same_question(
+    own: Comparison | RaceResult, results: Sequence[Result]
+) -> Iterator[Comparison | RaceResult]:
+    """Those of the results that answer what ``own`` asks."""
+    for other in results:
+        if other.lab != own.lab:
+            continue
+        if isinstance(own, RaceResult) and isinstance(other, RaceResult):
+            alike = other.metric == own.metric
+        elif isinstance(own, Comparison) and isinstance(other, Comparison):
+            alike = _question(other) == _question(own)
+        else:
+            continue
+        if alike:
+            yield other
+
+
+def _unlike(own: Comparison | RaceResult, other: Comparison | RaceResult) -> Settings:
+    """What else the recorded run had set: the sizes of a larger machine, say."""
+    if isinstance(own, RaceResult) and isinstance(other, RaceResult):
+        return {} if own.target == other.target else {"target": other.target}
+    assert isinstance(own, Comparison) and isinstance(other, Comparison)
+    mine, theirs = own.candidate.settings, other.candidate.settings
+    return {
+        name: value
+        for name, value in theirs.items()
+        if name in mine and not same_value(mine[name], value)
+    }
+
+
+def _cells(result: Comparison | RaceResult, name: str) -> dict[str, str]:
+    """Rows of the table: name -> figure; those of a race are named after its sides."""
+    if isinstance(result, RaceResult):
+        return {arm: arrival_text(result, arm) for arm in result.arms}
+    rows = {name: speedup_text(result)}
+    if not math.isnan(result.memory_ratio):
+        rows[f"  memory, {name}"] = f"{result.memory_ratio:.2f}"
+    return rows
