@@ -1,1 +1,4 @@
-"""The course: all that knows notebooks. labkit measures, sublinear plans; both know nothing of it."""
+"""The course: all that knows notebooks. labkit measures, sublinear plans.
+
+Both know nothing of it.
+"""

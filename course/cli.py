@@ -1,4 +1,7 @@
-"""`python -m course`: for authors `notebooks`, `record`, `results`; for teachers `build`, `check`, `site`, `slides`."""
+"""`python -m course`: for authors `notebooks`, `record`, `results`.
+
+For teachers `build`, `check`, `site`, `slides`.
+"""
 
 from __future__ import annotations
 

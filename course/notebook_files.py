@@ -107,6 +107,6 @@ def about(path: Path) -> NotebookNode:
     Raises NotebookError when it says nothing (no ``metadata.labkit``).
     """
     said = read_notebook(path).metadata.get("labkit")
-    if not isinstance(said, dict):
+    if not isinstance(said, NotebookNode):
         raise NotebookError(path, "says nothing of itself: it has no metadata.labkit")
     return said

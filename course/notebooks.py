@@ -1,9 +1,14 @@
-"""Keep the notebooks in one shape: execute, store what is checked, strip the rest, hold the anatomy.
+"""Keep the notebooks in one shape: execute, store what is checked, strip the rest, hold the
+anatomy.
 
-    uv run python -m course.notebooks refresh [NAME ...]    execute in the test size, store checked outputs, clean up
-    uv run python -m course.notebooks check [NAME ...]      say what is wrong with the file; nothing is executed
-    uv run python -m course.notebooks twice [NAME ...]      execute the student's copy, then all cells, in one kernel
-    uv run python -m course.notebooks index                 bring the README's table of notebooks up to date
+    uv run python -m course.notebooks refresh [NAME ...]
+        execute in the test size, store checked outputs, clean up
+    uv run python -m course.notebooks check [NAME ...]
+        say what is wrong with the file; nothing is executed
+    uv run python -m course.notebooks twice [NAME ...]
+        execute the student's copy, then all cells, in one kernel
+    uv run python -m course.notebooks index
+        bring the README's table of notebooks up to date
 
 NAME is a notebook's file name, with or without `.ipynb`; none means all of them.
 `notebooks/AUTHORING.md` explains the tags.
@@ -50,7 +55,8 @@ from course.overview import techniques
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
 
-# The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags must first appear.
+# The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags
+# must first appear.
 ANATOMY = [
     ("card", "markdown", "title, one-sentence claim, and the card"),
     ("setup", "code", "imports and device, ten lines at most"),
@@ -72,22 +78,29 @@ TAGS = [tag for tag, _, _ in ANATOMY]
 # Introductions that toggle no technique need not have the cells that speak of one.
 EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse"}}
 
-NEEDS = ("cuda", "bf16", "cores2", "compiler")  # what `labkit doctor` looks for
+# what `labkit doctor` looks for
+NEEDS = ("cuda", "bf16", "cores2", "compiler")
 LEVELS = ("beginner", "intermediate", "advanced")
-# An exercise: text, stub and check, hint, solution; the text begins with a heading and says what to expect.
+# An exercise: text, stub and check, hint, solution; the text begins with a heading and says what
+# to expect.
 EXERCISE = re.compile(
     r"## Exercise: \S.*\n\n\*Difficulty: (easy|medium|hard)\. About [1-9]\d* minutes\.\*\n\n\S"
 )
 HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
-CELL_METADATA = ("tags", "jupyter")  # `jupyter` holds source_hidden: the folded cells
-CELL_TIMEOUT = 120  # seconds; the same as in tests/test_notebooks.py
+# `jupyter` holds source_hidden: the folded cells
+CELL_METADATA = ("tags", "jupyter")
+# seconds; the same as in tests/test_notebooks.py
+CELL_TIMEOUT = 120
 
 
-# -------------------------------------------------------------------------------------------------- reading and writing
+# ------------------------------------------------------------------------------ reading and writing
 
 
 def notebooks(names: list[str] | None = None) -> list[Path]:
-    """The notebooks called `names`, or all of them. Raises FileNotFoundError for a name that is none."""
+    """The notebooks called `names`, or all of them.
+
+    Raises FileNotFoundError for a name that is none.
+    """
     if not names:
         return sorted(NOTEBOOKS.glob("*.ipynb"))
     paths = [notebook_path(Path(name).name.removesuffix(".ipynb")) for name in names]
@@ -102,12 +115,14 @@ def is_checked(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and CHECKED in tags(cell)
 
 
-# ------------------------------------------------------------------------------------------------------------ executing
+# ---------------------------------------------------------------------------------------- executing
 
 
 @contextmanager
 def private_jupyter() -> Iterator[dict[str, str]]:
-    """An environment for kernels in the test size that neither reads nor writes the user's own Jupyter settings."""
+    """An environment for kernels in the test size that neither reads nor writes the user's own
+    Jupyter settings.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")
@@ -118,7 +133,9 @@ def private_jupyter() -> Iterator[dict[str, str]]:
 
 
 def execute(*rounds: NotebookNode) -> list[list[str]]:
-    """Run all cells of each notebook in order, in place, in one kernel; return what the checked cells of each printed.
+    """Run all cells of each notebook in order, in place, in one kernel.
+
+    Return what the checked cells of each printed.
 
     Raises CellExecutionError, CellTimeoutError or DeadKernelError.
     """
@@ -127,7 +144,8 @@ def execute(*rounds: NotebookNode) -> list[list[str]]:
         timeout=CELL_TIMEOUT,
         kernel_name="python3",
         resources={"metadata": {"path": str(NOTEBOOKS)}},
-        coalesce_streams=True,  # one output however slowly it came
+        # one output however slowly it came
+        coalesce_streams=True,
     )
     printed = []
     with client.setup_kernel():
@@ -148,7 +166,9 @@ def text(cell: NotebookNode) -> str:
 
 
 def run_twice(path: Path) -> float:
-    """Execute the notebook at `path` twice without a restart; return the seconds. ValueError if the rounds differ.
+    """Execute the notebook at `path` twice without a restart; return the seconds.
+
+    ValueError if the rounds differ.
 
     The first round is the student's copy, without solutions: no other cell may need them.
     """
@@ -161,13 +181,15 @@ def run_twice(path: Path) -> float:
     return time.monotonic() - begin
 
 
-# ------------------------------------------------------------------------------------------------------------- cleaning
+# ----------------------------------------------------------------------------------------- cleaning
 
 
 def clean(notebook: NotebookNode) -> None:
-    """Leave in `notebook` what belongs into git: sources, tags, execution counts, and the outputs that are checked.
+    """Leave in `notebook` what belongs into git: sources, tags, execution counts, and the
+    outputs that are checked.
 
-    Counts stay because nbval takes a cell without one for a cell that never ran, and compares nothing.
+    Counts stay because nbval takes a cell without one for a cell that never ran, and compares
+    nothing.
     """
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     count = 0
@@ -219,7 +241,10 @@ def unused(name: str, taken: set[str]) -> str:
 
 
 def refresh(path: Path) -> float:
-    """Execute and clean the notebook at `path`; return the seconds it ran. The file changes only when all went well."""
+    """Execute and clean the notebook at `path`; return the seconds it ran.
+
+    The file changes only when all went well.
+    """
     notebook = read_notebook(path)
     begin = time.monotonic()
     execute(notebook)
@@ -233,7 +258,7 @@ def refresh(path: Path) -> float:
     return seconds
 
 
-# ------------------------------------------------------------------------------------------------------------- checking
+# ----------------------------------------------------------------------------------------- checking
 
 
 def check(notebook: NotebookNode, name: str) -> list[str]:
@@ -253,7 +278,9 @@ def label(notebook: NotebookNode, cell: NotebookNode) -> str:
 
 
 def check_storage(notebook: NotebookNode) -> list[str]:
-    """Only checked outputs are stored, all of them are, and all are text that any machine would print."""
+    """Only checked outputs are stored, all of them are, and all are text that any machine would
+    print.
+    """
     problems = []
     if (notebook.nbformat, notebook.nbformat_minor) != (4, 5):
         problems.append(
@@ -298,7 +325,9 @@ def check_storage(notebook: NotebookNode) -> list[str]:
 
 
 def check_metadata(notebook: NotebookNode) -> list[str]:
-    """`metadata.labkit` says title, needs, minutes and level: the index and `labkit doctor` read them."""
+    """`metadata.labkit` says title, needs, minutes and level: the index and `labkit doctor` read
+    them.
+    """
     said = notebook.metadata.get("labkit", {})
     wanted = {"title": str, "needs": dict, "minutes": int, "level": str}
     problems = [
@@ -310,10 +339,11 @@ def check_metadata(notebook: NotebookNode) -> list[str]:
         return problems
     if said["level"] not in LEVELS:
         problems.append(f"metadata.labkit.level is {said['level']!r}, none of {', '.join(LEVELS)}")
-    for need, arm in said["needs"].items():
-        if need not in NEEDS or not isinstance(arm, str):
+    for need, left_out in said["needs"].items():
+        if need not in NEEDS or not isinstance(left_out, str):
             problems.append(
-                f"metadata.labkit.needs has {need!r}: {arm!r}; use {', '.join(NEEDS)}, and say what is left out"
+                f"metadata.labkit.needs has {need!r}: {left_out!r}; use {', '.join(NEEDS)}, "
+                "and say what is left out"
             )
     first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
     if first != f"# {said['title']}":
@@ -347,7 +377,9 @@ def check_anatomy(notebook: NotebookNode, name: str) -> list[str]:
 
 
 def check_code(notebook: NotebookNode, name: str) -> list[str]:
-    """The cells that a reader must grasp at one glance are short, the technique is marked, and widgets are optional."""
+    """The cells that a reader must grasp at one glance are short, the technique is marked, and
+    widgets are optional.
+    """
     problems = []
     headless = False
     for cell in notebook.cells:
@@ -375,13 +407,16 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
         headless = headless or bool(re.search(r"\.(run|sweep|race)\(|\bcompare\(", cell.source))
     if not headless:
         problems.append(
-            "calls neither lab.run, lab.sweep, lab.race nor compare: it shows nothing without widgets"
+            "calls neither lab.run, lab.sweep, lab.race nor compare: "
+            "it shows nothing without widgets"
         )
     return problems
 
 
 def check_exercises(notebook: NotebookNode) -> list[str]:
-    """Each exercise has its heading, difficulty and minutes, a stub, its check at the end, a hint, and a solution."""
+    """Each exercise has its heading, difficulty and minutes, a stub, its check at the end, a
+    hint, and a solution.
+    """
     problems = []
     for index, cell in enumerate(notebook.cells):
         if cell.cell_type != "code" or "exercise" not in tags(cell):
@@ -389,13 +424,15 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
         where = label(notebook, cell)
         if index == 0 or not EXERCISE.match(notebook.cells[index - 1].source):
             problems.append(
-                f"{where} does not follow a text that begins with '## Exercise: WHAT', an empty line, "
-                "'*Difficulty: easy. About 10 minutes.*' (easy, medium or hard), an empty line, and the task"
+                f"{where} does not follow a text that begins with '## Exercise: WHAT', "
+                "an empty line, '*Difficulty: easy. About 10 minutes.*' (easy, medium or hard), "
+                "an empty line, and the task"
             )
         hint, solution = (*notebook.cells[index + 1 : index + 3], None, None)[:2]
         if not (hint and hint.cell_type == "markdown" and HINT.fullmatch(hint.source.strip())):
             problems.append(
-                f"{where} is not followed by a hint in <details><summary>Hint</summary> ... </details>"
+                f"{where} is not followed by a hint in "
+                "<details><summary>Hint</summary> ... </details>"
             )
         if not (solution and "solution" in tags(solution)):
             problems.append(f"{where} has no cell tagged 'solution' behind its hint")
@@ -415,22 +452,30 @@ def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def count_lines(source: str) -> int:
-    """Lines that hold something: blank ones, which the formatter demands between imports, are free."""
+    """Lines that hold something: blank ones, which the formatter demands between imports, are
+    free.
+    """
     return sum(bool(line.strip()) for line in source.splitlines())
 
 
 def without_magics(source: str) -> str:
-    """`source` with IPython's `%magic` and `!command` lines blanked, so that it parses as Python."""
+    """`source` with IPython's `%magic` and `!command` lines blanked, so that it parses as
+    Python.
+    """
     return re.sub(r"^[ \t]*[%!].*$", "", source, flags=re.MULTILINE)
 
 
-# --------------------------------------------------------------------------------------------------- the README's table
+# ------------------------------------------------------------------------------- the README's table
 
-REFERENCE = "intel-xeon-2-cores"  # the machine that every notebook was recorded on
+# the machine that every notebook was recorded on
+REFERENCE = "intel-xeon-2-cores"
 
 
 def index(readme: str) -> str:
-    """`readme` with its table of notebooks up to date; what a notebook shows is written there by hand, and kept."""
+    """`readme` with its table of notebooks up to date.
+
+    What a notebook shows is written there by hand, and kept.
+    """
     effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
     lines = []
     for line in readme.splitlines():
@@ -460,9 +505,8 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     with private_jupyter() as environment:
         os.environ.clear()
-        os.environ.update(
-            environment
-        )  # nbclient finds kernels by these, and the kernel inherits them
+        # nbclient finds kernels by these, and the kernel inherits them
+        os.environ.update(environment)
         for path in notebooks(options.names):
             try:
                 if act:
@@ -477,7 +521,8 @@ def main(arguments: list[str] | None = None) -> int:
                 SyntaxError,
                 ValueError,
             ) as error:
-                problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]  # tracebacks come in colour
+                # tracebacks come in colour
+                problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]
             for problem in problems:
                 print(f"{path.name}: {problem}", file=sys.stderr)
             failed = failed or bool(problems)

@@ -1,4 +1,6 @@
-"""The map of the course: which technique relieves which bottleneck, its cost and risk, what it brought."""
+"""The map of the course: which technique relieves which bottleneck, its cost and risk, what
+it brought.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ NOT_HERE = "not recorded here"
 
 @dataclass(frozen=True)
 class Technique:
-    """A notebook's row of the map, from its ``metadata.labkit.map`` and the headlines among its claims.
+    """A notebook's row of the map: its ``metadata.labkit.map`` and its claims' headlines.
 
-    ``result`` says what becomes of the numbers: ``same``, ``rounding`` or ``other``. ``effects`` holds,
-    by machine, what its record says.
+    ``result`` says what becomes of the numbers: ``same``, ``rounding`` or ``other``. ``effects``
+    holds, by machine, what its record says.
     """
 
     notebook: str
@@ -36,7 +38,9 @@ class Technique:
 
 
 def techniques(bottleneck: str | None = None) -> Map:
-    """All techniques of the course, or those that relieve one bottleneck; ValueError for an unknown one."""
+    """All techniques of the course, or those that relieve one bottleneck; ValueError for an
+    unknown one.
+    """
     if bottleneck not in (None, *BOTTLENECKS):
         raise ValueError(
             f"bottleneck={bottleneck!r}: use one of {', '.join(BOTTLENECKS)}, or None for all"
@@ -79,7 +83,9 @@ def effects_of(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
 
 
 def _effect(claim: Claim, finding: Finding) -> str:
-    """Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it beside the source."""
+    """Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it
+    beside the source.
+    """
     text = effect(claim, finding)
     if finding.word == PREDICTED:
         text += " (predicted)"
@@ -90,7 +96,7 @@ def _effect(claim: Claim, finding: Finding) -> str:
 
 @dataclass(frozen=True)
 class Map:
-    """The techniques as a table: `print` it, or end a cell in it for one with links to the notebooks.
+    """The techniques as a table: `print` it, or end a cell in it for one with links.
 
     ``here`` is this machine's name among the records.
     """

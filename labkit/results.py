@@ -229,6 +229,13 @@ class Comparison:
             return math.nan
         return self.candidate.peak_bytes / self.baseline.peak_bytes
 
+    def in_short(self, digits: int = 2) -> str:
+        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side."""
+        if error := self.baseline.error or self.candidate.error:
+            return f"ended by {error}"
+        low, high = self.interval
+        return f"{self.speedup:.{digits}f}x [{low:.{digits}f}, {high:.{digits}f}] {self.verdict}"
+
     def __str__(self) -> str:
         low, high = self.interval
         ended = ", stopped early" if self.stopped else ""

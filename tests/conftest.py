@@ -12,15 +12,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-os.environ["LABKIT_SIZE"] = "test"  # before labkit or any kernel starts: both read it
+# before labkit or any kernel starts: both read it
+os.environ["LABKIT_SIZE"] = "test"
 os.environ["MPLBACKEND"] = "Agg"
-# Two tests run at a time: threads that spin while they wait for work would take the cores from each other.
+# Two tests run at a time: threads that spin while they wait for work would take the cores from
+# each other.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse connections that leave this machine, so that no test passes or fails with a far server."""
+    """Refuse connections that leave this machine, so that no test passes or fails with a far
+    server.
+    """
     connect = socket.socket.connect
 
     def local_only(self: socket.socket, address: object) -> None:
@@ -38,7 +42,9 @@ def is_loopback(address: object) -> bool:
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder ``name`` that ``make`` filled, for all processes of this run of the tests: the first makes it."""
+    """The folder ``name`` that ``make`` filled, for all processes of this run of the tests: the
+    first makes it.
+    """
     shared = (
         factory.getbasetemp().parent
         if "PYTEST_XDIST_WORKER" in os.environ

@@ -1,4 +1,6 @@
-"""What holds for the project as a whole: style, types, layering, size, documents that agree with each other."""
+"""What holds for the project as a whole: style, types, layering, size, documents that agree with
+each other.
+"""
 
 import ast
 import re
@@ -21,7 +23,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-# --------------------------------------------------------------------------------------------------- style and types
+# ---------------------------------------------------------------------------------- style and types
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_static(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# --------------------------------------------------------------------------------------------------------- three rooms
+# -------------------------------------------------------------------------------------- three rooms
 
 # What each room may import of the others: it measures, it plans, it teaches.
 ROOMS = {"labkit": set(), "sublinear": {"labkit"}, "course": {"labkit", "sublinear"}}
@@ -55,7 +57,10 @@ def sources(room: str) -> dict[str, ast.Module]:
 
 
 def imports(tree: ast.Module) -> Iterator[str]:
-    """Dotted names of all that a module imports, wherever the import stands; relative ones are not wanted here."""
+    """Dotted names of all that a module imports, wherever the import stands.
+
+    Relative ones are not wanted here.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -108,7 +113,8 @@ def test_only_the_panel_imports_widgets() -> None:
     assert users == {"labkit/panel.py"}
 
 
-# Names of techniques. A lab's technique stands in its notebook, where the reader can see and edit it.
+# Names of techniques. A lab's technique stands in its notebook, where the reader can see and
+# edit it.
 TECHNIQUE = re.compile(
     r"""\b(autocast|GradScaler|channels_last|OneCycleLR|CyclicLR|CosineAnnealingLR|ReduceLROnPlateau|checkpoint
     |checkpoint_sequential|DataLoader|pin_memory|prefetch_factor|persistent_workers|set_to_none|foreach|fused
@@ -119,7 +125,9 @@ TECHNIQUE = re.compile(
 
 
 def named_techniques(tree: ast.Module) -> Iterator[str]:
-    """Techniques among the names, attributes, arguments and strings of `tree`, not in its comments and docstrings."""
+    """Techniques among the names, attributes, arguments and strings of `tree`, not in its
+    comments and docstrings.
+    """
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
         id(node.body[0].value)
@@ -153,9 +161,8 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
             )
 
 
-ALLOWED = {
-    "labkit/machine.py": {"pin_memory"}
-}  # the machine card measures copies from page-locked memory
+# the machine card measures copies from page-locked memory
+ALLOWED = {"labkit/machine.py": {"pin_memory"}}
 
 
 def test_labkit_names_no_technique() -> None:
@@ -213,11 +220,13 @@ def test_import_is_light() -> None:
     assert done.stdout.split() == []
 
 
-# ----------------------------------------------------------------------------------------- documents that must agree
+# ------------------------------------------------------------------------ documents that must agree
 
 
 def commands() -> list[str]:
-    """The README's one-line commands for Linux and macOS: the first opens the course, the second passes all tests."""
+    """The README's one-line commands for Linux and macOS: the first opens the course, the second
+    passes all tests.
+    """
     return re.findall(r"^python3 -m venv .*$", README, flags=re.MULTILINE)
 
 
@@ -227,7 +236,8 @@ def test_readme_has_the_two_commands() -> None:
         "uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb"
     )
     assert tests.endswith("uv run pytest")
-    assert course.split("/uv run ")[0] == tests.split("/uv run ")[0]  # the same set-up
+    # the same set-up
+    assert course.split("/uv run ")[0] == tests.split("/uv run ")[0]
 
 
 def test_ci_runs_the_readme_s_command() -> None:
@@ -264,7 +274,9 @@ def test_environment_yml_is_in_step() -> None:
 
 
 def test_a_bare_machine_gets_all_that_recording_needs() -> None:
-    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs notebooks, what they import."""
+    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs notebooks,
+    what they import.
+    """
 
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
@@ -354,11 +366,14 @@ def test_links_to_headings_find_them(document: str) -> None:
         assert anchor in anchors(there), f"{target}#{anchor}"
 
 
-# ------------------------------------------------------------------------------------------------ nothing of a machine
+# ----------------------------------------------------------------------------- nothing of a machine
 
 
 def project_files() -> list[Path]:
-    """The files that git tracks or would add; without git (an unpacked archive) all but those in hidden folders."""
+    """The files that git tracks or would add.
+
+    Without git (an unpacked archive) all but those in hidden folders.
+    """
     if (ROOT / ".git").exists() and shutil.which("git"):
         command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
         listed = subprocess.run(
@@ -381,13 +396,15 @@ HOME = re.compile(
     r"(?<![\w.])/(?:ro[o]t|ho[m]e/\w+|Us[e]rs/\w+|wo[r]k)/|[A-Z]:\\Us[e]rs\\", flags=re.ASCII
 )
 HOST = re.compile(
-    r"pypi\.o[r]g|python[h]osted\.|npm[j]s\.|download\.pyt[o]rch\.|(?:index|registry)(?:-url)? ?= ?\S*ht[t]p"
+    r"pypi\.o[r]g|python[h]osted\.|npm[j]s\.|download\.pyt[o]rch\."
+    r"|(?:index|registry)(?:-url)? ?= ?\S*ht[t]p"
 )
 
 
 def test_no_lock_file_is_tracked() -> None:
     if not ((ROOT / ".git").exists() and shutil.which("git")):
-        return  # an archive holds what was tracked, and uv puts its lock file beside it
+        # an archive holds what was tracked, and uv puts its lock file beside it
+        return
     names = {path.name for path in project_files()}
     assert not [
         n
@@ -404,7 +421,8 @@ def test_no_file_names_a_machine(pattern: re.Pattern[str]) -> None:
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            continue  # an image
+            # an image
+            continue
         found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in pattern.finditer(text)]
     assert found == []
 

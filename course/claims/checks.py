@@ -1,4 +1,4 @@
-"""What shows that a source errs, as far as it can be run: ``holds`` of a correction names one of these.
+"""What shows that a source errs, as far as it can be run: a correction's ``holds`` names it.
 
 Each returns True as long as the correction is right with the installed packages.
 """
@@ -33,7 +33,10 @@ def operations_of_a_product() -> bool:
 
 
 def gradient_descent_diverges() -> bool:
-    """Whether the largest curvature times the rate of 1 is above 2; True without a copy of the data."""
+    """Whether the largest curvature times the rate of 1 is above 2.
+
+    True without a copy of the data.
+    """
     if not any(complete for _, complete, _ in data.copies("airfoil")):
         return True
     inputs = data.airfoil()[0][:1500].double()

@@ -1,8 +1,8 @@
 """What a record says to a claim: a figure with its interval, and one word.
 
-Many sources speak of large networks on GPUs. To write "refuted" under them after a run on two CPU cores
-is wrong: only a figure of the source's kind of machine, model and setting is judged, all others stand
-beside it.
+Many sources speak of large networks on GPUs. To write "refuted" under them after a run on two CPU
+cores is wrong: only a figure of the source's kind of machine, model and setting is judged, all
+others stand beside it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ WORDS = {
     WORSE: "the same, with a smaller gain or a larger cost than its range; or no gain at all",
     OTHER: "another kind of machine, model or setting: our figure beside theirs, no judgement",
     PREDICTED: "calculated by the memory planner, not run: no judgement",
-    UNCLEAR: "the same setting, but the interval holds a bound of the range, or the run was too noisy",
+    UNCLEAR: "the same setting, but the interval holds a bound of the range, "
+    "or the run was too noisy",
     MISSING: "no machine of this kind has run it",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One record's answer to a claim. ``machine`` is its label: name, date, and its doubt if there is one."""
+    """One record's answer to a claim.
+
+    ``machine`` is its label: name, date, and its doubt if there is one.
+    """
 
     machine: str
     value: float = math.nan
@@ -122,7 +126,7 @@ def judge(claim: Claim, figure: Figure) -> str:
 
 
 def _direction(claimed: Range, found: Range, verdict: str) -> str:
-    """A plain "faster" or "slower": what a comparison of times says itself decides, else the interval."""
+    """A plain "faster" or "slower": a comparison's own verdict decides, else the interval."""
     faster = math.isinf(claimed[1])
     if verdict == "same" or found == (1, 1):
         # There is no gain where one was promised, or no loss where one was feared.
@@ -149,7 +153,7 @@ def _range(claimed: Range, found: Range) -> str:
 
 
 def gain(claim: Claim, finding: Finding) -> tuple[float, float, float]:
-    """The finding as a gain with its interval: above 1 the candidate is better, whatever the metric is."""
+    """The finding as a gain with its interval: above 1 the candidate is better."""
     value, _ = claim.gains(finding.value, finding.value)
     return value, *claim.gains(finding.low, finding.high)
 

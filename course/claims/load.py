@@ -1,7 +1,7 @@
 """Reads ``NN_name.toml`` of this folder: the claims and corrections of one notebook.
 
-A text may go over several lines; it is one paragraph all the same. A correction's ``holds`` is the name
-of a function in `course.claims.checks`.
+A text may go over several lines; it is one paragraph all the same. A correction's ``holds`` is
+the name of a function in `course.claims.checks`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 
 def load(notebook: str, folder: Path = FOLDER) -> tuple[list[Claim], list[Correction]]:
-    """The claims and corrections of a notebook. ValueError names the file, the entry and the field."""
+    """The claims and corrections of a notebook. ValueError names the file, the entry and
+    the field.
+    """
     path = folder / f"{notebook}.toml"
     if not path.exists():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which recorded result a claim means: by lab, by what changed, by what is set. Never by its figure."""
+"""Which recorded result a claim means: by lab, by what changed and is set, never by its figure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labkit.results import Comparison, same_value
 
 @dataclass(frozen=True)
 class Figure:
-    """A claim's metric in one recorded result: the value with its interval, and how far it can be trusted.
+    """A claim's metric in one recorded result: value and interval, and how far to trust it.
 
     ``device`` is the result's own, not the machine's: a machine with a GPU times its CPU as well.
     ``verdict`` is what a comparison says of its times, empty for what is counted, planned or raced.
@@ -51,7 +51,7 @@ def figures(claim: Claim, record: Record) -> list[Figure]:
     return found
 
 
-# ---------------------------------------------------------------------------------------- comparisons
+# ---------------- comparisons
 
 
 def _compared(claim: Claim, record: Record, device: str) -> Figure | None:
@@ -112,7 +112,7 @@ def _counted(result: Comparison, counter: str) -> float:
     return after[counter] / before[counter]
 
 
-# ---------------------------------------------------------------------------------------------- plans
+# ---------------- plans
 
 
 def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
@@ -136,7 +136,7 @@ def _ratio(claim: Claim, plan: PlanRatios) -> float:
     return plan.figures.get(claim.metric, math.nan)
 
 
-# ---------------------------------------------------------------------------------------------- races
+# ---------------- races
 
 
 def _raced(claim: Claim, record: Record, device: str) -> Figure | None:
@@ -169,7 +169,7 @@ def _raced(claim: Claim, record: Record, device: str) -> Figure | None:
 
 
 def named(race: RaceResult, wanted: Settings) -> str | None:
-    """The arm whose name says just this; a setting of ``"*"`` may be left out, when it has its default.
+    """The arm whose name says just this; a setting of ``"*"`` may be left out, at its default.
 
     ValueError when several do.
     """
@@ -191,7 +191,7 @@ def named(race: RaceResult, wanted: Settings) -> str | None:
 
 
 def _said(arm: str) -> dict[str, Value] | None:
-    """The settings in an arm's name, ``"lr=0.1, norm='batch'"``; None for a name of another kind."""
+    """The settings in an arm's name, ``"lr=0.1, norm='batch'"``; None for another name."""
     if arm == "baseline":
         return {}
     try:

@@ -1,8 +1,8 @@
 """Repeats of the very same comparison or race become one: their raw times together.
 
-Of two runs with the same settings the last one won for a while, in silence; four pairs of them had
-intervals that did not overlap. What differs between them is part of the noise: each repeat counts as a
-build of its own.
+Of two runs with the same settings the last one won for a while, in silence; four pairs of them
+had intervals that did not overlap. What differs between them is part of the noise: each repeat
+counts as a build of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from labkit.results import Comparison, Measurement
 def pool_comparisons(repeats: Sequence[Comparison]) -> Comparison:
     """One comparison with the times of all; those that failed are left out where another did not.
 
-    Each repeat gives an even number of pairs, so that the order A B B A goes on from one to the next.
+    Each repeat gives an even number of pairs, so that the order A B B A goes on from one to the
+    next.
     """
     timed = [each for each in repeats if each.ratios and not _failed(each)]
     if len(timed) < 2:

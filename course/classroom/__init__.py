@@ -45,7 +45,10 @@ def add_parsers(actions: Any) -> None:
 
 
 def main(args: Any) -> int:
-    """``build`` or ``check``; 0 when all ran, 1 when a submission could not be read, 2 for wrong usage."""
+    """``build`` or ``check``.
+
+    0 when all ran, 1 when a submission could not be read, 2 for wrong usage.
+    """
     from course.classroom.build import main as build
     from course.classroom.check import main as check
 

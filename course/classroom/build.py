@@ -7,13 +7,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from course.classroom.files import CourseError, Notebook, course_notebooks, read_notebook
+from nbformat import NotebookNode
+
+from course.classroom.files import CourseError, course_notebooks, read_notebook
 from course.notebook_files import NOTEBOOKS, ROOT, notebook_text
 from labkit.text import write_whole
 
 
-def student_copy(notebook: Notebook) -> Notebook:
-    """The notebook without solutions, and without outputs and counts, which would answer its questions."""
+def student_copy(notebook: NotebookNode) -> NotebookNode:
+    """The notebook without solutions, and without outputs, which would answer its questions."""
     copy = deepcopy(notebook)
     copy["cells"] = [
         cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())
@@ -27,10 +29,12 @@ def student_copy(notebook: Notebook) -> Notebook:
 def build(
     student: Path | None = None, instructor: Path | None = None, *, force: bool = False
 ) -> list[Path]:
-    """Write the copies into ``OUT/notebooks``, beside ``OUT/RESULTS.md``; returns what was written.
+    """Write the copies into ``OUT/notebooks``, beside ``OUT/RESULTS.md``.
 
-    Nothing is written when a file there differs, unless ``force``. CourseError for that, and for folders that
-    cannot be meant: the course's own, or one for both.
+    Returns what was written.
+
+    Nothing is written when a file there differs, unless ``force``. CourseError for that, and for
+    folders that cannot be meant: the course's own, or one for both.
     """
     outs = {
         out.resolve(): kind

@@ -1,4 +1,6 @@
-"""Checks what students handed in: each exercise in a process of its own, in a copy of the submission's folder."""
+"""Checks what students handed in: each exercise in a process of its own, in a copy of the
+submission's folder.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,20 @@ RESULTS = (
     "not attempted",
     "unreadable",
 )
+# variables that name folders of the caller's
 FOREIGN = (
     "JUPYTER",
     "LABKIT_",
     "XDG_",
     "TORCHINDUCTOR_",
     "TRITON_",
-)  # variables that name folders of the caller's
+)
 UNTOUCHED = "the stub is as it was, or its cell is gone"
+# bytes and files that are copied with a notebook; where there is more, none
 BESIDE = (
     64 * 2**20,
     500,
-)  # bytes and files that are copied with a notebook; where there is more, none
+)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
@@ -52,10 +56,12 @@ class Outcome(NamedTuple):
     submission: str
     notebook: str
     exercise: str
-    result: str  # one of RESULTS
+    # one of RESULTS
+    result: str
     message: str = ""
     seconds: float = 0.0
-    guard: str = ""  # what kept it from writing outside its folder
+    # what kept it from writing outside its folder
+    guard: str = ""
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -78,7 +84,10 @@ def _hidden(path: Path) -> bool:
 
 
 def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterator[Outcome]:
-    """Check all exercises of one submission, and yield what became of each; nothing that it holds ends the caller."""
+    """Check all exercises of one submission, and yield what became of each.
+
+    Nothing that it holds ends the caller.
+    """
     try:
         submission = read_notebook(path)
         course = original(path, submission)
@@ -121,9 +130,8 @@ def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
         for file in [*_beside(path), path]:
             (work / file.relative_to(path.parent)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, work / file.relative_to(path.parent))
-        shared = [
-            place for place in ("/dev/shm", os.devnull) if os.path.exists(place)
-        ]  # shm: of torch's workers
+        # shm: of torch's workers
+        shared = [place for place in ("/dev/shm", os.devnull) if os.path.exists(place)]
         done = subprocess.run(
             [sys.executable, "-P", Path(__file__).with_name("judge.py")],
             input=json.dumps(job | {"work": str(work), "places": [*map(str, folders), *shared]}),
@@ -131,7 +139,8 @@ def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
             capture_output=True,
             encoding="utf-8",
         )
-    if done.returncode < 0:  # without Landlock's version 6 an answer may kill its judge
+    # without Landlock's version 6 an answer may kill its judge
+    if done.returncode < 0:
         return {"result": "error", "message": f"its judge was ended by signal {-done.returncode}"}
     if done.returncode or "broken" in (found := json.loads(done.stdout)):
         why = found["broken"] if not done.returncode else done.stderr
@@ -142,7 +151,10 @@ def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _environment(home: Path, scratch: Path) -> dict[str, str]:
-    """One without the user's own folders; the small sizes, and no GPU: the checks' results hold on every machine."""
+    """One without the user's own folders.
+
+    The small sizes, and no GPU: the checks' results hold on every machine.
+    """
     kept = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
     if data := os.environ.get("LABKIT_DATA"):
         kept["LABKIT_DATA"] = os.path.abspath(data)
@@ -172,7 +184,10 @@ def _environment(home: Path, scratch: Path) -> dict[str, str]:
 
 
 def _beside(path: Path) -> list[Path]:
-    """The files of a submission's folder: no notebooks, nothing hidden, no links; none if they are too large."""
+    """The files of a submission's folder: no notebooks, nothing hidden, no links.
+
+    None if they are too large.
+    """
     found: list[Path] = []
     for top, folders, names in os.walk(path.parent):
         folders[:] = [name for name in folders if not name.startswith(".")]

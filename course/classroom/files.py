@@ -1,4 +1,6 @@
-"""Notebooks as files: the course's own and the submitted ones, and the exercises that stand in them."""
+"""Notebooks as files: the course's own and the submitted ones, and the exercises that stand in
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,6 @@ from nbformat import NotebookNode
 from course import notebook_files
 from course.notebook_files import NOTEBOOKS, NotebookError, code_cells
 
-Notebook = NotebookNode
-
 
 class CourseError(ValueError):
     """What is asked for cannot be done; the message says why."""
@@ -23,11 +23,16 @@ class CourseError(ValueError):
 class Exercise(NamedTuple):
     """One exercise of a course notebook, as its ``exercise`` cell states it."""
 
-    check: str  # name of the function that checks it
-    call: str  # source of the call
-    stub: str  # source of the cell
-    id: str  # of the cell
-    number: int  # its position among the notebook's exercises
+    # name of the function that checks it
+    check: str
+    # source of the call
+    call: str
+    # source of the cell
+    stub: str
+    # of the cell
+    id: str
+    # its position among the notebook's exercises
+    number: int
 
 
 def course_notebooks() -> list[Path]:
@@ -38,8 +43,11 @@ def course_notebooks() -> list[Path]:
     return found
 
 
-def read_notebook(path: Path) -> Notebook:
-    """A submission or a notebook of the course. CourseError, without the path, if the file holds none."""
+def read_notebook(path: Path) -> NotebookNode:
+    """A submission or a notebook of the course.
+
+    CourseError, without the path, if the file holds none.
+    """
     try:
         return notebook_files.read_notebook(path)
     except NotebookError as error:
@@ -47,7 +55,9 @@ def read_notebook(path: Path) -> Notebook:
 
 
 def python(source: str) -> str:
-    """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``, become ``pass``."""
+    """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``,
+    become ``pass``.
+    """
     try:
         ast.parse(source)
     except SyntaxError:
@@ -60,7 +70,10 @@ def python(source: str) -> str:
 
 
 def check_name(node: ast.AST) -> str:
-    """``check_...`` if this is a call of one, as ``exercises.check_...`` or by its plain name; else nothing."""
+    """``check_...`` if this is a call of one, as ``exercises.check_...`` or by its plain name.
+
+    Else nothing.
+    """
     function = node.func if isinstance(node, ast.Call) else None
     name = str(getattr(function, "attr", None) or getattr(function, "id", ""))
     return name if name.startswith("check_") else ""
@@ -68,7 +81,10 @@ def check_name(node: ast.AST) -> str:
 
 @cache
 def exercises(path: Path) -> tuple[Exercise, ...]:
-    """The exercises of a course notebook: the last call of a check in each cell. CourseError if one has none."""
+    """The exercises of a course notebook: the last call of a check in each cell.
+
+    CourseError if one has none.
+    """
     found = []
     for number, cell in enumerate(code_cells(read_notebook(path), "exercise")):
         source = python(cell["source"])
@@ -90,8 +106,10 @@ def exercises(path: Path) -> tuple[Exercise, ...]:
     return tuple(found)
 
 
-def original(path: Path, notebook: Notebook) -> Path:
-    """The course's notebook that a submission is a copy of, by its title in the metadata or else by its file name."""
+def original(path: Path, notebook: NotebookNode) -> Path:
+    """The course's notebook that a submission is a copy of, by its title in the metadata or else
+    by its file name.
+    """
     about = notebook["metadata"].get("labkit")
     title = about.get("title") if isinstance(about, dict) else None
     found = [each for each in course_notebooks() if _title(each) == title]

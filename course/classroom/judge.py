@@ -1,17 +1,18 @@
 """Runs one answer and its check in a process that can be stopped and cannot write elsewhere.
 
-Started by path, not as a module: until the guards are up nothing but the standard library is loaded.
-The job comes as JSON on stdin, the result goes as JSON to stdout.
+Started by path, not as a module: until the guards are up nothing but the standard library is
+loaded. The job comes as JSON on stdin, the result goes as JSON to stdout.
 
 A judge is two processes. One runs the answer in a session of its own. The other waits, kills that
 process group, and, as a "subreaper", on Linux also whoever left the group: orphans become its
 children, and it ends when it has none left.
 
-Landlock binds the thread that asks for it and whatever that one starts, not threads that run already:
-it is set before torch is loaded. It says nothing of what it refused. The audit hook sees what Python
-does, and so names the path, also where the answer swallowed the error; C++ (`torch.save`) and other
-programs are seen by Landlock alone. Landlock knows nothing of modes, owners and times of files; for
-these there is only the hook. Without Landlock no program may be started at all.
+Landlock binds the thread that asks for it and whatever that one starts, not threads that run
+already: it is set before torch is loaded. It says nothing of what it refused. The audit hook
+sees what Python does, and so names the path, also where the answer swallowed the error; C++
+(`torch.save`) and other programs are seen by Landlock alone. Landlock knows nothing of modes,
+owners and times of files; for these there is only the hook. Without Landlock no program may be
+started at all.
 
 It holds up accidents, not attacks. The check's function is looked up before the answer runs and
 called under a name that no code can bind; but answer and check share a process, the answer may read
@@ -34,20 +35,25 @@ import time
 from typing import Any
 
 LINUX = sys.platform.startswith("linux")
-_SUBREAPER, _DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 36, 1, 38  # prctl
+# prctl
+_SUBREAPER, _DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 36, 1, 38
+# Landlock's system calls, the same on all processors
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = (
     444,
     445,
     446,
-)  # Landlock's system calls, the same on all processors
-_ON_FILES = (
-    1 << 1 | 1 << 14
-)  # Landlock's rights to write a file and, since version 3, to truncate it
-_CHANGES = 1 << 1 | sum(1 << bit for bit in range(4, 13))  # to write, remove, make
+)
+# Landlock's rights to write a file and, since version 3, to truncate it
+_ON_FILES = 1 << 1 | 1 << 14
+# to write, remove, make
+_CHANGES = 1 << 1 | sum(1 << bit for bit in range(4, 13))
 
 
 def landlock(places: list[str]) -> int:
-    """Forbid this process and all it starts to write outside ``places``; Landlock's version, 0 where there is none."""
+    """Forbid this process and all it starts to write outside ``places``.
+
+    Landlock's version, 0 where there is none.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(function: Any, *arguments: Any) -> int:
@@ -57,9 +63,11 @@ def landlock(places: list[str]) -> int:
 
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1) if LINUX else 0
     if version < 1:
-        return 0  # another system, an old kernel, or one that was built or started without it
+        # another system, an old kernel, or one that was built or started without it
+        return 0
     rights = _CHANGES | (1 << 13 if version >= 2 else 0) | (1 << 14 if version >= 3 else 0)
-    # Rights on files; on the network (none); from version 6 on: no signals to processes other than its own.
+    # Rights on files; on the network (none); from version 6 on: no signals to processes other
+    # than its own.
     attributes = struct.pack("QQQ", rights, 0, 2)[: 24 if version >= 6 else 8]
     rules = call(libc.syscall, _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     for place in places:
@@ -73,7 +81,8 @@ def landlock(places: list[str]) -> int:
     return int(version)
 
 
-_CHANGED = {  # events of Python that change files: how many of their arguments are paths
+# events of Python that change files: how many of their arguments are paths
+_CHANGED = {
     **dict.fromkeys(
         ("os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), 1
     ),
@@ -84,7 +93,10 @@ _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def watch(places: list[str], report: Any, *, programs: bool) -> None:
-    """Refuse and report what Python does to files outside ``places``; and other programs, unless ``programs``."""
+    """Refuse and report what Python does to files outside ``places``.
+
+    And other programs, unless ``programs``.
+    """
     inside, real, name = (
         tuple(os.path.realpath(place) + os.sep for place in places),
         os.path.realpath,
@@ -98,9 +110,8 @@ def watch(places: list[str], report: Any, *, programs: bool) -> None:
             )
         opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & _TO_WRITE
         for path in arguments[: 1 if opened else _CHANGED.get(event, 0)]:
-            place = (
-                inside[0] if isinstance(path, int) else real(name(path)) + os.sep
-            )  # int: a file that is open
+            # int: a file that is open
+            place = inside[0] if isinstance(path, int) else real(name(path)) + os.sep
             if not place.startswith(inside):
                 report(place.rstrip(os.sep))
                 raise PermissionError(f"writes outside its folder: {place.rstrip(os.sep)}")
@@ -119,7 +130,8 @@ def run(job: dict[str, Any], channel: int) -> None:
         )
 
     def outside(path: str) -> None:
-        if os.getpid() not in said:  # once a process: nobody may fill the pipe
+        # once a process: nobody may fill the pipe
+        if os.getpid() not in said:
             said.add(os.getpid())
             send(outside=f"tried to change {path}")
 
@@ -129,32 +141,32 @@ def run(job: dict[str, Any], channel: int) -> None:
     sys.path.append(job["work"])
     try:
         version = landlock(job["places"]) if job["landlock"] else 0
-        check = getattr(importlib.import_module("course.exercises"), job["check"])  # brings torch
+        # brings torch
+        check = getattr(importlib.import_module("course.exercises"), job["check"])
     except (OSError, ImportError, AttributeError) as error:
         return send(broken=f"{type(error).__name__}: {error}")
     send(guard=f"Landlock {version} and audit hook" if version else "audit hook")
     watch(job["places"], outside, programs=version > 0)
     try:
         send(**_judge(job["cells"], job["call"], check))
-    except (
-        BaseException
-    ) as error:  # also SystemExit and KeyboardInterrupt: whatever ends an answer is its result
+    # also SystemExit and KeyboardInterrupt: whatever ends an answer is its result
+    except BaseException as error:
         text = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
-        refused = (
-            version and isinstance(error, RuntimeError) and "Permission denied" in text
-        )  # torch's C++ was
+        # torch's C++ was
+        refused = version and isinstance(error, RuntimeError) and "Permission denied" in text
         send(result="wrote outside" if refused else "error", message=text)
 
 
 def _judge(cells: list[str], call: str, check: Any) -> dict[str, str]:
-    module = sys.modules["__main__"] = type(sys)("__main__")  # pickle looks functions up in it
-    module.__dict__["display"] = print  # a notebook has it
+    # pickle looks functions up in it
+    module = sys.modules["__main__"] = type(sys)("__main__")
+    # a notebook has it
+    module.__dict__["display"] = print
     for number, source in enumerate(cells):
         exec(compile(source, f"<answer {number}>", "exec", dont_inherit=True), module.__dict__)
     tree: Any = ast.parse(call, mode="eval")
-    tree.body.func = ast.copy_location(
-        ast.Name("the course's check", ast.Load()), tree.body
-    )  # a name that no answer can bind
+    # a name that no answer can bind
+    tree.body.func = ast.copy_location(ast.Name("the course's check", ast.Load()), tree.body)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         passed = eval(
@@ -168,17 +180,20 @@ def _judge(cells: list[str], call: str, check: Any) -> dict[str, str]:
 
 def main() -> None:
     job, begin = json.load(sys.stdin), time.monotonic()
-    if LINUX:  # whom an answer leaves behind becomes a child of this process
+    # whom an answer leaves behind becomes a child of this process
+    if LINUX:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
     if (child := os.fork()) == 0:
         os.setsid()
-        if LINUX:  # should this process be killed, so is the answer
+        # should this process be killed, so is the answer
+        if LINUX:
             ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         run(job, write)
-        os._exit(0)  # and not through the exit handlers and threads of the answer
+        # and not through the exit handlers and threads of the answer
+        os._exit(0)
     ended = status = 0
     try:
         while not ended and time.monotonic() - begin < job["timeout"]:
@@ -187,7 +202,8 @@ def main() -> None:
     finally:
         _end(child)
     lines: dict[str, Any] = {}
-    with contextlib.suppress(BlockingIOError):  # nothing was sent
+    # nothing was sent
+    with contextlib.suppress(BlockingIOError):
         for line in os.read(read, 2**16).splitlines():
             lines |= json.loads(line)
     if "outside" in lines:
@@ -202,10 +218,14 @@ def main() -> None:
 
 
 def _end(child: int) -> None:
-    """Kill the answer's process group, and on Linux also those of its descendants that left the group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+    """Kill the answer's process group, and on Linux also those of its descendants that left the
+    group.
+    """
+    # nobody is left in it
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # when no child is left, not even a dead one
+    # when no child is left, not even a dead one
+    with contextlib.suppress(ChildProcessError):
         while True:
             for path in os.listdir("/proc") if LINUX else ():
                 with (

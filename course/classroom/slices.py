@@ -1,4 +1,6 @@
-"""Which code of a submission an exercise needs: found in its text, so that a check takes seconds."""
+"""Which code of a submission an exercise needs: found in its text, so that a check takes
+seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import builtins
 import symtable
 from typing import Any
 
-from course.classroom.files import Exercise, Notebook, check_name, python
+from nbformat import NotebookNode
+
+from course.classroom.files import Exercise, check_name, python
 from course.notebook_files import code_cells
 
 
@@ -23,15 +27,17 @@ def names(source: str) -> tuple[set[str], set[str]]:
     return used, bound
 
 
-def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[str] | None:
-    """The code to run, in order; None where the stub is as it was. SyntaxError if what answers it is no Python.
+def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -> list[str] | None:
+    """The code to run, in order; None where the stub is as it was.
 
-    The exercise's cell, also new cells that define its function again; before it the cells that define what those use,
-    and so on; and the set-up, but for assignments that nobody needs: some of them load data.
+    SyntaxError if what answers it is no Python.
+
+    The exercise's cell, also new cells that define its function again; before it the cells that
+    define what those use, and so on; and the set-up, but for assignments that nobody needs: some
+    of them load data.
     """
-    solutions = code_cells(
-        submission, "solution"
-    )  # of an instructor's copy: they are nobody's answer
+    # of an instructor's copy: they are nobody's answer
+    solutions = code_cells(submission, "solution")
     cells = [
         each
         for each in submission["cells"]
@@ -61,10 +67,11 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
     while missing := needed - done:
         done |= missing
         for name in missing:
+            # the last one before it, or else the next
             order = [
                 *reversed(range(start)),
                 *range(start, len(cells)),
-            ]  # the last one before it, or else the next
+            ]
             found = [at for at in order if name in _bound(cells[at])]
             chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
             needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
@@ -73,7 +80,10 @@ def answer(exercise: Exercise, submission: Notebook, course: Notebook) -> list[s
 
 
 def _bound(cell: dict[str, Any]) -> set[str]:
-    """Names that a cell binds; none if it is no Python, which is no matter where no exercise needs it."""
+    """Names that a cell binds.
+
+    None if it is no Python, which is no matter where no exercise needs it.
+    """
     try:
         return names(python(cell["source"]))[1]
     except (SyntaxError, ValueError):

@@ -1,4 +1,6 @@
-"""Check functions of the exercises, a module a notebook: each prints ``✓`` or ``not yet``, and returns which."""
+"""Check functions of the exercises, a module a notebook: each prints ``✓`` or ``not yet``, and
+returns which.
+"""
 
 from course.exercises.lab_00 import check_00_speedup
 from course.exercises.lab_01 import check_01_blocked_product

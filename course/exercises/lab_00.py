@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_00_speedup(answer: Callable[[list[float], list[float]], float]) -> bool:
-    """``answer(a, b)`` is the median of the paired ratios a / b: not of the means, not upside down."""
-    a = [1.0, 2.0, 4.0, 8.0, 80.0]  # the machine slows down, and one block was disturbed
+@check("one disturbed block does not matter, nor does the drift")
+def check_00_speedup(answer: Callable[[list[float], list[float]], float]) -> None:
+    """``answer(a, b)`` is the median of the paired ratios a / b: not of the means, not upside
+    down.
+    """
+    # the machine slows down, and one block was disturbed
+    a = [1.0, 2.0, 4.0, 8.0, 80.0]
     b = [0.5, 1.0, 2.0, 4.0, 1.0]
     got = attempt(answer, a, b)
     if got is None:
-        return verdict(False, "", "write the function, then run this cell again")
-    return verdict(
-        isinstance(got, float) and abs(got - 2.0) < 1e-6,
-        "one disturbed block does not matter, nor does the drift",
-        f"a={a} and b={b} are 2.0x apart, yours says {got}",
-    )
+        raise NotYet("write the function, then run this cell again")
+    if not (isinstance(got, float) and abs(got - 2.0) < 1e-6):
+        raise NotYet(f"a={a} and b={b} are 2.0x apart, yours says {got}")

@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_01_blocked_product(answer: Callable[..., Any]) -> bool:
-    """``answer(B, C, rows, columns)`` is B @ C, computed in blocks of at most ``rows`` x ``columns`` elements."""
+@check("the blocks fit together, also where they do not divide the shape")
+def check_01_blocked_product(answer: Callable[..., Any]) -> None:
+    """``answer(B, C, rows, columns)`` is B @ C, computed in blocks of at most ``rows`` x
+    ``columns`` elements.
+    """
     generator = torch.Generator().manual_seed(1)
     for n, inner, m, rows, columns in (
         (8, 4, 6, 4, 3),
@@ -28,17 +31,14 @@ def check_01_blocked_product(answer: Callable[..., Any]) -> bool:
             got = attempt(answer, B, C, rows, columns)
         where = f"({n}, {inner}) by ({inner}, {m}) in blocks of ({rows}, {columns})"
         if got is None:
-            return verdict(False, "", "write the function, then run this cell again")
+            raise NotYet("write the function, then run this cell again")
         if not isinstance(got, torch.Tensor) or got.shape != (n, m):
             shape = tuple(got.shape) if isinstance(got, torch.Tensor) else got
-            return verdict(False, "", f"{where} has the shape {(n, m)}, yours {shape}")
+            raise NotYet(f"{where} has the shape {(n, m)}, yours {shape}")
         if not torch.allclose(got, B @ C, atol=1e-5):
-            return verdict(False, "", f"{where}: some elements are not those of B @ C")
+            raise NotYet(f"{where}: some elements are not those of B @ C")
         if products.largest > rows * columns:
-            return verdict(
-                False, "", f"{where}: one of your products had {products.largest} elements"
-            )
-    return verdict(True, "the blocks fit together, also where they do not divide the shape", "")
+            raise NotYet(f"{where}: one of your products had {products.largest} elements")
 
 
 class _Products(TorchDispatchMode):

@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_03_one_cycle_lr(answer: Callable[..., Any]) -> bool:
-    """`answer(step, max_lr, total_steps, pct_start, div_factor, final_div_factor)` is the rate of OneCycleLR."""
+@check("every step of two different cycles agrees with OneCycleLR")
+def check_03_one_cycle_lr(answer: Callable[..., Any]) -> None:
+    """`answer(step, max_lr, total_steps, pct_start, div_factor, final_div_factor)` is the rate
+    of OneCycleLR.
+    """
     from labkit.schedule import schedule_curve
 
     for max_lr, steps, *shape in ((0.1, 100, 0.3, 25.0, 1e4), (2.0, 37, 0.25, 10.0, 100.0)):
@@ -28,10 +31,8 @@ def check_03_one_cycle_lr(answer: Callable[..., Any]) -> bool:
         for step, expected in enumerate(schedule_curve(scheduler, steps).lrs[:, 0].tolist()):
             got = attempt(answer, step, max_lr, steps, *shape)
             if got is None:
-                return verdict(False, "", "the function returns nothing yet")
+                raise NotYet("the function returns nothing yet")
             if not math.isclose(got, expected, rel_tol=1e-6):
-                where = f"step {step} of {steps} (max_lr={max_lr}, pct_start={shape[0]}, div_factor={shape[1]:g})"
-                return verdict(
-                    False, "", f"at {where} you give {got:.6g}, and torch {expected:.6g}"
-                )
-    return verdict(True, "every step of two different cycles agrees with OneCycleLR", "")
+                cycle = f"max_lr={max_lr}, pct_start={shape[0]}, div_factor={shape[1]:g}"
+                where = f"step {step} of {steps} ({cycle})"
+                raise NotYet(f"at {where} you give {got:.6g}, and torch {expected:.6g}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_04_enough_workers(answer: Callable[[float, float], int]) -> bool:
-    """``answer(L, T)`` is the smallest number of workers, at least 1, that loads a batch every T seconds or sooner."""
+@check("with these the training never waits, and with one fewer it would")
+def check_04_enough_workers(answer: Callable[[float, float], int]) -> None:
+    """``answer(L, T)`` is the smallest number of workers, at least 1, that loads a batch every T
+    seconds or sooner.
+    """
     for L, T, wanted in (
         (12.0, 4.0, 3),
         (13.0, 4.0, 4),
@@ -18,7 +21,4 @@ def check_04_enough_workers(answer: Callable[[float, float], int]) -> bool:
     ):
         got = attempt(answer, L, T)
         if got != wanted:
-            return verdict(
-                False, "", f"L={L:g} and T={T:g} want {wanted} workers, yours says {got}"
-            )
-    return verdict(True, "with these the training never waits, and with one fewer it would", "")
+            raise NotYet(f"L={L:g} and T={T:g} want {wanted} workers, yours says {got}")

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_05_fastest_batch(answer: Callable[..., Any]) -> bool:
-    """`answer(c, s, noise_scale)` minimises (c + s*B) * (1 + noise_scale/B) over the batch size B, rounded or not."""
+@check("no other batch size reaches the target sooner")
+def check_05_fastest_batch(answer: Callable[..., Any]) -> None:
+    """`answer(c, s, noise_scale)` minimises (c + s*B) * (1 + noise_scale/B) over the batch size
+    B, rounded or not.
+    """
     for c, s, noise_scale in (
         (4e-3, 1e-6, 100),
         (1e-3, 1e-5, 6400),
@@ -20,9 +23,9 @@ def check_05_fastest_batch(answer: Callable[..., Any]) -> bool:
         case = f"c={c:g}, s={s:g} and a noise scale of {noise_scale}"
         got = attempt(answer, c, s, noise_scale)
         if got is None:
-            return verdict(False, "", "return a batch size")
+            raise NotYet("return a batch size")
         if not isinstance(got, (int, float)) or isinstance(got, bool) or not 0 < got < math.inf:
-            return verdict(False, "", f"{case} gave {got!r}: a positive number is wanted")
+            raise NotYet(f"{case} gave {got!r}: a positive number is wanted")
 
         def seconds(
             size: float, c: float = c, s: float = s, noise_scale: float = noise_scale
@@ -32,7 +35,4 @@ def check_05_fastest_batch(answer: Callable[..., Any]) -> bool:
         wanted = math.sqrt(c / s * noise_scale)
         if abs(got - wanted) > 1:
             longer = seconds(got) / seconds(wanted)
-            return verdict(
-                False, "", f"{case}: a batch of {got:g} takes {longer:.3g} times the shortest time"
-            )
-    return verdict(True, "no other batch size reaches the target sooner", "")
+            raise NotYet(f"{case}: a batch of {got:g} takes {longer:.3g} times the shortest time")

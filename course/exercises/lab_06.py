@@ -8,18 +8,19 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_06_clip_order(answer: Callable[..., Any]) -> bool:
-    """`answer(scaler, optimizer, parameters, loss, max_norm)` does one step of fp16 training with clipped gradients.
+@check("clipped in true units, skipped on overflow, and the scale follows")
+def check_06_clip_order(answer: Callable[..., Any]) -> None:
+    """`answer(scaler, optimizer, parameters, loss, max_norm)` does one step of fp16 training
+    with clipped gradients.
 
     It is tried on the CPU on a large gradient, one that overflows, and a small one.
     """
     weight = torch.nn.Parameter(torch.zeros(2))
-    optimizer = torch.optim.SGD(
-        [weight], lr=1.0
-    )  # moves the weight by exactly the gradient that it is given
+    # moves the weight by exactly the gradient that it is given
+    optimizer = torch.optim.SGD([weight], lr=1.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
     for gradient, wanted, why in (
         ([3.0, 4.0], 1.0, "a gradient of norm 5, to be clipped to norm 1,"),
@@ -29,15 +30,11 @@ def check_06_clip_order(answer: Callable[..., Any]) -> bool:
         before, scale = weight.detach().clone(), scaler.get_scale()
         try:
             attempt(answer, scaler, optimizer, [weight], weight @ torch.tensor(gradient), 1.0)
-        except (
-            RuntimeError
-        ) as error:  # GradScaler's own words for calls that are missing or twice there
-            return verdict(False, "", f"at {why} torch said: {error}")
+        except RuntimeError as error:
+            # GradScaler's own words for calls that are missing or twice there
+            raise NotYet(f"at {why} torch said: {error}") from error
         moved = (weight.detach() - before).norm().item()
         if not math.isclose(moved, wanted, rel_tol=1e-4, abs_tol=1e-7):
-            return verdict(False, "", f"{why} moved the weight by {moved:.3g}, not by {wanted:g}")
+            raise NotYet(f"{why} moved the weight by {moved:.3g}, not by {wanted:g}")
         if wanted == 0 and scaler.get_scale() != scale / 2:
-            return verdict(
-                False, "", f"{why} left the scale at {scaler.get_scale():g}: it has to be halved"
-            )
-    return verdict(True, "clipped in true units, skipped on overflow, and the scale follows", "")
+            raise NotYet(f"{why} left the scale at {scaler.get_scale():g}: it has to be halved")

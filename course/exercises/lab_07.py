@@ -9,13 +9,16 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_07_kahan_add(answer: Callable[..., Any]) -> bool:
-    """`answer(weight, carry, update)` adds an update to 16-bit weights, in place, with Kahan's carry.
+@check("no update is lost, and everything stayed in 16 bits")
+def check_07_kahan_add(answer: Callable[..., Any]) -> None:
+    """`answer(weight, carry, update)` adds an update to 16-bit weights, in place, with Kahan's
+    carry.
 
-    It is tried on updates that are lost without a carry, in bf16 and fp16, up, down, and of very different sizes.
+    It is tried on updates that are lost without a carry, in bf16 and fp16, up, down, and of very
+    different sizes.
     """
     for dtype in (torch.bfloat16, torch.float16):
         eps = torch.finfo(dtype).eps
@@ -27,25 +30,20 @@ def check_07_kahan_add(answer: Callable[..., Any]) -> bool:
             with seen:
                 attempt(answer, weight, carry, update.clone())
             if step == 1 and not torch.equal(carry[:1], update[:1]):
-                hint = f"after one update of eps / 8 in {dtype} the weight is {weight[0]:g} and the carry {carry[0]:g}"
-                return verdict(
-                    False,
-                    "",
-                    f"{hint}: nothing arrived, so the carry has to hold all of {update[0]:g}",
+                raise NotYet(
+                    f"after one update of eps / 8 in {dtype} the weight is {weight[0]:g} "
+                    f"and the carry {carry[0]:g}: nothing arrived, so the carry has to hold "
+                    f"all of {update[0]:g}"
                 )
         if wider := sorted(map(str, seen.types - {dtype})):
-            return verdict(
-                False, "", f"something was computed in {', '.join(wider)}; {dtype} alone is allowed"
-            )
+            raise NotYet(f"something was computed in {', '.join(wider)}; {dtype} alone is allowed")
         wanted = start + steps * update.double()
         missing = (weight.double() - wanted).abs() / (eps * wanted.abs())
         worst = int(missing.argmax())
-        if (
-            missing[worst] > 1.5
-        ):  # in places: rounding takes half of one, and what the carry holds another half
+        # in places: rounding takes half of one, and what the carry holds another half
+        if missing[worst] > 1.5:
             text = f"{steps} updates of {update[worst]:g} in {dtype} took 1 to {weight[worst]:g},"
-            return verdict(False, "", f"{text} not to {wanted[worst]:g}")
-    return verdict(True, "no update is lost, and everything stayed in 16 bits", "")
+            raise NotYet(f"{text} not to {wanted[worst]:g}")
 
 
 class _Types(TorchDispatchMode):

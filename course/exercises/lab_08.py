@@ -7,12 +7,16 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_08_adamw(answer: Callable[..., Any]) -> bool:
-    """`answer(w, g, m, v, t, lr, beta1, beta2, eps, weight_decay)` does one step of AdamW in place, t = 1, 2, ..."""
-    lr, betas, eps, decay = 0.1, (0.8, 0.95), 0.1, 0.5  # a large eps shows where it was added
+@check("four steps, the same as torch.optim.AdamW")
+def check_08_adamw(answer: Callable[..., Any]) -> None:
+    """`answer(w, g, m, v, t, lr, beta1, beta2, eps, weight_decay)` does one step of AdamW in
+    place, t = 1, 2, ...
+    """
+    # a large eps shows where it was added
+    lr, betas, eps, decay = 0.1, (0.8, 0.95), 0.1, 0.5
     generator = torch.Generator().manual_seed(8)
     start, gradients = torch.randn(5, 6, generator=generator, dtype=torch.float64).split([1, 4])
     rules = torch.optim.AdamW, torch.optim.Adam
@@ -31,26 +35,17 @@ def check_08_adamw(answer: Callable[..., Any]) -> bool:
             weight.grad = gradient.clone()
             optimizer.step()
         if torch.equal(w, before):
-            return verdict(
-                False,
-                "",
-                "w did not change: write the step, and write it in place (w.mul_, w.addcdiv_)",
+            raise NotYet(
+                "w did not change: write the step, and write it in place (w.mul_, w.addcdiv_)"
             )
         if torch.allclose(w, l2.detach()):
-            return verdict(
-                False, "", f"step {t} is Adam with L2: the decay must not go through the gradient"
-            )
+            raise NotYet(f"step {t} is Adam with L2: the decay must not go through the gradient")
         if not torch.allclose(w, right.detach()):
             off = (w - right.detach()).abs().max()
-            return verdict(
-                False, "", f"after step {t} your weights differ from torch's by up to {off:.3g}"
-            )
+            raise NotYet(f"after step {t} your weights differ from torch's by up to {off:.3g}")
         state = optimizers[0].state[right]
         for name, mine, kept in (("m", m, state["exp_avg"]), ("v", v, state["exp_avg_sq"])):
             if not torch.allclose(mine, kept):
-                return verdict(
-                    False,
-                    "",
-                    f"step {t} is right, but {name} is not what it must keep for the next one",
+                raise NotYet(
+                    f"step {t} is right, but {name} is not what it must keep for the next one"
                 )
-    return verdict(True, "four steps, the same as torch.optim.AdamW", "")

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 from labkit.counters import count
 
 
-def check_10_one_read(answer: Callable[..., Any]) -> bool:
-    """`answer(step, batches)` calls `step(batch)` for each batch and returns the mean loss, a float, with one read.
+@check("the right mean, one read an epoch, and no graph outlives its step")
+def check_10_one_read(answer: Callable[..., Any]) -> None:
+    """`answer(step, batches)` calls `step(batch)` for each batch and returns the mean loss, a
+    float, with one read.
 
     The losses come with their graphs, as from a real forward pass; these have to be let go.
     """
@@ -30,37 +32,33 @@ def check_10_one_read(answer: Callable[..., Any]) -> bool:
         counted = count(epoch)
         [got], wanted, case = given, sum(batches) / len(batches), f"losses {batches}"
         if got is None:
-            return verdict(False, "", "write the function, then run this cell again")
+            raise NotYet("write the function, then run this cell again")
         if steps.done != len(batches):
-            return verdict(False, "", f"{case}: {steps.done} steps were done, not {len(batches)}")
+            raise NotYet(f"{case}: {steps.done} steps were done, not {len(batches)}")
         if steps.idle:
-            return verdict(
-                False,
-                "",
-                f"{case}: leave gradients on around the step, it could not train without them",
+            raise NotYet(
+                f"{case}: leave gradients on around the step, it could not train without them"
             )
         if not isinstance(got, float):
-            return verdict(False, "", f"{case}: return a float, yours is a {type(got).__name__}")
+            raise NotYet(f"{case}: return a float, yours is a {type(got).__name__}")
         if not math.isclose(got, wanted, rel_tol=1e-5):
-            return verdict(False, "", f"{case} have the mean {wanted:g}, yours says {got:g}")
+            raise NotYet(f"{case} have the mean {wanted:g}, yours says {got:g}")
         if counted.host_reads != 1:
             hint = (
                 f"{counted.host_reads} reads were counted, 1 is wanted: one .item(), after the loop"
             )
-            return verdict(False, "", f"{case}: {hint}")
+            raise NotYet(f"{case}: {hint}")
         if (graphs := counted.saved_bytes / count(partial(_Steps(), 1.0)).saved_bytes) > 1.5:
-            return verdict(
-                False,
-                "",
-                f"{case}: you held the graphs of {graphs:.0f} steps, with all that they keep",
+            raise NotYet(
+                f"{case}: you held the graphs of {graphs:.0f} steps, with all that they keep"
             )
-    return verdict(True, "the right mean, one read an epoch, and no graph outlives its step", "")
 
 
 class _Steps:
     """A training step whose loss is the number that it is given."""
 
-    done = idle = 0  # steps, and those among them that had no gradients
+    # steps, and those among them that had no gradients
+    done = idle = 0
 
     def __init__(self) -> None:
         self.weight = torch.ones(8, requires_grad=True)
@@ -68,6 +66,5 @@ class _Steps:
     def __call__(self, batch: float) -> torch.Tensor:
         self.done += 1
         self.idle += not torch.is_grad_enabled()
-        return (
-            self.weight * batch
-        ).square().mean() / batch  # `square` keeps its input for backward
+        # `square` keeps its input for backward
+        return (self.weight * batch).square().mean() / batch

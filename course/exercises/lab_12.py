@@ -6,13 +6,17 @@ from collections.abc import Callable
 from itertools import combinations, pairwise
 from typing import Any
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_12_lowest_peak(answer: Callable[..., Any]) -> bool:
-    """`answer(saved, outputs)` is the smallest peak of all ways to cut a chain; all pieces but the last are recomputed.
+@check("the smallest peak in every case, also among 2^36 ways to cut")
+def check_12_lowest_peak(answer: Callable[..., Any]) -> None:
+    """`answer(saved, outputs)` is the smallest peak of all ways to cut a chain.
 
-    The peak of a way: for each piece the outputs of the pieces before it, and all that its own blocks save.
+    All pieces but the last are recomputed.
+
+    The peak of a way: for each piece the outputs of the pieces before it, and all that its own
+    blocks save.
     """
     for saved, outputs in (
         ([4], [1]),
@@ -30,23 +34,21 @@ def check_12_lowest_peak(answer: Callable[..., Any]) -> bool:
             f"saved={saved}, outputs={outputs}",
         )
         if found is None:
-            return verdict(False, "", "return the smallest peak, a number")
+            raise NotYet("return the smallest peak, a number")
         if found != lowest:
             why = (
                 f"some cuts give {lowest}" if found > lowest else f"no cuts give less than {lowest}"
             )
-            return verdict(False, "", f"{case} gave {found!r}: {why}")
+            raise NotYet(f"{case} gave {found!r}: {why}")
+    # pieces of 8, 7, ... 1 blocks; one block more does not fit into 8
     for count, lowest in (
         (36, 8),
         (37, 9),
-    ):  # pieces of 8, 7, ... 1 blocks; one block more does not fit into 8
+    ):
         if attempt(answer, [1] * count, [1] * count) != lowest:
-            return verdict(
-                False,
-                "",
-                f"right for a few blocks; but {count} that save and hand on 1 each need {lowest}",
+            raise NotYet(
+                f"right for a few blocks; but {count} that save and hand on 1 each need {lowest}"
             )
-    return verdict(True, "the smallest peak in every case, also among 2^36 ways to cut", "")
 
 
 def _peak(saved: list[int], outputs: list[int], cuts: tuple[int, ...]) -> int:

@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 from labkit.memory import saved_bytes
 from labkit.preserve import preserve_rng
 
 MicroBatches = list[tuple[Tensor, Tensor]]
-NO_LIMIT = 1e6  # a norm at which nothing is clipped
+# a norm at which nothing is clipped
+NO_LIMIT = 1e6
 
 
 class _SGD(torch.optim.SGD):
@@ -28,12 +29,15 @@ class _SGD(torch.optim.SGD):
         return super().step(closure)
 
 
-def check_13_one_update(answer: Callable[..., Any]) -> bool:
-    """`answer(model, optimizer, micro_batches, max_norm)` makes one update of a language model from micro-batches
-    ``(inputs, targets)`` with different numbers of tokens: the mean loss over all tokens, its gradient clipped.
+@check("one update, the mean over all tokens, and the memory of one micro-batch")
+def check_13_one_update(answer: Callable[..., Any]) -> None:
+    """`answer(model, optimizer, micro_batches, max_norm)` makes one update of a language model
+    from micro-batches ``(inputs, targets)`` with different numbers of tokens: the mean loss over
+    all tokens, its gradient clipped.
 
-    It is tried twice in a row each on uneven micro-batches, on one that is padding only, and with a gradient that has
-    to be clipped; it may hold what one micro-batch keeps for backward, not what all keep.
+    It is tried twice in a row each on uneven micro-batches, on one that is padding only, and
+    with a gradient that has to be clipped; it may hold what one micro-batch keeps for backward,
+    not what all keep.
     """
     for lengths, max_norm, where in (
         ([[9, 9], [1, 2], [3, 1]], NO_LIMIT, "micro-batches of 18, 3 and 4 tokens"),
@@ -41,10 +45,7 @@ def check_13_one_update(answer: Callable[..., Any]) -> bool:
         ([[9, 9], [1, 2], [3, 1]], 0.1, "a gradient to be clipped to 0.1"),
     ):
         if problem := _problem(answer, lengths, max_norm):
-            return verdict(False, "", f"{where}: {problem}")
-    return verdict(
-        True, "one update, the mean over all tokens, and the memory of one micro-batch", ""
-    )
+            raise NotYet(f"{where}: {problem}")
 
 
 def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: float) -> str | None:
@@ -56,13 +57,16 @@ def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: flo
     optimizer = _SGD(model.parameters(), lr=1.0)
     largest = max(saved_bytes(partial(_loss, model, part)) for part in parts)
     for call in ("first", "second"):
-        wrong = _guesses(model, parts)  # before the model moves
+        # before the model moves
+        wrong = _guesses(model, parts)
         wanted, before, optimizer.steps = wrong.pop("right"), _vector(model), 0
         wanted = wanted * min(1.0, max_norm / (wanted.norm().item() + 1e-6))
         held = saved_bytes(partial(attempt, answer, model, optimizer, parts, max_norm))
         moved = before - _vector(model)
-        if optimizer.steps != 1:
-            return f"the optimizer made {optimizer.steps or 'no'} step{'s, not one' if optimizer.steps else ''}"
+        if optimizer.steps == 0:
+            return "the optimizer made no step"
+        if optimizer.steps > 1:
+            return f"the optimizer made {optimizer.steps} steps, not one"
         if not torch.allclose(moved, wanted, rtol=1e-4, atol=1e-6):
             hint = next(
                 (
@@ -81,8 +85,10 @@ def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: flo
             )
             return norms + (f"; {hint}" if hint else "")
         if held > 1.5 * largest:
-            memory = f"the right update, but {held / largest:.1f} times the memory of the largest of them"
-            return f"{memory}; call backward() for each before the next one's forward pass"
+            return (
+                f"the right update, but {held / largest:.1f} times the memory of the largest "
+                "of them; call backward() for each before the next one's forward pass"
+            )
     return None
 
 

@@ -11,20 +11,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 MicroBatches = list[tuple[Tensor, Tensor]]
 
 
-def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) -> bool:
-    """``answer(model, micro_batches)`` leaves the gradient of the mean loss of all equally large micro-batches in the
-    parameters of a DistributedDataParallel model, and lets the processes exchange gradients exactly once."""
+@check("the right gradient, exchanged once for any number of micro-batches")
+def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) -> None:
+    """``answer(model, micro_batches)`` leaves the gradient of the mean loss of all equally large
+    micro-batches in the parameters of a DistributedDataParallel model, and lets the processes
+    exchange gradients exactly once.
+    """
     for parts in (4, 1):
         inputs, targets = (
             torch.randn(8, 3, generator=torch.Generator().manual_seed(0)),
             torch.arange(8.0)[:, None],
         )
-        alive: list[int] = []  # graphs, after each forward pass
+        # graphs, after each forward pass
+        alive: list[int] = []
         with _model_that_counts() as (model, reductions):
             _count_graphs(model, alive)
             bare = copy.deepcopy(model.module)
@@ -36,24 +40,18 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
             found = [parameter.grad for parameter in model.parameters()]
         what = f"{parts} micro-batch{'es' if parts > 1 else ''}"
         if any(gradient is None for gradient in found):
-            return verdict(
-                False, "", f"after {what} there are no gradients: call backward() for each"
-            )
+            raise NotYet(f"after {what} there are no gradients: call backward() for each")
         if max(alive, default=0) > 1:
-            return verdict(
-                False,
-                "",
-                f"{what}: {max(alive)} graphs at once; call backward() for each before the next",
+            raise NotYet(
+                f"{what}: {max(alive)} graphs at once; call backward() for each before the next"
             )
         if not reductions:
-            return verdict(
-                False,
-                "",
-                f"{what}: the gradients were never exchanged; the last must run without no_sync()",
+            raise NotYet(
+                f"{what}: the gradients were never exchanged; the last must run without no_sync()"
             )
         if len(reductions) > 1:
             hint = "DDP decides in the forward pass: it must stand inside no_sync() too"
-            return verdict(False, "", f"{what}: {len(reductions)} exchanges, one is enough. {hint}")
+            raise NotYet(f"{what}: {len(reductions)} exchanges, one is enough. {hint}")
         if (
             all(
                 torch.allclose(mine, parts * right)
@@ -61,17 +59,12 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
             )
             and parts > 1
         ):
-            return verdict(
-                False, "", f"{what}: the gradient is {parts} times too large; divide each loss"
-            )
+            raise NotYet(f"{what}: the gradient is {parts} times too large; divide each loss")
         if not all(
             torch.allclose(mine, right, atol=1e-6)
             for mine, right in zip(found, wanted, strict=True)
         ):
-            return verdict(
-                False, "", f"{what}: this is not the gradient of the mean loss over all of them"
-            )
-    return verdict(True, "the right gradient, exchanged once for any number of micro-batches", "")
+            raise NotYet(f"{what}: this is not the gradient of the mean loss over all of them")
 
 
 def _count_graphs(model: nn.Module, alive: list[int]) -> None:
@@ -89,7 +82,9 @@ def _count_graphs(model: nn.Module, alive: list[int]) -> None:
 
 @contextlib.contextmanager
 def _model_that_counts() -> Iterator[tuple[Any, list[int]]]:
-    """A linear model under DDP in a group of this process alone, and the list of its reductions so far, in bytes."""
+    """A linear model under DDP in a group of this process alone, and the list of its reductions
+    so far, in bytes.
+    """
     import torch.distributed as dist
 
     alone = not dist.is_initialized()

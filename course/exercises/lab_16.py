@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_16_to_float32(answer: Callable[..., Any]) -> bool:
-    """`answer(x)` is a float32 tensor of an array or list: shared where that is possible and safe, else a copy."""
+@check("shared where it may be, copied where it must be")
+def check_16_to_float32(answer: Callable[..., Any]) -> None:
+    """`answer(x)` is a float32 tensor of an array or list: shared where that is possible and
+    safe, else a copy.
+    """
     numbers = np.arange(12, dtype=np.float32)
     frozen = numbers.copy()
     frozen.flags.writeable = False
@@ -26,21 +29,19 @@ def check_16_to_float32(answer: Callable[..., Any]) -> bool:
     ):
         try:
             tensor = attempt(answer, given)
-        except (TypeError, ValueError) as error:  # torch's own words for what it cannot share
-            return verdict(False, "", f"at {case} Python said: {error}")
+        except (TypeError, ValueError) as error:
+            # torch's own words for what it cannot share.
+            raise NotYet(f"at {case} Python said: {error}") from error
         wanted = np.asarray(given, dtype=np.float32)
         if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float32:
             found = getattr(tensor, "dtype", type(tensor).__name__)
-            return verdict(False, "", f"{case} gave {found}: return a float32 tensor")
+            raise NotYet(f"{case} gave {found}: return a float32 tensor")
         if not np.array_equal(tensor.numpy(force=True), wanted):
-            return verdict(False, "", f"{case} gave other numbers: {tensor.tolist()}")
-        if (
-            isinstance(given, np.ndarray)
-            and np.shares_memory(tensor.numpy(force=True), given) != shared
-        ):
-            return verdict(
-                False,
-                "",
-                f"{case} was {'copied' if shared else 'shared'}; it can{'' if shared else 'not'} be shared",
-            )
-    return verdict(True, "shared where it may be, copied where it must be", "")
+            raise NotYet(f"{case} gave other numbers: {tensor.tolist()}")
+        if not isinstance(given, np.ndarray):
+            continue
+        if np.shares_memory(tensor.numpy(force=True), given) == shared:
+            continue
+        if shared:
+            raise NotYet(f"{case} was copied; it can be shared")
+        raise NotYet(f"{case} was shared; it cannot be shared")

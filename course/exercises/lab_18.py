@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 
 
-def check_18_clip_to_usual(answer: Callable[..., Any]) -> bool:
-    """`answer(parameters, history, quantile)` clips the total norm to a quantile of the norms so far; returns it.
+@check("clipped to the usual norm, and no infinity in the history")
+def check_18_clip_to_usual(answer: Callable[..., Any]) -> None:
+    """`answer(parameters, history, quantile)` clips the total norm to a quantile of the norms so
+    far; returns it.
 
     A norm that is not finite stays out of the history, and its gradients are taken away.
     """
@@ -29,9 +31,8 @@ def check_18_clip_to_usual(answer: Callable[..., Any]) -> bool:
         (2.0, 2.0),
     ):
         parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(3)]
-        for parameter, part in zip(
-            parameters, direction * norm, strict=False
-        ):  # the third one has no gradient
+        # the third one has no gradient
+        for parameter, part in zip(parameters, direction * norm, strict=False):
             parameter.grad = part.reshape(1).clone()
         case = f"after norms {kept}, a gradient of norm {norm:g}"
         found = attempt(answer, parameters, history, 0.5)
@@ -40,26 +41,23 @@ def check_18_clip_to_usual(answer: Callable[..., Any]) -> bool:
             if any(
                 gradient is not None and gradient.abs().max().item() != 0 for gradient in gradients
             ):
-                return verdict(
-                    False,
-                    "",
-                    f"{case}: take all gradients away (None or zeros), so that the step does nothing",
+                raise NotYet(
+                    f"{case}: take all gradients away (None or zeros), "
+                    "so that the step does nothing"
                 )
         else:
             kept.append(norm)
         if len(history) != len(kept) or any(
             abs(a - b) > 1e-3 for a, b in zip(map(float, history), kept, strict=True)
         ):
-            return verdict(False, "", f"{case}: the history should be {kept}, and is {history}")
+            raise NotYet(f"{case}: the history should be {kept}, and is {history}")
         if wanted is None:
             continue
         if not isinstance(found, float | int | torch.Tensor) or not math.isclose(
             float(found), wanted, rel_tol=1e-4
         ):
-            return verdict(
-                False,
-                "",
-                f"{case}: the threshold is the median of {kept}, {wanted:g}; returned was {found!r}",
+            raise NotYet(
+                f"{case}: the threshold is the median of {kept}, {wanted:g}; returned was {found!r}"
             )
         right = direction * min(norm, wanted)
         there = [gradient for gradient in gradients if gradient is not None]
@@ -68,11 +66,8 @@ def check_18_clip_to_usual(answer: Callable[..., Any]) -> bool:
                 None if gradient is None else round(gradient.item(), 4) for gradient in gradients
             ]
             expected = [round(number, 4) for number in right.tolist()]
-            return verdict(
-                False,
-                "",
-                f"{case}: it became {shown}, not {expected}, of norm {min(norm, wanted):g}",
+            raise NotYet(
+                f"{case}: it became {shown}, not {expected}, of norm {min(norm, wanted):g}"
             )
         if parameters[2].grad is not None:
-            return verdict(False, "", f"{case}: a parameter without a gradient has got one")
-    return verdict(True, "clipped to the usual norm, and no infinity in the history", "")
+            raise NotYet(f"{case}: a parameter without a gradient has got one")

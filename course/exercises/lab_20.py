@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 from labkit.preserve import preserve_rng
 
 
@@ -25,8 +25,11 @@ class _Witness(nn.Module):
         return x
 
 
-def check_20_validate(answer: Callable[..., Any]) -> bool:
-    """`answer(net, batches)` is the mean cross-entropy over all samples, measured as a validation should be."""
+@check("the right mean, nothing recorded, and the network given back as it was")
+def check_20_validate(answer: Callable[..., Any]) -> None:
+    """`answer(net, batches)` is the mean cross-entropy over all samples, measured as a
+    validation should be.
+    """
     for training in (True, False):
         with preserve_rng():
             torch.manual_seed(20)
@@ -44,41 +47,36 @@ def check_20_validate(answer: Callable[..., Any]) -> bool:
             frozen.eval()
             found = attempt(answer, net, batches)
         if found is None:
-            return verdict(False, "", "return the mean loss over all samples")
+            raise NotYet("return the mean loss over all samples")
         if not witness.seen:
-            return verdict(False, "", "net was never called")
+            raise NotYet("net was never called")
         if any(was_training for was_training, _ in witness.seen):
-            return verdict(
-                False,
-                "",
-                "net was called in training mode: dropout drops, and batch norm learns from the data",
+            raise NotYet(
+                "net was called in training mode: dropout drops, "
+                "and batch norm learns from the data"
             )
         if any(recorded for _, recorded in witness.seen):
-            return verdict(False, "", "autograd was recording while net was called")
+            raise NotYet("autograd was recording while net was called")
         if net.training is not training:
-            return verdict(
-                False,
-                "",
-                f"net.training was {training} before and is {net.training} afterwards: give it back as it was",
+            raise NotYet(
+                f"net.training was {training} before and is {net.training} afterwards: "
+                "give it back as it was"
             )
         if not isinstance(found, float):
-            return verdict(
-                False,
-                "",
-                f"a {type(found).__name__} came back: return a plain number, as .item() gives it",
+            raise NotYet(
+                f"a {type(found).__name__} came back: return a plain number, as .item() gives it"
             )
-        if abs(found - right) > 1e-5:
-            alike = abs(found - mean_of_means) < 1e-5
-            hint = ": a mean of the batches' means gives the two samples of the last batch too much weight"
-            return verdict(
-                False,
-                "",
-                f"the mean loss is {right:.5f}, not {found:.5f}" + (hint if alike else ""),
-            )
+        _compare(found, right, mean_of_means)
         if frozen.training:
-            return verdict(
-                False, "", "a layer that was frozen by eval() before is in training mode afterwards"
-            )
-    return verdict(
-        True, "the right mean, nothing recorded, and the network given back as it was", ""
-    )
+            raise NotYet("a layer that was frozen by eval() before is in training mode afterwards")
+
+
+def _compare(found: float, right: float, mean_of_means: float) -> None:
+    """Raise NotYet unless the mean loss is right, and name the usual mistake."""
+    if abs(found - right) <= 1e-5:
+        return
+    hint = f"the mean loss is {right:.5f}, not {found:.5f}"
+    if abs(found - mean_of_means) < 1e-5:
+        hint += ": a mean of the batches' means gives the two samples of the last batch "
+        hint += "too much weight"
+    raise NotYet(hint)

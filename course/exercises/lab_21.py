@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 from labkit.preserve import preserve_rng
 
 
-def check_21_recalibrate(answer: Callable[..., Any]) -> bool:
-    """`answer(net, batches)` makes running averages plain averages over the batches, and changes nothing else."""
+@check("plain averages of all batches, and nothing else has changed")
+def check_21_recalibrate(answer: Callable[..., Any]) -> None:
+    """`answer(net, batches)` makes running averages plain averages over the batches, and changes
+    nothing else.
+    """
     with preserve_rng(), torch.no_grad():
         torch.manual_seed(21)
         blocks = [
@@ -24,7 +27,8 @@ def check_21_recalibrate(answer: Callable[..., Any]) -> bool:
         net = nn.Sequential(*blocks[0], nn.Dropout(0.5), nn.ReLU(), *blocks[1])
         batches = [torch.randn(8, 3, 8, 8) * (1 + size) + size for size in range(5)]
         for batch in batches[:3]:
-            net(batch)  # as if it had been trained
+            # as if it had been trained
+            net(batch)
     for training in (True, False):
         mine = copy.deepcopy(net).train(training)
         weights = [parameter.detach().clone() for parameter in mine.parameters()]
@@ -34,45 +38,43 @@ def check_21_recalibrate(answer: Callable[..., Any]) -> bool:
         wanted, old = _averages(net, batches), _averages(net, [])
         means = [norm.running_mean for norm in norms]
         if _agree(means, [mean for mean, _ in old]):
-            return verdict(False, "", "the running averages are still the old ones")
+            raise NotYet("the running averages are still the old ones")
         for number, norm in enumerate(norms):
             if norm.momentum != (0.1, 0.3)[number]:
-                return verdict(
-                    False,
-                    "",
-                    f"momentum was {(0.1, 0.3)[number]} and is {norm.momentum}: give it back",
+                raise NotYet(
+                    f"momentum was {(0.1, 0.3)[number]} and is {norm.momentum}: give it back"
                 )
         modes = {
             type(module).__name__ for module in mine.modules() if module.training is not training
         }
         if modes:
-            return verdict(
-                False,
-                "",
-                f"training={training} before, but afterwards not in {', '.join(sorted(modes))}",
+            raise NotYet(
+                f"training={training} before, but afterwards not in {', '.join(sorted(modes))}"
             )
         if not _agree(list(mine.parameters()), weights):
-            return verdict(False, "", "weights have changed: only the running averages may")
+            raise NotYet("weights have changed: only the running averages may")
         if not _agree(means[:1], [wanted[0][0]]):
             hint = "the first norm's mean is not the plain average over the batches"
-            return verdict(
-                False,
-                "",
-                hint + ": are the old averages still in it, or do later batches weigh more?",
+            raise NotYet(
+                hint + ": are the old averages still in it, or do later batches weigh more?"
             )
         if not _agree(
             [norm.running_var for norm in norms] + means,
             [var for _, var in wanted] + [m for m, _ in wanted],
         ):
-            hint = "the first norm is right, a later one is not: was dropout on, or did a norm use running averages?"
-            return verdict(False, "", hint)
-    return verdict(True, "plain averages of all batches, and nothing else has changed", "")
+            raise NotYet(
+                "the first norm is right, a later one is not: "
+                "was dropout on, or did a norm use running averages?"
+            )
 
 
 def _averages(
     net: nn.Module, batches: list[torch.Tensor]
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Mean and variance of each norm, averaged over the batches; without batches those that it has."""
+    """Mean and variance of each norm, averaged over the batches.
+
+    Without batches those that it has.
+    """
     net = copy.deepcopy(net).eval()
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     seen: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {

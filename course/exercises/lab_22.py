@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import attempt, verdict
+from course.exercises.tell import NotYet, attempt, check
 from labkit.counters import count
 
 
-def check_22_one_graph(answer: Callable[..., Any]) -> bool:
-    """``answer(x, limit)`` is x, shortened to the length ``limit`` if it is longer: one graph, and no host read."""
+@check("one graph for long and for short vectors")
+def check_22_one_graph(answer: Callable[..., Any]) -> None:
+    """``answer(x, limit)`` is x, shortened to the length ``limit`` if it is longer: one graph,
+    and no host read.
+    """
     for values, limit in (
         ([3.0, 4.0], 1.0),
         ([0.3, 0.4], 1.0),
@@ -25,40 +28,38 @@ def check_22_one_graph(answer: Callable[..., Any]) -> bool:
             attempt(answer, x.clone(), limit),
         )
         if got is None:
-            return verdict(False, "", "write the function, then run this cell again")
+            raise NotYet("write the function, then run this cell again")
         if (
             not isinstance(got, torch.Tensor)
             or got.shape != x.shape
             or not torch.allclose(got, wanted)
         ):
             shown = got.tolist() if isinstance(got, torch.Tensor) else got
-            return verdict(
-                False,
-                "",
-                f"{values} with the limit {limit:g} has to give {wanted.tolist()}, yours {shown}",
+            raise NotYet(
+                f"{values} with the limit {limit:g} has to give {wanted.tolist()}, yours {shown}"
             )
 
     reads = count(lambda: answer(torch.tensor([3.0, 4.0]), 1.0)).host_reads
     if reads:
-        return verdict(
-            False,
-            "",
-            f"right, but no CUDA graph can hold it: the CPU waits for a value (host reads: {reads})",
+        raise NotYet(
+            f"right, but no CUDA graph can hold it: the CPU waits for a value (host reads: {reads})"
         )
     graphs = _graphs(answer, ([3.0, 4.0], [0.3, 0.4]))
     if graphs != 1:
-        return verdict(False, "", f"right, but torch.compile makes {graphs} graphs of it")
+        raise NotYet(f"right, but torch.compile makes {graphs} graphs of it")
     try:
         torch.compile(answer, backend="eager", fullgraph=True)(torch.tensor([3.0, 4.0]), 1.0)
     except torch._dynamo.exc.TorchDynamoException as error:
-        return verdict(
-            False, "", f"right, but with a graph break: {str(error).strip().splitlines()[0]}"
-        )
-    return verdict(True, "one graph for long and for short vectors", "")
+        raise NotYet(
+            f"right, but with a graph break: {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 def _graphs(answer: Callable[..., Any], vectors: Any) -> int:
-    """How many graphs torch.compile makes of it. What this process had compiled before is forgotten."""
+    """How many graphs torch.compile makes of it.
+
+    What this process had compiled before is forgotten.
+    """
     made = []
 
     def counting(graph: Any, inputs: Any) -> Any:

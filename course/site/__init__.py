@@ -1,1 +1,3 @@
-"""The course as a site and as slides, made from the notebooks and the records without running anything."""
+"""The course as a site and as slides, made from the notebooks and the records without running
+anything.
+"""

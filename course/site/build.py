@@ -1,16 +1,16 @@
 """Build the course's site from the notebooks and the recorded runs, without executing anything.
 
-    uv run python -m course.site.build [OUT]       OUT: course/site/_build/html
+uv run python -m course.site.build [OUT]       OUT: course/site/_build/html
 
 A new notebook, record or claim needs no work here; a notebook needs its section in
 `course/teaching.md`. Every warning of Sphinx is an error, and so is a link that leads nowhere.
 
-Why Sphinx with MyST-NB and not Jupyter Book 2: its builder (`mystmd`, tried in version 1.11) asks a
-server for its theme at each first build and ends when that does not answer; bundling the theme is an
-open issue (https://github.com/jupyter-book/mystmd/issues/210). Sphinx, MyST-NB and the theme (Furo)
-are ordinary Python packages, so that a machine that reaches no more than a package index builds the
-site. Sources stay MyST: to change back later is a matter of `conf.py`. MathJax is one file from
-`sphinx-mathjax-offline`, so that formulas need no network.
+Why Sphinx with MyST-NB and not Jupyter Book 2: its builder (`mystmd`, tried in version 1.11)
+asks a server for its theme at each first build and ends when that does not answer; bundling the
+theme is an open issue (https://github.com/jupyter-book/mystmd/issues/210). Sphinx, MyST-NB and
+the theme (Furo) are ordinary Python packages, so that a machine that reaches no more than a
+package index builds the site. Sources stay MyST: to change back later is a matter of `conf.py`.
+MathJax is one file from `sphinx-mathjax-offline`, so that formulas need no network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def build(out: Path) -> None:
         source.mkdir()
         pages.write_source(source)
         sphinx = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
-        # One process: what the site needs is quickly read, and workers would each import it all again.
+        # One process: what the site needs is quickly read, and workers would each import it all
+        # again.
         subprocess.run(
             [*sphinx, "-c", HERE, "-d", Path(folder, "doctrees"), source, out],
             check=True,

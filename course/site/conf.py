@@ -1,4 +1,7 @@
-"""Sphinx's settings for the course's site. `course.site.build` makes the source tree and calls Sphinx on it."""
+"""Sphinx's settings for the course's site.
+
+`course.site.build` makes the source tree and calls Sphinx on it.
+"""
 
 project = "PyTorch Speed Lab"
 html_title = project
@@ -8,14 +11,16 @@ exclude_patterns = ["files"]
 language = "en"
 
 nb_execution_mode = (
-    "off"  # the pages hold what was recorded; a build must not depend on the machine it runs on
+    # the pages hold what was recorded; a build must not depend on the machine it runs on
+    "off"
 )
 nb_merge_streams = True
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
-mathjax_path = "tex-svg.js"  # course/site/build.py puts it there: formulas need no network, neither now nor when read
+# course/site/build.py puts it there: formulas need no network, neither now nor when read
+mathjax_path = "tex-svg.js"
 
 html_theme = "furo"
 html_static_path = ["static"]

@@ -1,9 +1,10 @@
 """Pages of the site from the course's own files: notebooks with their records, and documents.
 
-Nothing is executed. Code cells stand as they are, checked outputs too, solutions and claims folded.
-What `recorded.py` finds in `data/reference` stands behind the panel and the reference cell, the rows
-of `RESULTS.md` behind the claims. The source tree that Sphinx reads is laid out like the checkout, so
-that relative links stay what they are; a link to a file that is no page becomes its path.
+Nothing is executed. Code cells stand as they are, checked outputs too, solutions and claims
+folded. What `recorded.py` finds in `data/reference` stands behind the panel and the reference
+cell, the rows of `RESULTS.md` behind the claims. The source tree that Sphinx reads is laid out
+like the checkout, so that relative links stay what they are; a link to a file that is no page
+becomes its path.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ DOCUMENTS = [
     "data/reference/README.md",
     "tests/tested-versions.md",
 ]
-FOLDED = {"solution", "claims"}  # cells that a page shows on demand
+# cells that a page shows on demand
+FOLDED = {"solution", "claims"}
 # Code comes first: what looks like a link in it is none.
 CODE_OR_LINK = re.compile(
     r"(?P<fence>^```.*?^```[ ]*$)"
@@ -46,7 +48,9 @@ def number(name: str) -> str:
 
 
 def write_source(folder: Path) -> None:
-    """The source tree that Sphinx reads, laid out like the checkout, so that relative links stay what they are."""
+    """The source tree that Sphinx reads, laid out like the checkout, so that relative links stay
+    what they are.
+    """
     known = {path.relative_to(ROOT).as_posix() for path in course_notebooks()} | {
         *DOCUMENTS,
         "README.md",
@@ -104,7 +108,8 @@ def _index(known: set[str]) -> str:
 def mend_links(text: str, name: str, known: set[str]) -> str:
     """Links of the file ``name`` as the site has them.
 
-    The README is the index; headings are found by Sphinx's names for them; files that are no page become their path.
+    The README is the index; headings are found by Sphinx's names for them; files that are no
+    page become their path.
     """
 
     def mended(match: re.Match[str]) -> str:
@@ -116,10 +121,11 @@ def mend_links(text: str, name: str, known: set[str]) -> str:
         path = os.path.normpath(os.path.join(os.path.dirname(name), place))
         if not (ROOT / path).exists():
             raise ValueError(f"{name} links to {target}, which is not there")
+        here = os.path.dirname(name) or "."
         if path == "README.md":
-            return f"[{label}]({os.path.relpath('index.md', os.path.dirname(name) or '.')}{anchor})"
+            return f"[{label}]({os.path.relpath('index.md', here)}{anchor})"
         if path == "data/reference":
-            return f"[{label}]({os.path.relpath('data/reference/README.md', os.path.dirname(name) or '.')})"
+            return f"[{label}]({os.path.relpath('data/reference/README.md', here)})"
         if path in known:
             return f"[{label}]({place}{anchor})"
         return label if label.startswith("`") or label == path else f"{label} (`{path}`)"
@@ -145,11 +151,14 @@ def link_notebooks(text: str) -> str:
     return re.sub(r"`(\d\d_\w+)`", linked, text)
 
 
-# ---------------------------------------------------------------------------------------------------- a notebook's page
+# -------------------------------------------------------------------------------- a notebook's page
 
 
 def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
-    """The notebook as a page, with what was recorded in the place of live output; figures go to ``folder/figures``."""
+    """The notebook as a page, with what was recorded in the place of live output.
+
+    Figures go to ``folder/figures``.
+    """
     page = read_notebook(path)
     every = recorded.shown(path.stem)
     for index, each in enumerate(every):
@@ -167,7 +176,8 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
             note = "Nothing on this page was computed for it: its figures were recorded."
             cells.append(
                 _text(
-                    f"*{note} {{download}}`The notebook <../files/{path.name}>` measures on your machine.*"
+                    f"*{note} {{download}}`The notebook <../files/{path.name}>` "
+                    "measures on your machine.*"
                 )
             )
         if "panel" in kind:
@@ -178,7 +188,8 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
             if first is not None:
                 cells.append(_text(_figure(every[first], f"{path.stem}-{first}")))
         if "reference" in kind and "recorded" not in page.metadata:
-            page.metadata["recorded"] = True  # once, behind the first cell of this tag
+            # once, behind the first cell of this tag
+            page.metadata["recorded"] = True
             cells.append(_text(_recorded(every, path.stem, first)))
         if "claims" in kind and (found := claims(path.stem)):
             cells.append(_text(mend_links(found, "RESULTS.md", known)))
@@ -232,7 +243,8 @@ def _recorded(every: list[recorded.Shown], stem: str, before: int | None) -> str
     if not every:
         return f":::{{note}}\n{recorded.NONE}\n:::"
     parts = [
-        f"**What was recorded**, with `{every[0].lead.split(',')[0]}` in colour and other machines muted:"
+        f"**What was recorded**, with `{every[0].lead.split(',')[0]}` in colour "
+        "and other machines muted:"
     ]
     for index, each in enumerate(every):
         parts.append(f"**{each.title}**" + (f", at {each.at}" if each.at else ""))
@@ -242,7 +254,8 @@ def _recorded(every: list[recorded.Shown], stem: str, before: int | None) -> str
             parts.append("Its figure stands at the panel above.")
         if each.drawn:
             parts.append(
-                f"<details><summary>Its figures as a table</summary>\n\n{recorded.table(each)}\n\n</details>"
+                "<details><summary>Its figures as a table</summary>\n\n"
+                f"{recorded.table(each)}\n\n</details>"
             )
         else:
             parts.append(recorded.table(each))

@@ -1,4 +1,6 @@
-"""The recorded runs of a notebook as figures and Markdown tables, for pages and slides that have no kernel."""
+"""The recorded runs of a notebook as figures and Markdown tables, for pages and slides that have
+no kernel.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from course import records
 from course.records.format import Result
 from course.records.references import Recorded
 from course.records.store import Record
-from course.records.words import speedup_text, what_changed
+from course.records.words import what_changed
 from labkit import plots
 from labkit.journal import Failure
 from labkit.race import RaceResult
@@ -25,11 +27,14 @@ NONE = "No machine has recorded this notebook yet; `python -m course record` doe
 
 @dataclass(frozen=True)
 class Shown:
-    """One recorded comparison, sweep or race: the lead machine's results, and the control that was swept, if any."""
+    """One recorded comparison, sweep or race: the lead machine's results, and the control that
+    was swept, if any.
+    """
 
     results: tuple[Comparison | RaceResult, ...]
     control: str | None
-    lead: str  # machine and date
+    # machine and date
+    lead: str
     others: Recorded
 
     @property
@@ -66,7 +71,9 @@ class Shown:
         return f"`{format_settings(shared)}`" if shared else ""
 
     def svg(self, *, dark: bool) -> str:
-        """The figure that labkit draws of it, as on the reader's own machine: lead in colour, other machines muted."""
+        """The figure that labkit draws of it, as on the reader's own machine: lead in colour,
+        other machines muted.
+        """
         import matplotlib as mpl
 
         first: Any = self.results[0]
@@ -79,9 +86,8 @@ class Shown:
             results: Any = self.results
             swept = _short(self.others.swept(results, self.control))
             figure = plots.sweep_figure(results, self.control, recorded=swept, dark=dark)
-        with mpl.rc_context(
-            {"svg.hashsalt": "speed-lab", "svg.fonttype": "path"}
-        ):  # the same file at each build
+        # the same file at each build
+        with mpl.rc_context({"svg.hashsalt": "speed-lab", "svg.fonttype": "path"}):
             figure.savefig(buffer := io.StringIO(), format="svg", metadata={"Date": None})
         return buffer.getvalue()
 
@@ -104,12 +110,12 @@ class Shown:
             name, control = what_changed(result), self.control
             if control is not None and f"{control}=" not in name:
                 name += f", at {format_settings({control: result.candidate.settings[control]})}"
-            row = {COMPARED: name, self.lead: speedup_text(result)}
+            row = {COMPARED: name, self.lead: result.in_short()}
             for label, other in recorded:
                 assert isinstance(other, Comparison)
                 value = None if control is None else str(result.candidate.settings[control])
                 if value is None or str(other.candidate.settings.get(str(control))) == value:
-                    row[label] = speedup_text(other)
+                    row[label] = other.in_short()
             found.append(row)
         return found
 
@@ -117,7 +123,8 @@ class Shown:
 def shown(notebook: str, folder: Path | None = None) -> list[Shown]:
     """What was recorded of a notebook, in its order; empty when nothing was.
 
-    One machine leads: one with a GPU before others, a record of the present code before older ones, then the newest.
+    One machine leads: one with a GPU before others, a record of the present code before older
+    ones, then the newest.
     """
     reference = records.reference(notebook, folder=folder)
     if not reference.records:
@@ -131,10 +138,13 @@ def shown(notebook: str, folder: Path | None = None) -> list[Shown]:
 
 
 def table(each: Shown) -> str:
-    """Its figures as a Markdown table: what is compared, and a column for each machine with its date."""
+    """Its figures as a Markdown table: what is compared, and a column for each machine with its
+    date.
+    """
     rows = each.rows()
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    # "..., at batch_size=64" says that another machine was set otherwise: one column a machine, the note in its cells.
+    # "..., at batch_size=64" says that another machine was set otherwise: one column a machine,
+    # the note in its cells.
     machines = list(dict.fromkeys(name.split(", at ")[0] for name in columns))
     lines = [machines, ["---"] * len(machines)]
     for row in rows:
@@ -147,11 +157,14 @@ def table(each: Shown) -> str:
 
 
 def _groups(record: Record) -> list[tuple[tuple[Any, ...], str | None]]:
-    """Results that were taken one after the other and differ in one control only, together: those are sweeps."""
+    """Results that were taken one after the other and differ in one control only, together:
+    those are sweeps.
+    """
     found: list[tuple[list[Any], str | None]] = []
     for result in record.results:
         if not isinstance(result, Comparison | RaceResult):
-            continue  # planned or failed: the table of claims says what became of it
+            # planned or failed: the table of claims says what became of it
+            continue
         if found and (control := _sweep([*found[-1][0], result])) is not None:
             found[-1] = [*found[-1][0], result], control
         else:
@@ -160,7 +173,9 @@ def _groups(record: Record) -> list[tuple[tuple[Any, ...], str | None]]:
 
 
 def _sweep(results: Sequence[Result | Failure]) -> str | None:
-    """The one control in which these comparisons of one lab differ, each with a value of its own; else None."""
+    """The one control in which these comparisons of one lab differ, each with a value of its
+    own; else None.
+    """
     if not all(isinstance(result, Comparison) and result.candidate.settings for result in results):
         return None
     comparisons = [result for result in results if isinstance(result, Comparison)]
@@ -185,4 +200,6 @@ def _short(found: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 def _arrival(result: RaceResult, arm: str) -> str:
     runs = result.of(arm)
-    return f"median {format_seconds(result.median(arm))}, {sum(run.reached for run in runs)} of {len(runs)} seeds arrived"
+    arrived = sum(run.reached for run in runs)
+    median = format_seconds(result.median(arm))
+    return f"median {median}, {arrived} of {len(runs)} seeds arrived"

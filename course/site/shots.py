@@ -1,6 +1,9 @@
-"""The README's picture: a panel of a real notebook after a live run on this machine, in a real browser.
+"""The README's picture: a panel of a real notebook after a live run on this machine, in a real
+browser.
 
-    uv run python -m course.site.shots          writes images/panel.webp; needs Chromium or Chrome, and the data
+    uv run python -m course.site.shots      writes images/panel.webp
+
+Needs Chromium or Chrome, and the data.
 
 Look at it before you commit it: it shows whatever this machine measured.
 """
@@ -20,9 +23,11 @@ from course.notebook_files import ROOT, notebook_path, read_notebook, tags
 from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium, running_server
 
 NOTEBOOK = "01_timing_and_vectorization"
-CONTROL, STEPS = "block", 4  # from column by column to the whole product
+# from column by column to the whole product
+CONTROL, STEPS = "block", 4
 SECONDS = 5.0
-LARGEST = 400_000  # bytes
+# bytes
+LARGEST = 400_000
 TARGET = ROOT / "course" / "site" / "images" / "panel.webp"
 
 
@@ -31,7 +36,8 @@ def main() -> int:
     if chromium is None:
         print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
         return 1
-    os.environ["LABKIT_SIZE"] = "full"  # the full size: what readers see
+    # the full size: what readers see
+    os.environ["LABKIT_SIZE"] = "full"
     with (
         tempfile.TemporaryDirectory() as folder,
         running_server(Path(folder)) as server,
@@ -62,7 +68,8 @@ def main() -> int:
         picture.save(TARGET, quality=quality, method=6)
         if TARGET.stat().st_size < LARGEST:
             print(
-                f"{TARGET.relative_to(ROOT)}: {picture.width} x {picture.height}, {TARGET.stat().st_size} bytes"
+                f"{TARGET.relative_to(ROOT)}: {picture.width} x {picture.height}, "
+                f"{TARGET.stat().st_size} bytes"
             )
             return 0
     print(f"{TARGET}: larger than {LARGEST} bytes", file=sys.stderr)

@@ -1,14 +1,14 @@
 """Slides from notebooks: one HTML file each, with records in the place of live output.
 
-    uv run python -m course.site.slides [NAME ...] [--out FOLDER] [--notebook]
+uv run python -m course.site.slides [NAME ...] [--out FOLDER] [--notebook]
 
-Nothing is executed. A slide for each heading; what does not fit goes on to the next. Set-up, claims,
-hints and solutions are left out, and of the code what has no tag and is long.
+Nothing is executed. A slide for each heading; what does not fit goes on to the next. Set-up,
+claims, hints and solutions are left out, and of the code what has no tag and is long.
 
-Slides are not reveal.js, which `jupyter nbconvert --to slides` loads from the internet: `deck/` is a
-page of CSS and one of JavaScript, and loads nothing but `tex-svg.js` (MathJax), which is written
-beside the deck. A slide's content is budgeted in pixels when the deck is made; what is still too tall
-is made smaller in the browser, never cut, and a test holds how much smaller.
+Slides are not reveal.js, which `jupyter nbconvert --to slides` loads from the internet: `deck/`
+is a page of CSS and one of JavaScript, and loads nothing but `tex-svg.js` (MathJax), which is
+written beside the deck. A slide's content is budgeted in pixels when the deck is made; what is
+still too tall is made smaller in the browser, never cut, and a test holds how much smaller.
 """
 
 from __future__ import annotations
@@ -32,28 +32,37 @@ from course.notebook_files import course_notebooks, read_notebook, tags
 from course.site import pages, recorded
 
 HERE = Path(__file__).resolve().parent
+# the last two show what was recorded instead
 LEFT_OUT = {
     "setup",
     "solution",
     "claims",
     "reference",
     "panel",
-}  # the last two show what was recorded instead
+}
 CODE = {"baseline", "predict", "workload", "counters", "worse", "exercise"}
-SHORT = 12  # lines of any other code cell that is shown
-ROOM = 640  # pixels of content for a slide; deck.css has room for 560 to 590, deck.js makes a little more fit
-FIGURE = 560  # pixels of a figure: it stands alone
-LINES = 22  # of code on a slide
+# lines of any other code cell that is shown
+SHORT = 12
+# pixels of content for a slide; deck.css has room for 560 to 590, deck.js makes a little more fit
+ROOM = 640
+# pixels of a figure: it stands alone
+FIGURE = 560
+# of code on a slide
+LINES = 22
 
 # MathJax would look for math in code, too, were it not told to skip it.
-MATHJAX = """{tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]], displayMath: [["$$", "$$"]], processEscapes: true},
+MATHJAX = """{
+ tex: {inlineMath: [["$", "$"], ["\\\\(", "\\\\)"]], displayMath: [["$$", "$$"]],
+       processEscapes: true},
  options: {skipHtmlTags: ["script", "style", "pre", "code", "textarea"], enableMenu: false},
  svg: {fontCache: "local"}}"""
 
 
 @dataclass
 class Block:
-    """A piece of a slide that is not split: HTML, the height that it takes (about), and its source."""
+    """A piece of a slide that is not split: HTML, the height that it takes (about), and its
+    source.
+    """
 
     html: str
     height: int
@@ -64,11 +73,14 @@ class Block:
 
 @dataclass
 class Slide:
-    title: str  # Markdown, without its number
+    # Markdown, without its number
+    title: str
     blocks: list[Block]
-    part: int = 1  # 2 for what did not fit on the first
+    # 2 for what did not fit on the first
+    part: int = 1
     first: bool = False
-    figure: bool = False  # a recorded figure, which interrupts its section
+    # a recorded figure, which interrupts its section
+    figure: bool = False
 
     @property
     def height(self) -> int:
@@ -76,7 +88,10 @@ class Slide:
 
 
 def deck(path: Path) -> list[Slide]:
-    """The slides of a notebook. Raises ValueError for a notebook that does not begin with a heading."""
+    """The slides of a notebook.
+
+    Raises ValueError for a notebook that does not begin with a heading.
+    """
     notebook = read_notebook(path)
     every = [each for each in recorded.shown(path.stem) if each.drawn]
     slides: list[Slide] = []
@@ -97,15 +112,15 @@ def deck(path: Path) -> list[Slide]:
             slides.append(_recorded(every[0]))
         elif "reference" in kind:
             slides += [_recorded(each) for each in every[1:]]
-            every = every[:1]  # once, if the tag repeats
+            # once, if the tag repeats
+            every = every[:1]
         elif not kind & LEFT_OUT and (kind & CODE or len(cell.source.splitlines()) <= SHORT):
             for piece in _pieces(cell.source):
                 _add(slides, _code(piece))
             if text := "".join(output.get("text", "") for output in cell.outputs):
                 _add(slides, _output(text, cell.outputs))
-    return [
-        slide for slide in slides if slide.blocks
-    ]  # a heading whose cells are all left out is no slide
+    # a heading whose cells are all left out is no slide
+    return [slide for slide in slides if slide.blocks]
 
 
 def _add(slides: list[Slide], block: Block) -> None:
@@ -118,7 +133,9 @@ def _add(slides: list[Slide], block: Block) -> None:
 
 
 def _headed(source: str, folder: Path) -> list[tuple[str, list[Block]]]:
-    """A Markdown cell by its headings: title (empty for what stands before the first) and blocks."""
+    """A Markdown cell by its headings: title (empty for what stands before the first) and
+    blocks.
+    """
     found: list[tuple[str, list[Block]]] = [("", [])]
     for text in _blocks(_links(source, folder)):
         heading = re.fullmatch(r"#{1,4} +(.+)", text)
@@ -130,9 +147,13 @@ def _headed(source: str, folder: Path) -> list[tuple[str, list[Block]]]:
 
 
 def _blocks(source: str) -> list[str]:
-    """Markdown as blocks: paragraphs, list items, tables, fences, displayed math; headings apart."""
+    """Markdown as blocks: paragraphs, list items, tables, fences, displayed math.
+
+    Headings apart.
+    """
     found: list[list[str]] = [[]]
-    until = ""  # what ends the fence or formula that is open
+    # what ends the fence or formula that is open
+    until = ""
     for line in source.splitlines():
         bare = line.strip()
         if until:
@@ -182,7 +203,9 @@ def _height(text: str) -> int:
 
 
 def _pieces(source: str) -> list[str]:
-    """A code cell in pieces of at most so many lines, cut between statements where that is possible."""
+    """A code cell in pieces of at most so many lines, cut between statements where that is
+    possible.
+    """
     lines = source.splitlines()
     if len(lines) <= LINES:
         return [source]
@@ -192,7 +215,8 @@ def _pieces(source: str) -> list[str]:
             for node in ast.parse(source).body
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }
-    except SyntaxError:  # a magic
+    # a magic
+    except SyntaxError:
         starts = set()
     pieces, begin = [], 0
     while len(lines) - begin > LINES:
@@ -228,7 +252,7 @@ def _recorded(each: recorded.Shown) -> Slide:
     return Slide(f"Recorded: {each.title[0].lower()}{each.title[1:]}", [block], figure=True)
 
 
-# ------------------------------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------------------ writing
 
 
 def page(name: str, slides: list[Slide]) -> str:
@@ -240,13 +264,15 @@ def page(name: str, slides: list[Slide]) -> str:
         body = "\n".join(block.html for block in slide.blocks)
         kind = ' class="title"' if slide.first else ""
         sections.append(
-            f'<section{kind}><h1>{heading}{part}</h1><div class="room"><div class="body">{body}</div></div></section>'
+            f"<section{kind}><h1>{heading}{part}</h1>"
+            f'<div class="room"><div class="body">{body}</div></div></section>'
         )
     style = (HERE / "deck" / "deck.css").read_text(encoding="utf-8")
     script = (HERE / "deck" / "deck.js").read_text(encoding="utf-8")
     colours = HtmlFormatter(style="friendly").get_style_defs(".highlight")
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(name)}</title>\n'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{html.escape(name)}</title>\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>{colours}\n{style}</style>\n<script>window.MathJax = {MATHJAX}</script>\n"
         f'<script src="tex-svg.js"></script></head>\n<body><div id="stage">\n'
@@ -264,9 +290,8 @@ def slide_notebook(slides: list[Slide]) -> NotebookNode:
         cells[-1].metadata["slideshow"] = {"slide_type": "slide"}
         for block in slide.blocks:
             if block.outputs:
-                [*_, code] = [
-                    cell for cell in cells if cell.cell_type == "code"
-                ]  # whose outputs they are
+                # whose outputs they are
+                [*_, code] = [cell for cell in cells if cell.cell_type == "code"]
                 code.outputs = block.outputs
                 continue
             new = nbformat.v4.new_code_cell if block.code else nbformat.v4.new_markdown_cell

@@ -1,4 +1,6 @@
-"""Every notebook of the course in a real browser: run all cells, operate its first panel, take pictures."""
+"""Every notebook of the course in a real browser: run all cells, operate its first panel, take
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
 
 
 def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
-    """The genetic search and the plan over the network: each slider's figure follows it, and the text above it."""
+    """The genetic search and the plan over the network: each slider's figure follows it, and the
+    text above it.
+    """
     lab_page.open(ROOT / "notebooks" / "12_sublinear_memory.ipynb")
     assert lab_page.run_all() == []
     for number, name in enumerate(("search", "plan")):
@@ -49,7 +53,8 @@ def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
         box.locator(".noUi-handle").first.focus()
         lab_page.page.keyboard.press("ArrowLeft")
         lab_page.page.wait_for_function(
-            "([n, before]) => { const image = document.querySelectorAll('.widget-interact')[n].querySelector('img');"
+            "([n, before]) => { const widget = document.querySelectorAll('.widget-interact')[n];"
+            " const image = widget.querySelector('img');"
             " return image && image.src !== before; }",
             arg=[number, before],
             timeout=30_000,
@@ -86,9 +91,8 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     panel.run()
     panel.wait_number()
     panel.stop()
-    assert panel.wait_finished().startswith(
-        ("Stopped:", "Done:")
-    )  # done: its intervals were narrow before the click
+    # done: its intervals were narrow before the click
+    assert panel.wait_finished().startswith(("Stopped:", "Done:"))
     assert len(panel.history()) == 2
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -28,8 +28,11 @@ def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Brow
         ):
             page.goto((site / f"{name}.html").as_uri())
             page.wait_for_function(
-                "document.querySelectorAll('.math').length === 0 || (window.MathJax?.startup?.promise"
-                " && document.querySelectorAll('mjx-container').length >= document.querySelectorAll('.math').length)"
+                """() => {
+                const math = document.querySelectorAll('.math').length;
+                const drawn = document.querySelectorAll('mjx-container').length;
+                return math === 0 || (window.MathJax?.startup?.promise && drawn >= math);
+                }"""
             )
             assert page.locator("mjx-merror").count() == 0
             assert (
@@ -54,11 +57,14 @@ def test_slides_fit_and_are_not_empty(decks: Path, browser: Browser) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     measure = """[...document.querySelectorAll('section')].map((slide, index) => {
-        const body = slide.querySelector('.body'), room = slide.querySelector('.room').getBoundingClientRect();
+        const body = slide.querySelector('.body');
+        const room = slide.querySelector('.room').getBoundingClientRect();
         const box = body.getBoundingClientRect();
+        const count = query => slide.querySelectorAll(query).length;
+        const pictures = body.querySelectorAll('img, mjx-container').length;
         return [index + 1, Number(slide.dataset.scale), box.bottom - room.bottom,
-                body.textContent.trim().length + 1000 * body.querySelectorAll('img, mjx-container').length,
-                slide.querySelectorAll('h1').length, slide.querySelectorAll('mjx-merror').length]; })"""
+                body.textContent.trim().length + 1000 * pictures,
+                count('h1'), count('mjx-merror')]; })"""
     for path in sorted(decks.glob("*.html")):
         page.goto(path.as_uri())
         page.wait_for_function("document.body.dataset.ready === 'true'")

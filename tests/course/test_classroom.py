@@ -1,4 +1,6 @@
-"""`python -m course`: the copies of every notebook, every exercise's check, and answers that misbehave."""
+"""`python -m course`: the copies of every notebook, every exercise's check, and answers that
+misbehave.
+"""
 
 import ast
 import csv
@@ -59,7 +61,7 @@ def write(notebook: Notebook, path: Path) -> Path:
     return path
 
 
-# --------------------------------------------------------------------------------------------- the course's exercises
+# --------------------------------------------------------------------------- the course's exercises
 
 
 @each_notebook
@@ -73,7 +75,8 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
     )
 
     stub = read_notebook(students)
-    for cell in code_cells(stub, "exercise"):  # the same stub, but no longer as it was
+    # the same stub, but no longer as it was
+    for cell in code_cells(stub, "exercise"):
         cell["source"] = re.sub(
             r"raise NotImplementedError.*", "raise NotImplementedError('mine')", cell["source"]
         )
@@ -86,7 +89,8 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
     good = solved(read_notebook(students), path)
     rows = list(check(write(good, tmp_path / "good" / path.name)))
     assert [row.result for row in rows] == ["passed"] * len(exercises(path)), rows
-    for exercise in exercises(path):  # of an instructor's copy the very same code is run
+    # of an instructor's copy the very same code is run
+    for exercise in exercises(path):
         same = answer(exercise, solved(read_notebook(instructors), path), read_notebook(path))
         assert same == answer(exercise, good, read_notebook(path))
 
@@ -103,15 +107,14 @@ def test_student_copies_hold_no_solutions(path: Path, copies: tuple[Path, Path])
     ]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in copy["cells"])
     for cell in copy["cells"]:
-        text = re.sub(
-            r"```.*?```|`[^`\n]*`|\$[^$]*\$", "", cell["source"], flags=re.DOTALL
-        )  # code and formulas
+        # code and formulas
+        text = re.sub(r"```.*?```|`[^`\n]*`|\$[^$]*\$", "", cell["source"], flags=re.DOTALL)
         for target in re.findall(r"\]\((?!https?:|#|mailto:|attachment:)([^)#\s]+)", text):
             found = (students.parent / target).exists()
             assert found or cell["cell_type"] == "code", f"{path.name} links to {target}"
 
 
-# ---------------------------------------------------------------------------------------------------------------- build
+# -------------------------------------------------------------------------------------------- build
 
 
 def test_copies_are_kept_unless_forced(copies: tuple[Path, Path], tmp_path: Path) -> None:
@@ -151,10 +154,13 @@ def test_folders_that_cannot_be_meant_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-# ---------------------------------------------------------------------------------------------- answers that misbehave
+# --------------------------------------------------------------------------- answers that misbehave
 
 
-RIGHT = "def best_segments(n, a, b):\n    return min(range(1, n + 1), key=lambda k: k * a + -(-n // k) * b)\n"
+RIGHT = """
+def best_segments(n, a, b):
+    return min(range(1, n + 1), key=lambda k: k * a + -(-n // k) * b)
+"""
 CHECK = "\nexercises.check_11_best_segments(best_segments)\n"
 
 
@@ -183,7 +189,8 @@ def alive(marker: str) -> list[str]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             found.append(path.read_bytes().decode(errors="replace"))
-        except OSError:  # it has just ended
+        # it has just ended
+        except OSError:
             continue
     return [line for line in found if marker in line]
 
@@ -193,7 +200,8 @@ def test_bad_submissions_cost_only_themselves(
 ) -> None:
     outside, marker = tmp_path / "outside.txt", "86400.0625"
     leave = f"import subprocess\nsubprocess.Popen(['sleep', '{marker}'], start_new_session=True)\n"
-    fork = f"import os\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '{marker}'])\n"
+    fork = "import os\nif os.fork() == 0:\n    os.setsid()\n"
+    fork += f"    os.execvp('sleep', ['sleep', '{marker}'])\n"
     quietly = f"try:\n    open({str(outside)!r}, 'w')\nexcept OSError:\n    pass\n"
     submit("import os\nos.abort()\n" + RIGHT, "a crash")
     submit("import os\nos._exit(0)\n" + RIGHT, "b exit")
@@ -270,9 +278,11 @@ def test_with_landlock_programs_and_native_code_cannot_write_either(
     submit: Callable[..., Path], tmp_path: Path
 ) -> None:
     place = str(tmp_path / "outside.pt")
-    source = f"import subprocess\nsubprocess.run(['touch', {place!r}])\nimport torch\ntorch.save(1, {place!r})\n"
+    source = f"import subprocess\nsubprocess.run(['touch', {place!r}])\n"
+    source += f"import torch\ntorch.save(1, {place!r})\n"
     row = one(submit(source + RIGHT))
-    if row.guard == "audit hook":  # this kernel has no Landlock: no program is started
+    # this kernel has no Landlock: no program is started
+    if row.guard == "audit hook":
         assert "may be started" in row.message
     else:
         assert (row.result, "Permission denied" in row.message) == ("wrote outside", True)
@@ -296,12 +306,13 @@ def test_wrong_usage_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_the_caller_s_own_folders_are_not_handed_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    # torch sets the third
     names = (
         "JUPYTER_DATA_DIR",
         "XDG_CACHE_HOME",
         "TORCHINDUCTOR_CACHE_DIR",
         "TRITON_CACHE_DIR",
-    )  # torch sets the third
+    )
     for name in names:
         monkeypatch.setenv(name, "/elsewhere")
     environment = check_module._environment(tmp_path / "home", tmp_path / "scratch")
@@ -316,7 +327,7 @@ def test_a_spreadsheet_gets_no_formula(tmp_path: Path, monkeypatch: pytest.Monke
     assert "\n'=1+1.ipynb," in Path("table.csv").read_text(encoding="utf-8").replace("\r", "")
 
 
-# --------------------------------------------------------------------------------------------- what an exercise needs
+# --------------------------------------------------------------------------- what an exercise needs
 
 
 def notebook(*cells: tuple[str, str]) -> Notebook:
@@ -345,18 +356,17 @@ def test_only_what_is_needed_runs() -> None:
     def code(*cells: tuple[str, str]) -> list[str] | None:
         return answer(exercise, notebook(*cells), course)
 
-    assert (
-        code(setup, helper, heavy, ("", "unused = 1"), ("", "no python ("), given)
-        == [
-            *(
-                "import os",
-                "size = 3",
-                "seed(size)",
-            ),  # data are needed by nobody, size by the call that stays
-            *("def helper():\n    return base", "base = other = 1"),
-            "def f():\n    return helper()\nTrue",  # the call of a check is made afterwards, and by the course
-        ]
-    )
+    assert code(setup, helper, heavy, ("", "unused = 1"), ("", "no python ("), given) == [
+        *(
+            "import os",
+            "size = 3",
+            "seed(size)",
+            # data are needed by nobody, size by the call that stays
+        ),
+        *("def helper():\n    return base", "base = other = 1"),
+        # the call of a check is made afterwards, and by the course
+        "def f():\n    return helper()\nTrue",
+    ]
     needs_data = code(setup, ("exercise", "def f(): return data"), ("", "f()"))
     assert needs_data is not None and "data = load(size)" in needs_data
     below = code(setup, ("exercise", exercise.stub), ("", "def f(): return 1"))
@@ -370,7 +380,8 @@ def test_only_what_is_needed_runs() -> None:
 
 def test_names_knows_scopes() -> None:
     used, bound = names(
-        "import a.b as c\ndef f(x, y=d):\n    z = x + g\n    return [z + w + i for i in h]\nk: int = c"
+        "import a.b as c\ndef f(x, y=d):\n    z = x + g\n"
+        "    return [z + w + i for i in h]\nk: int = c"
     )
     assert bound == {"c", "f", "k"}
     assert used == {"d", "g", "w", "h", "c", "int"}

@@ -16,11 +16,14 @@ def stub(a, b):
     [
         stub,
         lambda a, b: None,
-        lambda a, b: sum(a) / sum(b),  # ratio of the means
+        # ratio of the means
+        lambda a, b: sum(a) / sum(b),
         lambda a, b: (
             statistics.median(a) / statistics.median(b)
-        ),  # ratio of the medians: not paired
-        lambda a, b: statistics.median(y / x for x, y in zip(a, b, strict=True)),  # upside down
+            # ratio of the medians: not paired
+        ),
+        # upside down
+        lambda a, b: statistics.median(y / x for x, y in zip(a, b, strict=True)),
         lambda a, b: min(x / y for x, y in zip(a, b, strict=True)) * 0.99,
     ],
 )

@@ -1,4 +1,6 @@
-"""The exercise of 01_timing_and_vectorization: the empty stub and wrong answers fail, right ones pass."""
+"""The exercise of 01_timing_and_vectorization: the empty stub and wrong answers fail, right ones
+pass.
+"""
 
 import pytest
 import torch

@@ -17,7 +17,8 @@ def right(inputs):
 
 def by_singular_values(inputs):
     A = torch.cat([torch.ones(len(inputs), 1), inputs], dim=1)
-    return 2 * len(A) / torch.linalg.matrix_norm(A, 2) ** 2  # a tensor of one number
+    # a tensor of one number
+    return 2 * len(A) / torch.linalg.matrix_norm(A, 2) ** 2
 
 
 def by_trying(inputs):
@@ -75,16 +76,21 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         (
             lambda inputs: right(inputs) / 2,
             "at 1.01 of your",
-        ),  # 1 / the curvature, or the limit of MSELoss
-        (lambda inputs: 2 * right(inputs), "diverges already"),  # without the 1/2
+            # 1 / the curvature, or the limit of MSELoss
+        ),
+        # without the 1/2
+        (lambda inputs: 2 * right(inputs), "diverges already"),
         (not_a_mean, "does not diverge yet"),
-        (no_bias, "a mean of 2: at 0.99 of your"),  # the first case has features of mean zero
+        # the first case has features of mean zero
+        (no_bias, "a mean of 2: at 0.99 of your"),
         (covariance, "diverges already"),
-        (lambda inputs: 2 / curvatures(inputs).sum().item(), "does not diverge yet"),  # the trace
+        # the trace
+        (lambda inputs: 2 / curvatures(inputs).sum().item(), "does not diverge yet"),
         (
             lambda inputs: 2 / curvatures(inputs).clamp(min=1e-9)[0].item(),
             "diverges already",
-        ),  # the smallest
+            # the smallest
+        ),
         (lambda inputs: 0, "a positive number is wanted, not 0"),
         (lambda inputs: float("nan"), "a positive number is wanted, not nan"),
         (lambda inputs: 2 / curvatures(inputs), "a positive number is wanted, not tensor"),

@@ -28,18 +28,23 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (lambda L, T: 4, "L=12 and T=4 want 3 workers, yours says 4"),  # the rule of thumb
-        (lambda L, T: max(1, L // T), "L=13 and T=4 want 4 workers, yours says 3.0"),  # rounds down
+        # the rule of thumb
+        (lambda L, T: 4, "L=12 and T=4 want 3 workers, yours says 4"),
+        # rounds down
+        (lambda L, T: max(1, L // T), "L=13 and T=4 want 4 workers, yours says 3.0"),
         (lambda L, T: max(1, round(L / T)), "L=13 and T=4 want 4 workers, yours says 3"),
         (
             lambda L, T: math.floor(L / T) + 1,
             "L=12 and T=4 want 3 workers, yours says 4",
-        ),  # too many
+            # too many
+        ),
         (
             lambda L, T: math.ceil((L + T) / T),
             "L=12 and T=4 want 3 workers, yours says 4",
-        ),  # its limit
-        (lambda L, T: math.ceil(L / T), "L=0 and T=1 want 1 workers, yours says 0"),  # not even one
+            # its limit
+        ),
+        # not even one
+        (lambda L, T: math.ceil(L / T), "L=0 and T=1 want 1 workers, yours says 0"),
         (lambda L, T: max(1, L / T), "L=13 and T=4 want 4 workers, yours says 3.25"),
     ],
 )

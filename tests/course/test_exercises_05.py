@@ -39,12 +39,17 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (lambda c, s, noise: c / s, "a batch of 4000 takes 1.53 times"),  # the knee alone
-        (lambda c, s, noise: noise, "a batch of 100 takes 1.53 times"),  # the noise scale alone
+        # the knee alone
+        (lambda c, s, noise: c / s, "a batch of 4000 takes 1.53 times"),
+        # the noise scale alone
+        (lambda c, s, noise: noise, "a batch of 100 takes 1.53 times"),
         (lambda c, s, noise: c / s + noise, "a batch of 4100 takes"),
-        (lambda c, s, noise: (c / s + noise) / 2, "a batch of 2050 takes"),  # the arithmetic mean
-        (lambda c, s, noise: noise * c / s, "a batch of 400000 takes"),  # no root
-        (lambda c, s, noise: (noise * s / c) ** 0.5, "a batch of 0.158114 takes"),  # upside down
+        # the arithmetic mean
+        (lambda c, s, noise: (c / s + noise) / 2, "a batch of 2050 takes"),
+        # no root
+        (lambda c, s, noise: noise * c / s, "a batch of 400000 takes"),
+        # upside down
+        (lambda c, s, noise: (noise * s / c) ** 0.5, "a batch of 0.158114 takes"),
         (lambda c, s, noise: right(c, s, noise) + 2, "takes 1 times"),
         (lambda c, s, noise: (c * s * noise) ** 0.5, "takes"),
         (lambda c, s, noise: 0, "gave 0: a positive number is wanted"),

@@ -35,7 +35,8 @@ def no_carry(weight, carry, update):
 def too_late(weight, carry, update):
     wanted = update + carry
     weight += wanted
-    carry.copy_(wanted - (weight - weight))  # the old weight is gone
+    # the old weight is gone
+    carry.copy_(wanted - (weight - weight))
 
 
 def wrong_sign(weight, carry, update):

@@ -85,7 +85,8 @@ def not_for_one(model, micro_batches):
         ),
         (
             never,
-            "4 micro-batches: the gradients were never exchanged; the last must run without no_sync()",
+            "4 micro-batches: the gradients were never exchanged; "
+            "the last must run without no_sync()",
         ),
         (sums, "4 micro-batches: the gradient is 4 times too large; divide each loss"),
         (

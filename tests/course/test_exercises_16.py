@@ -32,7 +32,8 @@ def never_asks_for_strides(x: Any) -> torch.Tensor:
 def shares_what_is_read_only(x: Any) -> torch.Tensor:
     array = np.asarray(x, dtype=np.float32)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, about arrays that are not writeable
+        # torch's own, about arrays that are not writeable
+        warnings.simplefilter("ignore")
         return torch.from_numpy(array.copy() if array.strides[0] < 0 else array)
 
 

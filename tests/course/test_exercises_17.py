@@ -143,7 +143,8 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         (always_a_text, "a step with a finite loss: wants None, yours says 'all is well'"),
         (
             only_nan,
-            "log(0), which is infinite: calls with anomaly mode on should be [False, True], were [False]",
+            "log(0), which is infinite: calls with anomaly mode on should be [False, True], "
+            "were [False]",
         ),
         (off_afterwards, "log(-1): anomaly mode was on before, and is off afterwards"),
         (switches_off, "anomaly mode was on before, and is off afterwards"),

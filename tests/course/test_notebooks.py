@@ -1,4 +1,6 @@
-"""Each notebook runs from top to bottom, also twice, prints the counters it stores, and has the known anatomy."""
+"""Each notebook runs from top to bottom, also twice, prints the counters it stores, and has the
+known anatomy.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,9 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.ste
 
 
 def run(*arguments: str) -> None:
-    """Run a Python command from the project's root with kernels that know nothing of the user's own settings."""
+    """Run a Python command from the project's root with kernels that know nothing of the user's
+    own settings.
+    """
     with tool.private_jupyter() as environment:
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -54,7 +58,7 @@ def test_runs_twice_without_restart(path: Path) -> None:
     run("course/notebooks.py", "twice", path.name)
 
 
-# -------------------------------------------------------------------------------------- the tool itself, on small files
+# ------------------------------------------------------------------ the tool itself, on small files
 
 
 @pytest.fixture
@@ -191,7 +195,8 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert stored.endswith(b"}\n")
     assert stored.startswith(b'{\n "cells"')
 
-    checked.source = "value = None"  # prints nothing: there is nothing to compare with later
+    # prints nothing: there is nothing to compare with later
+    checked.source = "value = None"
     nbformat.write(notebook, path)
     broken = path.read_bytes()
     with pytest.raises(ValueError, match="left as it was"):

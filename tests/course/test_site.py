@@ -1,4 +1,6 @@
-"""The site, the slides and the teacher's guide: built from the files alone, whole, and in step with the notebooks."""
+"""The site, the slides and the teacher's guide: built from the files alone, whole, and in step
+with the notebooks.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,17 @@ GUIDE = (ROOT / "course" / "teaching.md").read_text(encoding="utf-8")
 
 
 class Page(html.parser.HTMLParser):
-    """What a test asks of a page: where its links and images lead, its anchors, its scripts, its text."""
+    """What a test asks of a page: where its links and images lead, its anchors, its scripts, its
+    text.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
         self.links: list[str] = []
         self.images: list[dict[str, str]] = []
-        self.loaded: list[str] = []  # scripts and style sheets
+        # scripts and style sheets
+        self.loaded: list[str] = []
         self.anchors: set[str] = set()
         self.text = ""
         self.feed(path.read_text(encoding="utf-8"))
@@ -116,7 +121,8 @@ def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page
         machines = records.reference(name).machines
         assert all(machine in page.text for machine in machines), name
         assert machines or recorded.NONE.split(";")[0] in page.text, name
-        for each in every:  # the first figure of each, as labkit prints it
+        # the first figure of each, as labkit prints it
+        for each in every:
             assert next(iter(each.rows()))[each.lead] in page.text, name
         assert not pages.claims(name) or "what explains it" in page.text, name
 
@@ -134,11 +140,13 @@ def test_nothing_is_loaded_from_elsewhere(site_pages: dict[Path, Page]) -> None:
         )
 
 
-# -------------------------------------------------------------------------------------------------------------- sources
+# ------------------------------------------------------------------------------------------ sources
 
 
 def test_nothing_is_executed_to_make_a_page(tmp_path: Path) -> None:
-    """Cells that would raise or write are only copied, and figures that a record does not hold do not appear."""
+    """Cells that would raise or write are only copied, and figures that a record does not hold
+    do not appear.
+    """
     written = tmp_path / "written"
     notebook = nbformat.v4.new_notebook(
         metadata={"kernelspec": {"name": "python3", "display_name": "Python"}}
@@ -210,7 +218,7 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
             assert part in text, f"{name}: no {part}"
 
 
-# --------------------------------------------------------------------------------------------------------------- slides
+# ------------------------------------------------------------------------------------------- slides
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
