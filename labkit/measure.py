@@ -1,17 +1,23 @@
 """Time one step, or two against each other, so that the answer can be trusted.
 
-Two arms are timed in blocks in the order A B B A: each block of A stands beside one of B, so that a machine that slows
-down, heats up or is shared hits both alike; one step after each change of arm is not timed. The result is the median of
-the paired ratios with a bootstrap interval.
-Neighbouring blocks of the *same* arm give the A/A control of the very same run: the ratio that this machine shows where
-there is nothing to be seen.
+Two sides are timed in blocks in the order A B B A: each block of A stands beside one of B, so that
+a machine that slows down, heats up or is shared hits both alike. One step after each change of side
+is not timed: it finds the caches as the other side left them. Blocks of both sides are made equally
+long where steps are short, since other programs take time away in slices: two blocks of one length
+lose the same part.
+
+Both sides are built several times within the budget, always both at the same moment and never two
+builds of one side at once. A build gets other addresses, and with them other conflicts in caches
+and pages; `labkit.results.statistics` says what follows from that. What building and warming up
+takes is no part of any time. Small allocations of random size are kept beside each build, since the
+allocator would else hand out the very addresses that it has just got back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,31 +27,45 @@ from typing import Any
 import torch
 
 from labkit.arms import ArmDied, LocalArm
-from labkit.device import is_out_of_memory, pick
-from labkit.preserve import preserve_flags, preserve_rng
+from labkit.device import pick, survive
+from labkit.preserve import frozen_heap, preserve_flags, preserve_rng
 from labkit.progress import progress
-from labkit.results import CLAIM_PAIRS, CONTROL_LIMIT, Comparison, Measurement, Workload
+from labkit.results import Comparison, Measurement, Workload
+from labkit.results.comparison import CLAIM_PAIRS, SAME
 from labkit.turn import TURN
 
-BLOCK_SECONDS = 0.005  # shorter blocks drown in the clock's and the caches' noise
-MIN_PAIRS = 24  # no run is ended early, however sure it looks, before this many
-ENOUGH = 0.25  # stop before the budget when both intervals are this part of the limit
+# Shorter blocks drown in the noise of clock and caches.
+BLOCK_SECONDS = 0.005
+# Blocks up to this length are made equally long on both sides.
+EQUAL_SECONDS = 0.02
+# No run is ended early, however sure it looks, before this many pairs and builds.
+MIN_PAIRS = 24
+MIN_BUILDS = 6
+# Stop before the budget when the interval reaches this part of what counts as the same.
+ENOUGH = 0.25
+# More builds would bring little; each costs its warming up.
+MOST_BUILDS = 10
+# The part of the budget that building again may take. A build of a tenth is then had three times.
+REBUILDING = 0.25
+# Each build is timed in at least this many pairs: one cycle A B B A.
+LEAST_PAIRS = 2
 
 Update = Callable[[Comparison], None]
+clock = time.perf_counter
 
 
 def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
-    """Time one zero-argument step or `Workload` alone: absolute times only, with nothing to hold them against."""
+    """Time one zero-argument step or `Workload` alone: with nothing to hold the times against."""
     with measuring(threads):
         arm = as_arm(step, "step")
         state = _Timed(arm)
         bar = _bar(budget(seconds))
         with contextlib.closing(arm), contextlib.closing(bar):
             state.warm_up(bar.total)
-            begin = now = time.perf_counter()
+            begin = now = clock()
             while state.alive and (len(state.times) < CLAIM_PAIRS or now - begin < bar.total):
                 state.block()
-                now = time.perf_counter()
+                now = clock()
                 bar.update(min(now - begin, bar.total) - bar.n)
             return state.result()
 
@@ -61,66 +81,85 @@ def compare(
 ) -> Comparison:
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
 
-    ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it ends sooner once both
-    intervals are narrow. ``threads`` is torch's thread count on the CPU (None leaves it alone). ``on_update`` receives
-    partial results between blocks, at most five times a second. After ``stop.set()`` or an interrupt the partial result
-    is returned. torch's switches and random generators are given back as they were.
+    ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
+    ends sooner once the interval is narrow. Steps that are given ready-made cannot be built again:
+    the result is of one build. ``threads`` is torch's thread count on the CPU (None leaves it
+    alone). ``on_update`` receives partial results between blocks, at most five times a second.
+    After ``stop.set()`` or an interrupt the partial result is returned. torch's switches and random
+    generators are given back as they were.
     """
+    built_again = _is_arm(baseline) and _is_arm(candidate)
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]
         for arm in arms:
             stack.callback(arm.close)
-        return alternate(arms[0], arms[1], seconds=budget(seconds), on_update=on_update, stop=stop)
+        return alternate(
+            *arms,
+            seconds=budget(seconds),
+            on_update=on_update,
+            stop=stop,
+            most_builds=MOST_BUILDS if built_again else 1,
+        )
 
 
 @contextlib.contextmanager
 def measuring(threads: int | None) -> Iterator[None]:
-    """What every measurement happens in: alone, on one torch thread, and everything global is given back afterwards."""
+    """What every measurement happens in: alone, on ``threads`` torch threads.
+
+    Everything global is given back afterwards. RuntimeError while another measurement is running.
+    """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(
-            f"threads={threads!r}: use a positive number of CPU threads, or None for torch's own setting"
+            f"threads={threads!r}: use a positive number of CPU threads, "
+            "or None for torch's own setting"
         )
     TURN.take(threading.current_thread())
-    freeze = gc.get_freeze_count() == 0
     try:
-        gc.collect()  # what the notebook has dropped must not sit in the memory that the arms need
-        if freeze:
-            gc.freeze()  # else each release of an arm searches all of torch for garbage: longer than a short run
-        with preserve_rng(), preserve_flags():
+        with frozen_heap(), preserve_rng(), preserve_flags():
             if threads is not None:
                 torch.set_num_threads(threads)
             yield
     finally:
-        if freeze:
-            gc.unfreeze()
         TURN.give_back()
 
 
 def as_arm(step: Any, label: str) -> Any:
     """``step`` as an arm: arms as they are, Workloads and plain functions wrapped."""
-    if hasattr(step, "block") and not callable(step):
+    if _is_arm(step):
         return step
-    workload = step if isinstance(step, Workload) else Workload(step, unit="steps")
-    return LocalArm(
-        lambda: replace(workload, close=None), label
-    )  # what the caller opened, the caller closes
+    workload = step
+    if not isinstance(step, Workload):
+        workload = Workload(step, unit="steps")
+    # What the caller opened, the caller closes.
+    return LocalArm(lambda: replace(workload, close=None), label)
+
+
+def _is_arm(step: Any) -> bool:
+    return hasattr(step, "block") and not callable(step)
 
 
 def budget(seconds: float | None) -> float:
-    """The time budget in seconds: the caller's, or the default for this size. ValueError when it makes no sense."""
-    seconds = pick(cpu=10.0, test=0.5) if seconds is None else seconds
+    """The time budget in seconds: the caller's, or the default for this size.
+
+    ValueError for one that is not positive and finite.
+    """
+    if seconds is None:
+        seconds = pick(cpu=10.0, test=0.5)
     if not seconds > 0 or math.isinf(seconds):
         raise ValueError(f"seconds={seconds!r}: use a positive time budget in seconds")
     return seconds
 
 
 class _Timed:
-    """An arm and the times taken of it so far. Running out of memory ends the arm, not the run."""
+    """A side and the times taken of it so far. Running out of memory ends the side, not the run."""
 
     def __init__(self, arm: Any) -> None:
         self.arm = arm
         self.times: list[float] = []
+        self.builds: list[int] = []
+        self.build = 0
         self.steps = 1
+        self.step_seconds = math.inf
         self.cold: float | None = None
         self.error: str | None = None
 
@@ -132,21 +171,18 @@ class _Timed:
         return self._guard(lambda: self.arm.block(steps))
 
     def _guard(self, work: Callable[[], float]) -> float | None:
-        try:
+        with survive(ArmDied) as outcome:
             return work()
-        except (ArmDied, MemoryError, RuntimeError) as error:
-            if not isinstance(error, ArmDied) and not is_out_of_memory(error):
-                raise
-            self.error = str(error) if isinstance(error, ArmDied) else "out of memory"
-        self.arm.close()  # outside of `except`: the traceback would keep the step's tensors alive
+        self.error = outcome.error
+        self.arm.close()
         return None
 
     def warm_up(self, budget: float, stop: threading.Event | None = None) -> None:
-        """Build, run the cold first step, then find how many steps make a block long enough to be timed."""
+        """Build, run the cold first step, then find how many steps make a block long enough."""
         self.cold = self._guard(self.arm.start)
         if self.cold is None:
             return
-        # However long that took: it may have been a compilation, and then the next step is no measure of it.
+        # However long that took: it may have been a compilation, and the next step is quick.
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
             elapsed = self._seconds_of(self.steps)
@@ -156,17 +192,45 @@ class _Timed:
             if elapsed < BLOCK_SECONDS:
                 wanted = math.ceil(1.2 * self.steps * BLOCK_SECONDS / max(elapsed, 1e-9))
                 self.steps = max(self.steps + 1, min(10 * self.steps, wanted))
-            elif spent >= enough:
+                continue
+            self.step_seconds = min(self.step_seconds, elapsed / self.steps)
+            if spent >= enough:
                 return
 
+    def lengthen(self, seconds: float) -> None:
+        """Make blocks as long as this, as nearly as whole steps can."""
+        if math.isfinite(self.step_seconds) and self.step_seconds > 0:
+            self.steps = max(self.steps, round(seconds / self.step_seconds))
+
+    def close(self) -> None:
+        """End this build; nothing that it held is alive afterwards."""
+        if self.alive:
+            self.arm.close()
+
+    def rebuild(self, seconds: float) -> None:
+        """Build again, and warm up for ``seconds``, for one block and for two steps at least."""
+        if not self.alive:
+            return
+        self.build += 1
+        spent = self._guard(self.arm.start)
+        blocks = 0
+        while spent is not None and self.alive and (spent < seconds or not blocks):
+            spent += self._seconds_of(max(2, self.steps)) or 0.0
+            blocks += 1
+
     def settle(self) -> None:
-        """One step that is not timed: the first after a change of arm finds the caches as the other arm left them."""
-        self._seconds_of(1)
+        """One step that is not timed: it finds the caches as the other side left them."""
+        if self.alive:
+            self._seconds_of(1)
 
     def block(self) -> None:
+        """Time one block."""
+        if not self.alive:
+            return
         elapsed = self._seconds_of(self.steps)
         if elapsed is not None:
             self.times.append(elapsed / self.steps)
+            self.builds.append(self.build)
 
     def result(self) -> Measurement:
         if self.alive:
@@ -179,11 +243,160 @@ class _Timed:
             arm.label,
             arm.settings,
             tuple(self.times),
+            tuple(self.builds),
             steps_per_block=self.steps,
             samples=arm.samples,
             unit=arm.unit,
             cold=self.cold,
             error=self.error,
+        )
+
+
+class _Builds:
+    """How many builds a side gets, and how long each is timed.
+
+    A build that costs a tenth of the budget is had three times; cheap ones `MOST_BUILDS` times. The
+    cost is that of the last one: the first of a process pays for more than the others.
+    """
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self.seconds, self.most = seconds, most
+        self.done = 1
+        self.end = math.inf
+        self.next = math.inf
+
+    def begin(self, now: float, cost: float) -> None:
+        """From ``now`` on, with builds that take ``cost`` seconds for both sides."""
+        if self.done == 1:
+            self.end = now + self.seconds
+        left = min(self.most, builds_that_fit(self.seconds, cost)) - self.done
+        timed = self.end - now - max(left, 0) * cost
+        self.next = math.inf
+        if left > 0 and timed > 0:
+            self.next = now + timed / (left + 1)
+
+
+def builds_that_fit(seconds: float, cost: float) -> int:
+    """How many builds fit a budget of ``seconds`` when each costs ``cost`` seconds."""
+    if cost <= 0:
+        return MOST_BUILDS
+    return min(MOST_BUILDS, 1 + int(REBUILDING * seconds / cost))
+
+
+class _Run:
+    """One comparison while it is being taken."""
+
+    def __init__(
+        self,
+        sides: tuple[_Timed, _Timed],
+        seconds: float,
+        most_builds: int,
+        on_update: Update | None,
+        stop: threading.Event | None,
+    ) -> None:
+        self.sides, self.seconds, self.stop, self.on_update = sides, seconds, stop, on_update
+        self.builds = _Builds(seconds, most_builds)
+        self.bar: Any = None
+        if on_update is None:
+            self.bar = _bar(seconds)
+        self.begin = self.told = clock()
+        self.stopped = False
+        self.random = random.Random(0)
+        self.spacers: list[torch.Tensor] = []
+
+    def halted(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+    def warm_up(self) -> None:
+        """Build both sides for the first time."""
+        built = clock()
+        for side in self.sides:
+            if not self.halted():
+                side.warm_up(self.seconds, self.stop)
+        searching = sum(min(0.25, self.seconds / 20) for _ in self.sides)
+        longest = max(_block_seconds(side) for side in self.sides)
+        for side in self.sides:
+            side.lengthen(min(longest, EQUAL_SECONDS))
+        self.begin = clock()
+        # Finding the length of blocks is done once.
+        cost = max(0.0, self.begin - built - searching) + 2 * self._warm_seconds()
+        self.builds.begin(self.begin, cost)
+
+    def take(self) -> None:
+        """Pairs of blocks until the time is over, or more would add nothing."""
+        one, other = self.sides
+        cycle = [(one, other), (other, one)]
+        last: _Timed | None = None
+        pairs = 0
+        while not self.halted() and (one.alive or other.alive):
+            for side in cycle[pairs % 2]:
+                if self.halted():
+                    break
+                if side is not last:
+                    side.settle()
+                side.block()
+                last = side
+            pairs += 1
+            now = clock()
+            if now >= self.builds.end and pairs >= LEAST_PAIRS:
+                break
+            built_enough = pairs % 2 == 0 and now >= self.builds.next
+            if self.tell(now, built_enough):
+                break
+            if built_enough:
+                self.rebuild()
+                last = None
+
+    def rebuild(self) -> None:
+        """Both sides anew: the first to be built takes turns, and the addresses are shifted."""
+        begin = clock()
+        for side in self.sides:
+            side.close()
+        self.spacers.clear()
+        order = self.sides[:: 1 - 2 * (self.builds.done % 2)]
+        for side in order:
+            for _ in range(4):
+                size = 64 * self.random.randrange(1, 1024)
+                self.spacers.append(torch.empty(size, dtype=torch.uint8))
+            if not self.halted():
+                side.rebuild(self._warm_seconds())
+        self.builds.done += 1
+        now = clock()
+        self.builds.begin(now, now - begin)
+
+    def tell(self, now: float, build_ends: bool) -> bool:
+        """Pass on what there is, five times a second at most. Whether more would add nothing."""
+        if now - self.told < 0.2 and not build_ends:
+            return False
+        partial = self.so_far()
+        if now - self.told >= 0.2:
+            self.told = now
+            if self.on_update:
+                self.on_update(partial)
+            if self.bar is not None:
+                # Drawn after its delay, and cleared by close().
+                self.bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
+                self.bar.update(min(now - self.begin, self.bar.total) - self.bar.n)
+        return self._narrow(partial, build_ends)
+
+    def _narrow(self, partial: Comparison, build_ends: bool) -> bool:
+        """Whether more would add nothing. Looks at the width, never at the effect."""
+        only_build = self.builds.done == 1 and self.builds.next == math.inf
+        whole = only_build or (build_ends and self.builds.done >= MIN_BUILDS)
+        if not whole or partial.pairs < MIN_PAIRS:
+            return False
+        return partial.estimate.margin <= ENOUGH * SAME[partial.device]
+
+    def _warm_seconds(self) -> float:
+        return min(0.25, self.seconds / 150)
+
+    def so_far(self) -> Comparison:
+        one, other = self.sides
+        device = "cpu"
+        if "cuda" in (one.arm.device, other.arm.device):
+            device = "cuda"
+        return Comparison(
+            one.partial(), other.partial(), device, clock() - self.begin, self.stopped
         )
 
 
@@ -194,74 +407,40 @@ def alternate(
     seconds: float,
     on_update: Update | None,
     stop: threading.Event | None,
+    most_builds: int = MOST_BUILDS,
 ) -> Comparison:
-    """The engine of `compare` on two arms (objects with ``start``, ``block``, ``check``, ``close``)."""
-    a, b = _Timed(baseline), _Timed(candidate)
-    bar = None if on_update else _bar(seconds)
-    begin = last_update = time.perf_counter()
-    stopped = False
+    """The engine of `compare` on two sides, with ``start``, ``block``, ``check`` and ``close``.
 
-    def so_far() -> Comparison:
-        device = "cuda" if "cuda" in (a.arm.device, b.arm.device) else "cpu"
-        return Comparison(a.partial(), b.partial(), device, time.perf_counter() - begin, stopped)
-
-    def halted() -> bool:
-        return stop is not None and stop.is_set()
-
+    They are built up to ``most_builds`` times: ``close()`` and ``start()`` again.
+    """
+    sides = _Timed(baseline), _Timed(candidate)
+    run = _Run(sides, seconds, most_builds, on_update, stop)
     try:
-        for timed in (a, b):
-            if not halted():
-                timed.warm_up(seconds, stop)
-        begin = time.perf_counter()
-        order, last = [a, b, b, a], None
-        position = 0
-        while not halted() and (a.alive or b.alive):
-            timed = order[position % 4]
-            if timed is not last and timed.alive:
-                timed.settle()
-            if timed.alive:
-                timed.block()
-            position, last = position + 1, timed
-            now = time.perf_counter()
-            if position % 2:
-                continue
-            if now - begin >= seconds and position >= 4:
-                break
-            if now - last_update < 0.2:
-                continue
-            last_update = now
-            partial = so_far()
-            if on_update:
-                on_update(partial)
-            if bar is not None:
-                bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
-                bar.update(
-                    min(now - begin, bar.total) - bar.n
-                )  # draws it after its delay, and then close() clears it
-            if len(partial.ratios) >= MIN_PAIRS and _narrow(partial):
-                break
-        stopped = halted()
+        run.warm_up()
+        run.take()
+        run.stopped = run.halted()
     except KeyboardInterrupt:
-        if not so_far().ratios:
-            raise  # nothing to show for it
-        stopped = True
+        # Nothing to show for it.
+        if not run.so_far().pairs:
+            raise
+        run.stopped = True
     finally:
-        if bar is not None:
-            bar.close()
-    result = so_far()
-    if not stopped:
-        result = replace(result, baseline=a.result(), candidate=b.result())
+        run.spacers.clear()
+        if run.bar is not None:
+            run.bar.close()
+    result = run.so_far()
+    if not run.stopped:
+        one, other = sides
+        result = replace(result, baseline=one.result(), candidate=other.result())
     return result
+
+
+def _block_seconds(side: _Timed) -> float:
+    """How long a block of this side takes; 0 where that was not found out."""
+    if math.isinf(side.step_seconds):
+        return 0.0
+    return side.step_seconds * side.steps
 
 
 def _bar(seconds: float) -> Any:
     return progress(total=seconds, unit="s", bar_format="{desc} |{bar}| {n:.2g}/{total:.2g} s")
-
-
-def _narrow(partial: Comparison) -> bool:
-    """Whether more pairs would add nothing. Looks at widths only, never at the effect: no optional stopping."""
-    limit = ENOUGH * CONTROL_LIMIT[partial.device]
-    return all(
-        high - low <= 2 * limit * mid
-        for (low, high), mid in ((partial.interval, partial.speedup), (partial.control_interval, 1))
-    )

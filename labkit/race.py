@@ -21,7 +21,8 @@ from labkit.arms import LocalArm
 from labkit.device import is_out_of_memory, pick
 from labkit.measure import measuring
 from labkit.progress import progress
-from labkit.results import median_interval
+from labkit.results import estimate, median_interval
+from labkit.results.comparison import SAME
 from labkit.text import format_seconds
 
 
@@ -75,14 +76,66 @@ class RaceResult:
         """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
+    def ratios(
+        self, arm: str, by: str = "seconds", against: str | None = None
+    ) -> tuple[float, ...]:
+        """``against`` (the baseline) over ``arm`` of each seed, without seeds where neither arrived.
+
+        0 where only ``arm`` never arrived, infinity where only the other one did not.
+        """
+        ratios = []
+        for before, after in self._pairs(arm, against):
+            if before.reached or after.reached:
+                ratios.append(_ratio(getattr(before, by), getattr(after, by)))
+        return tuple(ratios)
+
     def speedup(
         self, arm: str, by: str = "seconds", against: str | None = None
     ) -> tuple[float, float, float]:
-        """``against`` (the baseline) over ``arm``, paired by seed: median, interval; nan when no pair arrived."""
-        pairs = zip(self.of(against or self.arms[0]), self.of(arm), strict=False)
-        ratios = [_ratio(getattr(a, by), getattr(b, by)) for a, b in pairs]
-        known = tuple(ratio for ratio in ratios if not math.isnan(ratio))
-        return (_median(known), *median_interval(known))
+        """``against`` (the baseline) over ``arm``, paired by seed, and its 95 % interval.
+
+        The mean of the ratios' logarithms, with an interval by Student's t, which is right for few
+        seeds. Where a run never arrived, the median, and the range of all ratios: it reaches to 0
+        or infinity. nan where there is nothing: no seed arrived, or no interval of a single one.
+        """
+        ratios = self.ratios(arm, by, against)
+        if not ratios:
+            return math.nan, math.nan, math.nan
+        if _all_finite(ratios):
+            found = estimate([math.log(ratio) for ratio in ratios])
+            return (math.exp(found.mean), *found.interval)
+        return _median(ratios), min(ratios), max(ratios)
+
+    def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
+        """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
+
+        Where all arrived: a difference is told when the interval lies wholly beyond the noise floor
+        of neighbouring seeds, ``same`` when it lies wholly within 2 % of 1. Where some did not: by
+        how many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
+        sides (Fisher's exact test).
+        """
+        ratios = self.ratios(arm, by, against)
+        if len(ratios) > 1 and _all_finite(ratios):
+            return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME["cpu"])
+        pairs = self._pairs(arm, against)
+        before = sum(one.reached for one, _ in pairs)
+        after = sum(other.reached for _, other in pairs)
+        if before == after or fisher(before, after, len(pairs)) > 0.05:
+            return "unclear"
+        if after > before:
+            return "faster"
+        return "slower"
+
+    def _pairs(self, arm: str, against: str | None) -> list[tuple[RaceRun, RaceRun]]:
+        """The runs of both sides with the same seed; repeats of a seed in their order."""
+        others: dict[int, list[RaceRun]] = {}
+        for run in self.of(arm):
+            others.setdefault(run.seed, []).append(run)
+        pairs = []
+        for run in self.of(against or self.arms[0]):
+            if others.get(run.seed):
+                pairs.append((run, others[run.seed].pop(0)))
+        return pairs
 
     def __str__(self) -> str:
         sign = ">=" if self.higher_is_better else "<="
@@ -100,8 +153,13 @@ class RaceResult:
             )
         for arm in self.arms[1:]:
             ratio, low, high = self.speedup(arm)
-            factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as {self.arms[0]}"
-            lines.append(f"{arm:{width}}  {'never arrived' if math.isnan(ratio) else factor}")
+            told = "never arrived"
+            if not math.isnan(ratio):
+                told = (
+                    f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as "
+                    f"{self.arms[0]}: {self.verdict(arm)}"
+                )
+            lines.append(f"{arm:{width}}  {told}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -229,11 +287,30 @@ def _result(
     )
 
 
-def _ratio(a: float, b: float) -> float:
-    if math.isinf(a) and math.isinf(b):
-        return math.nan
-    return 0.0 if math.isinf(b) else a / b
+def _ratio(before: float, after: float) -> float:
+    if math.isinf(after):
+        return 0.0
+    return before / after
+
+
+def _all_finite(ratios: tuple[float, ...]) -> bool:
+    return all(0 < ratio < math.inf for ratio in ratios)
 
 
 def _median(values: tuple[float, ...]) -> float:
-    return float(np.median(values)) if values else math.nan
+    if not values:
+        return math.nan
+    return float(np.median(values))
+
+
+def fisher(one: int, other: int, of: int) -> float:
+    """The chance of counts as uneven as ``one`` and ``other``, of ``of`` each, among equal sides.
+
+    Fisher's exact test, two-sided: ``fisher(5, 0, of=5)`` is 2 / 252.
+    """
+    arrived = one + other
+    ways = []
+    for count in range(max(0, arrived - of), min(of, arrived) + 1):
+        ways.append(math.comb(of, count) * math.comb(of, arrived - count))
+    seen = math.comb(of, one) * math.comb(of, other)
+    return sum(way for way in ways if way <= seen) / math.comb(2 * of, arrived)

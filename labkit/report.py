@@ -266,7 +266,8 @@ def _race_title(result: RaceResult) -> str:
         interval = f"95 % interval {format_factor(low)} to {format_factor(high)}"
         seeds = _number(len(result.of(arm)), "seed")
         words += (
-            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({interval}; {seeds})"
+            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({interval}; {seeds}): "
+            f"{result.verdict(arm)}"
         )
     return f"{words}."
 

@@ -33,7 +33,7 @@ def eight():
 
 result = labkit.compare(lambda: matrix @ matrix, eight, seconds=1)
 print(result)
-assert result.verdict in ("faster", "slower", "same", "cannot tell") and result.ratios
+assert result.verdict in ("faster", "slower", "same", "unclear") and result.ratios
 
 def make_workload(times):
     return labkit.Workload(lambda: [matrix @ matrix for _ in range(times)], samples=times)

@@ -1,17 +1,24 @@
-"""The measuring engine: order of blocks, switches of an arm, budgets, faults. Nothing here asserts a time."""
+"""The measuring engine: order of blocks, switches of an arm, budgets, faults.
+
+Nothing here asserts a time.
+"""
 
 import gc
 import itertools
+import math
+import statistics
+import sys
 import threading
 import time
 import weakref
+from typing import ClassVar
 
 import pytest
 import torch
 
-from labkit import Workload, compare, measure
+from labkit import Lab, Workload, compare, measure
 from labkit.arms import LocalArm
-from labkit.measure import BLOCK_SECONDS
+from labkit.measure import BLOCK_SECONDS, MIN_BUILDS, MOST_BUILDS, builds_that_fit
 from labkit.switches import torch_flags
 
 
@@ -26,39 +33,232 @@ def everything_is_given_back():
     assert gc.isenabled()
 
 
-class Recorder:
-    """An arm whose blocks take the seconds it is told, on no clock at all."""
+class Clock:
+    """A clock that goes on only when a side works."""
 
-    def __init__(self, label, log, seconds=0.01):
-        self.label, self.log, self.seconds = label, log, seconds
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    # By the table of modules: labkit.measure is the function.
+    monkeypatch.setattr(sys.modules["labkit.measure"], "clock", clock)
+    return clock
+
+
+class FakeSide:
+    """A side whose steps and builds take the seconds that it is told, on a clock of its own.
+
+    ``layout`` maps the number of a build to a factor of its steps' time; ``fails`` is the number of
+    the build that runs out of memory.
+    """
+
+    alive: ClassVar[list] = []
+
+    def __init__(self, label, log, clock, seconds=0.01, building=0.0, layout=None, fails=None):
+        self.label, self.log, self.clock = label, log, clock
+        self.seconds, self.building = seconds, building
+        self.layout, self.fails = layout or {}, fails
         self.settings, self.samples, self.unit, self.device = {}, 1, "samples", "cpu"
+        self.build = -1
+        self.on_start = None
 
     def start(self):
-        return self.seconds
+        assert self.label not in self.alive, "two builds of one side at once"
+        self.build += 1
+        self.log.append(f"start {self.label}")
+        self.clock.now += self.building
+        if self.on_start:
+            self.on_start(self)
+        if self.build == self.fails:
+            raise MemoryError
+        self.alive.append(self.label)
+        return self.block(1)
 
     def block(self, steps):
         self.log.append(self.label)
-        return self.seconds * steps
+        seconds = steps * self.seconds * self.layout.get(self.build, 1.0)
+        self.clock.now += seconds
+        return seconds
 
     def check(self):
         self.log.append(f"check {self.label}")
 
     def close(self):
         self.log.append(f"close {self.label}")
+        if self.label in self.alive:
+            self.alive.remove(self.label)
 
 
-def test_blocks_alternate_a_b_b_a():
-    log = []
-    result = compare(Recorder("a", log), Recorder("b", log, 0.02), seconds=0.01)
-    blocks = [
-        "".join(group) for _, group in itertools.groupby(name for name in log if name in "ab")
-    ]
-    # After a block each to warm up: one step after each change of arm is not timed, so a bb a a bb a ... is
-    assert blocks[2:7] == ["aa", "bbb", "aaa", "bbb", "aaa"]
-    assert sum(map(len, blocks[2:])) == pytest.approx(3 * len(result.ratios), abs=1)
+@pytest.fixture
+def sides(clock):
+    """Makes two such sides with one log; a dict of options for each."""
+    FakeSide.alive.clear()
+
+    def make(before=None, after=None, **both):
+        log = []
+        one = FakeSide("a", log, clock, **(both | (before or {})))
+        other = FakeSide("b", log, clock, **(both | (after or {})))
+        return one, other, log
+
+    return make
+
+
+def letters(log):
+    """The blocks and untimed steps in turn, as one string."""
+    return "".join(name for name in log if name in ("a", "b"))
+
+
+def test_blocks_alternate_a_b_b_a(sides):
+    one, other, log = sides(after={"seconds": 0.02}, building=10.0)
+    result = compare(one, other, seconds=1)
+    # Without its first step, a warming up of 0.05 s and one build: the change of side is not timed.
+    begin = log.index("start b") + 1
+    blocks = ["".join(group) for _, group in itertools.groupby(letters(log[begin:]))]
+    assert blocks[1:6] == ["aa", "bbb", "aaa", "bbb", "aaa"]
+    # Blocks are equally long: two steps of the quick side against one.
+    assert (result.baseline.steps_per_block, result.candidate.steps_per_block) == (2, 1)
     assert result.speedup == pytest.approx(0.5) and result.verdict == "slower"
-    assert result.control == (1.0,) * len(result.control)
+    assert set(result.control) == {1.0}
     assert log[-4:] == ["check a", "check b", "close b", "close a"]
+
+
+def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
+    # Builds that differ, so that the run is not ended early.
+    layout = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
+    one, other, log = sides(building=0.001, before={"layout": layout})
+    result = compare(one, other, seconds=20)
+    assert result.build_count == MOST_BUILDS == log.count("start a") == log.count("start b")
+    assert set(result.candidate.times) == {0.01}
+    for seconds, build in zip(result.baseline.times, result.baseline.builds, strict=True):
+        assert seconds == pytest.approx(0.01 * layout[build])
+    assert result.baseline.builds == result.candidate.builds
+    assert list(result.baseline.builds) == sorted(result.baseline.builds)
+    sizes = [result.baseline.builds.count(number) for number in range(MOST_BUILDS)]
+    assert max(sizes) - min(sizes) <= 4
+
+
+@pytest.mark.parametrize(("building", "builds"), [(4, 6), (10, 3), (20, 2), (30, 1), (300, 1)])
+def test_as_many_builds_as_a_quarter_of_the_budget_holds(sides, building, builds):
+    # Less what warming up takes, for both sides together.
+    one, other, _ = sides(building=building / 2 - 0.3)
+    assert compare(one, other, seconds=100.0).build_count == builds
+
+
+def test_three_builds_where_they_take_a_tenth():
+    assert builds_that_fit(10.0, 1.0) == 3
+    assert builds_that_fit(10.0, 1.3) == 2
+    assert builds_that_fit(10.0, 2.6) == 1
+    assert builds_that_fit(10.0, 0.0) == MOST_BUILDS
+
+
+def test_the_budget_holds_the_building_again(sides, clock):
+    one, other, _ = sides(building=0.4)
+    compare(one, other, seconds=10)
+    first = 2 * (0.4 + 0.01) + 2 * 0.25
+    assert clock.now <= first + 10 + 0.1
+
+
+def test_steps_that_cannot_be_built_again_are_of_one_build():
+    made = []
+
+    def step():
+        made.append(1)
+
+    result = compare(step, step, seconds=0.2)
+    assert result.build_count == 1 and set(result.baseline.builds) == {0}
+    assert "pairs of one build" in str(result)
+
+
+def test_builds_that_differ_widen_the_interval(sides):
+    layout = {number: 1 + 0.01 * (number % 3 - 1) for number in range(MOST_BUILDS)}
+    equal, other, _ = sides()
+    narrow = compare(equal, other, seconds=20)
+    one, other, _ = sides(before={"layout": layout})
+    result = compare(one, other, seconds=20)
+    assert narrow.verdict == "same" and narrow.interval == pytest.approx((1, 1), abs=1e-6)
+    low, high = result.interval
+    # Student's t with nine degrees of freedom, of ten values with this deviation.
+    parts = [math.log(layout[number]) for number in range(MOST_BUILDS)]
+    error = statistics.stdev(parts) / math.sqrt(MOST_BUILDS)
+    assert math.log(high / low) / 2 == pytest.approx(2.262 * error, rel=1e-3)
+    # As if it were one build, the interval would be that of the runs of pairs.
+    assert result.build_count == MOST_BUILDS
+
+
+def test_out_of_memory_in_a_build_ends_that_side_only(sides):
+    one, other, log = sides(after={"fails": 2}, building=0.001)
+    result = compare(one, other, seconds=20)
+    assert result.candidate.error == "out of memory" and result.baseline.error is None
+    assert max(result.candidate.builds) == 1
+    assert max(result.baseline.builds) > 2
+    assert result.verdict == "unclear" and result.build_count == 2
+    assert not FakeSide.alive and log.count("check b") == 0
+
+
+def test_a_side_s_own_error_in_a_build_is_raised(sides):
+    def explode(side):
+        if side.build == 1:
+            raise ZeroDivisionError
+
+    one, other, _ = sides()
+    other.on_start = explode
+    with pytest.raises(ZeroDivisionError):
+        compare(one, other, seconds=20)
+    assert not FakeSide.alive
+
+
+def test_a_stop_during_a_build_gives_what_was_measured(sides):
+    stop = threading.Event()
+
+    def press(side):
+        if side.build == 3:
+            stop.set()
+
+    one, other, log = sides()
+    one.on_start = press
+    result = compare(one, other, seconds=20, stop=stop)
+    assert result.stopped and result.build_count == 3
+    assert log.count("start a") == 4 and "check a" not in log
+    assert not FakeSide.alive
+
+
+def test_an_interrupt_during_a_build_gives_what_was_measured(sides):
+    def press(side):
+        if side.build == 2:
+            raise KeyboardInterrupt
+
+    one, other, _ = sides()
+    other.on_start = press
+    result = compare(one, other, seconds=20)
+    assert result.stopped and result.build_count == 2
+    assert not FakeSide.alive
+
+
+def test_a_narrow_interval_ends_a_run_but_not_before_several_builds(sides, clock):
+    one, other, _ = sides()
+    result = compare(one, other, seconds=40)
+    assert result.build_count == MIN_BUILDS and clock.now < 40
+    noisy = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
+    one, other, _ = sides(before={"layout": noisy})
+    assert compare(one, other, seconds=40).build_count == MOST_BUILDS
+
+
+def test_each_build_starts_from_the_lab_s_seed():
+    drawn = []
+
+    def make_workload(scale):
+        drawn.append((scale, torch.rand(1).item()))
+        return Workload(lambda: None)
+
+    result = Lab(make_workload, scale=[1, 2], memory=False, seed=3).run(scale=2, seconds=0.5)
+    assert result.build_count > 1
+    assert len({value for _, value in drawn}) == 1 and {scale for scale, _ in drawn} == {1, 2}
 
 
 def test_short_steps_are_gathered_into_blocks_that_can_be_timed():
@@ -158,7 +358,7 @@ def test_stop_before_and_during_a_run():
     stop = threading.Event()
     stop.set()
     result = compare(lambda: None, lambda: None, seconds=60, stop=stop)
-    assert result.stopped and result.verdict == "cannot tell" and not result.ratios
+    assert result.stopped and result.verdict == "unclear" and not result.ratios
     stop = threading.Event()
     result = compare(
         lambda: None, lambda: None, seconds=60, on_update=lambda partial: stop.set(), stop=stop
@@ -205,7 +405,7 @@ def test_out_of_memory_ends_one_arm_and_the_other_is_still_measured():
     result = compare(lambda: held.sum(), hungry, seconds=0.2)
     assert result.candidate.error == "out of memory" and not result.candidate.times
     assert result.baseline.times and result.baseline.error is None
-    assert result.verdict == "cannot tell" and "out of memory" in str(result)
+    assert result.verdict == "unclear" and "out of memory" in str(result)
     gc.collect()
     assert all(reference() is None for reference in alive)  # its memory is free again
 

@@ -6,6 +6,7 @@ Its widgets are operated through their values, as the page does it.
 from __future__ import annotations
 
 import gc
+import math
 import random
 import threading
 import time
@@ -405,3 +406,15 @@ def test_nothing_is_said_after_the_last_word(panel: LabPanel) -> None:
     said = panel.screen.live.status
     panel.latest.halt()
     assert panel.screen.live.status == said
+
+
+def test_the_status_says_what_the_figure_rests_on() -> None:
+    generator = random.Random(0)
+    sides = []
+    for name in "ab":
+        times = tuple(0.01 * math.exp(generator.gauss(0, 0.3)) for _ in range(60))
+        sides.append(Measurement(name, times=times, builds=(0,) * 20 + (1,) * 20 + (2,) * 20))
+    result = Comparison(*sides)
+    assert result.verdict == "unclear"
+    assert live.summary([result]).startswith("unclear, ")
+    assert live.summary([result]).endswith("; 60 pairs of 3 builds")

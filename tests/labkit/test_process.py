@@ -60,7 +60,7 @@ def test_an_arm_that_dies_is_a_result():
         die=True, seconds=0.2
     )
     assert "was ended by SIGKILL" in result.candidate.error
-    assert result.baseline.times and result.verdict == "cannot tell"
+    assert result.baseline.times and result.verdict == "unclear"
 
 
 def test_an_exception_in_the_child_is_raised_here():

@@ -2,12 +2,13 @@
 
 import math
 import threading
+from random import Random
 
 import pytest
 import torch
 
 from labkit import Workload, race
-from labkit.race import RaceResult, RaceRun
+from labkit.race import RaceResult, RaceRun, fisher
 
 
 def halving(rate):
@@ -160,3 +161,76 @@ def test_unknown_arm():
     with pytest.raises(KeyError, match="no arm 'b'"):
         result.of("b")
     assert result.median("a") == 0.5
+
+
+def finished(before, after):
+    """A race of two sides with these seconds to the target, a seed each; infinite: never arrived."""
+    runs = []
+    for side, seconds in (("one", before), ("other", after)):
+        for seed, taken in enumerate(seconds):
+            reached = taken < math.inf
+            runs.append(RaceRun(side, seed, ((10, taken if reached else 1.0, 0.5),), reached))
+    return RaceResult(tuple(runs), 1.0, "metric", True)
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        ((0.5, 0.51, 0.49, 0.5, 0.52), "faster"),
+        ((2.0, 2.1, 1.9, 2.0, 2.2), "slower"),
+        ((1.0, 1.001, 0.999, 1.0, 1.0), "same"),
+        ((0.5, 2.0, 0.4, 1.1, 1.0), "unclear"),
+        ((math.inf,) * 5, "slower"),
+        ((1.0, 1.0, 1.0, math.inf, math.inf), "unclear"),
+    ],
+)
+def test_a_verdict_of_five_seeds(after, verdict):
+    result = finished((1.0,) * 5, after)
+    assert result.verdict("other") == verdict
+    assert result.verdict("one", against="other") == {"faster": "slower", "slower": "faster"}.get(
+        verdict, verdict
+    )
+    if verdict != "slower" or after[0] < math.inf:
+        assert f": {verdict}" in str(result)
+
+
+def test_two_seeds_tell_nothing_but_a_great_difference():
+    assert finished((1.0, 1.0), (0.9, 0.8)).verdict("other") == "unclear"
+    assert finished((1.0, 1.0), (math.inf, math.inf)).verdict("other") == "unclear"
+    assert finished((1.0,), (0.1,)).verdict("other") == "unclear"
+
+
+def test_the_interval_of_a_race_is_student_s():
+    ratio, low, high = finished((1.0, 1.0, 1.0), (1.0, 1.1, 1.21)).speedup("other")
+    step = math.log(1.1)
+    assert ratio == pytest.approx(1 / 1.1)
+    assert math.log(high / low) / 2 == pytest.approx(4.303 * step / math.sqrt(3), rel=1e-3)
+
+
+def test_equal_sides_are_seldom_called_different():
+    random = Random(0)
+    claimed = 0
+    for _ in range(300):
+        before, after = ([math.exp(random.gauss(0, 0.2)) for _ in range(7)] for _ in range(2))
+        claimed += finished(before, after).verdict("other") in ("faster", "slower")
+    assert claimed <= 9
+
+
+def test_runs_that_never_arrive_reach_to_0_and_infinity():
+    both = finished((1.0, math.inf, 1.0), (math.inf, 1.0, 0.5)).speedup("other")
+    assert both == (2.0, 0.0, math.inf)
+    assert all(map(math.isnan, finished((math.inf,), (math.inf,)).speedup("other")))
+
+
+def test_fisher_s_exact_test():
+    assert fisher(5, 0, of=5) == pytest.approx(2 / 252)
+    assert fisher(4, 0, of=4) == pytest.approx(2 / 70)
+    assert fisher(3, 3, of=5) == pytest.approx(1.0)
+
+
+def test_repeats_of_a_seed_are_paired_in_their_order():
+    runs = []
+    for side, seconds in (("one", (1.0, 2.0, 5.0)), ("other", (2.0, 1.0))):
+        for taken in seconds:
+            runs.append(RaceRun(side, 0, ((1, taken, 0.5),), True))
+    assert RaceResult(tuple(runs), 1.0, "metric", True).ratios("other") == (0.5, 2.0)

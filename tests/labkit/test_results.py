@@ -1,45 +1,65 @@
 """Statistics and verdicts on planted times: no clock involved."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from labkit.results import (
-    CLAIM_PAIRS,
     Comparison,
+    Estimate,
     Measurement,
     Workload,
     median_interval,
+    runs_of,
     same_value,
 )
+from labkit.results.comparison import CLAIM_PAIRS
+from labkit.results.statistics import BUILD_SPREAD, student_t
 
 
-def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0):
-    """Times in the order A B B A of a machine with multiplicative noise, and a linear drift over the run."""
+def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0, builds=1, layout=0.0):
+    """Times in the order A B B A of a machine with multiplicative noise, and a linear drift over
+    the run.
+
+    Each of ``builds`` builds has a factor of its own on each side, with a deviation of ``layout``.
+    """
     rng = np.random.default_rng(seed)
-    a, b = [], []
+    factors = np.exp(rng.normal(size=(2, builds)) * layout)
+    times, numbers = ([], []), ([], [])
     for position in range(2 * pairs):
-        arm = "abba"[position % 4]
-        seconds = (
-            (0.01 if arm == "a" else 0.01 / speedup)
-            * math.exp(rng.normal() * noise)
-            * (1 + drift * position / pairs)
-        )
-        (a if arm == "a" else b).append(seconds)
-    return Comparison(
-        Measurement("baseline", times=tuple(a)), Measurement("candidate", times=tuple(b)), device
-    )
+        side = (0, 1, 1, 0)[position % 4]
+        build = position * builds // (2 * pairs)
+        seconds = 0.01 / speedup**side * factors[side, build]
+        seconds *= math.exp(rng.normal() * noise) * (1 + drift * position / pairs)
+        times[side].append(seconds)
+        numbers[side].append(build)
+    sides = []
+    for side, name in enumerate(("baseline", "candidate")):
+        sides.append(Measurement(name, times=tuple(times[side]), builds=tuple(numbers[side])))
+    return Comparison(*sides, device)
 
 
 def test_ratios_and_control_follow_the_order_of_the_blocks():
     result = Comparison(
         Measurement("a", times=(8.0, 9.0, 12.0, 10.0)), Measurement("b", times=(2.0, 4.0, 3.0, 5.0))
     )
-    assert result.ratios == (4.0, 2.25, 4.0, 2.0)
-    assert result.control == (2 / 4, 3 / 5, 9 / 12)  # B1/B2, B3/B4, A2/A3
-    assert result.speedup == np.median(result.ratios)
+    assert result.ratios == (4.0, 2.25, 4.0, 2.0) and result.pairs == 4
+    assert result.speedup == pytest.approx(np.median(result.ratios))
+    # Runs of two neighbouring pairs, since there is one build only.
+    assert result.control == (3.125 / 3.0,)
+
+
+def test_the_control_holds_builds_against_each_other():
+    builds = (0, 0, 1, 1, 2, 2)
+    result = Comparison(
+        Measurement("a", times=(2.0, 2.0, 3.0, 3.0, 4.0, 4.0), builds=builds),
+        Measurement("b", times=(1.0,) * 6, builds=builds),
+    )
+    assert result.control == (2 / 3, 3 / 4)
+    assert result.speedup == pytest.approx((2 * 3 * 4) ** (1 / 3))
 
 
 @pytest.mark.parametrize(
@@ -57,34 +77,101 @@ def test_drift_does_not_pass_for_an_effect():
     result = planted(
         1.0, noise=0.005, drift=0.5
     )  # the machine slows down by half while it measures
-    assert result.verdict in ("same", "cannot tell")
+    assert result.verdict in ("same", "unclear")
 
 
-def test_a_noisy_run_claims_no_small_effect_but_sees_a_large_one():
-    small, large = planted(1.1, noise=0.2), planted(5.0, noise=0.2)
-    assert small.noisy and small.verdict == "cannot tell"
-    assert large.noisy and large.verdict == "faster"
+def test_a_noisy_run_has_a_wide_interval_and_sees_a_large_effect():
+    small, large = planted(1.1, noise=0.3), planted(1.5, noise=0.05)
+    low, high = small.interval
+    assert small.verdict == "unclear" and high / low > 1.2
+    assert large.verdict == "faster" and large.interval[1] / large.interval[0] > 1.02
 
 
-def test_a_control_that_lies_away_from_1_is_no_excuse_to_call_a_difference_the_same():
-    # The first block after each change of arm is slower, time and again: A1 B1 B2 A2 A3 B3 ...
-    a, b = (0.01, 0.0112) * 20, (0.0112, 0.01) * 20
-    result = Comparison(Measurement("a", times=a), Measurement("b", times=b))
-    assert (
-        result.noise_floor > 0.1
-        and not result.noisy
-        and result.interval == pytest.approx((1 / 1.12, 1.12))
-    )
-    assert result.verdict == "cannot tell"
+def test_the_same_is_nearer_on_a_gpu():
+    result = planted(1.0, pairs=100, noise=0.01, builds=5, layout=0.008, seed=4)
+    assert 0.01 < max(abs(math.log(bound)) for bound in result.interval) < 0.02
+    assert result.verdict == "same"
+    assert replace(result, device="cuda").verdict == "unclear"
 
 
-def test_a_gpu_has_to_be_quieter():
-    assert not planted(1.0, noise=0.015, device="cpu").noisy
-    assert planted(1.0, noise=0.03, device="cuda", pairs=24).noisy
+def test_verdicts_follow_from_interval_and_floor():
+    def of(mean, error, floor):
+        return Estimate(mean, error, floor, count=11).verdict(0.02)
+
+    # Student's t with ten degrees of freedom is 2.228.
+    assert of(0.05, 0.01, 0.02) == "faster" and of(0.05, 0.01, 0.03) == "unclear"
+    assert of(-0.05, 0.01, 0.02) == "slower" and of(-0.05, 0.01, 0.03) == "unclear"
+    assert of(0.0, 0.008, 0.008) == "same" and of(0.0, 0.01, 0.01) == "unclear"
+    assert of(0.01, 0.001, 0.001) == "faster"
+    assert Estimate(1.0, 0.0, 0.0, count=1).verdict(0.02) == "unclear"
+
+
+def test_one_build_is_said_and_allows_for_what_others_would_differ_by():
+    one, several = planted(1.0, noise=1e-5), planted(1.0, noise=1e-5, builds=5)
+    assert "40 pairs of one build" in str(one) and "40 pairs of 5 builds" in str(several)
+    low, high = one.interval
+    assert math.log(high / low) / 2 == pytest.approx(2 * BUILD_SPREAD["cpu"], rel=0.01)
+    assert several.interval == pytest.approx((1, 1), abs=1e-4)
+    two = planted(1.0, noise=1e-5, builds=2).interval
+    assert math.log(two[1] / two[0]) == pytest.approx(math.log(high / low) / math.sqrt(2), rel=0.01)
+
+
+@pytest.mark.parametrize(("builds", "least"), [(3, 180), (10, 180)])
+def test_the_interval_covers_the_planted_ratio_over_builds(builds, least):
+    covered = 0
+    for seed in range(200):
+        low, high = planted(
+            1.05, pairs=60, noise=0.01, builds=builds, layout=0.01, seed=seed
+        ).interval
+        covered += low <= 1.05 <= high
+    assert covered >= least
+
+
+def test_builds_taken_for_one_would_cover_far_too_seldom():
+    covered = 0
+    for seed in range(100):
+        result = planted(1.05, pairs=60, noise=0.01, builds=5, layout=0.02, seed=seed)
+        pooled = Comparison(*(replace(side, builds=()) for side in result.arms))
+        assert pooled.build_count == 1
+        covered += pooled.interval[0] <= 1.05 <= pooled.interval[1]
+    assert covered < 90
+
+
+def test_the_interval_covers_when_neighbouring_pairs_are_alike():
+    covered = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        state, times = 0.0, []
+        for _ in range(300):
+            # A state of the machine that lasts for some ten pairs.
+            state = 0.9 * state + rng.normal() * 0.02
+            times.append(math.exp(state))
+        result = Comparison(
+            Measurement("a", times=tuple(times)), Measurement("b", times=(1.0,) * 300)
+        )
+        low, high = result.interval
+        covered += low <= 1 <= high
+    assert covered >= 175
+
+
+def test_runs_hold_all_values_in_their_order():
+    for count in (2, 5, 19, 20, 21, 133):
+        runs = runs_of(tuple(range(count)))
+        assert [value for run in runs for value in run] == list(range(count))
+        assert all(len(run) >= 2 for run in runs) and len(runs) <= 10
+    assert runs_of((1.0,)) == [] and runs_of(()) == []
+
+
+def test_student_s_t():
+    assert student_t(1) == 12.706 and student_t(9) == 2.262
+    assert student_t(30) == pytest.approx(2.042, abs=0.005)
+    assert student_t(10**6) == pytest.approx(1.96, abs=1e-3)
+    with pytest.raises(ValueError, match="freedom=0"):
+        student_t(0)
 
 
 def test_too_few_pairs_claim_nothing():
-    assert planted(3.0, pairs=CLAIM_PAIRS - 1).verdict == "cannot tell"
+    assert planted(3.0, pairs=CLAIM_PAIRS - 1).verdict == "unclear"
     assert planted(3.0, pairs=CLAIM_PAIRS).verdict == "faster"
 
 
@@ -95,7 +182,7 @@ def test_false_positives_on_identical_arms():
 
 def test_an_arm_that_failed_makes_no_claim():
     ended = Comparison(Measurement("a", times=(1.0,) * 30), Measurement("b", error="out of memory"))
-    assert ended.verdict == "cannot tell" and math.isnan(ended.speedup)
+    assert ended.verdict == "unclear" and math.isnan(ended.speedup)
     assert "out of memory" in str(ended)
 
 
@@ -138,10 +225,10 @@ def test_workload_checks_its_arguments(arguments, error, message):
 def test_the_table_names_what_a_reader_needs():
     text = str(planted(2.0, noise=0.01).with_peaks((2**20, None), (2**21, None)))
     for word in (
-        "speed-up 2.0",
+        "speed-up 1.99",
         "FASTER",
         "noise floor",
-        "40 pairs",
+        "40 pairs of one build",
         "1.00 MiB",
         "2.00 MiB",
         "samples/s",

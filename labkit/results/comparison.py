@@ -1,0 +1,188 @@
+"""Two sides that were timed against each other, and what may be said of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labkit import report
+from labkit.results.measurement import Measurement, table
+from labkit.results.settings import changed
+from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
+
+# With fewer pairs nothing is told, however alike they are.
+CLAIM_PAIRS = 6
+# Two sides are the same when the whole interval is this near to 1.
+SAME = {"cpu": 0.02, "cuda": 0.01}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function.
+
+    The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
+    built anew at the same moments, so that a pair of builds was measured in the same time.
+    """
+
+    baseline: Measurement
+    candidate: Measurement
+    device: str = "cpu"
+    seconds: float = 0.0
+    stopped: bool = False
+    lab: str = ""
+
+    @property
+    def arms(self) -> tuple[Measurement, Measurement]:
+        """Both sides, the baseline first."""
+        return self.baseline, self.candidate
+
+    @cached_property
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
+        return changed(self.baseline.settings, self.candidate.settings)
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The settings that both sides have alike: name -> value."""
+        settings = self.candidate.settings
+        return {name: value for name, value in settings.items() if name not in self.changed}
+
+    def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
+        """The same with each side's peak memory (allocated, reserved), in bytes."""
+        sides = []
+        for side, (allocated, reserved) in zip(self.arms, peaks, strict=True):
+            sides.append(replace(side, peak_bytes=allocated, reserved_bytes=reserved))
+        return replace(self, baseline=sides[0], candidate=sides[1])
+
+    @cached_property
+    def ratios(self) -> tuple[float, ...]:
+        """baseline / candidate of each pair of blocks; above 1 the candidate is faster.
+
+        Of the time per sample, where the sides process different amounts a step, such as other
+        batch sizes.
+        """
+        scale = self.candidate.samples / self.baseline.samples
+        pairs = zip(self.baseline.times, self.candidate.times, strict=False)
+        return tuple(scale * before / after for before, after in pairs)
+
+    @property
+    def pairs(self) -> int:
+        """How many neighbouring blocks of both sides there are."""
+        return len(self.ratios)
+
+    @property
+    def build_count(self) -> int:
+        """How many times each side was built for these pairs; 0 without pairs."""
+        return len(self._builds)
+
+    @cached_property
+    def _builds(self) -> list[list[float]]:
+        """The ratios of each pair of builds, in the order in which they were taken."""
+        nothing = (0,) * self.pairs
+        before, after = self.baseline.builds or nothing, self.candidate.builds or nothing
+        found: dict[tuple[int, int], list[float]] = {}
+        for ratio, *build in zip(self.ratios, before, after, strict=False):
+            found.setdefault((build[0], build[1]), []).append(ratio)
+        return list(found.values())
+
+    @cached_property
+    def _parts(self) -> list[float]:
+        """Ratios that are nearly independent: of each build, or of runs of neighbouring pairs."""
+        parts: list[list[float]] = self._builds
+        if len(parts) < FEW_BUILDS:
+            parts = [list(run) for run in runs_of(self.ratios)]
+        return [float(np.median(part)) for part in parts]
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The speed-up as a logarithm, with what is known of its error: see `statistics`."""
+        found = estimate([math.log(part) for part in self._parts])
+        if self.build_count >= FEW_BUILDS or not self.pairs:
+            return found
+        allowance = BUILD_SPREAD[self.device] / math.sqrt(self.build_count)
+        return replace(found, mean=math.log(float(np.median(self.ratios))), allowance=allowance)
+
+    @cached_property
+    def control(self) -> tuple[float, ...]:
+        """A/A ratios: each build of both sides against the next one; 1 on a perfect machine.
+
+        A build of the baseline is held against another one of the baseline by way of the candidate,
+        which was timed in the same moments, and the other way round: a machine that slows down
+        meanwhile cancels out. With few builds, of runs of neighbouring pairs.
+        """
+        parts = zip(self._parts, self._parts[1:], strict=False)
+        return tuple(one / other for one, other in parts)
+
+    @property
+    def speedup(self) -> float:
+        """Median of the pairs' ratios, the mean of it over several builds; nan without pairs."""
+        return math.exp(self.estimate.mean)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the speed-up; (nan, nan) when there are too few pairs for one."""
+        return self.estimate.interval
+
+    @property
+    def noise_floor(self) -> float:
+        """As a logarithm: the standard error that the control's scatter gives to the speed-up."""
+        return self.estimate.noise_floor
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
+
+        A difference is told when the interval lies wholly beyond the noise floor, ``same`` when it
+        lies wholly within 2 % of 1 (CUDA 1 %).
+        """
+        if self.pairs < CLAIM_PAIRS or self.baseline.error or self.candidate.error:
+            return "unclear"
+        return self.estimate.verdict(SAME[self.device])
+
+    @property
+    def memory_ratio(self) -> float:
+        """Peak memory of the candidate over that of the baseline; nan where it was not measured."""
+        if not self.baseline.peak_bytes or self.candidate.peak_bytes is None:
+            return math.nan
+        return self.candidate.peak_bytes / self.baseline.peak_bytes
+
+    def in_short(self, digits: int = 2) -> str:
+        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side."""
+        if error := self.baseline.error or self.candidate.error:
+            return f"ended by {error}"
+        low, high = self.interval
+        return f"{self.speedup:.{digits}f}x [{low:.{digits}f}, {high:.{digits}f}] {self.verdict}"
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        per, ended = "", ""
+        if self.baseline.samples != self.candidate.samples:
+            per = f" for the same number of {self.baseline.unit}"
+        if self.stopped:
+            ended = ", stopped early"
+        lines = [
+            table(self.arms),
+            f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]{per}   {self.verdict.upper()}",
+            f"{self.taken} in {self.seconds:.1f} s on {self.device}{ended}; "
+            f"noise floor {self.noise_floor:.1%}",
+        ]
+        return "\n".join(lines)
+
+    @property
+    def taken(self) -> str:
+        """``240 pairs of 10 builds``, ``24 pairs of one build``: what the figures rest on."""
+        builds = f"{self.build_count} builds"
+        if self.build_count == 1:
+            builds = "one build"
+        return f"{self.pairs} pairs of {builds}"
+
+    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows the
+    # table.
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return report.comparison(self)

@@ -1,0 +1,101 @@
+"""Times of one side, and the table of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from labkit import report
+from labkit.text import aligned, format_bytes, format_rate, format_seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Times of one side: seconds per step, one entry a block, in the order they were taken.
+
+    ``builds`` has the number, from 0, of the build that each of the times was taken of; empty means
+    one build. ``cold`` is the seconds of the very first step: compilation, cuDNN's search, first
+    allocations. ``error`` says what ended this side: out of memory, or the death of its process.
+    ``counters`` are exact counts of a step, or the reason why there are none.
+    """
+
+    label: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    times: tuple[float, ...] = ()
+    builds: tuple[int, ...] = ()
+    steps_per_block: int = 1
+    samples: float = 1
+    unit: str = "samples"
+    cold: float | None = None
+    peak_bytes: int | None = None
+    reserved_bytes: int | None = None
+    error: str | None = None
+    counters: dict[str, int] | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.builds and len(self.builds) != len(self.times):
+            raise ValueError(
+                f"{len(self.builds)} builds for {len(self.times)} times of {self.label!r}: "
+                "give the build of each time, or none where there was one build"
+            )
+
+    @property
+    def build_count(self) -> int:
+        """Of how many builds the times were taken; 0 without times."""
+        if not self.times:
+            return 0
+        return len(set(self.builds)) or 1
+
+    @cached_property
+    def median(self) -> float:
+        """Median seconds per step; nan when nothing was timed."""
+        if not self.times:
+            return math.nan
+        return float(np.median(self.times))
+
+    @cached_property
+    def iqr(self) -> float:
+        """Interquartile range of the seconds per step; nan when nothing was timed."""
+        if not self.times:
+            return math.nan
+        low, high = np.percentile(self.times, [25, 75])
+        return float(high - low)
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second."""
+        return self.samples / self.median
+
+    def __str__(self) -> str:
+        return table([self])
+
+    def _repr_html_(self) -> str:
+        return report.measurement(self)
+
+
+def table(sides: Sequence[Measurement]) -> str:
+    """A text table, one column a side."""
+    return aligned(table_rows(sides))
+
+
+def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:
+    """The rows of the table, the first its head: text and HTML have the same figures."""
+    rows = [
+        ["", *(side.label for side in sides)],
+        ["step, median", *(format_seconds(side.median) for side in sides)],
+        ["step, IQR", *(format_seconds(side.iqr) for side in sides)],
+        ["throughput", *(format_rate(side.throughput, side.unit) for side in sides)],
+        ["first step", *(format_seconds(side.cold) for side in sides)],
+    ]
+    if any(side.peak_bytes is not None for side in sides):
+        rows.append(["peak memory", *(format_bytes(side.peak_bytes) for side in sides)])
+    if any(side.reserved_bytes is not None for side in sides):
+        rows.append(["peak reserved", *(format_bytes(side.reserved_bytes) for side in sides)])
+    if any(side.error for side in sides):
+        rows.append(["ended by", *(side.error or "-" for side in sides)])
+    return rows
