@@ -162,7 +162,7 @@ def summary(runs: Sequence[Comparison]) -> str:
         if side.error:
             return f"the {role} ended by {side.error}"
     interval = ", ".join(map(factor, run.interval))
-    return f"{run.verdict}, {factor(run.speedup)}× [{interval}]"
+    return f"{run.verdict}, {factor(run.speedup)}× [{interval}]; {run.taken}"
 
 
 def _side(name: str, side: Measurement) -> list[str]:
