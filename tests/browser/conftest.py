@@ -1,4 +1,7 @@
-"""Fixtures of the browser tests: one JupyterLab and one Chromium for all of them, one page for each test."""
+"""Fixtures of the browser tests.
+
+One JupyterLab and one Chromium for all of them, one page for each test.
+"""
 
 from __future__ import annotations
 

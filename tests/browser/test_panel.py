@@ -48,14 +48,14 @@ LabPanel(Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"
 ENDLESS = (
     "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
 )
-RESTORE = "lab.make_workload = make_workload; panel.budget.value = 1"
+RESTORE = "lab.make_workload = make_workload; panel.buttons.budget.value = 1"
 # Ends whatever a test left running.
 FREE = """
-import labkit.panel, threading
-for thread in threading.enumerate():
-    if thread.name == "labkit-panel":
-        labkit.panel._measuring and labkit.panel._measuring.stop()
-        thread.join()
+from labkit.panel.run import running
+if running():
+    run = running()
+    run.halt()
+    run.join()
 """
 
 
@@ -113,11 +113,11 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
 
     outputs = [output for cell in opened.save().cells for output in cell.outputs]
     assert len([output for output in outputs if "image/png" in output.data]) == 1
-    (table,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
-    assert "baseline" in table.data["text/plain"]
-    assert (
-        "lab.run(double=True" in outputs[0].data["text/plain"]
-    )  # what a page without widgets shows
+    (result,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
+    assert "baseline" in result.data["text/plain"]
+    assert "The candidate is " in result.data["text/html"]
+    # What a page without widgets shows.
+    assert "lab.run(double=True" in outputs[0].data["text/plain"]
 
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
@@ -234,7 +234,7 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
             for name in ("double", "size", "kind")
             for arm in ("baseline", "candidate")
         ),
-        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep in both arms"),
+        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep on both sides"),
         *("Same settings (A/A)", "Show the code"),
     ]
 
