@@ -91,7 +91,8 @@ class RaceResult:
     def ratios(
         self, arm: str, by: str = "seconds", against: str | None = None
     ) -> tuple[float, ...]:
-        """``against`` (the baseline) over ``arm`` of each seed, without seeds where neither arrived.
+        """``against`` (the baseline) over ``arm`` of each seed, without seeds where neither
+        arrived.
 
         0 where only ``arm`` never arrived, infinity where only the other one did not.
         """
@@ -123,8 +124,8 @@ class RaceResult:
 
         Where all arrived: a difference is told when the interval lies wholly beyond the noise floor
         of neighbouring seeds, ``same`` when it lies wholly within 2 % of 1. Where some did not: by
-        how many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
-        sides (Fisher's exact test).
+        how many of each side arrived, when so uneven a count has a chance of 5 % at most among
+        equal sides (Fisher's exact test).
         """
         ratios = self.ratios(arm, by, against)
         if len(ratios) > 1 and _all_finite(ratios):

@@ -299,12 +299,13 @@ class NotebookPage:
         self.path: str | None = None
 
     def _js(self, body: str, argument: Any = None) -> Any:
-        """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument`` in scope."""
+        """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument``
+        in scope.
+        """
         return self.page.evaluate(
             "async ([path, argument]) => { const app = window.jupyterapp;"
-            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && w.context.path === path); "
-            + body
-            + " }",
+            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && "
+            "w.context.path === path); " + body + " }",
             [self.path, argument],
         )
 
@@ -330,7 +331,8 @@ class NotebookPage:
 
     def _wait_ready(self) -> None:
         self.page.wait_for_function(
-            "path => [...window.jupyterapp.shell.widgets('main')].some(w => w.context && w.context.path === path)",
+            "path => [...window.jupyterapp.shell.widgets('main')].some(w => w.context && "
+            "w.context.path === path)",
             arg=self.path,
             timeout=30_000,
         )
@@ -342,7 +344,8 @@ class NotebookPage:
 
     def _run(self, command: str, timeout: float) -> None:
         self._js(
-            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { window.labkitRun = 'idle'; });",
+            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { "
+            "window.labkitRun = 'idle'; });",
             command,
         )
         self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
@@ -370,8 +373,10 @@ class NotebookPage:
         reply = self._js(
             "const kernel = widget.sessionContext.session.kernel;"
             " const future = kernel.requestExecute({code: argument, store_history: false});"
-            " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; };"
-            " const reply = await future.done; return [reply.content.status, text, reply.content.evalue || ''];",
+            " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += "
+            "m.content.text; };"
+            " const reply = await future.done; return [reply.content.status, text, "
+            "reply.content.evalue || ''];",
             code,
         )
         if reply[0] != "ok":

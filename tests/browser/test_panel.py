@@ -1,4 +1,6 @@
-"""The panel in a real browser: operated, stopped, refused, reloaded, read in the dark, and saved."""
+"""The panel in a real browser: operated, stopped, refused, reloaded, read in the dark,
+and saved.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
 
 @pytest.fixture
 def opened(notebook: NotebookPage) -> NotebookPage:
-    """The notebook with new labs and panels, in the kernel of the tests before, as readers run it too."""
+    """The notebook with new labs and panels, in the kernel of the tests before,
+    as readers run it too.
+    """
     notebook.execute(FREE)
     assert notebook.run_all() == []
     return notebook
@@ -222,7 +226,8 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
         opened.page.wait_for_timeout(200)
         assert opened.cells() == cells
 
-    focused = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()"
+    active = "document.activeElement"
+    focused = f"{active}.getAttribute('aria-label') || {active}.innerText.trim()"
     panel.control("double", "baseline").locator("input").focus()
     order = []
     for _ in range(14):
