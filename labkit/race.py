@@ -1,7 +1,7 @@
-"""Race to a target: the verdict for techniques that change what is learned, where time per step says nothing.
+"""Race to a target: for techniques that change what is learned, where time per step says nothing.
 
-Every arm trains from the same seeds until its metric reaches a target that was fixed beforehand. Evaluation is not
-timed.
+Every side trains from the same seeds until its metric reaches a target that was fixed beforehand.
+Evaluation is not timed.
 """
 
 from __future__ import annotations
@@ -10,53 +10,59 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from labkit import report
 from labkit.arms import LocalArm
-from labkit.device import is_out_of_memory, pick
+from labkit.device import pick, survive
 from labkit.measure import measuring
 from labkit.progress import progress
-from labkit.results import estimate, median_interval
+from labkit.results import Workload, estimate, median_interval
 from labkit.results.comparison import SAME
 from labkit.text import format_seconds
 
 
 @dataclass(frozen=True)
 class RaceRun:
-    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation."""
+    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation.
+
+    ``error`` says that memory ran out.
+    """
 
     arm: str
     seed: int
     curve: tuple[tuple[int, float, float], ...]
     reached: bool
-    error: str | None = None  # out of memory
+    error: str | None = None
 
     @property
     def seconds(self) -> float:
         """Training seconds to the target; infinity when it was never reached."""
-        return self.curve[-1][1] if self.reached else math.inf
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][1]
 
     @property
     def steps(self) -> float:
         """Steps to the target; infinity when it was never reached."""
-        return self.curve[-1][0] if self.reached else math.inf
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][0]
 
 
 @dataclass(frozen=True)
 class RaceResult:
-    """All runs of a race. The first arm is the baseline."""
+    """All runs of a race. The first arm is the baseline; ``lab`` names the lab's function."""
 
     runs: tuple[RaceRun, ...]
     target: float
     metric: str
     higher_is_better: bool
     stopped: bool = False
-    lab: str = ""  # the name of the lab's function
+    lab: str = ""
 
     @cached_property
     def arms(self) -> tuple[str, ...]:
@@ -69,11 +75,17 @@ class RaceResult:
         return tuple(run for run in self.runs if run.arm == arm)
 
     def median(self, arm: str, by: str = "seconds") -> float:
-        """Median ``seconds`` or ``steps`` to the target over the seeds; infinity when fewer than half reached it."""
+        """Median ``seconds`` or ``steps`` to the target over the seeds.
+
+        Infinity when fewer than half reached it.
+        """
         return _median(tuple(getattr(run, by) for run in self.of(arm)))
 
     def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
+        """Bootstrap 95 % interval of that median; with five seeds nearly their range.
+
+        It may be infinite.
+        """
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
     def ratios(
@@ -138,29 +150,36 @@ class RaceResult:
         return pairs
 
     def __str__(self) -> str:
-        sign = ">=" if self.higher_is_better else "<="
-        stopped = ", stopped early" if self.stopped else ""
-        lines = [f"Race to {self.metric} {sign} {self.target:g}{stopped}"]
+        sign = "<="
+        if self.higher_is_better:
+            sign = ">="
+        lines = [f"Race to {self.metric} {sign} {self.target:g}"]
+        if self.stopped:
+            lines[0] += ", stopped early"
         width = max(map(len, self.arms), default=0)
         for arm in self.arms:
-            runs = self.of(arm)
-            low, high = self.interval(arm)
-            times = f"{format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
-            errors = "".join(sorted({f" ({run.error})" for run in runs if run.error}))
-            arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds{errors}"
-            lines.append(
-                f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}"
-            )
+            lines.append(f"{arm:{width}}  {self._arrivals(arm)}")
         for arm in self.arms[1:]:
-            ratio, low, high = self.speedup(arm)
-            told = "never arrived"
-            if not math.isnan(ratio):
-                told = (
-                    f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as "
-                    f"{self.arms[0]}: {self.verdict(arm)}"
-                )
-            lines.append(f"{arm:{width}}  {told}")
+            lines.append(f"{arm:{width}}  {self._told(arm)}")
         return "\n".join(lines)
+
+    def _arrivals(self, arm: str) -> str:
+        runs = self.of(arm)
+        low, high = map(format_seconds, self.interval(arm))
+        errors = sorted({f" ({run.error})" for run in runs if run.error})
+        reached = sum(run.reached for run in runs)
+        return (
+            f"median {format_seconds(self.median(arm)):>8} [{low}, {high}]  "
+            f"{self.median(arm, 'steps'):>6g} steps  "
+            f"reached by {reached} of {len(runs)} seeds{''.join(errors)}"
+        )
+
+    def _told(self, arm: str) -> str:
+        ratio, low, high = self.speedup(arm)
+        if math.isnan(ratio):
+            return "never arrived"
+        factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}]"
+        return f"{factor} as fast to the target as {self.arms[0]}: {self.verdict(arm)}"
 
     __repr__ = __str__
 
@@ -169,7 +188,7 @@ class RaceResult:
 
 
 def race(
-    arms: Mapping[str, Callable[[], Any]],
+    arms: Mapping[str, Callable[[], Workload]],
     *,
     target: float,
     steps: int,
@@ -181,14 +200,16 @@ def race(
     on_update: Callable[[RaceResult], None] | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
-    """Train each arm on each seed until its metric reaches ``target``, or for ``steps`` steps at most.
+    """Train each arm on each seed until its metric reaches ``target``, for ``steps`` steps at most.
 
-    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the
-    baseline. The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it
-    diverged. A run that ends out of memory never arrives. The default is five seeds (two in the test size). An
-    interrupt, or ``stop.set()``, returns the runs finished so far.
+    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples,
+    evaluate=...)``; the first is the baseline. The metric is taken, untimed, after each ``every``
+    steps. A metric that is not finite ends that run: it diverged. A run that ends out of memory
+    never arrives. The default is five seeds (two in the test size). An interrupt, or
+    ``stop.set()``, returns the runs finished so far.
     """
-    seeds = pick(cpu=5, test=2) if seeds is None else seeds
+    if seeds is None:
+        seeds = pick(cpu=5, test=2)
     for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r}: use a positive whole number")
@@ -196,95 +217,98 @@ def race(
         raise ValueError("arms={}: a race needs at least one arm, {'name': make_workload}")
     if not math.isfinite(target):
         raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
-    runs: list[RaceRun] = []
-    stopped = False
+    job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop)
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
-            for (
-                name,
-                make,
-            ) in (
-                arms.items()
-            ):  # the first steps of a process pay for thread pools and kernel caches: nobody's time
-                with (
-                    contextlib.closing(LocalArm(make, name, seed=0)) as arm,
-                    _survive_out_of_memory(),
-                ):
-                    if not (stop and stop.is_set()):
-                        arm.start()
-            for seed in range(seeds):
-                # The order alternates, so that no arm always runs on the machine that the other one has warmed up.
-                for name in list(arms)[:: -1 if seed % 2 else 1]:
-                    run = _train(
-                        name, arms[name], seed, target, steps, every, higher_is_better, stop
-                    )
-                    if run is None:
-                        stopped = True
-                        return _result(arms, runs, target, metric, higher_is_better, stopped)
-                    runs.append(run)
-                    bar.update()
-                    if on_update:
-                        on_update(_result(arms, runs, target, metric, higher_is_better, stopped))
+            job.warm_up()
+            for result in job.run(seeds):
+                bar.update()
+                if on_update:
+                    on_update(result)
     except KeyboardInterrupt:
-        if not runs:
+        if not job.runs:
             raise
-        stopped = True
+        job.stopped = True
     finally:
         bar.close()
-    return _result(arms, runs, target, metric, higher_is_better, stopped)
+    return job.result()
 
 
-def _train(
-    name: str,
-    make: Callable[[], Any],
-    seed: int,
-    target: float,
-    steps: int,
-    every: int,
-    higher_is_better: bool,
-    stop: threading.Event | None,
-) -> RaceRun | None:
-    curve: list[tuple[int, float, float]] = []
-    seconds, done, reached = 0.0, 0, False
-    error = "out of memory"
-    with contextlib.closing(LocalArm(make, name, seed=seed)) as arm, _survive_out_of_memory():
-        arm.enter()
-        while done < steps and not reached:
-            if stop is not None and stop.is_set():
-                return None
-            block = min(every, steps - done)
-            seconds += arm.block(block)
-            done += block
-            value = arm.evaluate()
-            curve.append((done, seconds, value))
-            if not math.isfinite(value):
-                break
-            reached = value >= target if higher_is_better else value <= target
-        error = ""
-    return RaceRun(name, seed, tuple(curve), reached, error or None)
+@dataclass
+class _Race:
+    """One call of `race`: what was asked for, and the runs so far."""
 
+    arms: dict[str, Callable[[], Workload]]
+    target: float
+    steps: int
+    every: int
+    metric: str
+    higher_is_better: bool
+    stop: threading.Event | None
+    runs: list[RaceRun] = field(default_factory=list)
+    stopped: bool = False
 
-@contextlib.contextmanager
-def _survive_out_of_memory() -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
+    def warm_up(self) -> None:
+        """Build each side once and run a step: thread pools and kernel caches are nobody's time."""
+        for name, make in self.arms.items():
+            with contextlib.closing(LocalArm(make, name, seed=0)) as arm, survive():
+                if not self._asked_to_stop():
+                    arm.start()
 
+    def run(self, seeds: int) -> Iterator[RaceResult]:
+        """Train each side on each seed; what there is after each run."""
+        for seed in range(seeds):
+            names = list(self.arms)
+            # So that no side always runs on the machine that the other one has warmed up.
+            if seed % 2:
+                names.reverse()
+            for name in names:
+                run = self._train(name, seed)
+                if run is None:
+                    self.stopped = True
+                    return
+                self.runs.append(run)
+                yield self.result()
 
-def _result(
-    arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool
-) -> RaceResult:
-    order = {name: position for position, name in enumerate(arms)}
-    return RaceResult(
-        tuple(sorted(runs, key=lambda run: (order[run.arm], run.seed))),
-        target,
-        metric,
-        higher,
-        stopped,
-    )
+    def _train(self, name: str, seed: int) -> RaceRun | None:
+        """One run; None when it was stopped."""
+        curve: list[tuple[int, float, float]] = []
+        reached = False
+        with (
+            contextlib.closing(LocalArm(self.arms[name], name, seed=seed)) as arm,
+            survive() as outcome,
+        ):
+            arm.enter()
+            seconds, done = 0.0, 0
+            while done < self.steps and not reached:
+                if self._asked_to_stop():
+                    return None
+                block = min(self.every, self.steps - done)
+                seconds += arm.block(block)
+                done += block
+                value = arm.evaluate()
+                curve.append((done, seconds, value))
+                if not math.isfinite(value):
+                    break
+                reached = self._arrived(value)
+        return RaceRun(name, seed, tuple(curve), reached, outcome.error)
+
+    def _arrived(self, value: float) -> bool:
+        if self.higher_is_better:
+            return value >= self.target
+        return value <= self.target
+
+    def _asked_to_stop(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+    def result(self) -> RaceResult:
+        """What there is now, by side and seed."""
+        order = list(self.arms)
+        runs = sorted(self.runs, key=lambda run: (order.index(run.arm), run.seed))
+        return RaceResult(
+            tuple(runs), self.target, self.metric, self.higher_is_better, self.stopped
+        )
 
 
 def _ratio(before: float, after: float) -> float:

@@ -1,4 +1,18 @@
-"""An arm in this process, with torch's switches to itself."""
+"""An arm in this process, with torch's switches to itself.
+
+On CUDA a block is timed by events, with one synchronization at its end: nothing of labkit's, no
+``.item()``, no allocation, no drawing happens within it. Events see the current stream, so a step
+that uses others joins them before it returns. The loss that a step returns tells where it works; a
+step that returns nothing counts as CUDA once CUDA is in use.
+
+Switches that ``make`` sets (TF32, ``cudnn.benchmark``, threads, anomaly mode, determinism) are
+swapped in for this arm's blocks. The caller's own, and the random states, are back at the end, also
+after an exception or an interrupt. torch's thread count does not reach threads that run already, so
+it is set in the thread that measures.
+
+Peak memory is taken in a pass of its own with one arm alive: allocated and reserved on CUDA, on the
+CPU the live storages, counted exactly.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME
+"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python
+tests/benchmarks/bench_kit.py [NAME
 ...]``.
 
-Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
+Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held
+against.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def a_millisecond(matrix: torch.Tensor) -> Callable[[], None]:
 
 
 def harness() -> None:
-    """What the kit adds to each step: the same blocks, timed by the kit and by two bare clock readings, in turn."""
+    """What the kit adds to each step: the same blocks,
+    timed by the kit and by two bare clock readings, in turn.
+    """
     with measuring(1):
         against_bare(a_millisecond(torch.randn(128, 128)), "CPU", "<= 0.1 %")
         empty = LocalArm(lambda: Workload(lambda: None), "empty")
@@ -100,7 +104,8 @@ def control(trials: int = 40) -> None:
         for word in ("same", "unclear", "faster", "slower")
     }
     print(
-        f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}"
+        f"A/A: a difference claimed in {claims} of {trials} trials  goal <= "
+        f"{math.floor(0.05 * trials)}   {verdicts}"
     )
 
 
@@ -110,7 +115,8 @@ def imports(rounds: int = 15) -> None:
     for _ in range(rounds + 1):
         seconds = {}
         for module in ("torch", "labkit"):
-            code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+            timed = f"t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+            code = f"import time; {timed}"
             seconds[module] = float(
                 subprocess.run(
                     [sys.executable, "-c", code], capture_output=True, text=True, check=True

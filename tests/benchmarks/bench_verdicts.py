@@ -9,9 +9,9 @@ equal sides, seven seeds each). ``--loaded`` runs it beside two busy processes, 
 ``--keep FILE`` appends each run as a line of JSON, and goes on from what the file has: with
 ``--at-most`` a long experiment is done in parts.
 
-The planted ratio is A / B: a product of two 256 x 256 matrices into memory that is there takes about
-0.5 ms on a CPU core, against less than a microsecond for the turn of the loop around it, so that
-what the loop and the call of the step add moves the ratio by less than 0.01 %.
+The planted ratio is A / B: a product of two 256 x 256 matrices into memory that is there takes
+about 0.5 ms on a CPU core, against less than a microsecond for the turn of the loop around it, so
+that what the loop and the call of the step add moves the ratio by less than 0.01 %.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The measuring engine: order of blocks, switches of an arm, budgets, faults. Nothing here asserts a time."""
+"""The measuring engine: order of blocks, switches of an arm, budgets, faults.
+
+Nothing here asserts a time.
+"""
 
 import gc
 import itertools
