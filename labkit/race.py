@@ -1,7 +1,8 @@
-"""Race to a target: the verdict for techniques that change what is learned, where time per step says nothing.
+"""Race to a target: the verdict for techniques that change what is learned.
 
-Every arm trains from the same seeds until its metric reaches a target that was fixed beforehand. Evaluation is not
-timed.
+There the time per step says nothing. Every side trains from the same seeds until its metric reaches
+a target that was fixed beforehand. Evaluation is not timed. Sides are held against each other seed
+by seed, with the statistics of builds: a seed is to a race what a build is to a comparison.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from labkit import report
 from labkit.arms import LocalArm
-from labkit.device import is_out_of_memory, pick
+from labkit.device import pick, survive
 from labkit.measure import measuring
 from labkit.progress import progress
 from labkit.results import estimate, median_interval
@@ -69,17 +70,23 @@ class RaceResult:
         return tuple(run for run in self.runs if run.arm == arm)
 
     def median(self, arm: str, by: str = "seconds") -> float:
-        """Median ``seconds`` or ``steps`` to the target over the seeds; infinity when fewer than half reached it."""
+        """Median ``seconds`` or ``steps`` to the target over the seeds.
+
+        Infinity when fewer than half reached it.
+        """
         return _median(tuple(getattr(run, by) for run in self.of(arm)))
 
     def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """Bootstrap 95 % interval of that median; with five seeds nearly their range. It may be infinite."""
+        """Bootstrap 95 % interval of that median; with five seeds nearly their range.
+
+        It may be infinite.
+        """
         return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
 
     def ratios(
         self, arm: str, by: str = "seconds", against: str | None = None
     ) -> tuple[float, ...]:
-        """``against`` (the baseline) over ``arm`` of each seed, without seeds where neither arrived.
+        """``against`` (the baseline) over ``arm`` of each seed, where one of them arrived.
 
         0 where only ``arm`` never arrived, infinity where only the other one did not.
         """
@@ -109,10 +116,10 @@ class RaceResult:
     def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
 
-        Where all arrived: a difference is told when the interval lies wholly beyond the noise floor
-        of neighbouring seeds, ``same`` when it lies wholly within 2 % of 1. Where some did not: by
-        how many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
-        sides (Fisher's exact test).
+        Where all arrived: ``same`` when the interval lies wholly within 2 % of 1, else a difference
+        when it lies wholly beyond the noise floor of neighbouring seeds. Where some did not: by
+        how many of each side arrived, when so uneven a count has a chance of 5 % at most among
+        equal sides (Fisher's exact test).
         """
         ratios = self.ratios(arm, by, against)
         if len(ratios) > 1 and _all_finite(ratios):
@@ -145,7 +152,8 @@ class RaceResult:
         for arm in self.arms:
             runs = self.of(arm)
             low, high = self.interval(arm)
-            times = f"{format_seconds(self.median(arm)):>8} [{format_seconds(low)}, {format_seconds(high)}]"
+            median = format_seconds(self.median(arm))
+            times = f"{median:>8} [{format_seconds(low)}, {format_seconds(high)}]"
             errors = "".join(sorted({f" ({run.error})" for run in runs if run.error}))
             arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds{errors}"
             lines.append(
@@ -181,14 +189,16 @@ def race(
     on_update: Callable[[RaceResult], None] | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
-    """Train each arm on each seed until its metric reaches ``target``, or for ``steps`` steps at most.
+    """Train each side on each seed until its metric reaches ``target``, for ``steps`` at most.
 
-    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples, evaluate=...)``; the first is the
-    baseline. The metric is taken, untimed, after each ``every`` steps. A metric that is not finite ends that run: it
-    diverged. A run that ends out of memory never arrives. The default is five seeds (two in the test size). An
-    interrupt, or ``stop.set()``, returns the runs finished so far.
+    ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples,
+    evaluate=...)``; the first is the baseline. The metric is taken, untimed, after each ``every``
+    steps. A metric that is not finite ends that run: it diverged. A run that ends out of memory
+    never arrives. The default is five seeds (two in the test size). An interrupt, or
+    ``stop.set()``, returns the runs finished so far. ValueError for arguments that make no sense.
     """
-    seeds = pick(cpu=5, test=2) if seeds is None else seeds
+    if seeds is None:
+        seeds = pick(cpu=5, test=2)
     for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}={value!r}: use a positive whole number")
@@ -196,95 +206,101 @@ def race(
         raise ValueError("arms={}: a race needs at least one arm, {'name': make_workload}")
     if not math.isfinite(target):
         raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
-    runs: list[RaceRun] = []
-    stopped = False
+    track = _Track(arms, target, steps, every, metric, higher_is_better, stop)
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
-            for (
-                name,
-                make,
-            ) in (
-                arms.items()
-            ):  # the first steps of a process pay for thread pools and kernel caches: nobody's time
-                with (
-                    contextlib.closing(LocalArm(make, name, seed=0)) as arm,
-                    _survive_out_of_memory(),
-                ):
-                    if not (stop and stop.is_set()):
-                        arm.start()
-            for seed in range(seeds):
-                # The order alternates, so that no arm always runs on the machine that the other one has warmed up.
-                for name in list(arms)[:: -1 if seed % 2 else 1]:
-                    run = _train(
-                        name, arms[name], seed, target, steps, every, higher_is_better, stop
-                    )
-                    if run is None:
-                        stopped = True
-                        return _result(arms, runs, target, metric, higher_is_better, stopped)
-                    runs.append(run)
-                    bar.update()
-                    if on_update:
-                        on_update(_result(arms, runs, target, metric, higher_is_better, stopped))
+            track.warm_up()
+            for finished in track.runs_of(seeds):
+                bar.update()
+                if on_update:
+                    on_update(finished)
     except KeyboardInterrupt:
-        if not runs:
+        if not track.runs:
             raise
-        stopped = True
+        track.stopped = True
     finally:
         bar.close()
-    return _result(arms, runs, target, metric, higher_is_better, stopped)
+    return track.result()
 
 
-def _train(
-    name: str,
-    make: Callable[[], Any],
-    seed: int,
-    target: float,
-    steps: int,
-    every: int,
-    higher_is_better: bool,
-    stop: threading.Event | None,
-) -> RaceRun | None:
-    curve: list[tuple[int, float, float]] = []
-    seconds, done, reached = 0.0, 0, False
-    error = "out of memory"
-    with contextlib.closing(LocalArm(make, name, seed=seed)) as arm, _survive_out_of_memory():
-        arm.enter()
-        while done < steps and not reached:
-            if stop is not None and stop.is_set():
-                return None
-            block = min(every, steps - done)
-            seconds += arm.block(block)
-            done += block
-            value = arm.evaluate()
-            curve.append((done, seconds, value))
-            if not math.isfinite(value):
-                break
-            reached = value >= target if higher_is_better else value <= target
-        error = ""
-    return RaceRun(name, seed, tuple(curve), reached, error or None)
+class _Track:
+    """One race while it is being run."""
 
+    def __init__(
+        self,
+        arms: Mapping[str, Callable[[], Any]],
+        target: float,
+        steps: int,
+        every: int,
+        metric: str,
+        higher_is_better: bool,
+        stop: threading.Event | None,
+    ) -> None:
+        self.arms, self.stop = arms, stop
+        self.target, self.steps, self.every = target, steps, every
+        self.metric, self.higher_is_better = metric, higher_is_better
+        self.runs: list[RaceRun] = []
+        self.stopped = False
 
-@contextlib.contextmanager
-def _survive_out_of_memory() -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
+    def halted(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
 
+    def warm_up(self) -> None:
+        """A first step of each side: thread pools and kernel caches are on nobody's time."""
+        for name, make in self.arms.items():
+            if self.halted():
+                return
+            with contextlib.closing(LocalArm(make, name, seed=0)) as side, survive():
+                side.start()
 
-def _result(
-    arms: Any, runs: list[RaceRun], target: float, metric: str, higher: bool, stopped: bool
-) -> RaceResult:
-    order = {name: position for position, name in enumerate(arms)}
-    return RaceResult(
-        tuple(sorted(runs, key=lambda run: (order[run.arm], run.seed))),
-        target,
-        metric,
-        higher,
-        stopped,
-    )
+    def runs_of(self, seeds: int) -> Iterator[RaceResult]:
+        """Run each side on each seed; what there is after each run. Ends early when stopped."""
+        for seed in range(seeds):
+            names = list(self.arms)
+            if seed % 2:
+                # No side always runs on the machine that the other one has warmed up.
+                names.reverse()
+            for name in names:
+                run = self.run(name, seed)
+                if run is None:
+                    self.stopped = True
+                    return
+                self.runs.append(run)
+                yield self.result()
+
+    def run(self, name: str, seed: int) -> RaceRun | None:
+        """One training, to the target or to the last step; None when it was stopped meanwhile."""
+        curve: list[tuple[int, float, float]] = []
+        seconds, done, reached = 0.0, 0, False
+        side = LocalArm(self.arms[name], name, seed=seed)
+        with contextlib.closing(side), survive() as outcome:
+            side.enter()
+            while done < self.steps and not reached:
+                if self.halted():
+                    return None
+                block = min(self.every, self.steps - done)
+                seconds += side.block(block)
+                done += block
+                value = side.evaluate()
+                curve.append((done, seconds, value))
+                if not math.isfinite(value):
+                    break
+                reached = self.reaches(value)
+        return RaceRun(name, seed, tuple(curve), reached, outcome.error)
+
+    def reaches(self, value: float) -> bool:
+        if self.higher_is_better:
+            return value >= self.target
+        return value <= self.target
+
+    def result(self) -> RaceResult:
+        """All finished runs, side by side in the order of their seeds."""
+        order = list(self.arms)
+        runs = sorted(self.runs, key=lambda run: (order.index(run.arm), run.seed))
+        return RaceResult(
+            tuple(runs), self.target, self.metric, self.higher_is_better, self.stopped
+        )
 
 
 def _ratio(before: float, after: float) -> float:

@@ -1,12 +1,11 @@
-"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME
-...]``.
+"""Speed of the kit itself; ``bench_verdicts.py`` counts how often it is right.
 
-Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``. Each line
+gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
 """
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from labkit import Workload, compare
+from labkit import Workload
 from labkit.arms import LocalArm
 from labkit.device import synchronize
 from labkit.measure import measuring
@@ -49,7 +48,7 @@ def a_millisecond(matrix: torch.Tensor) -> Callable[[], None]:
 
 
 def harness() -> None:
-    """What the kit adds to each step: the same blocks, timed by the kit and by two bare clock readings, in turn."""
+    """What the kit adds to each step: its blocks against two bare clock readings, in turn."""
     with measuring(1):
         against_bare(a_millisecond(torch.randn(128, 128)), "CPU", "<= 0.1 %")
         empty = LocalArm(lambda: Workload(lambda: None), "empty")
@@ -85,32 +84,14 @@ def against_bare(step: Callable[[], None], device: str, goal: str) -> None:
     )
 
 
-def control(trials: int = 40) -> None:
-    """Identical arms: how often does the kit see a difference that is not there?"""
-    step = a_millisecond(torch.randn(128, 128))
-    results = [
-        compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)
-    ]
-    errors = [abs(result.speedup - 1) * 100 for result in results]
-    claims = sum(result.verdict in ("faster", "slower") for result in results)
-    report("A/A: |ratio - 1|, %", errors, "-", "{:.3f}")
-    print(f"A/A: 90th percentile of |ratio - 1| {np.percentile(errors, 90):.3f} %  goal <= 2 %")
-    verdicts = {
-        word: sum(r.verdict == word for r in results)
-        for word in ("same", "unclear", "faster", "slower")
-    }
-    print(
-        f"A/A: a difference claimed in {claims} of {trials} trials  goal <= {math.floor(0.05 * trials)}   {verdicts}"
-    )
-
-
 def imports(rounds: int = 15) -> None:
     """`import labkit` against `import torch`, in turn, in fresh processes."""
     ratios = []
     for _ in range(rounds + 1):
         seconds = {}
         for module in ("torch", "labkit"):
-            code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+            code = f"import time; t = time.perf_counter(); import {module}; "
+            code += "print(time.perf_counter() - t)"
             seconds[module] = float(
                 subprocess.run(
                     [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -121,6 +102,6 @@ def imports(rounds: int = 15) -> None:
 
 
 if __name__ == "__main__":
-    benchmarks = {"harness": harness, "control": control, "imports": imports}
+    benchmarks = {"harness": harness, "imports": imports}
     for name in sys.argv[1:] or benchmarks:
         benchmarks[name]()

@@ -1,4 +1,4 @@
-"""The measuring engine: order of blocks, switches of an arm, budgets, faults. Nothing here asserts a time."""
+"""The measuring engine: order of blocks, builds, switches, budgets, faults. No time is asserted."""
 
 import gc
 import itertools
