@@ -69,7 +69,9 @@ def _shown(needs: Mapping[str, str], machine_has: Mapping[str, bool | None]) -> 
 
 
 def doctor(args: argparse.Namespace | None = None) -> int:
-    """Print the machine's card, then what each notebook shows here (``python -m course doctor``)."""
+    """Print the machine's card, then what each notebook shows here (``python -m course
+    doctor``).
+    """
     machine.doctor()
     print()
     for name, text in notebook_coverage().items():

@@ -24,7 +24,10 @@ LARGEST = 64 * 2**20
 
 
 class NotebookError(ValueError):
-    """A file that holds no notebook of format 4. ``reason`` is the message without the file's name."""
+    """A file that holds no notebook of format 4.
+
+    ``reason`` is the message without the file's name.
+    """
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path.name} {reason}")
@@ -41,7 +44,9 @@ def notebook_path(name: str) -> Path:
 
 
 def course_notebooks(folder: Path | None = None) -> list[Path]:
-    """The numbered notebooks of the course, by their numbers, front and deeper; templates are none."""
+    """The numbered notebooks of the course, by their numbers, front and deeper;
+    templates are none.
+    """
     folder = folder or NOTEBOOKS
     found = [*folder.glob("[0-9]*.ipynb"), *folder.glob(f"{DEEPER}/[0-9]*.ipynb")]
     return sorted(found, key=lambda path: path.name)
@@ -50,7 +55,8 @@ def course_notebooks(folder: Path | None = None) -> list[Path]:
 def read_notebook(path: Path) -> NotebookNode:
     """The notebook in a file, each cell's source as one text.
 
-    Raises NotebookError when the file cannot be read, is too large, or holds no notebook of format 4.
+    Raises NotebookError when the file cannot be read, is too large, or holds no notebook of format
+    4.
     """
     try:
         size = path.stat().st_size

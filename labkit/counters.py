@@ -1,4 +1,6 @@
-"""What one training step does, in exact counts: the same on every run, so that tests can hold them."""
+"""What one training step does, in exact counts: the same on every run,
+so that tests can hold them.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,8 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
     """
     if not callable(step):
         raise TypeError(
-            f"step={step!r} cannot be called: pass a function of no arguments that does one training step"
+            f"step={step!r} cannot be called: pass a function of no arguments that does one "
+            "training step"
         )
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")

@@ -145,7 +145,8 @@ def _check_objects(step: object, model: object, optimizer: object) -> None:
     if not (well and isinstance(optimizer, Optimizer)):
         got = ", ".join(type(value).__name__ for value in (step, model, optimizer))
         raise TypeError(
-            f"lr_find(step, model, optimizer) takes a function, a Module and an Optimizer, got {got}"
+            f"lr_find(step, model, optimizer) takes a function, a Module and an Optimizer, got "
+            f"{got}"
         )
 
 

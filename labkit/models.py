@@ -1,4 +1,7 @@
-"""Small models of the labs: torchvision's and torch's own where they have them. All run on a CPU."""
+"""Small models of the labs: torchvision's and torch's own where they have them.
+
+All run on a CPU.
+"""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -78,7 +81,9 @@ def transformer_block(dim: int, heads: int) -> nn.TransformerEncoderLayer:
 
 
 class Transformer(nn.Module):
-    """Causal language model: token numbers int64 (N, T), T <= length -> logits (N, T, vocabulary)."""
+    """Causal language model: token numbers int64 (N, T), T <= length -> logits (N, T,
+    vocabulary).
+    """
 
     def __init__(
         self, vocabulary: int, dim: int = 128, heads: int = 4, depth: int = 2, length: int = 128

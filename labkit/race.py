@@ -1,8 +1,8 @@
-"""Race to a target: the verdict for techniques that change what is learned.
+"""Race to a target: for techniques that change what is learned, where time per step says nothing.
 
-There the time per step says nothing. Every side trains from the same seeds until its metric reaches
-a target that was fixed beforehand. Evaluation is not timed. Sides are held against each other seed
-by seed, with the statistics of builds: a seed is to a race what a build is to a comparison.
+Every side trains from the same seeds until its metric reaches a target that was fixed beforehand.
+Evaluation is not timed. Sides are held against each other seed by seed, with the statistics of
+builds: a seed is to a race what a build is to a comparison.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,42 +21,49 @@ from labkit.arms import LocalArm
 from labkit.device import pick, survive
 from labkit.measure import measuring
 from labkit.progress import progress
-from labkit.results import estimate, median_interval
+from labkit.results import Workload, estimate, median_interval
 from labkit.results.comparison import SAME
 from labkit.text import format_seconds
 
 
 @dataclass(frozen=True)
 class RaceRun:
-    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation."""
+    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation.
+
+    ``error`` says that memory ran out.
+    """
 
     arm: str
     seed: int
     curve: tuple[tuple[int, float, float], ...]
     reached: bool
-    error: str | None = None  # out of memory
+    error: str | None = None
 
     @property
     def seconds(self) -> float:
         """Training seconds to the target; infinity when it was never reached."""
-        return self.curve[-1][1] if self.reached else math.inf
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][1]
 
     @property
     def steps(self) -> float:
         """Steps to the target; infinity when it was never reached."""
-        return self.curve[-1][0] if self.reached else math.inf
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][0]
 
 
 @dataclass(frozen=True)
 class RaceResult:
-    """All runs of a race. The first arm is the baseline."""
+    """All runs of a race. The first arm is the baseline; ``lab`` names the lab's function."""
 
     runs: tuple[RaceRun, ...]
     target: float
     metric: str
     higher_is_better: bool
     stopped: bool = False
-    lab: str = ""  # the name of the lab's function
+    lab: str = ""
 
     @cached_property
     def arms(self) -> tuple[str, ...]:
@@ -117,9 +123,9 @@ class RaceResult:
         """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
 
         Where all arrived: ``same`` when the interval lies wholly within 2 % of 1, else a difference
-        when it lies wholly beyond the noise floor of neighbouring seeds. Where some did not: by
-        how many of each side arrived, when so uneven a count has a chance of 5 % at most among
-        equal sides (Fisher's exact test).
+        when it lies wholly beyond the noise floor of neighbouring seeds. Where some did not: by how
+        many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
+        sides (Fisher's exact test).
         """
         ratios = self.ratios(arm, by, against)
         if len(ratios) > 1 and _all_finite(ratios):
@@ -145,30 +151,36 @@ class RaceResult:
         return pairs
 
     def __str__(self) -> str:
-        sign = ">=" if self.higher_is_better else "<="
-        stopped = ", stopped early" if self.stopped else ""
-        lines = [f"Race to {self.metric} {sign} {self.target:g}{stopped}"]
+        sign = "<="
+        if self.higher_is_better:
+            sign = ">="
+        lines = [f"Race to {self.metric} {sign} {self.target:g}"]
+        if self.stopped:
+            lines[0] += ", stopped early"
         width = max(map(len, self.arms), default=0)
         for arm in self.arms:
-            runs = self.of(arm)
-            low, high = self.interval(arm)
-            median = format_seconds(self.median(arm))
-            times = f"{median:>8} [{format_seconds(low)}, {format_seconds(high)}]"
-            errors = "".join(sorted({f" ({run.error})" for run in runs if run.error}))
-            arrived = f"reached by {sum(run.reached for run in runs)} of {len(runs)} seeds{errors}"
-            lines.append(
-                f"{arm:{width}}  median {times}  {self.median(arm, 'steps'):>6g} steps  {arrived}"
-            )
+            lines.append(f"{arm:{width}}  {self._arrivals(arm)}")
         for arm in self.arms[1:]:
-            ratio, low, high = self.speedup(arm)
-            told = "never arrived"
-            if not math.isnan(ratio):
-                told = (
-                    f"{ratio:.2f}x [{low:.2f}, {high:.2f}] as fast to the target as "
-                    f"{self.arms[0]}: {self.verdict(arm)}"
-                )
-            lines.append(f"{arm:{width}}  {told}")
+            lines.append(f"{arm:{width}}  {self._told(arm)}")
         return "\n".join(lines)
+
+    def _arrivals(self, arm: str) -> str:
+        runs = self.of(arm)
+        low, high = map(format_seconds, self.interval(arm))
+        errors = sorted({f" ({run.error})" for run in runs if run.error})
+        reached = sum(run.reached for run in runs)
+        return (
+            f"median {format_seconds(self.median(arm)):>8} [{low}, {high}]  "
+            f"{self.median(arm, 'steps'):>6g} steps  "
+            f"reached by {reached} of {len(runs)} seeds{''.join(errors)}"
+        )
+
+    def _told(self, arm: str) -> str:
+        ratio, low, high = self.speedup(arm)
+        if math.isnan(ratio):
+            return "never arrived"
+        factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}]"
+        return f"{factor} as fast to the target as {self.arms[0]}: {self.verdict(arm)}"
 
     __repr__ = __str__
 
@@ -177,7 +189,7 @@ class RaceResult:
 
 
 def race(
-    arms: Mapping[str, Callable[[], Any]],
+    arms: Mapping[str, Callable[[], Workload]],
     *,
     target: float,
     steps: int,
@@ -189,13 +201,13 @@ def race(
     on_update: Callable[[RaceResult], None] | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
-    """Train each side on each seed until its metric reaches ``target``, for ``steps`` at most.
+    """Train each arm on each seed until its metric reaches ``target``, for ``steps`` steps at most.
 
     ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples,
     evaluate=...)``; the first is the baseline. The metric is taken, untimed, after each ``every``
     steps. A metric that is not finite ends that run: it diverged. A run that ends out of memory
     never arrives. The default is five seeds (two in the test size). An interrupt, or
-    ``stop.set()``, returns the runs finished so far. ValueError for arguments that make no sense.
+    ``stop.set()``, returns the runs finished so far.
     """
     if seeds is None:
         seeds = pick(cpu=5, test=2)
@@ -206,96 +218,93 @@ def race(
         raise ValueError("arms={}: a race needs at least one arm, {'name': make_workload}")
     if not math.isfinite(target):
         raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
-    track = _Track(arms, target, steps, every, metric, higher_is_better, stop)
+    job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop)
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
-            track.warm_up()
-            for finished in track.runs_of(seeds):
+            job.warm_up()
+            for result in job.run(seeds):
                 bar.update()
                 if on_update:
-                    on_update(finished)
+                    on_update(result)
     except KeyboardInterrupt:
-        if not track.runs:
+        if not job.runs:
             raise
-        track.stopped = True
+        job.stopped = True
     finally:
         bar.close()
-    return track.result()
+    return job.result()
 
 
-class _Track:
-    """One race while it is being run."""
+@dataclass
+class _Race:
+    """One call of `race`: what was asked for, and the runs so far."""
 
-    def __init__(
-        self,
-        arms: Mapping[str, Callable[[], Any]],
-        target: float,
-        steps: int,
-        every: int,
-        metric: str,
-        higher_is_better: bool,
-        stop: threading.Event | None,
-    ) -> None:
-        self.arms, self.stop = arms, stop
-        self.target, self.steps, self.every = target, steps, every
-        self.metric, self.higher_is_better = metric, higher_is_better
-        self.runs: list[RaceRun] = []
-        self.stopped = False
-
-    def halted(self) -> bool:
-        return self.stop is not None and self.stop.is_set()
+    arms: dict[str, Callable[[], Workload]]
+    target: float
+    steps: int
+    every: int
+    metric: str
+    higher_is_better: bool
+    stop: threading.Event | None
+    runs: list[RaceRun] = field(default_factory=list)
+    stopped: bool = False
 
     def warm_up(self) -> None:
-        """A first step of each side: thread pools and kernel caches are on nobody's time."""
+        """Build each side once and run a step: thread pools and kernel caches are nobody's time."""
         for name, make in self.arms.items():
-            if self.halted():
-                return
-            with contextlib.closing(LocalArm(make, name, seed=0)) as side, survive():
-                side.start()
+            with contextlib.closing(LocalArm(make, name, seed=0)) as arm, survive():
+                if not self._asked_to_stop():
+                    arm.start()
 
-    def runs_of(self, seeds: int) -> Iterator[RaceResult]:
-        """Run each side on each seed; what there is after each run. Ends early when stopped."""
+    def run(self, seeds: int) -> Iterator[RaceResult]:
+        """Train each side on each seed; what there is after each run."""
         for seed in range(seeds):
             names = list(self.arms)
+            # So that no side always runs on the machine that the other one has warmed up.
             if seed % 2:
-                # No side always runs on the machine that the other one has warmed up.
                 names.reverse()
             for name in names:
-                run = self.run(name, seed)
+                run = self._train(name, seed)
                 if run is None:
                     self.stopped = True
                     return
                 self.runs.append(run)
                 yield self.result()
 
-    def run(self, name: str, seed: int) -> RaceRun | None:
-        """One training, to the target or to the last step; None when it was stopped meanwhile."""
+    def _train(self, name: str, seed: int) -> RaceRun | None:
+        """One run; None when it was stopped."""
         curve: list[tuple[int, float, float]] = []
-        seconds, done, reached = 0.0, 0, False
-        side = LocalArm(self.arms[name], name, seed=seed)
-        with contextlib.closing(side), survive() as outcome:
-            side.enter()
+        reached = False
+        with (
+            contextlib.closing(LocalArm(self.arms[name], name, seed=seed)) as arm,
+            survive() as outcome,
+        ):
+            arm.enter()
+            seconds, done = 0.0, 0
             while done < self.steps and not reached:
-                if self.halted():
+                if self._asked_to_stop():
                     return None
                 block = min(self.every, self.steps - done)
-                seconds += side.block(block)
+                seconds += arm.block(block)
                 done += block
-                value = side.evaluate()
+                value = arm.evaluate()
                 curve.append((done, seconds, value))
                 if not math.isfinite(value):
                     break
-                reached = self.reaches(value)
+                reached = self._arrived(value)
         return RaceRun(name, seed, tuple(curve), reached, outcome.error)
 
-    def reaches(self, value: float) -> bool:
+    def _arrived(self, value: float) -> bool:
         if self.higher_is_better:
             return value >= self.target
         return value <= self.target
 
+    def _asked_to_stop(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
     def result(self) -> RaceResult:
-        """All finished runs, side by side in the order of their seeds."""
+        """What there is now, by side and seed."""
         order = list(self.arms)
         runs = sorted(self.runs, key=lambda run: (order.index(run.arm), run.seed))
         return RaceResult(

@@ -65,7 +65,8 @@ def schedule_curve(
     if asks != (metrics is not None) or (metrics is not None and len(metrics) < steps - 1):
         wants = f"needs metrics=[...], {steps - 1} of them" if asks else "takes no metrics"
         raise ValueError(
-            f"{name}.step() {wants} for {steps} steps; got {None if metrics is None else len(metrics)}"
+            f"{name}.step() {wants} for {steps} steps; got "
+            f"{None if metrics is None else len(metrics)}"
         )
     rates, momenta = [], []
     with preserve_rng():

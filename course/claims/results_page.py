@@ -1,4 +1,6 @@
-"""``RESULTS.md``: one page of summary, then the claims of all notebooks beside all recorded runs."""
+"""``RESULTS.md``: one page of summary,
+then the claims of all notebooks beside all recorded runs.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from labkit.text import write_whole
 RESULTS = ROOT / "RESULTS.md"
 HEAD = """# Results
 
-What the sources say, and what our recorded runs found. Written by `python -m course results` from the
-claims in [course/claims](course/claims) and the records in [data/reference](data/reference); a test
-fails when it is out of date. Do not edit it by hand.
+What the sources say, and what our recorded runs found. Written by `python -m course results` from
+the claims in [course/claims](course/claims) and the records in
+[data/reference](data/reference); a test fails when it is out of date. Do not edit it by hand.
 
-A figure is the ratio named in its row, with its 95 % interval where it comes from times. Repeats of the
-same comparison are taken together.
+A figure is the ratio named in its row, with its 95 % interval where it comes from times. Repeats of
+the same comparison are taken together.
 """
 
 

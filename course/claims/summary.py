@@ -16,7 +16,9 @@ Row = tuple[str, Claim, list[Finding]]
 
 
 def summary(every: Sequence[Ledger]) -> str:
-    """What was recorded, counts of each word, the strongest gains, the losses, what waits for a GPU."""
+    """What was recorded, counts of each word, the strongest gains, the losses,
+    what waits for a GPU.
+    """
     rows: list[Row] = []
     for book in every:
         for claim, found in book.rows():

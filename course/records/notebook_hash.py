@@ -36,7 +36,9 @@ def hash_of(sources: Iterable[str]) -> str:
 
 
 def _tree(source: str) -> str:
-    """A cell's syntax tree as text; of IPython's own lines, which are no Python, the text itself."""
+    """A cell's syntax tree as text; of IPython's own lines, which are no Python,
+    the text itself.
+    """
     try:
         body = ast.parse(source).body
     except SyntaxError:

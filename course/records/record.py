@@ -1,4 +1,5 @@
-"""Record notebooks: run them headless at this machine's full size and keep what their labs measured.
+"""Record notebooks: run them headless at this machine's full size and keep what their labs
+measured.
 
 What was found out on the way:
 
@@ -173,7 +174,9 @@ def _is_current(old: Record, path: Path, card: Card) -> bool:
 
 
 def _hardware(card: Card) -> str | None:
-    """Machines whose CPUs tell no more than "Xeon" share a folder; what they can do tells them apart."""
+    """Machines whose CPUs tell no more than "Xeon" share a folder;
+    what they can do tells them apart.
+    """
     if card["gpu"]:
         return str(card["gpu"]["name"])
     if isinstance(card["cpu"], dict):
@@ -182,7 +185,9 @@ def _hardware(card: Card) -> str | None:
 
 
 def _turn(old: Record | None) -> tuple[int, float]:
-    """Order under a budget: the missing, the doubtful, the oldest; last what the budget ended before."""
+    """Order under a budget: the missing, the doubtful, the oldest;
+    last what the budget ended before.
+    """
     if old is None:
         return 0, 0.0
     if old.failed == OVER:
@@ -302,7 +307,9 @@ def keeper(path: Path) -> Keeper:
 
 
 def _environment() -> dict[str, str]:
-    """The kernel's environment: the course can be imported, at its full size, with absolute paths."""
+    """The kernel's environment: the course can be imported, at its full size,
+    with absolute paths.
+    """
     # labkit may not be installed.
     paths = [str(ROOT)]
     for path in os.environ.get("PYTHONPATH", "").split(os.pathsep):

@@ -1,4 +1,5 @@
-"""A reader's own run beside the recorded runs of other machines: which belong together, and how they are shown.
+"""A reader's own run beside the recorded runs of other machines: which belong together, and how
+they are shown.
 
 A recorded result answers the same question when its lab has the same name and its sides differ in
 the same settings (in a race: when it has the same metric). Of several, the one whose other settings
@@ -116,7 +117,9 @@ class Recorded:
         return found
 
     def beside(self, own: Own) -> Beside:
-        """The reader's run, sweep or race beside the recorded ones, to print or to end a cell in."""
+        """The reader's run, sweep or race beside the recorded ones,
+        to print or to end a cell in.
+        """
         return Beside(self, own)
 
     def __str__(self) -> str:
@@ -136,7 +139,9 @@ class Recorded:
 
 
 class Beside:
-    """The reader's own result and the recorded ones: a table, bars, and a figure on the same axes."""
+    """The reader's own result and the recorded ones: a table, bars,
+    and a figure on the same axes.
+    """
 
     def __init__(self, references: Recorded, own: Own) -> None:
         self.references, self.own = references, own
@@ -207,7 +212,9 @@ class Beside:
         return notes
 
     def _name(self, result: Comparison | RaceResult) -> str:
-        """A comparison's row; where both sides follow the swept control, its value is part of it."""
+        """A comparison's row; where both sides follow the swept control,
+        its value is part of it.
+        """
         if isinstance(result, RaceResult):
             return ""
         name, control = what_changed(result), self._control

@@ -1,4 +1,6 @@
-"""Records where they lie, ``data/reference/<machine>/<notebook>.json``: read with their doubts, and written."""
+"""Records where they lie, ``data/reference/<machine>/<notebook>.json``: read with their doubts,
+and written.
+"""
 
 from __future__ import annotations
 

@@ -153,7 +153,6 @@ class _Host:
 
 def _portable(error: Exception) -> bytes:
     """The reply that makes the notebook raise ``error``."""
-    error.__traceback__ = None
     try:
         reply = dumps((False, error))
         pickle.loads(reply)

@@ -180,7 +180,8 @@ class Comparison:
             builds = "one build"
         return f"{self.pairs} pairs of {builds}"
 
-    # A notebook shows the HTML; where there is none, a cell that ends in a result shows the table.
+    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows the
+    # table.
     __repr__ = __str__
 
     def _repr_html_(self) -> str:

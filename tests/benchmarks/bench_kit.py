@@ -1,7 +1,8 @@
 """Speed of the kit itself; ``bench_verdicts.py`` counts how often it is right.
 
-By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``. Each line
-gives a figure with a bootstrap 95 % interval of its median, and the goal it is held against.
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``.
+Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held
+against.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def a_millisecond(matrix: torch.Tensor) -> Callable[[], None]:
 
 
 def harness() -> None:
-    """What the kit adds to each step: its blocks against two bare clock readings, in turn."""
+    """What the kit adds to each step: the same blocks,
+    timed by the kit and by two bare clock readings, in turn.
+    """
     with measuring(1):
         against_bare(a_millisecond(torch.randn(128, 128)), "CPU", "<= 0.1 %")
         empty = LocalArm(lambda: Workload(lambda: None), "empty")
@@ -90,8 +93,8 @@ def imports(rounds: int = 15) -> None:
     for _ in range(rounds + 1):
         seconds = {}
         for module in ("torch", "labkit"):
-            code = f"import time; t = time.perf_counter(); import {module}; "
-            code += "print(time.perf_counter() - t)"
+            timed = f"t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+            code = f"import time; {timed}"
             seconds[module] = float(
                 subprocess.run(
                     [sys.executable, "-c", code], capture_output=True, text=True, check=True

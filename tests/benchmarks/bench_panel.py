@@ -1,4 +1,6 @@
-"""What the live panel costs, in a real browser. By hand: ``uv run python tests/benchmarks/bench_panel.py``."""
+"""What the live panel costs, in a real browser. By hand:
+``uv run python tests/benchmarks/bench_panel.py``.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def make_workload(same):
 lab = Lab(make_workload, memory=False, same=[1, 2])
 """
 PANEL = "panel = LabPanel(lab, seconds=3)\npanel"
-# The kit stops early once the intervals are narrow; an unreachable precision keeps every run at its full budget.
+# The kit stops early once the intervals are narrow; an unreachable precision keeps every run at its
+# full budget.
 TRIALS = """
 import labkit.measure
 labkit.measure.ENOUGH = 0
@@ -61,7 +64,8 @@ for trial in range(%d):
     pair = (on(), off()) if trial %% 2 else (off(), on())[::-1]
     ratios.append(100 * (pair[0] / pair[1] - 1))
 low, high = median_interval(tuple(ratios))
-print(f"live panel on against off, 1 ms step: {sorted(ratios)[len(ratios) // 2]:+.2f} %% [{low:+.2f}, {high:+.2f}] "
+middle = sorted(ratios)[len(ratios) // 2]
+print(f"live panel on against off, 1 ms step: {middle:+.2f} %% [{low:+.2f}, {high:+.2f}] "
       f"n={len(ratios)} of {seconds:g} s each  goal <= 1 %%")
 """
 

@@ -1,4 +1,6 @@
-"""Claims as data, and what a record says to one: found by identity, repeats pooled, judged with care."""
+"""Claims as data, and what a record says to one: found by identity, repeats pooled,
+judged with care.
+"""
 
 import math
 from dataclasses import replace
@@ -62,7 +64,7 @@ def found(claim, *results, **about):
     return finding
 
 
-# --------------------------------------------------------------------------------------------- judging
+# ------------------------------------------------------------------------------------------ judging
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_what_we_expect_of_few_cores_is_not_asked_of_many():
     assert not found(asked, comparison(2.0), cores=None).contradicts
 
 
-# --------------------------------------------------------------------------------------------- identity
+# ----------------------------------------------------------------------------------------- identity
 
 
 def test_several_results_that_fit_have_to_be_told_apart():
@@ -269,7 +271,7 @@ def test_a_race_against_an_arm_that_is_not_its_first():
     assert found(asked, never) == Finding("")
 
 
-# ------------------------------------------------------------------------------------------------- data
+# --------------------------------------------------------------------------------------------- data
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def write_notebook(folder: Path, name: str, metadata: Any) -> None:
 def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, needs in (
         ("01_all", {}),
-        ("02_gpu", {"cuda": "the fp16 arm", "bf16": "the bf16 arm"}),
+        ("02_gpu", {"cuda": "fp16", "bf16": "bf16"}),
         ("03_cores", {"cores2": "workers", "compiler": "the compiled arm"}),
         ("04_new", {"quantum": "everything"}),
         ("_template", {}),
@@ -37,7 +37,7 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert coverage.pop("06_damaged").startswith("cannot tell")
     assert coverage == {
         "01_all": "in full",
-        "02_gpu": "without: the fp16 arm (needs CUDA); the bf16 arm (needs fast bfloat16, unknown here)",
+        "02_gpu": "without: fp16 (needs CUDA); bf16 (needs fast bfloat16, unknown here)",
         "03_cores": "without: workers (needs 2+ cores)",
         "04_new": "without: everything (needs quantum, unknown here)",
     }

@@ -20,7 +20,8 @@ MEASURED = re.compile(
 BOUND = re.compile(r"\[([^\]]*)\]\(\.\./RESULTS\.md[^)]*\)")
 # A number of somebody else's, with its source in the same paragraph or row of a table.
 CITED = re.compile(
-    r"\b(?:19|20)\d\d\b|arXiv|[Ss]ection \d|Guide\b|\bblog\b|\brecipe\b|\barticle\b|\bpaper\b|\bthe same\b|\bMigacz\b"
+    r"\b(?:19|20)\d\d\b|arXiv|[Ss]ection \d|Guide\b|\bblog\b|\brecipe\b|\barticle\b|\bpaper\b|"
+    r"\bthe same\b|\bMigacz\b"
 )
 # Rules of the kit and of the exercises: numbers that we set, not numbers that we found.
 SET = {
@@ -64,7 +65,9 @@ def recorded_numbers(name):
 
 
 def unbound(name, paragraphs, numbers):
-    """Measured numbers of a notebook's prose that are neither in a record nor cited nor set by us."""
+    """Measured numbers of a notebook's prose that are neither in a record nor cited nor set by
+    us.
+    """
     values = [number for number in numbers if math.isfinite(number)]
     for paragraph in paragraphs:
         for linked in BOUND.findall(paragraph):
@@ -73,7 +76,8 @@ def unbound(name, paragraphs, numbers):
                 if not any(
                     math.isclose(round(value, digits), number, abs_tol=1e-9) for value in values
                 ):
-                    yield f"{text} is linked to RESULTS.md, but in no record of {name}: {paragraph[:80]!r}"
+                    place = f"in no record of {name}: {paragraph[:80]!r}"
+                    yield f"{text} is linked to RESULTS.md, but {place}"
         if not CITED.search(paragraph):
             for text in MEASURED.findall(BOUND.sub("", paragraph)):
                 if text not in SET.get(name, ()):

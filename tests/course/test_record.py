@@ -1,4 +1,6 @@
-"""`python -m course record`: what it runs, what it keeps of a run that fails or is stopped, and how records travel."""
+"""`python -m course record`: what it runs, what it keeps of a run that fails or is stopped,
+and how records travel.
+"""
 
 import os
 import signal
@@ -151,7 +153,9 @@ def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypa
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_path, how):
-    """A real process, ended while the second of two notebooks runs; Ctrl-C says so in a line, and no kernel is left."""
+    """A real process, ended while the second of two notebooks runs; Ctrl-C says so in a line,
+    and no kernel is left.
+    """
     begun = tmp_path / "begun"
     slow = course("02_b", f"open({str(begun)!r}, 'w').close()", "import time; time.sleep(600)", RUN)
     paths = [str(course("01_a", RUN)), str(slow)]

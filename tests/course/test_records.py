@@ -1,4 +1,6 @@
-"""Records: written whole or not at all, refused when not to be trusted, shown beside a reader's own run."""
+"""Records: written whole or not at all, refused when not to be trusted,
+shown beside a reader's own run.
+"""
 
 import json
 import math
@@ -83,7 +85,7 @@ def again(result):
     return format.decode_entry(format.encode(entry_of(result))).result()
 
 
-# ------------------------------------------------------------------------------------------------------ the file format
+# ---------------------------------------------------------------------------------- the file format
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
@@ -376,7 +378,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
     assert result.ratios and "not while counted" in result.candidate.counters
 
 
-# ---------------------------------------------------------------------------------------------------- what is collected
+# -------------------------------------------------------------------------------- what is collected
 
 
 def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
@@ -407,7 +409,7 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
     assert "x is three" in entries[2]["error"] and entries[2]["settings"] == {"x": 3}
 
 
-# -------------------------------------------------------------------------------------------------- beside the reader's
+# ------------------------------------------------------------------------------ beside the reader's
 
 
 @pytest.fixture

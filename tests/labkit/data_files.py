@@ -1,4 +1,6 @@
-"""Files for tests of data sets: entered into the manifest, put into folders, served on this machine."""
+"""Files for tests of data sets: entered into the manifest, put into folders,
+served on this machine.
+"""
 
 import hashlib
 import http.server
@@ -56,7 +58,9 @@ def all_files(folder: Path) -> list[Path]:
 
 
 class Server:
-    """A web server on this machine: a dictionary of files, of which ``cut`` bytes may be missing."""
+    """A web server on this machine: a dictionary of files,
+    of which ``cut`` bytes may be missing.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

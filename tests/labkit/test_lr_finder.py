@@ -1,4 +1,6 @@
-"""The learning-rate range test: what it tries, what its rules read, and that nothing remembers it."""
+"""The learning-rate range test: what it tries, what its rules read,
+and that nothing remembers it.
+"""
 
 import math
 import random
@@ -59,7 +61,9 @@ class Net(nn.Module):
 def make_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, fail: BaseException | None = None
 ) -> Callable[[], Any]:
-    """A step on fresh random data, using every generator, that raises ``fail`` in its seventh call."""
+    """A step on fresh random data, using every generator,
+    that raises ``fail`` in its seventh call.
+    """
     calls = 0
 
     def step() -> torch.Tensor:
@@ -401,7 +405,7 @@ def test_gradient_accumulation() -> None:
     assert four.suggestion == pytest.approx(one.suggestion, rel=0.01)
 
 
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # the sweep
 
 
@@ -556,7 +560,7 @@ def test_negative_losses_do_not_count_as_divergence(shift: float) -> None:
     assert shifted.diverged_at is None and shifted.suggestions == pytest.approx(base.suggestions)
 
 
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # the rules
 
 
@@ -724,7 +728,7 @@ def test_a_real_network_gets_a_rate_that_trains_it() -> None:
     assert last < first / 2
 
 
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # bad input
 
 
@@ -797,7 +801,7 @@ def test_an_uninitialized_model_is_refused_before_anything_runs() -> None:
     assert seen == []
 
 
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # the figure
 
 

@@ -166,7 +166,10 @@ def test_fast_dtypes_of_gpus(
 
 def test_gpu_on_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
     exists, read = Path.exists, Path.read_text
-    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\nGCC version: 12.2.0\n"
+    version = (
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+        "GCC version: 12.2.0\n"
+    )
     pretend = {"/proc/driver/nvidia/version": version}
     monkeypatch.setattr(Path, "exists", lambda path: str(path) in pretend or exists(path))
     monkeypatch.setattr(

@@ -1,4 +1,7 @@
-"""The measuring engine: order of blocks, builds, switches, budgets, faults. No time is asserted."""
+"""The measuring engine: order of blocks, switches of an arm, budgets, faults.
+
+Nothing here asserts a time.
+"""
 
 import gc
 import itertools

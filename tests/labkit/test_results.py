@@ -21,7 +21,8 @@ from labkit.results.statistics import BUILD_SPREAD, student_t
 
 
 def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0, builds=1, layout=0.0):
-    """Times in the order A B B A of a machine with multiplicative noise and a linear drift.
+    """Times in the order A B B A of a machine with multiplicative noise, and a linear drift over
+    the run.
 
     Each of ``builds`` builds has a factor of its own on each side, with a deviation of ``layout``.
     """

@@ -1,7 +1,10 @@
 """The loop in which every child answers, without a child."""
 
 import gc
+import os
 import pickle
+import threading
+from multiprocessing import Pipe
 
 import pytest
 import torch
@@ -154,7 +157,6 @@ def test_how_a_process_ended(code, words):
 
 
 def test_a_child_that_ends_at_once_is_noticed(tmp_path, monkeypatch):
-    """Also while something else holds its end of the link open."""
     monkeypatch.setattr("sys.executable", "/bin/false")
     monkeypatch.setattr("labkit.arms.children._LOOK", 0.05)
     with (tmp_path / "log").open("wb") as log:
@@ -166,3 +168,31 @@ def test_a_child_that_ends_at_once_is_noticed(tmp_path, monkeypatch):
             child.send("arm.start", 0)
         child.end()
     assert child.link.closed and child.process.returncode == 1
+
+
+def test_a_child_that_ends_is_noticed_while_something_holds_its_link_open(tmp_path, monkeypatch):
+    held = []
+
+    def pipe():
+        ours, theirs = Pipe()
+        held.append(os.dup(theirs.fileno()))
+        return ours, theirs
+
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    monkeypatch.setattr("labkit.arms.children.Pipe", pipe)
+    monkeypatch.setattr("labkit.arms.children._LOOK", 0.05)
+    with (tmp_path / "log").open("wb") as log:
+        child = Child(stdout=log, stderr=log)
+        received = []
+
+        def receive():
+            with pytest.raises(LinkBroken):
+                child.receive()
+            received.append(True)
+
+        thread = threading.Thread(target=receive, daemon=True)
+        thread.start()
+        thread.join(30)
+        child.end()
+    os.close(held[0])
+    assert received

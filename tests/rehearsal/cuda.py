@@ -1,4 +1,6 @@
-"""What stands in for ``torch.cuda`` and ``torch.accelerator``: cards, memory, streams, events, graphs, generators."""
+"""What stands in for ``torch.cuda`` and ``torch.accelerator``: cards, memory, streams, events,
+graphs, generators.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ class Event:
         return True
 
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds. ValueError for events that were not recorded, not timed, or not waited for."""
+        """Milliseconds. ValueError for events that were not recorded, not timed,
+        or not waited for.
+        """
         if not (self.timing and end.timing):
             raise ValueError(
                 "Both events must be created with argument 'enable_timing=True'. (rehearsed)"
@@ -223,7 +227,9 @@ def _again(func: Any, args: Any, kwargs: Any, result: Any) -> None:
 def graph(
     cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, **_: Any
 ) -> Iterator[None]:
-    """``torch.cuda.graph``: what is captured is not run, so the cards' memory is as before at the end."""
+    """``torch.cuda.graph``: what is captured is not run,
+    so the cards' memory is as before at the end.
+    """
     if state.capturing is not None:
         raise RuntimeError("CUDA graphs cannot be captured within a capture (rehearsed)")
     synchronize()

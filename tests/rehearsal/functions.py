@@ -1,4 +1,6 @@
-"""Above autograd, at every function of torch: take ``device="cuda"`` out of the arguments, and answer for moves."""
+"""Above autograd, at every function of torch: take ``device="cuda"`` out of the arguments,
+and answer for moves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ HOST_ONLY = {T.numpy, T.__array__}
 
 
 def index_of(device: Any) -> int | None:
-    """The card that a device names, `CPU`, or None for others (``meta``) and for what is no device."""
+    """The card that a device names, `CPU`,
+    or None for others (``meta``) and for what is no device.
+    """
     if isinstance(device, bool) or device is None:
         return None
     if isinstance(device, int):

@@ -23,7 +23,9 @@ VARIABLE = "LABKIT_REHEARSE"
 
 
 def from_environment() -> None:
-    """`install` what ``LABKIT_REHEARSE`` asks for: gigabytes of a card, ``80``, or of several, ``16x2``."""
+    """`install` what ``LABKIT_REHEARSE`` asks for: gigabytes of a card, ``80``, or of several,
+    ``16x2``.
+    """
     text = os.environ.get(VARIABLE, "")
     if not text:
         return
@@ -59,7 +61,9 @@ def install(*, gigabytes: int = 80, cards: int = 1) -> None:
 
 
 def _another(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Dynamo tells functions apart by identity: no name of torch may share one with another name."""
+    """Dynamo tells functions apart by identity:
+    no name of torch may share one with another name.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
@@ -159,7 +163,9 @@ def _profile_with_device_times() -> None:
 
 
 def _compile_with_eager() -> None:
-    """What would be compiled for a GPU is traced, guarded, and run as it is: without claims while it runs."""
+    """What would be compiled for a GPU is traced, guarded, and run as it is:
+    without claims while it runs.
+    """
     compiled = torch.compile
 
     def compile_eager(model: Any = None, **kwargs: Any) -> Any:
@@ -179,7 +185,9 @@ def _compile_with_eager() -> None:
 
 
 def _plainly(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The call without our modes; its results lie where its inputs, or its module's parameters, do."""
+    """The call without our modes; its results lie where its inputs, or its module's parameters,
+    do.
+    """
 
     def run(*args: Any, **kwargs: Any) -> Any:
         owner = getattr(call, "__self__", args[0] if args else None)

@@ -1,4 +1,6 @@
-"""Below autograd, at every operator: hand the claim on, refuse mixtures, note the order, watch for waits."""
+"""Below autograd, at every operator: hand the claim on, refuse mixtures, note the order,
+watch for waits.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +57,14 @@ class State:
         self._thread.honest = on
 
     def wake(self) -> None:
-        """Initialize, as the first use of a card does. RuntimeError in a process forked from one that did."""
+        """Initialize, as the first use of a card does.
+
+        RuntimeError in a process forked from one that did.
+        """
         if self.initialized and self.process != os.getpid():
             raise RuntimeError(
-                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+                "you must use the "
                 "'spawn' start method (rehearsed)"
             )
         self.initialized = True
@@ -101,7 +107,8 @@ class Operators(TorchDispatchMode):
         ordered = state.capturing is None and not getattr(func, "is_view", False)
         if ordered:
             note_inputs(func, name, tensors, args, kwargs)
-        # A backward pass arrives here with the function mode on, which would read these as calls of a user's.
+        # A backward pass arrives here with the function mode on, which would read these as calls of
+        # a user's.
         with torch._C.DisableTorchFunction(), places.as_out_of_memory(bool(cards)):
             result = func(*args, **kwargs)
         if ordered and cards:
@@ -122,7 +129,8 @@ def _refuse_mixtures(name: str, tensors: list[torch.Tensor], at: list[int | None
         ]
         if first == CPU and strangers:
             raise RuntimeError(
-                "indices should be either on cpu or on the same device as the indexed tensor (cpu) (rehearsed)"
+                "indices should be either on cpu or on the same device as the indexed tensor (cpu) "
+                "(rehearsed)"
             )
         return
     seen = {
@@ -133,7 +141,8 @@ def _refuse_mixtures(name: str, tensors: list[torch.Tensor], at: list[int | None
     if len(seen) > 1:
         words = ", ".join("cpu" if place == CPU else f"cuda:{place}" for place in sorted(seen))
         raise RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices: {words} "
+            f"Expected all tensors to be on the same device, but found at least two devices: "
+            f"{words} "
             f"(rehearsed, {name})"
         )
 
@@ -155,7 +164,9 @@ def _refuse_other_generators(name: str, kwargs: dict[str, Any]) -> None:
 def note_inputs(
     func: Any, name: str, tensors: list[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> None:
-    """The order of what an operator reads and writes: on this thread's stream, or, away from cards, by the host."""
+    """The order of what an operator reads and writes: on this thread's stream, or,
+    away from cards, by the host.
+    """
     if name in ("detach", "alias", "set_"):
         return
     who: object = order.HOST

@@ -1,8 +1,8 @@
 """Who may read what another stream wrote: vector clocks over streams, and the host as one more.
 
-Each stream counts what was queued on it. A storage remembers the last write and the reads since. Work may use it when
-the stream (or the host) has seen these: by `wait`, by an event, by a synchronization. What a GPU does by luck, most of
-the time, raises here each time.
+Each stream counts what was queued on it. A storage remembers the last write and the reads since.
+Work may use it when the stream (or the host) has seen these: by `wait`, by an event, by a
+synchronization. What a GPU does by luck, most of the time, raises here each time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def join(stream: object, other: Clock) -> None:
 
 
 def used(tensor: torch.Tensor, who: object, *, writes: bool, what: str) -> None:
-    """Note a use by a stream or the host. OrderError where it does not come after those that it has to follow."""
+    """Note a use by a stream or the host.
+
+    OrderError where it does not come after those that it has to follow.
+    """
     storage = storage_of(tensor)
     if storage is None:
         return

@@ -1,7 +1,7 @@
 """Which storages are claimed to lie on a card, and how many bytes each card holds.
 
-A tensor stays a CPU tensor; its storage is remembered with the index of the card that it claims. Views and the
-Parameter that wraps a tensor share the storage, and so the claim.
+A tensor stays a CPU tensor; its storage is remembered with the index of the card that it claims.
+Views and the Parameter that wraps a tensor share the storage, and so the claim.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class Card:
         """Count an allocation. OutOfMemoryError, in CUDA's words, where it does not fit."""
         if self.now + size > self.limit:
             raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 has a total capacity of "
-                f"{self.total / 2**30:.2f} GiB of which {(self.limit - self.now) / 2**20:.2f} MiB is free. (rehearsed)"
+                f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 has a total "
+                "capacity of "
+                f"{self.total / 2**30:.2f} GiB of which {(self.limit - self.now) / 2**20:.2f} MiB "
+                "is free. (rehearsed)"
             )
         self.now += size
         self.peak = max(self.peak, self.now)
@@ -46,7 +48,9 @@ _lock = threading.RLock()
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The tensor's own storage; None for those that have none: sparse ones, wrappers, functorch's."""
+    """The tensor's own storage; None for those that have none: sparse ones, wrappers,
+    functorch's.
+    """
     modes_off = torch.utils._python_dispatch._disable_current_modes
     try:
         with torch._C.DisableTorchFunction(), modes_off():
@@ -68,7 +72,9 @@ def on_card(tensor: torch.Tensor) -> bool:
 
 
 def put(tree: object, place: int, *, again: bool = False) -> None:
-    """Claim all tensors of a tree that claim nothing yet; with ``again`` those, too, that lie elsewhere."""
+    """Claim all tensors of a tree that claim nothing yet; with ``again`` those, too,
+    that lie elsewhere.
+    """
     for leaf in tree_leaves(tree):
         if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
             storage = storage_of(leaf)
@@ -88,7 +94,8 @@ def _put(storage: torch.UntypedStorage, place: int, again: bool) -> None:
             cards[place].take(size)
             _living[id(storage)] = weakref.ref(storage)
         weakref.finalize(storage, _free, id(storage), place, size).atexit = False
-    # torch keeps a storage's Python object, and so its attributes, for as long as the storage lives.
+    # torch keeps a storage's Python object, and so its attributes, for as long as the storage
+    # lives.
     storage.place = place  # type: ignore[attr-defined]
 
 

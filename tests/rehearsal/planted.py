@@ -1,6 +1,8 @@
-"""Mistakes of programs for a GPU, each beside the same program without it. ``python -m tests.rehearsal.planted``.
+"""Mistakes of programs for a GPU, each beside the same program without it. ``python -m
+tests.rehearsal.planted``.
 
-Prints a JSON object: name -> [what the wrong one raised, or null; what the right one raised, or null].
+Prints a JSON object: name -> [what the wrong one raised, or null; what the right one raised, or
+null].
 """
 
 from __future__ import annotations
@@ -178,7 +180,7 @@ def history_that_is_kept(wrong: bool) -> None:
         kept.append(x if wrong else x.numel())
 
 
-# --------------------------------------------------------------------------- order of streams, waits
+# -------------------------------------------------------------------------- order of streams, waits
 
 
 @planted

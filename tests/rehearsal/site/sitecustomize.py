@@ -1,4 +1,6 @@
-"""Python runs this at its start: where ``LABKIT_REHEARSE`` is set, the process gets rehearsed cards."""
+"""Python runs this at its start: where ``LABKIT_REHEARSE`` is set,
+the process gets rehearsed cards.
+"""
 
 import os
 
