@@ -304,24 +304,23 @@ def check_storage(notebook: NotebookNode) -> list[str]:
         problems.append("was not executed from top to bottom (execution counts): refresh it")
     for cell in code:
         where = label(notebook, cell)
-        if not is_checked(cell):
-            if cell.outputs:
-                problems.append(f"{where} stores outputs but is not tagged {CHECKED}")
-        elif not cell.outputs:
-            problems.append(
-                f"{where} is checked but has no stored output: nbval would skip it silently"
-            )
-        for output in cell.outputs if is_checked(cell) else []:
-            stream, data = output.get("name"), set(output.get("data", {"text/plain"}))
-            if (
-                output.output_type == "error"
-                or stream == "stderr"
-                or not data <= {"text/plain", "text/markdown"}
-            ):
-                problems.append(
-                    f"{where} has a stored output that is no plain result: {stream or sorted(data)}"
-                )
+        problems += [f"{where} {problem}" for problem in check_outputs(cell)]
     return problems
+
+
+def check_outputs(cell: NotebookNode) -> Iterator[str]:
+    """What is wrong with what one code cell stores."""
+    if not is_checked(cell):
+        if cell.outputs:
+            yield f"stores outputs but is not tagged {CHECKED}"
+        return
+    if not cell.outputs:
+        yield "is checked but has no stored output: nbval would skip it silently"
+    for output in cell.outputs:
+        stream, data = output.get("name"), set(output.get("data", {"text/plain"}))
+        plain = data <= {"text/plain", "text/markdown"}
+        if output.output_type == "error" or stream == "stderr" or not plain:
+            yield f"has a stored output that is no plain result: {stream or sorted(data)}"
 
 
 def check_metadata(notebook: NotebookNode) -> list[str]:
@@ -386,24 +385,7 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
         if cell.cell_type != "code":
             continue
         where = label(notebook, cell)
-        for tag, most in (("setup", 10), ("baseline", 15)):
-            if tag in tags(cell) and (lines := count_lines(cell.source)) > most:
-                problems.append(f"{where}, tagged {tag!r}, has {lines} lines; at most {most}")
-        source = without_magics(cell.source)
-        functions = [
-            node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)
-        ]
-        for function in functions:
-            lines = count_lines(ast.get_source_segment(source, function) or "")
-            if function.name == "step" and lines > 15:
-                problems.append(f"{where} has a step() of {lines} lines; at most 15")
-        if "workload" in tags(cell):
-            if not any("workload" in function.name for function in functions):
-                problems.append(f"{where}, tagged 'workload', defines no make_workload")
-            if MARK not in cell.source and name not in EXEMPT:
-                problems.append(f"{where} marks no line with {MARK!r}")
-        if "panel" in tags(cell) and "LabPanel(" not in cell.source:
-            problems.append(f"{where}, tagged 'panel', shows no LabPanel")
+        problems += [f"{where}{problem}" for problem in check_cell(cell, name)]
         headless = headless or bool(re.search(r"\.(run|sweep|race)\(|\bcompare\(", cell.source))
     if not headless:
         problems.append(
@@ -411,6 +393,27 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
             "it shows nothing without widgets"
         )
     return problems
+
+
+def check_cell(cell: NotebookNode, name: str) -> Iterator[str]:
+    """What is wrong with one code cell of the notebook ``name``."""
+    for tag, most in (("setup", 10), ("baseline", 15)):
+        lines = count_lines(cell.source)
+        if tag in tags(cell) and lines > most:
+            yield f", tagged {tag!r}, has {lines} lines; at most {most}"
+    source = without_magics(cell.source)
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        lines = count_lines(ast.get_source_segment(source, function) or "")
+        if function.name == "step" and lines > 15:
+            yield f" has a step() of {lines} lines; at most 15"
+    if "workload" in tags(cell):
+        if not any("workload" in function.name for function in functions):
+            yield ", tagged 'workload', defines no make_workload"
+        if MARK not in cell.source and name not in EXEMPT:
+            yield f" marks no line with {MARK!r}"
+    if "panel" in tags(cell) and "LabPanel(" not in cell.source:
+        yield ", tagged 'panel', shows no LabPanel"
 
 
 def check_exercises(notebook: NotebookNode) -> list[str]:

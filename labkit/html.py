@@ -1,8 +1,9 @@
-"""Blocks of HTML for results: a sentence, bars, intervals, and a table that scrolls instead of wrapping.
+"""Blocks of HTML for results: a sentence, bars, intervals, a table that scrolls.
 
-A result is read in JupyterLab, light and dark, in VS Code, in a narrow window, and on a static page. So there are no
-scripts, sizes are parts of the room there is, and ink and paper are those of the page. What a notebook shows that was
-not run by its reader has lost its styles: labels and numbers are text, and still make sense there.
+A result is read in JupyterLab, light and dark, in VS Code, in a narrow window, and on a static
+page. So there are no scripts, sizes are parts of the room there is, and ink and paper are those of
+the page. What a notebook shows that was not run by its reader has lost its styles: labels and
+numbers are text, and still make sense there.
 
 Every block escapes what it is given, unless it is `Markup` already.
 """
@@ -33,7 +34,9 @@ class Markup(str):
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its length is ``value``, ``text`` stands behind it, ``interval`` is drawn over its end.
+    """One bar: its length is ``value``, ``text`` stands behind it.
+
+    ``interval`` is drawn over its end.
 
     ``tone`` colours it: "baseline", "candidate", a verdict, or "recorded" for another machine's.
     """
@@ -47,7 +50,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Ratio:
-    """One ratio with its interval, on a logarithmic scale on which 1 is marked; ``tone`` as for `Bar`."""
+    """One ratio with its interval, on a logarithmic scale on which 1 is marked.
+
+    ``tone`` as for `Bar`.
+    """
 
     label: str
     value: float
@@ -77,7 +83,10 @@ def join(parts: Sequence[str], between: str = "") -> Markup:
 
 
 def result(*parts: str) -> Markup:
-    """The whole of a result: its blocks, and the styles that they need. Empty parts are left out."""
+    """The whole of a result: its blocks, and the styles that they need.
+
+    Empty parts are left out.
+    """
     blocks = [part for part in parts if part]
     style = Markup(f"<style>{_styles()}</style>")
     return element("div", style, *blocks, kind="result")
@@ -111,7 +120,10 @@ def side(role: str, settings: str = "") -> Markup:
 
 
 def bars(title: str, rows: Sequence[Bar]) -> Markup:
-    """Bars below each other on one scale that begins at 0. Infinite and unknown values have none."""
+    """Bars below each other on one scale that begins at 0.
+
+    Infinite and unknown values have none.
+    """
     known = [0.0]
     for row in rows:
         known += [end for end in (row.value, *(row.interval or ())) if math.isfinite(end)]
@@ -130,7 +142,10 @@ def bars(title: str, rows: Sequence[Bar]) -> Markup:
 
 
 def ratios(title: str, rows: Sequence[Ratio], floor: float = math.nan) -> Markup:
-    """Ratios below each other on one logarithmic scale; the grey zone around 1 is ``floor``, a log ratio."""
+    """Ratios below each other on one logarithmic scale.
+
+    The grey zone around 1 is ``floor``, a log ratio.
+    """
     scale = ratio_scale(rows, floor)
     lines = []
     for row in rows:
@@ -140,7 +155,7 @@ def ratios(title: str, rows: Sequence[Ratio], floor: float = math.nan) -> Markup
 
 
 def ratio_scale(rows: Sequence[Ratio], floor: float = math.nan) -> tuple[float, float]:
-    """The logarithms of the ends of a scale that holds 1, all rows with their intervals, and the floor."""
+    """The logarithms of the ends of a scale that holds 1, all rows, and the floor."""
     logs = [-0.03, 0.03]
     if math.isfinite(floor):
         logs += [-floor, floor]
@@ -178,7 +193,10 @@ def table(rows: Sequence[Sequence[str]]) -> Markup:
 
 
 def progress(part: float, text: str) -> Markup:
-    """A bar that is ``part`` full, from 0 to 1, and a text behind it. It needs no styles of ours."""
+    """A bar that is ``part`` full, from 0 to 1, and a text behind it.
+
+    It needs no styles of ours.
+    """
     bar = element("progress", value=f"{part:.3f}", max="1", style="width:min(240px,50%)")
     return element("div", bar, " ", element("small", text))
 

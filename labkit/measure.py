@@ -38,6 +38,7 @@ from labkit.preserve import frozen_heap, preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, SAME
+from labkit.turn import TURN
 
 # Shorter blocks drown in the noise of clock and caches.
 BLOCK_SECONDS = 0.005
@@ -107,9 +108,6 @@ def compare(
         )
 
 
-_measuring = threading.RLock()
-
-
 @contextlib.contextmanager
 def measuring(threads: int | None) -> Iterator[None]:
     """What every measurement happens in: alone, on ``threads`` torch threads.
@@ -121,18 +119,14 @@ def measuring(threads: int | None) -> Iterator[None]:
             f"threads={threads!r}: use a positive number of CPU threads, "
             "or None for torch's own setting"
         )
-    if not _measuring.acquire(blocking=False):
-        raise RuntimeError(
-            "another measurement is running in this kernel; "
-            "two at once would disturb each other: wait"
-        )
+    TURN.take(threading.current_thread())
     try:
         with frozen_heap(), preserve_rng(), preserve_flags():
             if threads is not None:
                 torch.set_num_threads(threads)
             yield
     finally:
-        _measuring.release()
+        TURN.give_back()
 
 
 def as_arm(step: Any, label: str) -> Any:

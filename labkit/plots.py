@@ -1,4 +1,7 @@
-"""matplotlib figures of results. `Figure` objects only, no pyplot: they are drawn in threads, after the timing."""
+"""matplotlib figures of results.
+
+`Figure` objects only, no pyplot: they are drawn in threads, after the timing.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 def new_figure(
     columns: int = 1, *, width: float = 8.0, height: float = 3.2, dark: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure in the course's style, and its axes from left to right, for drawings of your own."""
+    """An empty figure in the course's style, for drawings of your own.
+
+    Returned with its axes, from left to right.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -71,9 +77,12 @@ def legend(axis: Axes) -> None:
 def comparison_figure(
     comparison: Comparison, *, recorded: Recorded[Comparison] = (), dark: bool = False
 ) -> Figure:
-    """The paired ratios with interval and noise floor; the step times of both arms. Muted: ``recorded`` runs."""
+    """The paired ratios with interval and noise floor; the step times of both arms.
+
+    Muted: ``recorded`` runs.
+    """
     figure, (pairs, steps) = new_figure(2, dark=dark)
-    colour = VERDICT_COLOUR[comparison.verdict]
+    colour = VERDICT_COLOUR.get(comparison.verdict, GREY)
     if comparison.ratios:
         floor, (low, high) = comparison.noise_floor, comparison.interval
         if math.isfinite(floor):
@@ -142,7 +151,10 @@ def sweep_figure(
     recorded: Recorded[Sequence[Comparison]] = (),
     dark: bool = False,
 ) -> Figure:
-    """Throughput of both arms and the speed-up, over the values of the swept control. ``recorded`` sweeps are muted."""
+    """Throughput of both arms and the speed-up, over the values of the swept control.
+
+    ``recorded`` sweeps are muted.
+    """
     figure, (rate, ratio) = new_figure(2, dark=dark)
     values = [result.candidate.settings[control] for result in results]
     numeric = all(map(_is_number, values))
@@ -154,7 +166,8 @@ def sweep_figure(
     speedups = [result.speedup for result in results]
     ends = [[abs(result.interval[end] - result.speedup) for result in results] for end in (0, 1)]
     ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
-    for verdict, hue in VERDICT_COLOUR.items():
+    for verdict in dict.fromkeys(result.verdict for result in results):
+        hue = VERDICT_COLOUR.get(verdict, GREY)
         chosen = [
             (place, result.speedup)
             for place, result in zip(places, results, strict=True)
@@ -163,7 +176,8 @@ def sweep_figure(
         if chosen:
             ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
     for style, (label, others) in zip(_muted_styles(), recorded, strict=False):
-        # By text, since a record may hold a value by its name; numbers that only the other swept have a place too.
+        # By text, since a record may hold a value by its name; numbers that only the other swept
+        # have a place too.
         where = {str(value): place for value, place in zip(values, places, strict=True)}
         swept = [(other.candidate.settings[control], other) for other in others]
         # Of other values only numbers have a place, and only on an axis of numbers.
@@ -204,7 +218,10 @@ def _is_number(value: Any) -> bool:
 def race_figure(
     result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False
 ) -> Figure:
-    """The metric against training time and against steps; a cross where the target was reached; ``recorded`` muted."""
+    """The metric against training time and against steps; a cross where the target was reached.
+
+    ``recorded`` races are muted.
+    """
     figure, axes = new_figure(2, height=3.4 + 0.2 * len(result.arms), dark=dark)
     for position, arm in enumerate(result.arms):
         hue = PALETTE[position % len(PALETTE)]
@@ -252,7 +269,10 @@ def heat_map(
     title: str = "",
     dark: bool = False,
 ) -> Figure:
-    """Rows against columns: cells of (ratio, text), red below 1, green above; nan stays blank, with its text."""
+    """Rows against columns: cells of (ratio, text), red below 1, green above.
+
+    A ratio of nan stays blank, with its text.
+    """
     figure, (axis,) = new_figure(
         width=4.6 + 1.7 * len(columns), height=1.1 + 0.36 * len(rows), dark=dark
     )

@@ -1,9 +1,10 @@
 """A progress bar that is gone when the work is done, in a terminal and in a notebook.
 
-What tqdm writes on stderr stays in a notebook, as a line on red ground. There the bar is a display of its own, which is
-updated and at last emptied. A notebook's outputs cannot be taken back one by one, so the bars of a cell share one
-display: at most one empty output is left. Nothing is shown where nobody watches: in a notebook that a program runs
-(nbclient, nbval), which tells the kernel that nobody can answer a question, and where stderr is not a terminal.
+What tqdm writes on stderr stays in a notebook, as a line on red ground. There the bar is a display
+of its own, which is updated and at last emptied. A notebook's outputs cannot be taken back one by
+one, so the bars of a cell share one display: at most one empty output is left. Nothing is shown
+where nobody watches: in a notebook that a program runs (nbclient, nbval), which tells the kernel
+that nobody can answer a question, and where stderr is not a terminal.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _latest: dict[str, str] = {}
 
 
 def progress(**options: Any) -> tqdm[Any]:
-    """A bar with tqdm's ``options``, shown after a second; it leaves no thread behind and no line when done."""
+    """A bar with tqdm's ``options``, shown after a second.
+
+    It leaves no thread behind and no line when done.
+    """
     # Its monitor thread would outlive the bar.
     tqdm.monitor_interval = 0
     options = {"leave": False, "delay": 1.0} | options
@@ -34,7 +38,10 @@ def progress(**options: Any) -> tqdm[Any]:
 
 
 def _watched_cell() -> str | None:
-    """The notebook's cell that runs, by its message's name; None outside of a notebook and where nobody watches."""
+    """The notebook's cell that runs, by its message's name.
+
+    None outside of a notebook and where nobody watches.
+    """
     if "IPython" not in sys.modules:
         return None
     from IPython import get_ipython
@@ -57,7 +64,10 @@ class _NotebookBar(tqdm):  # type: ignore[type-arg]
         super().__init__(**options)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-        """Draw the bar as it is; an empty ``msg``, by which tqdm wipes a bar out, empties the display."""
+        """Draw the bar as it is.
+
+        An empty ``msg``, by which tqdm wipes a bar out, empties the display.
+        """
         if msg == "":
             if self._shown:
                 self._show({})

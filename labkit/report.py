@@ -76,7 +76,7 @@ def speedup_ratio(result: Comparison) -> Markup:
     low, high = result.interval
     text = f"{result.speedup:.3f}x  [{low:.3f}, {high:.3f}]"
     row = Ratio("speed-up", result.speedup, (low, high), text, result.verdict)
-    title = "Speed-up with its 95 % interval; grey: the A/A noise floor; line: no difference"
+    title = "Speed-up with its 95 % interval; grey: the noise floor; line: no difference"
     return html.ratios(title, [row], result.noise_floor)
 
 
@@ -107,7 +107,10 @@ def sweep(results: Sweep) -> Markup:
 
 
 def sweep_sentence(results: Sweep) -> str:
-    """At which values the candidate was faster, slower, the same: ``faster at 64, 256; unclear at 8``."""
+    """At which values the candidate was faster, slower, the same.
+
+    As in ``faster at 64, 256; unclear at 8``.
+    """
     found: dict[str, list[str]] = {}
     for value, result in zip(results.values, results, strict=True):
         found.setdefault(result.verdict, []).append(str(value))
@@ -227,7 +230,7 @@ def _rows(sides: Sequence[Measurement]) -> list[list[str]]:
 def _small_print(result: Comparison) -> str:
     parts = [f"{result.seconds:.1f} s on {result.device}"]
     if math.isfinite(result.noise_floor):
-        parts.append(f"A/A noise floor {result.noise_floor:.1%}")
+        parts.append(f"noise floor {result.noise_floor:.1%}")
     if result.stopped:
         parts.append("stopped early")
     if result.shared:
@@ -286,7 +289,7 @@ def _race_ratios(result: RaceResult) -> Markup:
         ratio, low, high = result.speedup(arm)
         if not math.isnan(ratio):
             text = f"{ratio:.2f}x  [{low:.2f}, {high:.2f}]"
-            rows.append(Ratio(arm, ratio, (low, high), text))
+            rows.append(Ratio(arm, ratio, (low, high), text, result.verdict(arm)))
     if not rows:
         return Markup()
     title = f"As fast to the target as {result.arms[0]}, with 95 % interval; line: no difference"

@@ -12,7 +12,10 @@ from labkit.results import Comparison
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a sweep is: at the value number ``index``, from 0, of ``count``; ``partial`` is what it has of it."""
+    """Where a sweep is: at the value number ``index``, from 0, of ``count``.
+
+    ``partial`` is what it has of it.
+    """
 
     index: int
     count: int
@@ -21,7 +24,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Sweep(Sequence[Comparison]):
-    """The comparisons of a sweep, and the name of the ``control`` that was swept. It reads like a list."""
+    """The comparisons of a sweep, and the name of the ``control`` that was swept.
+
+    It reads like a list.
+    """
 
     control: str
     results: tuple[Comparison, ...] = ()

@@ -44,7 +44,7 @@ Positive = Annotated[float, Meta(gt=0)]
 Figure: TypeAlias = float | None
 Interval: TypeAlias = tuple[Figure, Figure]
 Device: TypeAlias = Literal["cpu", "cuda"]
-Verdict: TypeAlias = Literal["faster", "slower", "same", "unclear", "cannot tell"]
+Verdict: TypeAlias = Literal["faster", "slower", "same", "unclear"]
 Source: TypeAlias = Literal["predicted", "measured"]
 Settings: TypeAlias = dict[str, bool | int | float | str | None]
 

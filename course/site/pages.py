@@ -174,19 +174,10 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
         cells.append(cell)
         if "card" in kind:
             note = "Nothing on this page was computed for it: its figures were recorded."
-            cells.append(
-                _text(
-                    f"*{note} {{download}}`The notebook <../files/{path.name}>` "
-                    "measures on your machine.*"
-                )
-            )
+            download = f"{{download}}`The notebook <../files/{path.name}>`"
+            cells.append(_text(f"*{note} {download} measures on your machine.*"))
         if "panel" in kind:
-            note = "In JupyterLab, a panel with controls, *Run* and *Stop* stands here."
-            if first is not None:
-                note += f" The figure below was recorded on {every[first].lead}."
-            cells.append(_text(f":::{{note}}\n{note}\n:::"))
-            if first is not None:
-                cells.append(_text(_figure(every[first], f"{path.stem}-{first}")))
+            cells += _in_place_of_the_panel(every, path.stem, first)
         if "reference" in kind and "recorded" not in page.metadata:
             # once, behind the first cell of this tag
             page.metadata["recorded"] = True
@@ -198,6 +189,18 @@ def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
         kernelspec=page.metadata["kernelspec"], language_info={"name": "python"}
     )
     return page
+
+
+def _in_place_of_the_panel(
+    every: list[recorded.Shown], name: str, first: int | None
+) -> list[NotebookNode]:
+    """A note, and the first recorded figure where there is one."""
+    note = "In JupyterLab, a panel with controls, *Run* and *Stop* stands here."
+    if first is None:
+        return [_text(f":::{{note}}\n{note}\n:::")]
+    note += f" The figure below was recorded on {every[first].lead}."
+    figure = _figure(every[first], f"{name}-{first}")
+    return [_text(f":::{{note}}\n{note}\n:::"), _text(figure)]
 
 
 def claims(name: str) -> str:

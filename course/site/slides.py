@@ -101,13 +101,7 @@ def deck(path: Path) -> list[Slide]:
             following = notebook.cells[index + 1 : index + 2]
             if "<summary>Hint" in cell.source or (following and "claims" in tags(following[0])):
                 continue
-            for title, blocks in _headed(cell.source, path.parent):
-                if title:
-                    slides.append(Slide(title, [], first=not slides))
-                elif not slides:
-                    raise ValueError(f"{path.name}: text stands before the first heading")
-                for block in blocks:
-                    _add(slides, block)
+            _add_text(slides, cell.source, path)
         elif "panel" in kind and every:
             slides.append(_recorded(every[0]))
         elif "reference" in kind:
@@ -121,6 +115,17 @@ def deck(path: Path) -> list[Slide]:
                 _add(slides, _output(text, cell.outputs))
     # a heading whose cells are all left out is no slide
     return [slide for slide in slides if slide.blocks]
+
+
+def _add_text(slides: list[Slide], source: str, path: Path) -> None:
+    """Put a text cell of the notebook at ``path`` on slides, a new one for each heading."""
+    for title, blocks in _headed(source, path.parent):
+        if title:
+            slides.append(Slide(title, [], first=not slides))
+        elif not slides:
+            raise ValueError(f"{path.name}: text stands before the first heading")
+        for block in blocks:
+            _add(slides, block)
 
 
 def _add(slides: list[Slide], block: Block) -> None:

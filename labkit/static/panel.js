@@ -24,15 +24,15 @@ function fill(table, rows, cell) {
 
 // A key pressed on a button or slider would else be a command for JupyterLab (`d d` deletes the cell), and screen readers
 // would find sliders, switches and menus without names, and sliders with an index for a value.
-const NAMES = { beside: "recorded machine", budget: "time budget", swept: "control to sweep", follow: "sweep in both arms" };
+const NAMES = { beside: "recorded machine", budget: "time budget", swept: "control to sweep", follow: "sweep on both sides" };
 function adopt(root) {
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   for (const node of root.querySelectorAll("button, input, select, .noUi-handle")) {
     node.setAttribute("data-lm-suppress-shortcuts", "true");
     const owner = node.closest('[class*="labkit-"]');
-    const [, name, arm] = owner.className.match(/labkit-(\w+)-(baseline|candidate)/) ?? [];
+    const [, name, side] = owner.className.match(/labkit-(\w+)-(baseline|candidate)/) ?? [];
     const own = Object.keys(NAMES).find((key) => owner.classList.contains(`labkit-${key}`));
-    if (name || own) node.setAttribute("aria-label", name ? `${name}, ${arm}` : NAMES[own]);
+    if (name || own) node.setAttribute("aria-label", name ? `${name}, ${side}` : NAMES[own]);
     const readout = owner.querySelector(".widget-readout");
     if (!readout) continue;
     node.setAttribute("aria-valuetext", readout.textContent);
@@ -135,7 +135,7 @@ const badge = (verdict, node = element("span", "badge")) => {
   node.dataset.verdict = verdict;
   return node;
 };
-const ARM_HEADS = ["", "Step (median)", "IQR", "Throughput", "First step", "Peak memory"];
+const SIDE_HEADS = ["", "Step (median)", "IQR", "Throughput", "First step", "Peak memory"];
 const HEADS = ["#", "Settings", "Baseline", "Candidate", "Speed-up", "95 % interval", "Verdict", "Peak memory"];
 
 function render({ model, el }) {
@@ -149,7 +149,7 @@ function render({ model, el }) {
   const speedup = element("div", "speedup", head);
   const verdict = element("span", "badge", head);
   const detail = element("div", "detail", head);
-  const arms = element("table", "arms", results);
+  const sides = element("table", "sides", results);
   const plot = element("div", "plot", live);
   const canvas = element("canvas", "canvas", plot);
   canvas.setAttribute("role", "img");
@@ -159,7 +159,7 @@ function render({ model, el }) {
   const shown = {
     state: (state) => {
       live.classList.toggle("labkit-running", Boolean(state.running));
-      live.classList.toggle("labkit-empty", !state.arms);
+      live.classList.toggle("labkit-empty", !state.sides);
       live.dataset.run = state.run ?? 0;
       live.dataset.verdict = state.verdict ?? "";
       bar.style.width = `${100 * (state.progress ?? 0)}%`;
@@ -167,7 +167,7 @@ function render({ model, el }) {
       detail.textContent = state.detail ?? "";
       badge(state.verdict ?? "", verdict);
       if (state.running) verdict.textContent += " so far";
-      fill(arms, [ARM_HEADS, ...(state.arms ?? [])], (text) => text);
+      fill(sides, [SIDE_HEADS, ...(state.sides ?? [])], (text) => text);
       const others = (state.recorded ?? []).map(([label, ratio]) => `; recorded on ${label}: ${ratio.toFixed(2)}×`).join("");
       const text = `${speedup.textContent}, ${detail.textContent}${others}`;
       canvas.setAttribute("aria-label", `Speed-up of each pair of blocks: ${text}`);
@@ -193,14 +193,14 @@ function render({ model, el }) {
         return row && column === 6 ? badge(text) : text;
       });
     },
-    results: ({ png, text }) => {
+    results: ({ png, html }) => {
       copy.replaceChildren();
       if (!png) return;
       const picture = element("img", "figure", copy);
       picture.alt = "The run as a figure; the table below has its numbers.";
       picture.src = URL.createObjectURL(new Blob([png], { type: "image/png" }));
       picture.onload = () => URL.revokeObjectURL(picture.src);
-      element("pre", "source", copy).textContent = text;
+      element("div", "table", copy).innerHTML = html; // made by labkit/html.py, which escapes all texts
       element("p", "note", copy).textContent =
         "Shown here because the page was reloaded. Run the cell again to have results in the saved notebook.";
     },

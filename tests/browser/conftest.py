@@ -1,4 +1,7 @@
-"""Fixtures of the browser tests: one JupyterLab and one Chromium for all of them, one page for each test."""
+"""Fixtures of the browser tests.
+
+One JupyterLab and one Chromium for all of them, one page for each test.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from .harness import CHROMIUM_FLAGS, JupyterServer, NotebookPage, find_chromium,
 def browser() -> Iterator[Browser]:
     path = find_chromium()
     if path is None:
-        message = "no chromium, chromium-browser or google-chrome on PATH (Debian: apt-get install chromium)"
+        message = (
+            "no chromium, chromium-browser or google-chrome on PATH "
+            "(Debian: apt-get install chromium)"
+        )
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)

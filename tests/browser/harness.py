@@ -1,7 +1,8 @@
 """JupyterLab in headless Chromium: a server, a page that holds one notebook, and the panels on it.
 
-Everything is driven through ``window.jupyterapp`` (commands, models), not through menus: those render late.
-The notebooks are copied to a temporary folder, so that the ones in the repository never change.
+Everything is driven through ``window.jupyterapp`` (commands, models), not through menus: those
+render late. The notebooks are copied to a temporary folder, so that the ones in the repository
+never change.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def find_chromium() -> str | None:
 
 
 class JupyterServer:
-    """JupyterLab on a free port, all its folders under ``folder``; notebooks are served from ``folder/notebooks``."""
+    """JupyterLab on a free port, all its folders under ``folder``.
+
+    Notebooks are served from ``folder/notebooks``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "notebooks"
@@ -90,7 +94,10 @@ class JupyterServer:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def start(self, timeout: float = 120) -> None:
-        """Start the server and wait until it answers. Raises RuntimeError with the end of its log."""
+        """Start the server and wait until it answers.
+
+        Raises RuntimeError with the end of its log.
+        """
         options = [
             "--no-browser",
             "--ip=127.0.0.1",
@@ -245,7 +252,8 @@ class Panel:
     def wait_number(self, timeout: float = 60) -> float:
         """Wait for the first speed-up of the run that was last started from here; seconds waited.
 
-        The run may have ended by then: on a quiet machine the intervals are narrow in a fraction of a second.
+        The run may have ended by then: on a quiet machine the intervals are narrow in a fraction of
+        a second.
         """
         start, run = time.monotonic(), self._before + 1
         number = self.root.locator(
@@ -255,7 +263,7 @@ class Panel:
         return time.monotonic() - start
 
     def wait_finished(self, timeout: float = 120) -> str:
-        """Wait until the run that was last started from here has begun and ended; the status line."""
+        """Wait until the run that was last started from here has begun and ended."""
         run = self._before + 1
         self.root.locator(f".labkit-live[data-run='{run}']:not(.labkit-running)").wait_for(
             timeout=timeout * 1000
@@ -291,12 +299,13 @@ class NotebookPage:
         self.path: str | None = None
 
     def _js(self, body: str, argument: Any = None) -> Any:
-        """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument`` in scope."""
+        """Run ``body`` with ``app``, the notebook's ``widget`` (when one is open) and ``argument``
+        in scope.
+        """
         return self.page.evaluate(
             "async ([path, argument]) => { const app = window.jupyterapp;"
-            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && w.context.path === path); "
-            + body
-            + " }",
+            " const widget = path && [...app.shell.widgets('main')].find(w => w.context && "
+            "w.context.path === path); " + body + " }",
             [self.path, argument],
         )
 
@@ -322,7 +331,8 @@ class NotebookPage:
 
     def _wait_ready(self) -> None:
         self.page.wait_for_function(
-            "path => [...window.jupyterapp.shell.widgets('main')].some(w => w.context && w.context.path === path)",
+            "path => [...window.jupyterapp.shell.widgets('main')].some(w => w.context && "
+            "w.context.path === path)",
             arg=self.path,
             timeout=30_000,
         )
@@ -334,7 +344,8 @@ class NotebookPage:
 
     def _run(self, command: str, timeout: float) -> None:
         self._js(
-            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { window.labkitRun = 'idle'; });",
+            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { "
+            "window.labkitRun = 'idle'; });",
             command,
         )
         self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
@@ -355,12 +366,17 @@ class NotebookPage:
         self._run("notebook:run-cell", timeout)
 
     def execute(self, code: str) -> str:
-        """Run code in the kernel beside the notebook; what it printed. Raises RuntimeError when it failed."""
+        """Run code in the kernel beside the notebook; what it printed.
+
+        Raises RuntimeError when it failed.
+        """
         reply = self._js(
             "const kernel = widget.sessionContext.session.kernel;"
             " const future = kernel.requestExecute({code: argument, store_history: false});"
-            " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; };"
-            " const reply = await future.done; return [reply.content.status, text, reply.content.evalue || ''];",
+            " let text = ''; future.onIOPub = m => { if (m.header.msg_type === 'stream') text += "
+            "m.content.text; };"
+            " const reply = await future.done; return [reply.content.status, text, "
+            "reply.content.evalue || ''];",
             code,
         )
         if reply[0] != "ok":

@@ -1,4 +1,6 @@
-"""The panel in a real browser: operated, stopped, refused, reloaded, read in the dark, and saved."""
+"""The panel in a real browser: operated, stopped, refused, reloaded, read in the dark,
+and saved.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +50,14 @@ LabPanel(Lab(make_workload, double=[False, True], size=[64], kind=["mean", "sum"
 ENDLESS = (
     "lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.01 + random.random() / 20))"
 )
-RESTORE = "lab.make_workload = make_workload; panel.budget.value = 1"
+RESTORE = "lab.make_workload = make_workload; panel.buttons.budget.value = 1"
 # Ends whatever a test left running.
 FREE = """
-import labkit.panel, threading
-for thread in threading.enumerate():
-    if thread.name == "labkit-panel":
-        labkit.panel._measuring and labkit.panel._measuring.stop()
-        thread.join()
+from labkit.panel.run import running
+if running():
+    run = running()
+    run.halt()
+    run.join()
 """
 
 
@@ -69,7 +71,9 @@ def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
 
 @pytest.fixture
 def opened(notebook: NotebookPage) -> NotebookPage:
-    """The notebook with new labs and panels, in the kernel of the tests before, as readers run it too."""
+    """The notebook with new labs and panels, in the kernel of the tests before,
+    as readers run it too.
+    """
     notebook.execute(FREE)
     assert notebook.run_all() == []
     return notebook
@@ -113,11 +117,11 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
 
     outputs = [output for cell in opened.save().cells for output in cell.outputs]
     assert len([output for output in outputs if "image/png" in output.data]) == 1
-    (table,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
-    assert "baseline" in table.data["text/plain"]
-    assert (
-        "lab.run(double=True" in outputs[0].data["text/plain"]
-    )  # what a page without widgets shows
+    (result,) = [output for output in outputs if "speed-up" in output.data.get("text/plain", "")]
+    assert "baseline" in result.data["text/plain"]
+    assert "The candidate is " in result.data["text/html"]
+    # What a page without widgets shows.
+    assert "lab.run(double=True" in outputs[0].data["text/plain"]
 
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
@@ -222,7 +226,8 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
         opened.page.wait_for_timeout(200)
         assert opened.cells() == cells
 
-    focused = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText.trim()"
+    active = "document.activeElement"
+    focused = f"{active}.getAttribute('aria-label') || {active}.innerText.trim()"
     panel.control("double", "baseline").locator("input").focus()
     order = []
     for _ in range(14):
@@ -234,7 +239,7 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
             for name in ("double", "size", "kind")
             for arm in ("baseline", "candidate")
         ),
-        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep in both arms"),
+        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep on both sides"),
         *("Same settings (A/A)", "Show the code"),
     ]
 

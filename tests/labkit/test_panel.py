@@ -1,4 +1,7 @@
-"""The panel without a browser: its widgets are operated through their values, as the page does it."""
+"""The panel without a browser.
+
+Its widgets are operated through their values, as the page does it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,15 +18,14 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from test_records import comparison, entry
 
-import labkit.panel
-from course.records import reference, store
 from labkit.lab import Lab
-from labkit.panel import LabPanel
+from labkit.measure import measuring
+from labkit.panel import LabPanel, live
 from labkit.results import Comparison, Measurement, Workload
+from labkit.sweep import Progress, Sweep
 from labkit.switches import torch_flags
-from labkit.text import write_whole
+from labkit.turn import TURN
 
 
 def make_workload(double: bool = False, size: int = 16, kind: str = "mean") -> Workload:
@@ -58,9 +59,9 @@ def panel() -> Iterator[LabPanel]:
     panel = LabPanel(make_lab(), seconds=0.3)
     yield panel
     panel.close()
-    if panel._thread:
-        panel._thread.join(30)
-    assert labkit.panel._measuring is None
+    if panel.latest:
+        panel.latest.join(30)
+    assert TURN.holder is None
 
 
 def wait_until(reached: Any, seconds: float = 30) -> None:
@@ -77,7 +78,7 @@ def test_widgets_follow_the_controls(panel: LabPanel) -> None:
     assert panel.settings() == {"double": True, "size": 8, "kind": "mean"}
     panel.controls["size"].candidate.index = 2
     assert panel.settings()["size"] == 32
-    panel.same_button.click()
+    panel.buttons.same.click()
     assert panel.settings() == panel.settings("baseline")
     assert panel.controls["double"].candidate.description == "off"
 
@@ -86,12 +87,10 @@ def test_what_is_unavailable_is_left_out_and_says_why() -> None:
     lab = make_lab(unavailable={"double": "needs a GPU", "kind": {"sum": "too <slow>"}})
     panel = LabPanel(lab)
     assert panel.controls["double"].candidate.disabled
-    assert panel.settings() == {
-        "size": 16,
-        "kind": "mean",
-    }  # the first control that can be set differs
+    # The first control that can be set differs.
+    assert panel.settings() == {"size": 16, "kind": "mean"}
     assert panel.controls["kind"].values == ("mean", "fast")
-    assert panel.sweep_choice.options == ("size", "kind")
+    assert panel.buttons.swept.options == ("size", "kind")
     texts = [cell.value for cell in panel.widget.children[0].children if hasattr(cell, "value")]
     assert "double\nneeds a GPU" in texts
     assert "kind\nsum: too <slow>" in texts
@@ -104,47 +103,47 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
     assert panel.result is result
     assert panel.history == [result]
     assert result.candidate.settings == {"double": True, "size": 8, "kind": "mean"}
-    state = panel.live.state
+    state = panel.screen.live.state
     assert state["running"] is False
     assert state["pairs"] == len(result.ratios)
     assert np.allclose(
         np.frombuffer(state["points"], np.float32), result.ratios[:: -(-len(result.ratios) // 200)]
     )
     assert state["verdict"] == result.verdict
-    assert [row[0] for row in state["arms"]] == ["Baseline", "Candidate"]
-    assert panel.live.status[0].startswith(f"Done: {result.verdict}")
-    assert panel.live.history[0][:3] == ["1", "double: False → True", "size 8, kind mean"]
+    assert [row[0] for row in state["sides"]] == ["Baseline", "Candidate"]
+    assert panel.screen.live.status[0].startswith(f"Done: {result.verdict}")
+    assert panel.screen.live.history[0][:3] == ["1", "double: False → True", "size 8, kind mean"]
 
 
 def test_updates_are_small() -> None:
     arm = Measurement("arm", times=(1.0,) * 5000)
-    state = labkit.panel._state(
-        Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)]
-    )
+    state = live.state(Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)])
     texts = sum(len(str(value)) for name, value in state.items() if name not in ("points", "bands"))
     assert len(state["points"]) + len(state["bands"]) + texts < 2048
-    assert (
-        np.frombuffer(state["bands"], np.float32)[-3] == 999
-    )  # the newest interval is always there
+    # The newest interval is always there.
+    assert np.frombuffer(state["bands"], np.float32)[-3] == 999
 
 
 def test_sweep(panel: LabPanel) -> None:
-    panel.sweep_choice.value = "size"
-    panel.follow.value = True
+    panel.buttons.swept.value = "size"
+    panel.buttons.follow.value = True
     results = panel.sweep(wait=True)
-    assert isinstance(results, list)
+    assert isinstance(results, Sweep)
     assert [result.candidate.settings["size"] for result in results] == [8, 16, 32]
     assert [result.baseline.settings["size"] for result in results] == [8, 16, 32]
-    assert panel.history == results
-    assert panel.live.status[0].startswith("Done: 3 comparisons")
+    assert panel.history == list(results)
+    assert panel.screen.live.status[0].startswith("Done: 3 comparisons")
 
 
 def test_code_is_the_headless_call(panel: LabPanel) -> None:
-    assert panel.live.code == ""
-    panel.code_button.value = True
-    assert panel.live.code == "lab.run(double=True, seconds=0.3)\nlab.sweep('double', seconds=0.3)"
+    assert panel.screen.live.code == ""
+    panel.buttons.code.value = True
+    assert (
+        panel.screen.live.code
+        == "lab.run(double=True, seconds=0.3)\nlab.sweep('double', seconds=0.3)"
+    )
     panel.controls["size"].baseline.value = 32
-    code = panel.live.code.splitlines()[0]
+    code = panel.screen.live.code.splitlines()[0]
     assert code == "lab.run(double=True, baseline={'size': 32}, seconds=0.3)"
     assert code in repr(panel)
     result = eval(code, {"lab": panel.lab})
@@ -156,14 +155,14 @@ def test_errors_are_shown_and_raised_by_wait(panel: LabPanel) -> None:
         raise FileNotFoundError("no images here\nand a second line")
 
     panel.lab.make_workload = broken
-    panel.run_button.click()
+    panel.buttons.run.click()
     with pytest.raises(FileNotFoundError, match="no images"):
         panel.wait()
-    assert panel.live.status == (
+    assert panel.screen.live.status == (
         "FileNotFoundError: no images here (panel.wait() shows where)",
         "bad",
     )
-    assert panel.live.state["running"] is False
+    assert panel.screen.live.state["running"] is False
     assert panel.history == []
     panel.lab.make_workload = make_workload
     assert isinstance(panel.run(wait=True), Comparison)
@@ -177,7 +176,7 @@ def test_an_exit_in_the_workload_is_an_error_too(panel: LabPanel) -> None:
     panel.run()
     with pytest.raises(SystemExit, match="bye"):
         panel.wait()
-    assert panel.live.status[0].startswith("SystemExit: bye")
+    assert panel.screen.live.status[0].startswith("SystemExit: bye")
 
 
 def test_an_arm_without_memory_is_a_result(panel: LabPanel) -> None:
@@ -189,40 +188,40 @@ def test_an_arm_without_memory_is_a_result(panel: LabPanel) -> None:
     panel.lab.make_workload = hungry
     result = panel.run(wait=True)
     assert isinstance(result, Comparison)
-    assert "out of memory" in panel.live.status[0]
-    assert "out of memory" in panel.live.state["arms"][1][0]
-    assert panel.live.state["arms"][0][0] == "Baseline"
+    assert "out of memory" in panel.screen.live.status[0]
+    assert "out of memory" in panel.screen.live.state["sides"][1][0]
+    assert panel.screen.live.state["sides"][0][0] == "Baseline"
 
 
 def test_one_panel_at_a_time(panel: LabPanel) -> None:
     other = LabPanel(panel.lab, seconds=0.3)
     panel.lab.make_workload = endless
-    panel.budget.value = 60
+    panel.buttons.budget.value = 60
     panel.run()
     with pytest.raises(RuntimeError, match="Another panel is measuring"):
         other.run()
-    other.run_button.click()
-    assert other.live.status[1] == "bad"
-    assert "Another panel is measuring" in other.live.status[0]
-    panel.run_button.click()
-    assert "measuring already" in panel.live.status[0]
+    other.buttons.run.click()
+    assert other.screen.live.status[1] == "bad"
+    assert "Another panel is measuring" in other.screen.live.status[0]
+    panel.buttons.run.click()
+    assert "measuring already" in panel.screen.live.status[0]
     with pytest.raises(TimeoutError, match="still measuring"):
         panel.wait(timeout=0.01)
-    other.stop_button.click()
+    other.buttons.stop.click()
     panel.wait(30)
     panel.lab.make_workload = make_workload
     assert isinstance(other.run(wait=True), Comparison)
     other.stop()
-    assert other.live.status[0] == "Nothing is running."
+    assert other.screen.live.status[0] == "Nothing is running."
     other.close()
 
 
 def test_moves_during_a_run_apply_to_the_next(panel: LabPanel) -> None:
     panel.lab.make_workload = endless
-    panel.budget.value = 60
+    panel.buttons.budget.value = 60
     panel.run()
     panel.controls["size"].candidate.value = 32
-    wait_until(lambda: "points" in panel.live.state)
+    wait_until(lambda: "points" in panel.screen.live.state)
     panel.stop()
     first = panel.wait(30)
     assert isinstance(first, Comparison)
@@ -243,10 +242,11 @@ def quick_collections() -> Iterator[None]:
 @pytest.mark.usefixtures("quick_collections")
 def test_stop_a_hundred_times(panel: LabPanel) -> None:
     panel.lab.make_workload = endless
-    panel.budget.value = 60
+    panel.buttons.budget.value = 60
     panel.run()
     panel.stop()
-    panel.wait(30)  # the first use of a thing may keep state for good
+    # The first use of a thing may keep state for good.
+    panel.wait(30)
     torch.manual_seed(3)
     random.seed(3)
     np.random.seed(3)
@@ -269,9 +269,9 @@ def test_stop_a_hundred_times(panel: LabPanel) -> None:
     assert np.array_equal(before[2], after[2])
     assert before[3] == after[3]
     assert threading.active_count() == threads
-    assert labkit.panel._measuring is None
+    assert TURN.holder is None
     panel.lab.make_workload = make_workload
-    panel.budget.value = 0.3
+    panel.buttons.budget.value = 0.3
     assert isinstance(panel.run(wait=True), Comparison)
 
 
@@ -280,13 +280,13 @@ def test_closing_ends_the_run() -> None:
     panel.run()
     panel.close()
     panel.wait(30)
-    assert panel.run_button.comm is None
+    assert panel.buttons.run.comm is None
 
 
 def test_the_thread_does_not_keep_the_kernel_alive(panel: LabPanel) -> None:
     panel.run()
-    assert panel._thread is not None
-    assert panel._thread.daemon
+    assert panel.latest is not None
+    assert panel.latest.daemon
     panel.wait(30)
 
 
@@ -297,107 +297,49 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 @pytest.mark.usefixtures("shell")
-def test_shown_panel_publishes_one_figure_and_one_table(panel: LabPanel) -> None:
+def test_shown_panel_publishes_one_figure_and_one_result(panel: LabPanel) -> None:
     with capture_output() as captured:
         panel._ipython_display_()
-        assert panel._thread is None  # showing starts nothing
+        # Showing starts nothing.
+        assert panel.latest is None
         panel.run(wait=True)
     bundles = [output.data for output in captured.outputs]
     assert "application/vnd.jupyter.widget-view+json" in bundles[0]
     assert "lab.run(double=True" in bundles[0]["text/plain"]
     assert bundles[1:3] == [{"text/plain": ""}] * 2
-    figure, table = captured.outputs[3:]
+    figure, result = captured.outputs[3:]
     assert figure.update
     assert figure.data["image/png"].startswith(b"\x89PNG")
-    assert table.update
-    assert table.data["text/plain"] == str(panel.result)
+    assert result.update
+    assert isinstance(panel.result, Comparison)
+    assert result.data == {
+        "text/html": panel.result._repr_html_(),
+        "text/plain": str(panel.result),
+    }
 
 
 @pytest.mark.usefixtures("shell")
 def test_after_a_reload_results_go_into_the_panel(panel: LabPanel) -> None:
     with capture_output():
         panel._ipython_display_()
-        panel._page_shown(None, {"page": "1"}, [])
+        panel._page_shown(panel.screen.live, {"page": "1"}, [])
         panel.run(wait=True)
-        assert panel.live.results == {}
-        panel._page_shown(None, {"page": "2"}, [])
+        assert panel.screen.live.results == {}
+        panel._page_shown(panel.screen.live, {"page": "2"}, [])
         panel.run(wait=True)
-    assert panel.live.results["png"].startswith(b"\x89PNG")
-    assert panel.live.results["text"] == str(panel.result)
+    assert panel.screen.live.results["png"].startswith(b"\x89PNG")
+    assert isinstance(panel.result, Comparison)
+    assert panel.screen.live.results["html"] == panel.result._repr_html_()
 
 
 def test_numbers_of_every_size() -> None:
-    shown = [
-        labkit.panel._factor(ratio)
-        for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))
-    ]
+    shown = [live.factor(ratio) for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))]
     assert shown == ["1.23", "0.012", "0.50", "12.35", "12,346", "–"]
 
 
 def test_not_a_lab() -> None:
     with pytest.raises(TypeError, match="it takes a Lab"):
         LabPanel(make_workload)  # type: ignore[arg-type]
-
-
-# ------------------------------------------------------------------------------------------- beside recorded runs
-
-
-@pytest.fixture
-def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]:
-    """A panel whose lab was recorded on two machines."""
-    for machine, ratio in (("a-cpu", 0.5), ("h200", 0.8)):
-        recorded = comparison(ratio, double=True, kind="mean", size=16)
-        before = recorded.baseline.settings | {"kind": "mean"}
-        recorded = replace(recorded, baseline=replace(recorded.baseline, settings=before))
-        store.write(tmp_path / machine, entry(recorded, notebook="06_x"))
-    write_whole(tmp_path / "bad" / "06_x.json", "{")
-    monkeypatch.setattr(store, "reference_folder", lambda: tmp_path)
-    panel = LabPanel(make_lab(), seconds=0.3, recorded=reference("06_x"))
-    yield panel
-    panel.close()
-
-
-@pytest.mark.usefixtures("shell")
-def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
-    assert [name for name, _ in beside.beside.options] == [
-        "no other machine",
-        "a-cpu",
-        "h200",
-        "all of them",
-    ]
-    with capture_output() as captured:
-        beside._ipython_display_()
-        beside.run(wait=True)
-    assert beside.live.state["recorded"] == [
-        ["a-cpu, 2026-11-20, at size=16", pytest.approx(0.5, rel=1e-3)]
-    ]
-    table = captured.outputs[-1].data["text/plain"]
-    assert "you" in table and "0.50x" in table and "0.80x" not in table
-
-    beside.beside.value = ("a-cpu", "h200")
-    beside.run(wait=True)
-    assert len(beside.live.state["recorded"]) == 2
-    beside.beside.value = ()
-    beside.run(wait=True)
-    assert beside.live.state["recorded"] == []
-
-
-def test_a_question_that_nobody_recorded_shows_no_line(beside: LabPanel) -> None:
-    beside.controls["kind"].candidate.value = "sum"
-    beside.run(wait=True)
-    assert beside.live.state["recorded"] == []
-    assert beside.live.state["unrecorded"] == "these settings were not recorded there"
-
-
-def test_a_notebook_without_records_says_so() -> None:
-    panel = LabPanel(make_lab(), recorded=reference("99_none"))
-    labels = [
-        widget.value
-        for widget in labkit.panel._tree(panel.widget)
-        if type(widget).__name__ == "Label"
-    ]
-    assert "not recorded yet" in labels
-    panel.close()
 
 
 def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
@@ -409,6 +351,63 @@ def test_a_slider_runs_upwards_wherever_its_first_value_is() -> None:
     panel.close()
 
 
+def test_a_sweep_s_position_is_what_the_lab_says(panel: LabPanel) -> None:
+    """Also where two values are equal, so that they cannot be told apart by what they are."""
+    seen = []
+    panel.lab.controls["kind"] = ("mean", "mean", "sum")
+    draw = live.Chart.draw
+
+    def watch(self: live.Chart, position: Progress, *, done: bool = False) -> None:
+        seen.append((position.index, position.count))
+        draw(self, position, done=done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live.Chart, "draw", watch)
+        panel.buttons.swept.value = "kind"
+        panel.sweep(wait=True)
+    assert set(seen) == {(0, 3), (1, 3), (2, 3)}
+    assert seen == sorted(seen)
+
+
+def test_a_measurement_in_a_cell_and_a_panel_share_one_turn(panel: LabPanel) -> None:
+    with measuring(None), pytest.raises(RuntimeError, match="another measurement is running"):
+        in_another_thread(panel.run)
+    assert panel.latest is None
+    panel.lab.make_workload = endless
+    panel.buttons.budget.value = 60
+    panel.run()
+    with pytest.raises(RuntimeError, match="another measurement is running"), measuring(None):
+        pytest.fail("two measurements at once")
+    panel.stop()
+    panel.wait(30)
+    assert TURN.holder is None
+
+
+def in_another_thread(work: Callable[[], Any]) -> None:
+    """Run ``work`` in a thread, and raise what it raised."""
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    thread.join(30)
+    if raised:
+        raise raised[0]
+
+
+def test_nothing_is_said_after_the_last_word(panel: LabPanel) -> None:
+    panel.run(wait=True)
+    assert panel.latest is not None
+    said = panel.screen.live.status
+    panel.latest.halt()
+    assert panel.screen.live.status == said
+
+
 def test_the_status_says_what_the_figure_rests_on() -> None:
     generator = random.Random(0)
     sides = []
@@ -417,5 +416,5 @@ def test_the_status_says_what_the_figure_rests_on() -> None:
         sides.append(Measurement(name, times=times, builds=(0,) * 20 + (1,) * 20 + (2,) * 20))
     result = Comparison(*sides)
     assert result.verdict == "unclear"
-    assert labkit.panel._summary([result]).startswith("unclear, ")
-    assert labkit.panel._summary([result]).endswith("; 60 pairs of 3 builds")
+    assert live.summary([result]).startswith("unclear, ")
+    assert live.summary([result]).endswith("; 60 pairs of 3 builds")

@@ -1,4 +1,6 @@
-"""Bars: a display of the cell in a notebook, tqdm in a terminal, and nothing where nobody watches."""
+"""Bars: a display of the cell in a notebook, tqdm in a terminal,
+and nothing where nobody watches.
+"""
 
 from __future__ import annotations
 

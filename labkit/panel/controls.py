@@ -1,0 +1,150 @@
+"""The widgets that a reader sets.
+
+Two for each control of the lab, one for either side, and the buttons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import ipywidgets as W
+
+from labkit.lab import Lab
+
+# Whatever a lab's control lists.
+Value = Any
+AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
+
+# Seconds.
+BUDGETS = (1, 2, 5, 10, 20, 30, 60)
+
+
+@dataclass(frozen=True)
+class Control:
+    """The two widgets of one control, and the values that this machine offers.
+
+    One value alone leaves nothing to set.
+    """
+
+    baseline: W.ValueWidget
+    candidate: W.ValueWidget
+    values: tuple[Value, ...]
+
+    @property
+    def settable(self) -> bool:
+        return len(self.values) > 1
+
+    def of(self, side: str) -> W.ValueWidget:
+        """The widget of the "baseline" or the "candidate"."""
+        return {"baseline": self.baseline, "candidate": self.candidate}[side]
+
+
+def make_controls(lab: Lab) -> dict[str, Control]:
+    """The controls of a lab. At first the sides differ in the first one that can be set."""
+    made: dict[str, Control] = {}
+    differ = False
+    for name, values in lab.controls.items():
+        offered = tuple(value for value in values if not lab.why_not(name, value)) or values[:1]
+        second = offered[0]
+        if len(offered) > 1 and not differ:
+            second, differ = offered[1], True
+        made[name] = Control(
+            _choice(lab, name, offered, offered[0], "baseline"),
+            _choice(lab, name, offered, second, "candidate"),
+            offered,
+        )
+    return made
+
+
+def heading(lab: Lab, name: str) -> str:
+    """The name of a control, and below it what this machine cannot show and why."""
+    reasons = lab.unavailable.get(name, {})
+    if isinstance(reasons, str):
+        return f"{name}\n{reasons}"
+    lines = [name]
+    for value, why in reasons.items():
+        lines.append(f"{value}: {why}")
+    return "\n".join(lines)
+
+
+class Buttons:
+    """What starts, stops and says more."""
+
+    def __init__(self, seconds: float, swept: Sequence[str]) -> None:
+        budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
+        self.budget = marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
+        self.run = _button("run", "Run", "Compare both sides", icon="play")
+        self.stop = _button("stop", "Stop", "Keep what there is", icon="stop")
+        self.sweep = _button("sweep", "Sweep", "Try each value of a control")
+        self.same = _button("same", "Same settings (A/A)", "Only noise is left")
+        self.swept = marked(W.Dropdown(options=swept), "swept")
+        self.follow = marked(W.Checkbox(description="on both sides", indent=False), "follow")
+        self.code = marked(W.ToggleButton(description="Show the code", icon="code"), "code")
+
+    def rows(self) -> list[W.Widget]:
+        """The buttons, in the two lines in which they stand."""
+        first = [self.run, self.stop, W.Label("Time budget"), self.budget]
+        second = [self.sweep, self.swept, self.follow, self.same, self.code]
+        return [marked(W.HBox(first), "row"), marked(W.HBox(second), "row")]
+
+
+def marked(widget: AnyWidget, *names: str) -> AnyWidget:
+    """The widget with CSS classes of ours."""
+    for name in names:
+        widget.add_class(f"labkit-{name}")
+    return widget
+
+
+def tree(widget: W.Widget) -> Iterator[W.Widget]:
+    """A widget and all below it, children first."""
+    for child in getattr(widget, "children", ()):
+        yield from tree(child)
+    yield widget
+
+
+def _button(name: str, text: str, tooltip: str, icon: str = "") -> W.Button:
+    return marked(W.Button(description=text, tooltip=tooltip, icon=icon), name)
+
+
+def _choice(
+    lab: Lab, name: str, values: tuple[Value, ...], value: Value, side: str
+) -> W.ValueWidget:
+    """A widget for one side of one control, as ``ipywidgets.interact`` would choose it."""
+    settable = len(values) > 1
+    if all(isinstance(item, bool) for item in lab.controls[name]):
+        widget, kind = _toggle(value, settable), "toggle"
+    elif settable and all(map(_is_number, values)):
+        pairs = sorted(_texts(values), key=lambda pair: pair[1])
+        widget, kind = W.SelectionSlider(options=pairs, value=value), "slider"
+    else:
+        pairs = _texts(values)
+        widget, kind = W.Dropdown(options=pairs, value=value, disabled=not settable), "dropdown"
+    names = [kind, side, f"{name}-{side}"]
+    if not settable:
+        names.append("disabled")
+    return marked(widget, *names)
+
+
+def _toggle(value: Value, settable: bool) -> W.Checkbox:
+    words = {True: "on", False: "off"}
+    widget = W.Checkbox(
+        value=value, indent=False, description=words[bool(value)], disabled=not settable
+    )
+    widget.observe(
+        lambda change: setattr(widget, "description", words[change["new"]]), names="value"
+    )
+    return widget
+
+
+def _texts(values: tuple[Value, ...]) -> list[tuple[str, Value]]:
+    pairs = []
+    for item in values:
+        text = f"{item:g}" if isinstance(item, float) else str(item)
+        pairs.append((text, item))
+    return pairs
+
+
+def _is_number(item: Value) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)

@@ -1,0 +1,179 @@
+"""What changes on the page while a run goes on: status, numbers, points, and the history.
+
+The browser shares its cores with what is being timed: an update stays under 2 KiB, and nothing is
+animated.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import numpy as np
+import traitlets
+
+from labkit import report
+from labkit.results import Comparison, Measurement
+from labkit.sweep import Progress
+from labkit.text import format_bytes, format_rate, format_seconds
+
+STATIC = Path(__file__).parents[1] / "static"
+
+# On the canvas.
+MOST_POINTS, MOST_BANDS = 200, 40
+
+Band = tuple[float, float, float]
+Lines = Sequence[tuple[str, float]]
+
+
+class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """The part that ``static/panel.js`` draws.
+
+    ``state`` has the numbers and points of the latest run, ``status`` a text and its tone,
+    ``history`` a row of texts for each run, ``results`` figure and HTML for a page that was
+    reloaded; the page sets ``dark``, its theme.
+    """
+
+    _esm = STATIC / "panel.js"
+    _css = STATIC / "panel.css"
+    state = traitlets.Dict().tag(sync=True)
+    status = traitlets.Tuple(("Ready: choose the settings of both sides, then Run.", "")).tag(
+        sync=True
+    )
+    history: Any = traitlets.List().tag(sync=True)
+    code = traitlets.Unicode().tag(sync=True)
+    results = traitlets.Dict().tag(sync=True)
+    dark = traitlets.Bool().tag(sync=True)
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        super().__init__()
+
+    def say(self, text: str, tone: str = "") -> None:
+        """Set the status line; ``tone`` is "good", "bad" or nothing."""
+        self.status = (text, tone)
+
+    def _send(self, *arguments: Any, **options: Any) -> None:
+        """Send in the name of the cell, whichever thread this is.
+
+        A kernel with subshells takes what a page sends to a widget to the subshell that the widget
+        last answered to. That one is gone after a reload of the page; a cell's own, the main shell,
+        is not.
+        """
+        self.context.copy().run(super()._send, *arguments, **options)
+
+
+class Chart:
+    """The canvas of one run: how the interval has narrowed, and the lines of recorded machines."""
+
+    def __init__(self, live: Live, number: int, budget: float) -> None:
+        self._live = live
+        self._number = number
+        self._budget = budget
+        self._bands: list[Band] = []
+        self._lines: Lines = ()
+        self._note = ""
+        live.state = {"run": number, "running": True}
+
+    def restart(self, lines: Lines, note: str) -> None:
+        """Begin a comparison, the first or that of a sweep's next value."""
+        self._bands = []
+        self._lines = lines
+        self._note = note
+
+    def draw(self, position: Progress, *, done: bool = False) -> None:
+        """Show a partial result, or the last one."""
+        so_far = position.partial
+        self._bands.append((len(so_far.ratios), *so_far.interval))
+        part = min(1.0, so_far.seconds / self._budget)
+        whole = (position.index + part) / position.count
+        left = f"{max(0.0, self._budget - so_far.seconds):.0f} s left"
+        if done:
+            whole, left = 1.0, ""
+        self._live.state = state(so_far, self._bands) | {
+            "run": self._number,
+            "running": True,
+            "progress": whole,
+            "left": left,
+            "recorded": [list(line) for line in self._lines],
+            "unrecorded": self._note,
+        }
+
+
+def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
+    """What the page draws: texts, and the points thinned to what a canvas can show."""
+    low, high = (factor(bound, 3) for bound in run.interval)
+    floor = run.noise_floor
+    if not math.isfinite(floor):
+        floor = 0.0
+    detail = ""
+    if run.ratios:
+        detail = f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
+    every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
+    newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]
+    return {
+        "speedup": f"{factor(run.speedup)}×",
+        "verdict": run.verdict,
+        "detail": detail,
+        "pairs": len(run.ratios),
+        "floor": floor,
+        "points": np.asarray(run.ratios[::every], np.float32).tobytes(),
+        "bands": np.asarray(newest, np.float32).tobytes(),
+        "sides": [_side("Baseline", run.baseline), _side("Candidate", run.candidate)],
+    }
+
+
+def factor(ratio: float, digits: int = 2) -> str:
+    """``1.234`` -> ``'1.23'``, ``0.01234`` -> ``'0.012'``, ``1234.5`` -> ``'1,234'``."""
+    if math.isnan(ratio):
+        return "–"
+    if ratio < 0.1:
+        return f"{ratio:.{digits}g}"
+    if ratio < 100:
+        return f"{ratio:.{digits}f}"
+    return f"{ratio:,.0f}"
+
+
+def row(number: int, run: Comparison) -> list[str]:
+    """The run in the history: number, what differed, what was shared, and its figures."""
+    differ = []
+    for name, (before, after) in run.changed.items():
+        differ.append(f"{name}: {before} → {after}")
+    shared = []
+    for name, value in run.shared.items():
+        shared.append(f"{name} {value}")
+    texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
+    texts += [format_seconds(side.median) for side in run.arms]
+    texts += [f"{factor(run.speedup)}×", " – ".join(map(factor, run.interval)), run.verdict]
+    memory = [format_bytes(side.peak_bytes) for side in run.arms]
+    return [*texts, " → ".join(memory)]
+
+
+def summary(runs: Sequence[Comparison]) -> str:
+    """What the status line says of the runs."""
+    if len(runs) > 1:
+        return f"{len(runs)} comparisons; the figure below shows them all"
+    (run,) = runs
+    for role, side in zip(report.ROLES, run.arms, strict=True):
+        if side.error:
+            return f"the {role} ended by {side.error}"
+    interval = ", ".join(map(factor, run.interval))
+    return f"{run.verdict}, {factor(run.speedup)}× [{interval}]; {run.taken}"
+
+
+def _side(name: str, side: Measurement) -> list[str]:
+    head = name
+    if side.error:
+        head = f"{name}: {side.error}"
+    return [
+        head,
+        format_seconds(side.median),
+        format_seconds(side.iqr),
+        format_rate(side.throughput, side.unit),
+        format_seconds(side.cold),
+        format_bytes(side.peak_bytes),
+    ]

@@ -1,0 +1,138 @@
+"""One press of Run or Sweep: a thread, its settings and budget, where it is, and what came of it.
+
+Found out in a real kernel:
+
+- ``no_grad`` and ``autocast`` are of one thread: what a cell enters does not reach the run.
+- The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the
+  foreground and handles ``KeyboardInterrupt``.
+- An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows
+  it in its status line and raises it from ``wait``.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from labkit.results import Comparison
+from labkit.sweep import Progress, Sweep
+from labkit.turn import TURN
+
+Job = Callable[..., Comparison | Sweep]
+Result = Comparison | Sweep | None
+
+
+class Screen(Protocol):
+    """Where a run is seen."""
+
+    def say(self, text: str, tone: str = "") -> None:
+        """Set the status line."""
+
+    def begun(self, run: PanelRun) -> None:
+        """The run is about to start."""
+
+    def show(self, run: PanelRun, position: Progress) -> None:
+        """Draw a partial result: called between blocks, at most five times a second."""
+
+    def finish(self, run: PanelRun, result: Comparison | Sweep) -> str:
+        """Show and publish the result; what the status line says."""
+
+    def ended(self, run: PanelRun) -> None:
+        """The run is over, however it ended."""
+
+
+class PanelRun(threading.Thread):
+    """A run in a background thread that prints to, and is shown in, the panel's cell.
+
+    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``swept`` the
+    swept control.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        screen: Screen,
+        context: contextvars.Context,
+        *,
+        number: int,
+        budget: float,
+        swept: str | None = None,
+    ) -> None:
+        super().__init__(name="labkit-panel", daemon=True)
+        self.number = number
+        self.budget = budget
+        self.swept = swept
+        self.position: Progress | None = None
+        self.result: Result = None
+        self.error: BaseException | None = None
+        self.over = False
+        self._job = job
+        self._screen = screen
+        self._context = context
+        self._stop_event = threading.Event()
+        # An answer to Stop must not stand in the status line after the run's own last word.
+        self._last_word = threading.Lock()
+
+    def start(self) -> None:
+        """Begin. RuntimeError while anything measures in this process."""
+        TURN.take(self)
+        try:
+            self._screen.begun(self)
+            super().start()
+        except BaseException:
+            TURN.give_back()
+            raise
+
+    def halt(self) -> None:
+        """End the run at its next block and keep what it has."""
+        with self._last_word:
+            self._stop_event.set()
+            if not self.over:
+                self._screen.say("Stopping after this block ...")
+
+    @property
+    def halted(self) -> bool:
+        return self._stop_event.is_set()
+
+    def run(self) -> None:
+        """The thread's work."""
+        self._context.run(self._work)
+
+    def _work(self) -> None:
+        try:
+            said, tone = self._measure(), "good"
+        # SystemExit too: nobody sees what ends a thread; wait() raises it again.
+        except BaseException as error:
+            # Else the traceback keeps the failed side's model and data alive.
+            traceback.clear_frames(error.__traceback__)
+            self.error = error
+            reason = (str(error).strip() or "no message").splitlines()[0]
+            said = f"{type(error).__name__}: {reason} (panel.wait() shows where)"
+            tone = "bad"
+        with self._last_word:
+            self.over = True
+            self._screen.say(said, tone)
+            self._screen.ended(self)
+        TURN.give_back()
+
+    def _measure(self) -> str:
+        result = self._job(on_update=self._update, stop=self._stop_event)
+        self.result = result
+        return self._screen.finish(self, result)
+
+    def _update(self, so_far: Comparison | Progress) -> None:
+        if isinstance(so_far, Comparison):
+            so_far = Progress(0, 1, so_far)
+        self._screen.show(self, so_far)
+        self.position = so_far
+
+
+def running() -> PanelRun | None:
+    """The run that measures now, of whichever panel."""
+    holder = TURN.holder
+    if isinstance(holder, PanelRun):
+        return holder
+    return None

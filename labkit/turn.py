@@ -1,0 +1,42 @@
+"""The turn to measure: one thread of a process has it, since two would time each other."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Turn:
+    """Who measures now.
+
+    A thread that has the turn may take it again, and gives it back as often.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self.holder: threading.Thread | None = None
+
+    def take(self, thread: threading.Thread) -> None:
+        """Let ``thread`` measure, which need not have been started yet.
+
+        RuntimeError while another one does.
+        """
+        with self._lock:
+            if self.holder not in (None, thread):
+                raise RuntimeError(
+                    "another measurement is running in this kernel; "
+                    "two at once would disturb each other: wait"
+                )
+            self.holder = thread
+            self._depth += 1
+
+    def give_back(self) -> None:
+        """End what one `take` began."""
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self.holder = None
+
+
+# The one of this process.
+TURN = Turn()
