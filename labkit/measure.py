@@ -11,6 +11,12 @@ builds of one side at once. A build gets other addresses, and with them other co
 and pages; `labkit.results.statistics` says what follows from that. What building and warming up
 takes is no part of any time. Small allocations of random size are kept beside each build, since the
 allocator would else hand out the very addresses that it has just got back.
+
+A run has a time budget. A short one gives a wider interval, not another rule; a run ends before its
+budget by the width of the interval, never by what it shows. The cold first step (compilation,
+cuDNN's search) is reported apart. On the CPU steps run on one torch thread unless asked otherwise,
+set in the measuring thread, since torch's thread count does not reach threads that run already. One
+measurement at a time in a kernel: `measuring` refuses a second one, from whatever thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Race to a target: for techniques that change what is learned, where time per step says nothing.
 
 Every side trains from the same seeds until its metric reaches a target that was fixed beforehand.
-Evaluation is not timed.
+Evaluation is not timed. Sides are held against each other seed by seed, with the statistics of
+builds: a seed is to a race what a build is to a comparison.
 """
 
 from __future__ import annotations
@@ -91,8 +92,7 @@ class RaceResult:
     def ratios(
         self, arm: str, by: str = "seconds", against: str | None = None
     ) -> tuple[float, ...]:
-        """``against`` (the baseline) over ``arm`` of each seed, without seeds where neither
-        arrived.
+        """``against`` (the baseline) over ``arm`` of each seed, where one of them arrived.
 
         0 where only ``arm`` never arrived, infinity where only the other one did not.
         """
@@ -122,10 +122,10 @@ class RaceResult:
     def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
 
-        Where all arrived: a difference is told when the interval lies wholly beyond the noise floor
-        of neighbouring seeds, ``same`` when it lies wholly within 2 % of 1. Where some did not: by
-        how many of each side arrived, when so uneven a count has a chance of 5 % at most among
-        equal sides (Fisher's exact test).
+        Where all arrived: ``same`` when the interval lies wholly within 2 % of 1, else a difference
+        when it lies wholly beyond the noise floor of neighbouring seeds. Where some did not: by how
+        many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
+        sides (Fisher's exact test).
         """
         ratios = self.ratios(arm, by, against)
         if len(ratios) > 1 and _all_finite(ratios):

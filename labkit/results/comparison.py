@@ -136,8 +136,8 @@ class Comparison:
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        A difference is told when the interval lies wholly beyond the noise floor, ``same`` when it
-        lies wholly within 2 % of 1 (CUDA 1 %).
+        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %); else a difference is told
+        when it lies wholly beyond the noise floor.
         """
         if self.pairs < CLAIM_PAIRS or self.baseline.error or self.candidate.error:
             return "unclear"

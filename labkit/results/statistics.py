@@ -76,16 +76,17 @@ class Estimate:
     def verdict(self, same: float) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``.
 
-        A difference is told when the whole interval lies beyond the noise floor, ``same`` when it
-        lies within ``same`` of 1, both as logarithms.
+        ``same`` when the whole interval lies within ``same`` of 1: so small a difference may be the
+        run's, since what all builds of one process share is not rolled anew. Else a difference is
+        told when the whole interval lies beyond the noise floor. Both are logarithms.
         """
         low, high = (math.log(bound) for bound in self.interval)
+        if -same <= low and high <= same:
+            return "same"
         if low > self.noise_floor:
             return "faster"
         if high < -self.noise_floor:
             return "slower"
-        if -same <= low and high <= same:
-            return "same"
         return "unclear"
 
 

@@ -1,14 +1,12 @@
-"""Speed and honesty of the kit itself. By hand, on an idle machine: ``uv run python
-tests/benchmarks/bench_kit.py [NAME
-...]``.
+"""Speed of the kit itself; ``bench_verdicts.py`` counts how often it is right.
 
+By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``.
 Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held
 against.
 """
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 import time
@@ -17,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from labkit import Workload, compare
+from labkit import Workload
 from labkit.arms import LocalArm
 from labkit.device import synchronize
 from labkit.measure import measuring
@@ -89,26 +87,6 @@ def against_bare(step: Callable[[], None], device: str, goal: str) -> None:
     )
 
 
-def control(trials: int = 40) -> None:
-    """Identical arms: how often does the kit see a difference that is not there?"""
-    step = a_millisecond(torch.randn(128, 128))
-    results = [
-        compare(step, step, seconds=2, on_update=lambda partial: None) for _ in range(trials)
-    ]
-    errors = [abs(result.speedup - 1) * 100 for result in results]
-    claims = sum(result.verdict in ("faster", "slower") for result in results)
-    report("A/A: |ratio - 1|, %", errors, "-", "{:.3f}")
-    print(f"A/A: 90th percentile of |ratio - 1| {np.percentile(errors, 90):.3f} %  goal <= 2 %")
-    verdicts = {
-        word: sum(r.verdict == word for r in results)
-        for word in ("same", "unclear", "faster", "slower")
-    }
-    print(
-        f"A/A: a difference claimed in {claims} of {trials} trials  goal <= "
-        f"{math.floor(0.05 * trials)}   {verdicts}"
-    )
-
-
 def imports(rounds: int = 15) -> None:
     """`import labkit` against `import torch`, in turn, in fresh processes."""
     ratios = []
@@ -127,6 +105,6 @@ def imports(rounds: int = 15) -> None:
 
 
 if __name__ == "__main__":
-    benchmarks = {"harness": harness, "control": control, "imports": imports}
+    benchmarks = {"harness": harness, "imports": imports}
     for name in sys.argv[1:] or benchmarks:
         benchmarks[name]()

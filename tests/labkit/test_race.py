@@ -12,9 +12,7 @@ from labkit.race import RaceResult, RaceRun, fisher
 
 
 def halving(rate):
-    """A 'training' whose metric shrinks by ``rate`` a step,
-    from a start that depends on the seed.
-    """
+    """A training whose metric shrinks by ``rate`` a step, from a start that the seed sets."""
 
     def make():
         value = [1.0 + torch.rand(1).item()]
@@ -166,9 +164,7 @@ def test_unknown_arm():
 
 
 def finished(before, after):
-    """A race of two sides with these seconds to the target, a seed each; infinite:
-    never arrived.
-    """
+    """A race of two sides with these seconds to the target; infinite: never arrived."""
     runs = []
     for side, seconds in (("one", before), ("other", after)):
         for seed, taken in enumerate(seconds):

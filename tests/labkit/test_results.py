@@ -102,7 +102,9 @@ def test_verdicts_follow_from_interval_and_floor():
     assert of(0.05, 0.01, 0.02) == "faster" and of(0.05, 0.01, 0.03) == "unclear"
     assert of(-0.05, 0.01, 0.02) == "slower" and of(-0.05, 0.01, 0.03) == "unclear"
     assert of(0.0, 0.008, 0.008) == "same" and of(0.0, 0.01, 0.01) == "unclear"
-    assert of(0.01, 0.001, 0.001) == "faster"
+    # As small a difference is the same, however sure it is.
+    assert of(0.01, 0.001, 0.001) == "same" and of(-0.01, 0.001, 0.001) == "same"
+    assert of(0.019, 0.001, 0.001) == "faster"
     assert Estimate(1.0, 0.0, 0.0, count=1).verdict(0.02) == "unclear"
 
 
