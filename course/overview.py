@@ -90,7 +90,7 @@ def _effect(claim: Claim, finding: Finding) -> str:
     if finding.word == PREDICTED:
         text += " (predicted)"
     elif not finding.clear:
-        text += " (unclear: a noisy run)"
+        text += " (unclear)"
     return text
 
 

@@ -31,6 +31,7 @@ from labkit.progress import progress
 from labkit.race import RaceResult, race
 from labkit.results import Comparison, Workload, same_value
 from labkit.sweep import Progress, Sweep
+from labkit.text import format_settings
 from labkit.workers import Workers
 
 Make = Callable[..., Workload]
@@ -81,6 +82,9 @@ class Lab:
         self.make_workload, self.runs_in = make_workload, runs_in
         self.threads, self.seed = threads, seed
         self.memory, self.counters = memory, counters
+
+    def __repr__(self) -> str:
+        return f"Lab({self.name}: {format_settings(self.controls)})"
 
     @property
     def name(self) -> str:

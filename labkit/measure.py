@@ -147,10 +147,12 @@ def _is_arm(step: Any) -> bool:
 def budget(seconds: float | None) -> float:
     """The time budget in seconds: the caller's, or the default for this size.
 
-    ValueError for one that is not positive and finite.
+    ValueError for one that is not positive and finite, TypeError for what is no number.
     """
     if seconds is None:
         seconds = pick(cpu=10.0, test=0.5)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"seconds={seconds!r}: use a positive time budget in seconds, a number")
     if not seconds > 0 or math.isinf(seconds):
         raise ValueError(f"seconds={seconds!r}: use a positive time budget in seconds")
     return seconds

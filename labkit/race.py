@@ -72,7 +72,7 @@ class RaceResult:
     def of(self, arm: str) -> tuple[RaceRun, ...]:
         """The runs of one arm, in the order of their seeds. Raises KeyError for an unknown arm."""
         if arm not in self.arms:
-            raise KeyError(f"no arm {arm!r} in this race; there are {', '.join(self.arms)}")
+            raise KeyError(f"no side {arm!r} in this race; there are {', '.join(self.arms)}")
         return tuple(run for run in self.runs if run.arm == arm)
 
     def median(self, arm: str, by: str = "seconds") -> float:
@@ -211,13 +211,7 @@ def race(
     """
     if seeds is None:
         seeds = pick(cpu=5, test=2)
-    for name, value in {"steps": steps, "every": every, "seeds": seeds}.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r}: use a positive whole number")
-    if not arms:
-        raise ValueError("arms={}: a race needs at least one arm, {'name': make_workload}")
-    if not math.isfinite(target):
-        raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
+    _check(arms, target, {"steps": steps, "every": every, "seeds": seeds})
     job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop)
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
@@ -234,6 +228,19 @@ def race(
     finally:
         bar.close()
     return job.result()
+
+
+def _check(arms: Mapping[str, object], target: float, counts: dict[str, int]) -> None:
+    """TypeError or ValueError for a race that cannot be run."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: use a positive whole number")
+    if not arms:
+        raise ValueError("arms={}: a race needs at least one side, {'name': make_workload}")
+    if not isinstance(target, int | float) or isinstance(target, bool):
+        raise TypeError(f"target={target!r}: use a number, fixed before the race")
+    if not math.isfinite(target):
+        raise ValueError(f"target={target!r}: use a finite number, fixed before the race")
 
 
 @dataclass

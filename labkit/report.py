@@ -88,14 +88,26 @@ def sweep(results: Sweep) -> Markup:
     for value, result in zip(results.values, results, strict=True):
         rows.append(Ratio(str(value), result.speedup, result.interval, "", result.verdict))
     scale = html.ratio_scale(rows)
-    head = [results.control, "baseline", "candidate", "speed-up", "", "95 % interval", "verdict"]
+    speedup_head = "speed-up"
+    if any(result.baseline.samples != result.candidate.samples for result in results):
+        speedup_head = f"speed-up for the same number of {results[0].baseline.unit}"
+    head = [
+        results.control,
+        "baseline",
+        "candidate",
+        speedup_head,
+        "",
+        "95 % interval",
+        "verdict",
+        "",
+    ]
     lines = []
     for row, result in zip(rows, results, strict=True):
         low, high = row.interval
         line = [row.label]
         line += [side.error or format_seconds(side.median) for side in result.arms]
         line += [f"{result.speedup:.3f}x", html.ratio_cell(row, scale)]
-        line += [f"{low:.3f} – {high:.3f}", html.badge(result.verdict)]
+        line += [f"{low:.3f} – {high:.3f}", html.badge(result.verdict), result.taken]
         lines.append(line)
     memory = [_memory_cells(result) for result in results]
     if any(memory):

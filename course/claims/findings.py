@@ -31,7 +31,7 @@ WORDS = {
     OTHER: "another kind of machine, model or setting: our figure beside theirs, no judgement",
     PREDICTED: "calculated by the memory planner, not run: no judgement",
     UNCLEAR: "the same setting, but the interval holds a bound of the range, "
-    "or the run was too noisy",
+    "or is too wide to tell",
     MISSING: "no machine of this kind has run it",
 }
 

@@ -218,7 +218,9 @@ function render({ model, el }) {
     }
     draw(canvas, model.get("state"));
   };
-  const themes = new MutationObserver(theme);
+  // The page says its theme before the theme's colours are loaded.
+  const themeChanged = () => [0, 100, 400, 1500, 4000].forEach((wait) => setTimeout(theme, wait));
+  const themes = new MutationObserver(themeChanged);
   const sizes = new ResizeObserver(() => draw(canvas, model.get("state")));
   const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   let [root, gone] = [null, false];

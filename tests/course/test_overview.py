@@ -86,7 +86,7 @@ def test_less_is_a_gain_where_it_counts() -> None:
     }
     unsure = replace(finding, clear=False)
     [text] = overview.effects_of([(claim, [unsure])]).values()
-    assert text.endswith("(unclear: a noisy run)")
+    assert text.endswith("(unclear)")
     planned = replace(finding, word="predicted")
     [text] = overview.effects_of([(claim, [planned])]).values()
     assert text.endswith("(predicted)")

@@ -449,6 +449,11 @@ def test_an_error_in_a_step_says_in_which_arm():
     assert any("candidate" in note for note in caught.value.__notes__)
 
 
+def test_a_budget_that_is_no_number_is_named():
+    with pytest.raises(TypeError, match="seconds='3': use a positive time budget"):
+        compare(lambda: None, lambda: None, seconds="3")
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan")])
 def test_a_senseless_budget(seconds):
     with pytest.raises(ValueError, match="seconds="):

@@ -148,7 +148,7 @@ def test_bad_arguments(change, message):
 
 
 def test_no_arms_and_no_metric():
-    with pytest.raises(ValueError, match="at least one arm"):
+    with pytest.raises(ValueError, match="at least one side"):
         race({}, target=1, steps=1)
     with pytest.raises(ValueError, match="no metric: return Workload"):
         race({"a": lambda: Workload(lambda: None)}, target=1, steps=1)
@@ -158,7 +158,7 @@ def test_no_arms_and_no_metric():
 
 def test_unknown_arm():
     result = RaceResult((RaceRun("a", 0, ((1, 0.5, 1.0),), True),), 1.0, "metric", True)
-    with pytest.raises(KeyError, match="no arm 'b'"):
+    with pytest.raises(KeyError, match="no side 'b'"):
         result.of("b")
     assert result.median("a") == 0.5
 
@@ -234,3 +234,8 @@ def test_repeats_of_a_seed_are_paired_in_their_order():
         for taken in seconds:
             runs.append(RaceRun(side, 0, ((1, taken, 0.5),), True))
     assert RaceResult(tuple(runs), 1.0, "metric", True).ratios("other") == (0.5, 2.0)
+
+
+def test_a_target_that_is_no_number_is_named():
+    with pytest.raises(TypeError, match="target='x': use a number"):
+        race({"a": lambda: Workload(lambda: None)}, target="x", steps=1)
