@@ -75,7 +75,7 @@ def machine_card(
         },
         "os": platform.platform(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "labkit": __version__,

@@ -12,13 +12,13 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from nbformat import NotebookNode
 
 from course.classroom import check as check_module
 from course.classroom.build import build, student_copy
 from course.classroom.check import RESULTS, Outcome, check, find
 from course.classroom.files import (
     CourseError,
-    Notebook,
     course_notebooks,
     exercises,
     python,
@@ -40,7 +40,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "students", folder / "instructors"
 
 
-def solved(notebook: Notebook, path: Path) -> Notebook:
+def solved(notebook: NotebookNode, path: Path) -> NotebookNode:
     """With the solution in the place of each stub; the imports of the exercise's cell stay."""
     copy = deepcopy(notebook)
     solutions = [cell["source"] for cell in code_cells(read_notebook(path), "solution")]
@@ -55,7 +55,7 @@ def solved(notebook: Notebook, path: Path) -> Notebook:
     return copy
 
 
-def write(notebook: Notebook, path: Path) -> Path:
+def write(notebook: NotebookNode, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(notebook), encoding="utf-8")
     return path
@@ -330,7 +330,7 @@ def test_a_spreadsheet_gets_no_formula(tmp_path: Path, monkeypatch: pytest.Monke
 # --------------------------------------------------------------------------- what an exercise needs
 
 
-def notebook(*cells: tuple[str, str]) -> Notebook:
+def notebook(*cells: tuple[str, str]) -> NotebookNode:
     """A notebook of (tag, source)."""
     made = [
         {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source}

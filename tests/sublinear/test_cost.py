@@ -291,7 +291,7 @@ def test_another_batch_size_scales_activations_and_seconds_only():
         (
             lambda: replace(chain_of(1).blocks[0], crossing=((0,),)),
             ValueError,
-            r"crossing=\(\(0,\),\)",
+            r"crossing=\[\(0,\)\]: use pairs",
         ),
         (
             lambda: replace(chain_of(1), input_crossing=((0, 1), (0, 1))),
