@@ -24,7 +24,7 @@ from torch.utils.checkpoint import (
 from sublinear.blocks import Blocks, State, WrappedBlocks, split
 from sublinear.nodes import Checkpoint, Keep, Node, keeps
 from sublinear.plan import Plan
-from sublinear.repeatable import SpareStatistics, norms
+from sublinear.repeatable import SpareStatistics, drawing_alike, norms
 
 _aten = torch.ops.aten
 _LAYERS = {_aten.convolution, _aten.mm, _aten.addmm, _aten._trilinear, _aten.linear}
@@ -168,8 +168,8 @@ class _Runner:
         self.local = _Pass()
 
     def prepare(self) -> None:
-        """Before a forward. Raises RuntimeError if the model's mode is not that of its plan."""
-        self.blocks.check_mode()
+        """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
+        self.blocks.check_unchanged()
         # Those of a backward pass that was interrupted.
         self.caches.clear()
         for statistics in self.statistics:
@@ -207,13 +207,16 @@ class _Runner:
             with self.local.set(again=self.local.again or passes > 1, saving=passes > 1):
                 return self.run(node.inside, inner)
 
-        result: State = checkpoint(segment, *state, use_reentrant=False)
+        result: State = checkpoint(drawing_alike(segment), *state, use_reentrant=False)
         return result
 
     def _selective(self, node: Keep, state: State) -> State:
         selective = _Selective(self, node)
         result: State = checkpoint(
-            selective.run, *state, use_reentrant=False, context_fn=selective.contexts
+            drawing_alike(selective.run),
+            *state,
+            use_reentrant=False,
+            context_fn=selective.contexts,
         )
         return result
 

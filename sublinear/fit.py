@@ -7,7 +7,8 @@ print(fitted.measure())   # what is so
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -19,12 +20,16 @@ from labkit.memory import MemoryMeter
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
-from sublinear.blocks import split
+from sublinear.blocks import Blocks, WrappedBlocks, split
+from sublinear.budget import in_bytes
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.plan import Plan
+from sublinear.planner import check_limits
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
+from sublinear.proof import Proof
+from sublinear.proof import prove as prove_step
 from sublinear.searches.simple import keep_all
 
 
@@ -32,7 +37,9 @@ from sublinear.searches.simple import keep_all
 class Fitted:
     """A model that trains by a plan, and what the plan is expected to need.
 
-    ``note``: why the model was not read in a better way, if so; ``original``: the model as it was.
+    ``note``: why the model was not read in a better way, and what could not be proven, if so;
+    ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
+    the plain one.
     """
 
     model: nn.Module
@@ -40,6 +47,7 @@ class Fitted:
     original: nn.Module
     task: Training
     note: str = ""
+    proof: str = ""
 
     @property
     def chain(self) -> Chain:
@@ -63,6 +71,8 @@ class Fitted:
             _line("predicted without a plan", self.plain),
             f"{len(chain)} blocks on {chain.device}, method {plan.method!r}: {plan}",
         ]
+        if self.proof:
+            lines.append(f"proven: {self.proof}")
         if self.note:
             lines.append(f"note: {self.note}")
         return "\n".join(lines)
@@ -159,41 +169,88 @@ class Measured:
 
 def fit(
     model: nn.Module,
-    inputs: Inputs,
+    inputs: Inputs | Mapping[str, object],
     kwargs: Keywords | None = None,
     *,
-    budget: int | None = None,
+    budget: float | str | None = None,
     max_overhead: float | None = None,
     method: str = "menu",
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     modules: list[str] | None = None,
     repeats: int = 3,
+    prove: bool = True,
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
-    ``max_overhead=0.25`` is a quarter more time. With neither, the plan has the lowest peak there
-    is, whatever time it takes.
+    ``budget``: a number, or a text such as "6 GB" or "6 GiB". ``max_overhead=0.25`` is a quarter
+    more time. With neither, the plan has the lowest peak there is, whatever time it takes.
 
-    ``inputs``: a tensor, or a tuple of the model's arguments; ``loss``: of the model's output, the
-    mean by default; ``optimizer``: its state counts, and its step is part of the time; ``modules``:
-    those to plan, by name, where torch cannot trace the model. Raises ValueError, with the floor,
-    if no plan is that small. The model stays as it is.
+    ``inputs``: a tensor, a tuple of the model's arguments, or a dict of its keyword arguments;
+    ``loss``: of the model's output, the mean by default; ``optimizer``: its state counts, and its
+    step is part of the time; ``modules``: those to plan, by name, where torch cannot trace the
+    model; ``prove``: compare one step of the planned model with a plain one before it is returned.
+    Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
+    to plan the model trains as it does. The model stays as it is.
     """
+    limit = in_bytes(budget)
+    check_limits(limit, max_overhead, method)
+    if isinstance(inputs, Mapping):
+        inputs, kwargs = (), {**inputs, **(kwargs or {})}
     task = training(inputs, kwargs, loss, optimizer)
+
+    def planned(blocks: Blocks) -> Fitted:
+        chain = profile(
+            model,
+            task.args,
+            task.kwargs,
+            loss=loss,
+            optimizer=optimizer,
+            blocks=blocks,
+            repeats=repeats,
+        )
+        found = find(chain, budget=limit, max_overhead=max_overhead, method=method)
+        by_plan = apply(model, found, task.args, blocks=blocks)
+        return Fitted(by_plan, found, model, task, blocks.note)
+
     blocks = split(model, task.args, task.kwargs, modules=modules)
-    chain = profile(
-        model,
-        task.args,
-        task.kwargs,
-        loss=loss,
-        optimizer=optimizer,
-        blocks=blocks,
-        repeats=repeats,
+    fitted = planned(blocks)
+    if not prove:
+        return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
+    proof = _proof(fitted)
+    if proof.differences and blocks.kind == "traced":
+        reason = f"traced, the model would not train as it does ({proof.differences[0]})"
+        try:
+            wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
+        except ValueError as error:
+            raise ValueError(_refusal(proof, str(error))) from None
+        fitted = planned(wrapped)
+        proof = _proof(fitted)
+    if proof.differences:
+        raise ValueError(_refusal(proof, fitted.note))
+    if proof.partial:
+        return replace(fitted, note=_joined(fitted.note, proof.how))
+    return replace(fitted, proof=proof.how)
+
+
+def _proof(fitted: Fitted) -> Proof:
+    return prove_step(fitted.original, fitted.model, fitted.task, fitted.chain.batch_size)
+
+
+def _refusal(proof: Proof, note: str) -> str:
+    shown = "; ".join(proof.differences[:3])
+    more = len(proof.differences) - 3
+    if more > 0:
+        shown += f"; and {more} more"
+    return _joined(
+        f"a step of the planned model is not the plain one: {shown}. Choose by name what is "
+        "planned, without the part that differs: modules=[...]",
+        note,
     )
-    found = find(chain, budget=budget, max_overhead=max_overhead, method=method)
-    planned = apply(model, found, task.args, blocks=blocks)
-    return Fitted(planned, found, model, task, blocks.note)
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _line(label: str, costs: Costs) -> str:

@@ -62,7 +62,8 @@ def plan(
     budget. So does a budget below the floor, the lowest peak that any plan of the method has; the
     message says which block sets it.
     """
-    _check(chain, budget, max_overhead, method)
+    _check_chain(chain)
+    check_limits(budget, max_overhead, method)
     if budget is not None and max_overhead is not None:
         raise ValueError(
             f"budget={budget!r} and max_overhead={max_overhead!r}: "
@@ -81,7 +82,7 @@ def plan(
     if budget < least:
         raise ValueError(
             f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
-            f"{_about(chain, floor)}"
+            f"{_about(chain, floor)}; {_remedies(chain, budget, floor, method)}"
         )
     return _fastest(chain, method, floor, int(budget))
 
@@ -93,7 +94,8 @@ def largest_batch(
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
-    _check(chain, budget, max_overhead, method)
+    _check_chain(chain)
+    check_limits(budget, max_overhead, method)
 
     def fits(batch_size: int) -> bool:
         return _fits(chain.at_batch(batch_size), int(budget), max_overhead, method)
@@ -203,9 +205,29 @@ def _size(size: float) -> str:
     return f"{size:.0f} bytes ({format_bytes(size)})"
 
 
-def _check(chain: object, budget: object, max_overhead: object, method: str) -> None:
+def _remedies(chain: Chain, budget: float, floor: Plan, method: str) -> str:
+    """What would fit, and what would help."""
+    one = BUDGETED[method].lowest_peak(chain.at_batch(1)).costs.peak_bytes
+    largest = max(chain.blocks, key=lambda block: block.options[0].saved_bytes)
+    if budget < one:
+        fits = f"not even one sample fits: {_size(chain.fixed_bytes)} do not depend on the batch"
+    else:
+        slope = max(1.0, (floor.costs.peak_bytes - one) / max(1, chain.batch_size - 1))
+        fits = f"about {1 + int((budget - one) / slope)} samples would fit"
+    return (
+        f"{fits}; what helps: a smaller batch with accumulated gradients, autocast, an optimizer "
+        f"with less state, smaller modules than the largest block ({largest.name!r}, which saves "
+        f"{_size(largest.options[0].saved_bytes)})"
+    )
+
+
+def _check_chain(chain: object) -> None:
     if not isinstance(chain, Chain):
         raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
+
+
+def check_limits(budget: object, max_overhead: object, method: str) -> None:
+    """Raise ValueError or TypeError, by name, for limits or a method that `plan` does not know."""
     if method not in METHODS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, METHODS))}")
     for name, value in (("budget", budget), ("max_overhead", max_overhead)):

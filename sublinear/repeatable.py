@@ -6,10 +6,14 @@ in for that pass. Not ``track_running_stats=False``, under which other tensors w
 
 from __future__ import annotations
 
+import copy
+import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
@@ -20,6 +24,8 @@ from labkit.preserve import preserve_rng, rng_state, set_rng_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")
+# Attributes of these kinds may be changed without being set.
+_CHANGEABLE = (dict, list, set, deque)
 _WRAPPERS = {
     "CheckpointWrapper": "it checkpoints already: unwrap it, the plan decides what is checkpointed",
     "OptimizedModule": "it is compiled: plan the model first, then compile what apply() returns",
@@ -30,6 +36,7 @@ _WRAPPERS = {
 
 def refuse(model: nn.Module) -> None:
     """Raise ValueError, by name, for what a planned model could not keep doing as before."""
+    _refuse_replaced(model)
     for name, module in model.named_modules():
         here = name or "the model itself"
         if hasattr(type(module), "runs_by"):
@@ -43,31 +50,45 @@ def refuse(model: nn.Module) -> None:
             raise ValueError(
                 f"{here} has parameters without a shape yet: run the model once on an example"
             )
-        hooks = [hook.strip("_") for hook in _HOOKS if getattr(module, hook, None)]
-        if hooks:
-            words = " and ".join(hooks).replace("_", " ")
+        if found := hooks(module):
             raise ValueError(
-                f"{here} has {words}, which would run again whenever a block is computed again: "
+                f"{here} has {found}, which would run again whenever a block is computed again: "
                 "remove them, or call that code from forward"
             )
+
+
+def hooks(module: nn.Module) -> str:
+    """The kinds of hooks that a module has, in words."""
+    found = [kind.strip("_") for kind in _HOOKS if getattr(module, kind, None)]
+    return " and ".join(found).replace("_", " ")
+
+
+def _refuse_replaced(model: nn.Module) -> None:
+    """Raise ValueError if calling the model would not run its class's forward."""
+    if model._compiled_call_impl is not None:
+        raise ValueError(
+            "the model itself is compiled in place (model.compile()), which would go on to run "
+            "without the plan: plan it first, then compile what apply() returns"
+        )
+    if "forward" in vars(model):
+        raise ValueError(
+            "the model itself has a forward of its own, set on the object and not on its class, "
+            "which would go on to run without the plan: plan it before that is set"
+        )
 
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """Give back each module's attributes and modes, and which children and tensors it has."""
-    before = []
-    for module in model.modules():
-        containers = {name: dict(module.__dict__[name]) for name in _CONTAINERS}
-        before.append((module, dict(module.__dict__), containers))
+    before = attributes(model.modules())
     try:
         yield
     finally:
-        for module, plain, containers in before:
+        for module, plain, contents in before:
             module.__dict__.clear()
             module.__dict__.update(plain)
-            for name, content in containers.items():
-                module.__dict__[name].clear()
-                module.__dict__[name].update(content)
+            for name, content in contents.items():
+                _fill(module.__dict__[name], content)
 
 
 @contextmanager
@@ -148,26 +169,92 @@ def frozen_statistics(modules: Iterable[nn.Module]) -> Iterator[None]:
         yield
 
 
+def drawing_alike(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` for one checkpoint: each run again draws what the first one drew.
+
+    From Python's and NumPy's generators, which are afterwards as they were before it. torch's
+    checkpoints see to torch's own generators only.
+    """
+    begin: Draws | None = None
+
+    def wrapped(*args: Any) -> Any:
+        nonlocal begin
+        now = _draws()
+        if begin is None:
+            begin = now
+            return run(*args)
+        _set_draws(begin)
+        try:
+            return run(*args)
+        finally:
+            _set_draws(now)
+
+    return wrapped
+
+
+Draws = tuple[tuple[Any, ...], Any]
+
+
+def _draws() -> Draws:
+    return random.getstate(), np.random.get_state()
+
+
+def _set_draws(draws: Draws) -> None:
+    random.setstate(draws[0])
+    np.random.set_state(draws[1])
+
+
 # ------------------------------------------------------------------------------- the same twice?
 
-# The plain attributes of each module.
-Attributes = list[tuple[nn.Module, dict[str, Any]]]
+# Each module with its attributes, and with what those of them hold that are containers.
+Attributes = list[tuple[nn.Module, dict[str, Any], dict[str, Any]]]
 
 
 def attributes(modules: Iterable[nn.Module]) -> Attributes:
-    """The plain attributes of modules as they are now."""
-    return [(module, dict(module.__dict__)) for module in modules]
+    """The attributes of modules as they are now."""
+    found = []
+    for module in modules:
+        contents = {}
+        for name, value in module.__dict__.items():
+            if isinstance(value, _CHANGEABLE):
+                contents[name] = copy.copy(value)
+        found.append((module, dict(module.__dict__), contents))
+    return found
 
 
 def changes(before: Attributes) -> list[str]:
-    """The attributes that modules have set since, as ``Module.attribute``."""
+    """The plain attributes that modules have set or filled since, as ``Module.attribute``."""
     found = []
-    for module, old in before:
+    for module, old, contents in before:
         for key, value in module.__dict__.items():
+            if key in _CONTAINERS:
+                continue
             same_object = key in old and old[key] is value
-            if key not in _CONTAINERS and not same_object:
+            if not same_object or (key in contents and not _as_before(value, contents[key])):
                 found.append(f"{type(module).__name__}.{key}")
     return found
+
+
+def _as_before(container: Any, content: Any) -> bool:
+    """Whether a container holds the same objects."""
+    if len(container) != len(content):
+        return False
+    if isinstance(container, set):
+        return bool(container == content)
+    if isinstance(container, dict):
+        keys_alike = list(container) == list(content)
+        return keys_alike and _as_before(list(container.values()), list(content.values()))
+    return all(one is two for one, two in zip(container, content, strict=True))
+
+
+def _fill(container: Any, content: Any) -> None:
+    if _as_before(container, content):
+        return
+    container.clear()
+    if isinstance(container, (dict, set)):
+        container.update(content)
+    else:
+        container.extend(content)
 
 
 def impure(where: str, changed: list[str]) -> str:
@@ -244,6 +331,8 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
         return False
     if one.is_meta:
         return True
+    if one.is_sparse:
+        one, two = one.to_dense(), two.to_dense()
     if not one.is_floating_point():
         return torch.equal(one, two)
     if one.is_cuda and not torch.are_deterministic_algorithms_enabled():

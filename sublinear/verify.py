@@ -1,7 +1,8 @@
-"""Does a planned model train exactly as the plain one? Three steps of both, compared bit by bit."""
+"""Does a planned model train exactly as the plain one? Steps of both, compared bit by bit."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +19,6 @@ from sublinear.blocks import Blocks
 from sublinear.events import events
 from sublinear.plan import Plan
 from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
-
-STEPS = 3
 
 # Of the largest value: three steps in bfloat16, whose own steps are 2**-8.
 CLOSE = 2e-2
@@ -39,6 +38,7 @@ class Verification:
     close: bool
     counted: tuple[int, ...]
     expected: tuple[int, ...]
+    steps: int = 3
 
     @property
     def passed(self) -> bool:
@@ -49,8 +49,8 @@ class Verification:
         how = "within rounding" if self.close else "bit by bit"
         if self.passed:
             return (
-                f"the same {how} over {STEPS} steps: loss, gradients, parameters, buffers, random "
-                f"state; {sum(self.counted)} block forwards a step, as predicted, "
+                f"the same {how} over {self.steps} steps: loss, gradients, parameters, buffers, "
+                f"random state; {sum(self.counted)} block forwards a step, as predicted, "
                 f"of {len(self.counted)} blocks"
             )
         lines = [f"NOT the same ({how}):"]
@@ -72,8 +72,9 @@ def verify(
     optimizer: MakeOptimizer | None = None,
     blocks: Blocks | None = None,
     close: bool = False,
+    steps: int = 3,
 ) -> Verification:
-    """Train the plain and the planned model three steps each from the same state: what differs?
+    """Train the plain and the planned model some steps each from the same state: what differs?
 
     ``optimizer`` makes one from parameters (SGD with momentum by default). Compared are loss,
     gradients, parameters, buffers and random generators, bitwise under deterministic algorithms in
@@ -86,34 +87,33 @@ def verify(
     planned = apply(model, plan, task.args, blocks=blocks)
     assert isinstance(planned, PlannedModel)
     runner = planned.runs_by
-    differences: list[str] = []
+    lines: list[str] = []
     found: Seen | None = None
     with preserve_flags(), restored(model, None):
         if not close:
             _be_deterministic()
         model.train()
         with _twice_from_here(model):
-            wanted = _train(model, task, make)
+            wanted = _train(model, task, make, steps)
         before = list(runner.calls)
         try:
-            found = _train(planned, task, make)
+            found = _train(planned, task, make, steps)
         except RuntimeError as error:
             # Torch's own check of what was computed again, say.
             kind, line = type(error).__name__, str(error).splitlines()[0]
-            differences.append(f"the planned model raised {kind}: {line}")
+            lines.append(f"the planned model raised {kind}: {line}")
     counted = []
+    tolerance = CLOSE if close else 0.0
     for first, after in zip(before, runner.calls, strict=True):
-        counted.append((after - first) // STEPS)
+        counted.append((after - first) // steps)
     expected, spared = _forwards(plan)
     if found is not None:
-        differences += _differences(wanted, found, close)
+        lines += differences(wanted, found, tolerance)
         for i, (have, want) in enumerate(zip(counted, expected, strict=True)):
             if not want - spared[i] <= have <= want:
                 name = runner.blocks.names[i]
-                differences.append(
-                    f"block {i} ({name}) ran {have} times a step, predicted were {want}"
-                )
-    return Verification(tuple(differences), close, tuple(counted), expected)
+                lines.append(f"block {i} ({name}) ran {have} times a step, predicted were {want}")
+    return Verification(tuple(lines), close, tuple(counted), expected, steps)
 
 
 def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -144,64 +144,93 @@ def _twice_from_here(model: nn.Module) -> Iterator[None]:
 Seen = dict[str, object]
 
 
-def _train(model: nn.Module, task: Training, make: MakeOptimizer) -> Seen:
-    """Copies of all that three steps leave behind."""
+def _train(model: nn.Module, task: Training, make: MakeOptimizer, steps: int) -> Seen:
+    """Copies of all that some steps leave behind."""
     trainer = make(parameter for parameter in model.parameters() if parameter.requires_grad)
     seen: Seen = {}
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         output = model(*task.args, **task.kwargs)
         value = task.loss(output)
         value.backward()
-        seen[f"loss of step {step}"] = _copy(value)
+        seen[f"loss of step {step}"] = copied(value)
         for name, parameter in model.named_parameters():
-            grad = parameter.grad
-            seen[f"gradient of {name} in step {step}"] = None if grad is None else _copy(grad)
+            seen[f"gradient of {name} in step {step}"] = copied(parameter.grad)
         trainer.step()
         trainer.zero_grad(set_to_none=True)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        seen[f"{name} after step {STEPS}"] = _copy(tensor)
+        seen[f"{name} after step {steps}"] = copied(tensor)
     for kind, state in rng_state().items():
         seen[f"random state of {kind}"] = state
     return seen
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
+def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """A copy on the CPU, of a gradient that is None as well."""
+    if tensor is None:
+        return None
     return tensor.detach().to("cpu", copy=True)
 
 
-def _differences(wanted: Seen, found: Mapping[str, object], close: bool) -> list[str]:
+def differences(wanted: Seen, found: Mapping[str, object], tolerance: float = 0.0) -> list[str]:
+    """What differs, in words; by more than ``tolerance`` of a tensor's largest value."""
     lines = []
     for key, want in wanted.items():
-        if line := _difference(want, found[key], close):
+        if line := _difference(want, found[key], tolerance):
             lines.append(f"{key}: {line}")
     return lines
 
 
-def _difference(want: object, have: object, close: bool) -> str | None:
+def relative_gap(one: torch.Tensor, two: torch.Tensor) -> float:
+    """How far two tensors of the same shape are apart, of the largest value of the first."""
+    gap, size = _gap(one, two)
+    if not gap:
+        return 0.0
+    return gap / size if size else math.inf
+
+
+def _difference(want: object, have: object, tolerance: float) -> str | None:
     wanted, found = tree_leaves(want), tree_leaves(have)
     if len(wanted) != len(found):
         return "missing in one of the two"
     for one, two in zip(wanted, found, strict=True):
-        if torch.is_tensor(one):
-            if line := _tensor_difference(one, two, close):
+        if torch.is_tensor(one) and torch.is_tensor(two):
+            if line := _tensor_difference(one, two, tolerance):
                 return line
+        elif torch.is_tensor(one) or torch.is_tensor(two):
+            return "missing in one of the two"
         elif not np.array_equal(one, two):
             return "differs"
     return None
 
 
-def _tensor_difference(one: torch.Tensor, two: torch.Tensor, close: bool) -> str | None:
-    if one.shape != two.shape or one.dtype != two.dtype:
-        return "another shape or type"
-    if torch.equal(one.nan_to_num(), two.nan_to_num()):
+def _tensor_difference(one: torch.Tensor, two: torch.Tensor, tolerance: float) -> str | None:
+    if one.shape != two.shape or one.dtype != two.dtype or one.layout != two.layout:
+        return "another shape, type or layout"
+    gap, size = _gap(one, two)
+    if gap <= tolerance * size:
         return None
-    if not one.is_floating_point():
+    if not (one.is_floating_point() or one.is_complex()):
         return "differs"
-    gap = float((one.double() - two.double()).abs().max())
-    size = float(one.double().abs().max())
-    if close and gap <= CLOSE * size:
-        return None
     return f"differs by {gap:.3g}, of values up to {size:.3g}"
+
+
+def _gap(one: torch.Tensor, two: torch.Tensor) -> tuple[float, float]:
+    """The largest difference, and the largest value of the first; nan is equal to nan."""
+    one, two = _comparable(one), _comparable(two)
+    if torch.equal(one, two) or not one.numel():
+        return 0.0, 0.0
+    if not one.isnan().equal(two.isnan()):
+        return math.inf, 0.0
+    one, two = one.nan_to_num(), two.nan_to_num()
+    return float((one - two).abs().max()), float(one.abs().max())
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    return tensor.double()
 
 
 def _forwards(plan: Plan) -> tuple[tuple[int, ...], Counter[int]]:

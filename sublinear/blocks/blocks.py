@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 from torch import nn
+
+from sublinear.repeatable import hooks
 
 # What crosses from a block to the next: tensors, and whatever else a model hands on.
 State = tuple[Any, ...]
@@ -27,7 +30,7 @@ class Blocks:
     """The blocks of one model. They share its modules; nothing is copied.
 
     ``inside``: the names of the model's modules that each block runs. ``note``: why no better kind
-    was possible, in plain words.
+    was possible, in plain words. ``parts``: the model's modules when it was read.
     """
 
     model: nn.Module
@@ -35,9 +38,13 @@ class Blocks:
     inside: tuple[tuple[str, ...], ...]
     programs: tuple[Program, ...]
     note: str = ""
+    parts: tuple[nn.Module, ...] = field(init=False, repr=False, compare=False)
 
     # "sequential", "traced" or "wrapped".
     kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.model.modules()))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -63,8 +70,26 @@ class Blocks:
         """What crosses into the first block when the model is called so. Not for wrapped models."""
         raise NotImplementedError
 
-    def check_mode(self) -> None:
-        """Raise RuntimeError if the model is not in the mode in which it was read."""
+    def hookless(self) -> Iterator[nn.Module]:
+        """The modules that must have no hooks: those that blocks run, or replace by their code."""
+        yield from self.parts[1:]
+
+    def check_unchanged(self) -> None:
+        """Raise RuntimeError, by name, if the model is not what it was when it was read."""
+        now = dict(self.model.named_modules())
+        for (name, module), was in zip_longest(now.items(), self.parts, fillvalue=("", None)):
+            if module is not was:
+                raise RuntimeError(
+                    f"{name or 'a module'} was replaced, added or removed since the model was "
+                    "planned: the plan runs the modules of then; plan it anew"
+                )
+        for module in self.hookless():
+            if found := hooks(module):
+                name = next(name for name, other in now.items() if other is module)
+                raise RuntimeError(
+                    f"{name} has {found} since the model was planned, which would not run, or "
+                    "run again whenever a block is computed again: remove them, or plan it anew"
+                )
 
 
 def below(model: nn.Module, names: list[str]) -> tuple[str, ...]:

@@ -1,5 +1,9 @@
 """Blocks of a ``torch.fx`` trace, cut where few values cross.
 
+A trace holds what the model did once. What it cannot hold is noticed while it is made
+(`sublinear.blocks.noticing`): the innermost module that does it is kept whole and runs its own
+code. What it holds as a constant is compared before each forward (`sublinear.blocks.baked`).
+
 torch.fx turns ``x += y`` into ``x + y`` when it traces, which needs more memory, and is another
 thing where a second name of ``x`` is used later. The tracer here keeps the in-place operator.
 """
@@ -9,12 +13,15 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
+from labkit.preserve import preserve_rng
+from sublinear.blocks.baked import Baked
 from sublinear.blocks.blocks import (
     OVERWRITES_INPUT,
     Blocks,
@@ -25,6 +32,7 @@ from sublinear.blocks.blocks import (
     name_of,
 )
 from sublinear.blocks.cuts import crossing, cuts, is_heavy, overwritten, source
+from sublinear.blocks.noticing import Lost, Watchful, draws, noticing
 from sublinear.repeatable import attributes, changes, impure, untouched
 
 
@@ -36,10 +44,13 @@ class CannotTrace(Exception):
 class TracedBlocks(Blocks):
     """Pieces of a trace, which holds what the model did in its mode.
 
-    ``training``: the mode of each module when the model was read.
+    ``training``: the mode of each module when the model was read; ``baked``: the Python values that
+    it read; ``constants``: the arguments that were no tensors.
     """
 
     training: tuple[bool, ...] = ()
+    baked: Baked | None = field(default=None, repr=False, compare=False)
+    constants: Keywords = field(default_factory=dict)
 
     kind = "traced"
 
@@ -48,7 +59,8 @@ class TracedBlocks(Blocks):
         cls, model: nn.Module, args: State | None, kwargs: Keywords, width: int
     ) -> TracedBlocks:
         """Raises `CannotTrace`, or ValueError if the model overwrites its input."""
-        graph = _trace(model, args, kwargs)
+        constants = _constants(model, args, kwargs)
+        graph, baked = _trace(model, constants)
         placeholders, nodes, result = _sorted(graph)
         if not nodes:
             raise CannotTrace("its forward computes nothing that torch.fx sees")
@@ -69,13 +81,45 @@ class TracedBlocks(Blocks):
             names.append(name_of(called or [_main_node(model, piece).name]))
             inside.append(below(model, called))
             start, here = end, after
-        modes = _modes(model)
-        return cls(model, tuple(names), tuple(inside), tuple(programs), training=modes)
+        return cls(
+            model,
+            tuple(names),
+            tuple(inside),
+            tuple(programs),
+            training=_modes(model),
+            baked=baked,
+            constants=constants,
+        )
 
     def enter(self, args: State, kwargs: Keywords) -> State:
-        return _bind(self.model, args, kwargs)
+        """Raises RuntimeError, by name, for an argument of another kind than was planned for."""
+        state = _bind(self.model, args, kwargs)
+        for name, value in zip(_parameters(self.model), state, strict=True):
+            if name in self.constants:
+                was = self.constants[name]
+                if type(value) is type(was) and value == was:
+                    continue
+                planned = f"{name}={was!r}"
+            elif isinstance(value, _CONSTANTS):
+                planned = f"a tensor as {name}"
+            else:
+                continue
+            now = f"{name}={value!r}"
+            if torch.is_tensor(value):
+                now = f"a tensor as {name}"
+            raise RuntimeError(
+                f"the model was planned for {planned}, and is called with {now}: the plan holds "
+                "what the model did then; plan it anew with such an argument"
+            )
+        return state
 
-    def check_mode(self) -> None:
+    def check_unchanged(self) -> None:
+        super().check_unchanged()
+        self._check_mode()
+        if self.baked is not None:
+            self.baked.check()
+
+    def _check_mode(self) -> None:
         if self.training == _modes(self.model):
             return
         changed = []
@@ -118,7 +162,7 @@ def _main_node(model: nn.Module, piece: list[fx.Node]) -> fx.Node:
 # -------------------------------------------------------------------------------------- the tracer
 
 
-class _Proxy(fx.Proxy):
+class _Proxy(Watchful):
     """Keeps ``x += y`` what it is."""
 
 
@@ -133,15 +177,30 @@ for _name in ("iadd", "isub", "imul", "itruediv", "ipow", "imod"):
     setattr(_Proxy, f"__{_name}__", _augmented(getattr(operator, _name)))
 
 
+# They look into the graph of autograd, or change it.
+_ASKING_AUTOGRAD = {
+    torch.autograd.grad,
+    torch.autograd.backward,
+    "backward",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
+}
+
+
 class _Tracer(fx.Tracer):
     """Keeps whole the modules whose own forward cannot be followed, as if it looks at its data.
 
     ``entered``: the modules in whose forward it is, also after an error.
     """
 
-    def __init__(self, opaque: set[str]) -> None:
+    # Else what is computed from a buffer alone would be a constant.
+    proxy_buffer_attributes = True
+
+    def __init__(self, opaque: set[str], baked: Baked) -> None:
         super().__init__()
-        self.opaque, self.entered = opaque, list[str]()
+        self.opaque, self.baked, self.entered = opaque, baked, list[str]()
+        self.functions: dict[type, Callable[..., Any]] = {}
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)
@@ -152,10 +211,47 @@ class _Tracer(fx.Tracer):
         return super().is_leaf_module(m, module_qualified_name)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        self.entered.append(self.path_of_module(m))
+        name = self.path_of_module(m)
+        self.entered.append(name)
+        follows = not self.is_leaf_module(m, name)
+        before = draws()
+        if follows:
+            self.baked.forward(m)
         result = super().call_module(m, forward, args, kwargs)
+        if follows and draws() != before:
+            raise Lost(_DRAWS)
         self.entered.pop()
         return result
+
+    def create_arg(self, a: Any) -> Any:
+        if isinstance(a, fx.Proxy):
+            return a.node
+        if isinstance(a, torch.Tensor) and not self._has(a):
+            raise Lost("uses a tensor that is no parameter, buffer or attribute of a module")
+        return super().create_arg(a)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any) -> Any:
+        if target in _ASKING_AUTOGRAD:
+            name = target if isinstance(target, str) else target.__name__
+            raise Lost(f"works on autograd's graph ({name})")
+        return super().create_proxy(kind, target, args, kwargs, *rest)
+
+    def keep_function(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A node for a call of a custom ``autograd.Function``."""
+
+        def apply(*args: Any, **kwargs: Any) -> Any:
+            return function.apply(*args, **kwargs)
+
+        apply.__name__ = f"{function.__name__}_apply"
+        apply = self.functions.setdefault(function, apply)
+        return self.create_proxy("call_function", apply, args, kwargs)
+
+    def _has(self, tensor: torch.Tensor) -> bool:
+        known = [*self.root.parameters(), *self.root.buffers(), *self.tensor_attrs]
+        return any(tensor is other for other in known)
+
+
+_DRAWS = "draws random numbers by Python's random or by NumPy"
 
 
 def _parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
@@ -166,6 +262,9 @@ def _bind(model: nn.Module, args: State, kwargs: Keywords) -> State:
     bound = inspect.signature(model.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return tuple(bound.arguments.values())
+
+
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 
 def _constants(model: nn.Module, args: State | None, kwargs: Keywords) -> Keywords:
@@ -180,32 +279,50 @@ def _constants(model: nn.Module, args: State | None, kwargs: Keywords) -> Keywor
         for name, parameter in parameters.items():
             if parameter.default is not parameter.empty:
                 values[name] = parameter.default
-    plain = (bool, int, float, str, type(None))
-    return {name: value for name, value in values.items() if isinstance(value, plain)}
+    return {name: value for name, value in values.items() if isinstance(value, _CONSTANTS)}
 
 
-def _trace(model: nn.Module, args: State | None, kwargs: Keywords) -> fx.Graph:
-    constants = _constants(model, args, kwargs)
+def _trace(model: nn.Module, constants: Keywords) -> tuple[fx.Graph, Baked]:
+    """The graph, and the Python values that it was made with."""
     opaque: set[str] = set()
     while True:
-        tracer = _Tracer(opaque)
+        baked = Baked(model)
+        tracer = _Tracer(opaque, baked)
         try:
-            with untouched(model):
+            with untouched(model), preserve_rng():
                 before = attributes(model.modules())
-                graph = tracer.trace(model, constants or None)
+                graph = _traced_once(tracer, model, constants)
                 changed = changes(before)
         # torch.fx raises whatever the model's code raises when it meets a proxy.
         except Exception as error:
             where = next((name for name in reversed(tracer.entered) if name not in opaque), None)
             if where is None:
-                kind, *lines = type(error).__name__, *str(error).splitlines(), ""
-                reason = f"torch.fx cannot follow its forward ({kind}: {lines[0]})"
-                raise CannotTrace(reason) from None
+                raise CannotTrace(_why(error)) from None
             opaque.add(where)
             continue
         if changed:
             raise ValueError(impure("the model", changed))
-        return graph
+        return graph, baked
+
+
+def _traced_once(tracer: _Tracer, model: nn.Module, constants: Keywords) -> fx.Graph:
+    before = draws()
+    with noticing(tracer.keep_function) as noticed, tracer.baked.reading():
+        tracer.baked.forward(model)
+        graph = tracer.trace(model, constants or None)
+    if draws() != before:
+        noticed.append(_DRAWS)
+    if noticed:
+        # The model's own code has caught it.
+        raise Lost(noticed[0])
+    return graph
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, Lost):
+        return f"a trace of the model would not train as it does: its forward {error}"
+    kind, *lines = type(error).__name__, *str(error).splitlines(), ""
+    return f"torch.fx cannot follow its forward ({kind}: {lines[0]})"
 
 
 # -------------------------------------------------------------------------------- code for a piece

@@ -77,6 +77,10 @@ class WrappedBlocks(Blocks):
                 raise ValueError(f"{reason}; and {ends} cannot be wrapped: {error}") from None
         return blocks
 
+    def hookless(self) -> Iterator[nn.Module]:
+        for i in range(len(self)):
+            yield from self.modules(i)
+
     @contextmanager
     def standing_in(self, work: Callable[..., torch.Tensor]) -> Iterator[None]:
         """Let ``work``, given what crosses into the first module, do what all of them do.
@@ -86,14 +90,17 @@ class WrappedBlocks(Blocks):
         """
         modules = [self.model.get_submodule(name) for name in self.names]
         relay = _Relay(self, work)
+        own = [module.__dict__.get("forward") for module in modules]
         try:
             for i, module in enumerate(modules):
                 module.__dict__["forward"] = partial(relay.forward, i)
             yield
             relay.finish()
         finally:
-            for module in modules:
+            for module, forward in zip(modules, own, strict=True):
                 module.__dict__.pop("forward", None)
+                if forward is not None:
+                    module.__dict__["forward"] = forward
 
 
 class NotARun(RuntimeError):

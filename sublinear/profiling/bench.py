@@ -23,7 +23,7 @@ from sublinear.profiling.around import Made, surroundings
 from sublinear.profiling.estimate import FusedAttention
 from sublinear.profiling.tensors import leaves, pull_on, storages, tensors
 from sublinear.profiling.training import Training
-from sublinear.repeatable import check_repeatable, frozen_statistics, same
+from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics, same
 
 # A way to run one block.
 Way = Callable[..., State]
@@ -138,7 +138,12 @@ class Bench:
         """An option of the menu; saving all under its name, where it does not work."""
         label = MENU[number][0]
         contexts = partial(keep_only, number)
-        way = partial(checkpoint, run, use_reentrant=False, context_fn=contexts)
+
+        def way(*state: object) -> State:
+            alike = drawing_alike(run)
+            result: State = checkpoint(alike, *state, use_reentrant=False, context_fn=contexts)
+            return result
+
         instead = replace(full.option, name=label)
         try:
             found = self.option(label, way, state)

@@ -1,0 +1,166 @@
+"""What a ``torch.fx`` trace would lose without a word, noticed while it is made.
+
+A trace holds operators and calls of modules, nothing else. Found out the hard way:
+
+- ``with torch.no_grad():`` and ``with torch.autocast(...):`` leave no node, as decorators neither;
+  nor does a checkpoint, a hook for saved tensors, or parameters that ``functional_call`` swaps.
+- A custom ``autograd.Function`` runs its forward with proxies, so that the trace holds that, and
+  autograd's own backward of it. A gradient reversal then has the other sign. `Tracer`s keep it as
+  one node; only an ``apply`` that was looked up earlier (``reverse = Reverse.apply``) cannot be.
+- What is computed from real tensors or drawn at random becomes a constant.
+- ``isinstance(x, Tensor)`` is False of a proxy: code that asks takes the other branch.
+
+Each of them raises `Lost` inside the trace, so that the module which does it is kept whole.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+
+class Lost(Exception):
+    """What a trace would not keep, as an end of "the model's forward ..."."""
+
+
+_GRAD_MODE = "switches gradients on or off"
+_AUTOCAST = "uses autocast, or asks for it"
+_GENERATORS = "sets, forks or makes a random generator"
+_FUNCTION = "calls a custom autograd.Function by an apply that was looked up before"
+_MODE = "uses a mode that intercepts torch's operators"
+
+# Who holds the function, its name, and what calling it means. One that this torch does not have is
+# left out; `tests/sublinear/test_noticing.py` tries each.
+_NOTICED: tuple[tuple[object, str, str], ...] = (
+    (torch._C, "_InferenceMode", _GRAD_MODE),
+    (torch.autocast, "__enter__", _AUTOCAST),
+    (torch, "is_autocast_enabled", _AUTOCAST),
+    (torch, "is_autocast_cpu_enabled", _AUTOCAST),
+    (torch, "get_autocast_dtype", _AUTOCAST),
+    (torch, "get_autocast_cpu_dtype", _AUTOCAST),
+    (torch, "get_autocast_gpu_dtype", _AUTOCAST),
+    (torch, "get_default_dtype", "asks for torch's default type"),
+    # What torch's own decorator calls, however the name was imported.
+    (getattr(checkpoint, "__wrapped__", checkpoint), "__dynamo_disable", "checkpoints by itself"),
+    (saved_tensors_hooks, "__enter__", "has hooks for saved tensors"),
+    (TorchFunctionMode, "__enter__", _MODE),
+    (TorchDispatchMode, "__enter__", _MODE),
+    (torch._functorch.utils, "unwrap_dead_wrappers", _FUNCTION),
+    (torch.nn.utils.stateless, "_reparametrize_module", "swaps parameters, as functional_call"),
+    (torch, "get_rng_state", _GENERATORS),
+    (torch, "set_rng_state", _GENERATORS),
+    (torch, "manual_seed", _GENERATORS),
+    (torch.random, "get_rng_state", _GENERATORS),
+    (torch.random, "manual_seed", _GENERATORS),
+    (random, "setstate", _GENERATORS),
+    (np.random, "set_state", _GENERATORS),
+    (np.random, "default_rng", _GENERATORS),
+)
+
+# Operators on real tensors that change nothing: marks of the profiler.
+_HARMLESS = {"profiler"}
+
+
+@contextmanager
+def noticing(keep_function: Callable[..., Any]) -> Iterator[list[str]]:
+    """Raise `Lost` inside for what a trace loses. Gives what was noticed, also if it was caught.
+
+    ``keep_function`` is called instead of ``SomeFunction.apply``, with the class in front.
+    """
+    noticed: list[str] = []
+
+    def lose(words: str) -> None:
+        noticed.append(words)
+        raise Lost(words)
+
+    with torch.enable_grad(), ExitStack() as stack:
+        stack.enter_context(_RealTensors(lose))
+        for owner, name, words in _NOTICED:
+            if hasattr(owner, name) or name == "__dynamo_disable":
+                stack.enter_context(_replaced(owner, name, _losing(lose, words)))
+        stack.enter_context(_replaced(torch._C, "_set_grad_enabled", _same_grad_mode(lose)))
+        function = torch.autograd.Function
+        kept = classmethod(lambda cls, *args, **kwargs: keep_function(cls, *args, **kwargs))
+        stack.enter_context(_replaced(function, "apply", kept))
+        yield noticed
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    own = vars(owner)
+    existed = name in own
+    before = own.get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if existed:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
+
+
+def _losing(lose: Callable[[str], None], words: str) -> Callable[..., None]:
+    def lost(*args: object, **kwargs: object) -> None:
+        lose(words)
+
+    return lost
+
+
+def _same_grad_mode(lose: Callable[[str], None]) -> Callable[[bool], None]:
+    original = torch._C._set_grad_enabled
+
+    def set_grad_enabled(on: bool) -> None:
+        if on != torch.is_grad_enabled():
+            lose(_GRAD_MODE)
+        original(on)
+
+    return set_grad_enabled
+
+
+class _RealTensors(TorchDispatchMode):
+    """Notices operators that really run: their results would be constants of the trace."""
+
+    def __init__(self, lose: Callable[[str], None]) -> None:
+        super().__init__()
+        self.lose = lose
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace not in _HARMLESS:
+            name = func.overloadpacket.__name__
+            self.lose(f"computes or draws a constant ({name}), which the trace would freeze")
+        return func(*args, **(kwargs or {}))
+
+
+def draws() -> tuple[object, object]:
+    """Where Python's and NumPy's generators are; torch's draw by operators."""
+    name, keys, place, *_ = np.random.get_state()
+    return random.getstate(), (name, place, np.asarray(keys).tobytes())
+
+
+class Watchful(fx.Proxy):
+    """A proxy that notices when the model's code asks what it is."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        # Python asks for it in isinstance(), on behalf of whoever called that.
+        frame = sys._getframe(1)
+        while frame.f_back and frame.f_globals.get("__name__") == "abc":
+            frame = frame.f_back
+        asker = frame.f_globals.get("__name__", "")
+        if asker.partition(".")[0] == "torch" and asker != "torch":
+            return type(self)
+        raise Lost("asks for the type of a value (isinstance, torch.is_tensor)")

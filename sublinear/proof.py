@@ -1,0 +1,156 @@
+"""Is one step of a planned model one plain step? Tried on the reader's own model and batch.
+
+Each step begins from the same parameters, buffers, attributes and random state, with copies of the
+inputs, and the optimizer does not step. Compared are the loss, all gradients, those of inputs that
+want one included, parameters, buffers and random generators: bit by bit. Where they differ, the
+plain step runs again, and its own spread counts as no difference. Under autocast a weight that is
+used twice is cast twice where its blocks are computed again, so that gradients round otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from labkit.device import is_out_of_memory, survive
+from labkit.preserve import rng_state
+from sublinear.profiling import Training, restored
+from sublinear.profiling.training import mean_of_outputs
+from sublinear.verify import CLOSE, Seen, copied, differences, relative_gap
+
+# How much further than two plain steps from one another the planned one may be.
+_MARGIN = 4
+
+# What code that meets a part of its batch, as a loss with all the targets, may raise.
+_SHAPES = (RuntimeError, ValueError, TypeError, IndexError, KeyError)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found: ``differences`` in words, and ``how`` it was proven, or why not."""
+
+    differences: tuple[str, ...]
+    how: str
+    partial: bool = False
+
+
+def prove(original: nn.Module, planned: nn.Module, task: Training, batch_size: int) -> Proof:
+    """Compare a step of each; on a part of the batch where the whole does not fit into memory.
+
+    Everything is put back. Differences are reported, not raised.
+    """
+    with survive() as outcome:
+        return _compare(original, planned, task)
+    assert outcome.error
+    rows = batch_size // 2
+    # Batch norm needs two.
+    while rows > 1:
+        proof = _on_part(original, planned, _first(task, batch_size, rows), rows)
+        if proof is not None:
+            return proof
+        rows //= 2
+    how = "not proven: a plain step does not fit into memory, not even with two samples"
+    return Proof((), how, partial=True)
+
+
+def _on_part(original: nn.Module, planned: nn.Module, task: Training, rows: int) -> Proof | None:
+    """The proof with some of the rows, or None where these do not fit either."""
+    reason = ""
+    for loss in (task.loss, mean_of_outputs):
+        with survive() as outcome:
+            try:
+                proof = _compare(original, planned, replace(task, loss=loss))
+            except _SHAPES as error:
+                if is_out_of_memory(error):
+                    raise
+                reason = f"{type(error).__name__}: {error}"
+                continue
+            how = f"{proof.how}, on the first {rows} samples: all of them do not fit into memory"
+            return replace(proof, how=how, partial=True)
+        if outcome.error:
+            return None
+    how = f"not proven: a plain step does not fit into memory, and a part of it fails ({reason})"
+    return Proof((), how, partial=True)
+
+
+def _first(task: Training, batch_size: int, rows: int) -> Training:
+    """The task with the first rows of all inputs that have as many as the batch."""
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() and tensor.shape[0] == batch_size:
+            return tensor[:rows].detach().requires_grad_(tensor.requires_grad)
+        return tensor
+
+    args, kwargs = tree_map_only(torch.Tensor, cut, (task.args, task.kwargs))
+    return replace(task, args=args, kwargs=kwargs)
+
+
+def _compare(original: nn.Module, planned: nn.Module, task: Training) -> Proof:
+    how = "one step is the plain one bit by bit"
+    wanted = _step(original, original, task)
+    try:
+        found = _step(planned, original, task)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        # Torch's own check of what was computed again, say.
+        kind, line = type(error).__name__, str(error).splitlines()[0]
+        return Proof((f"the planned model raised {kind}: {line}",), how)
+    lines = differences(wanted, found)
+    if not lines:
+        return Proof((), how)
+    spread = _spread(wanted, _step(original, original, task))
+    how = f"one step is the plain one within its own spread ({spread:.1g} of the largest values)"
+    allowed = _MARGIN * spread
+    if _autocast_is_on():
+        how, allowed = "one step is the plain one within the rounding of autocast", CLOSE
+    return Proof(tuple(differences(wanted, found, allowed)), how)
+
+
+def _step(model: nn.Module, original: nn.Module, task: Training) -> Seen:
+    """Copies of what a step leaves behind."""
+    seen: Seen = {}
+    args, kwargs = tree_map_only(torch.Tensor, _fresh, (task.args, task.kwargs))
+    with restored(original, None):
+        value = task.loss(model(*args, **kwargs))
+        value.backward()
+        seen["loss"] = copied(value)
+        for i, tensor in enumerate(_wanting(args, kwargs)):
+            seen[f"gradient of input {i}"] = copied(tensor.grad)
+        for name, parameter in original.named_parameters():
+            seen[f"gradient of {name}"] = copied(parameter.grad)
+        for name, tensor in [*original.named_parameters(), *original.named_buffers()]:
+            seen[f"{name} after the step"] = copied(tensor)
+        for kind, state in rng_state().items():
+            seen[f"random state of {kind}"] = state
+    return seen
+
+
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def _wanting(*trees: Any) -> Iterator[torch.Tensor]:
+    """The inputs that want a gradient."""
+    for leaf in tree_leaves(trees):
+        if torch.is_tensor(leaf) and leaf.requires_grad:
+            yield leaf
+
+
+def _spread(one: Seen, two: Seen) -> float:
+    """How far two plain steps are apart, of the largest value of each tensor; the worst."""
+    worst = 0.0
+    for key, value in one.items():
+        other = two[key]
+        if torch.is_tensor(value) and torch.is_tensor(other) and value.shape == other.shape:
+            worst = max(worst, relative_gap(value, other))
+    return worst
+
+
+def _autocast_is_on() -> bool:
+    return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))

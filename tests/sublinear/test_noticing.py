@@ -1,0 +1,117 @@
+"""What is noticed while a model is traced, one by one, and that torch is as before afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import fx, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+from sublinear.blocks.noticing import _NOTICED, Lost, Watchful, noticing
+
+
+def entered(context: object) -> object:
+    with context as inside:  # type: ignore[attr-defined]
+        return inside
+
+
+class Doubling(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad
+
+
+found_before = Doubling.apply
+X = torch.ones(3)
+LAYER = nn.Linear(3, 3)
+
+
+@torch.no_grad()
+def decorated() -> None:
+    pass
+
+
+@torch.autocast("cpu")
+def cast() -> None:
+    pass
+
+
+CASES: dict[str, tuple[Callable[[], object], str]] = {
+    "no_grad": (lambda: entered(torch.no_grad()), "switches gradients"),
+    "decorated": (decorated, "switches gradients"),
+    "set_grad_enabled": (lambda: torch.set_grad_enabled(False), "switches gradients"),
+    "inference": (lambda: entered(torch.inference_mode()), "switches gradients"),
+    "autocast": (lambda: entered(torch.autocast("cpu")), "autocast"),
+    "no autocast": (lambda: entered(torch.autocast("cpu", enabled=False)), "autocast"),
+    "autocast, decorated": (cast, "autocast"),
+    "asks for autocast": (lambda: torch.is_autocast_enabled("cpu"), "autocast"),
+    "asks for a type": (torch.get_default_dtype, "default type"),
+    "checkpoint": (lambda: checkpoint(torch.sin, X, use_reentrant=False), "checkpoints by itself"),
+    "reentrant": (lambda: checkpoint(torch.sin, X, use_reentrant=True), "checkpoints by itself"),
+    "saved tensors": (lambda: entered(torch.autograd.graph.save_on_cpu()), "saved tensors"),
+    "function mode": (lambda: entered(TorchFunctionMode()), "a mode that intercepts"),
+    "default device": (lambda: entered(torch.device("cpu")), "a mode that intercepts"),
+    "dispatch mode": (lambda: entered(TorchDispatchMode()), "a mode that intercepts"),
+    "apply, found before": (lambda: found_before(X), "custom autograd.Function"),
+    "functional call": (
+        lambda: torch.func.functional_call(LAYER, dict(LAYER.named_parameters()), (X,)),
+        "swaps parameters",
+    ),
+    "torch's seed": (lambda: torch.manual_seed(0), "random generator"),
+    "forked": (lambda: entered(torch.random.fork_rng(devices=[])), "random generator"),
+    "Python's state": (lambda: random.setstate(random.getstate()), "random generator"),
+    "NumPy's state": (lambda: np.random.set_state(np.random.get_state()), "random generator"),
+    "NumPy's new generator": (lambda: np.random.default_rng(0), "random generator"),
+    "torch draws": (lambda: torch.rand(3), r"constant \(rand\)"),
+    "torch computes": (lambda: X * 2, r"constant \(mul\)"),
+    "item": (lambda: X.sum().item(), "constant"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_noticed(name: str) -> None:
+    act, words = CASES[name]
+    owners = []
+    for owner, attribute, _ in _NOTICED:
+        owners.append((owner, attribute, vars(owner).get(attribute)))
+    with pytest.raises(Lost, match=words), noticing(lambda *args: None) as noticed:
+        act()
+    assert len(noticed) == 1
+    for owner, attribute, before in owners:
+        assert vars(owner).get(attribute) is before
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    assert torch.equal(Doubling.apply(X), 2 * X)
+
+
+def test_the_same_grad_mode_is_no_change() -> None:
+    with noticing(lambda *args: None) as noticed:
+        entered(torch.enable_grad())
+    assert not noticed
+
+
+def test_functions_are_handed_over() -> None:
+    with noticing(lambda *args: args) as noticed:
+        assert Doubling.apply(1) == (Doubling, 1)
+    assert not noticed
+
+
+def test_who_asks_for_the_type_of_a_value() -> None:
+    proxy = Watchful(fx.Node(fx.Graph(), "x", "placeholder", "x", (), {}), fx.Tracer())
+    for ask in (
+        lambda: isinstance(proxy, torch.Tensor),
+        lambda: torch.is_tensor(proxy),
+        lambda: isinstance(proxy, Callable),
+    ):
+        with pytest.raises(Lost, match="asks for the type"):
+            ask()
+    assert isinstance(proxy, fx.Proxy)

@@ -1,0 +1,853 @@
+"""Whatever a model does, `fit` trains it as the plain one does, or refuses by name; never silence.
+
+Each case trains three steps of both from the same state and compares them bit by bit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from planner_models import Encoder, Norms, images, tokens
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
+
+import sublinear.blocks.traced as traced
+from labkit.device import seed_all
+from sublinear.apply import apply
+from sublinear.blocks import split
+from sublinear.fit import Fitted, fit
+from sublinear.planner import plan
+from sublinear.profiling import profile, training
+from sublinear.proof import prove
+from sublinear.searches.simple import every_block
+
+WIDTH = 6
+
+
+def rows() -> Tensor:
+    return torch.randn(5, WIDTH, generator=torch.Generator().manual_seed(2))
+
+
+class Layers(nn.Module):
+    """Linear layers, and something odd between them, by its own code."""
+
+    def __init__(self, count: int = 4) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
+        self.extra, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(self.odd(x.tanh()))
+
+    def odd(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Inside(nn.Module):
+    """The same, but the odd code stands in a module of its own."""
+
+    def __init__(self, odd: nn.Module, count: int = 4) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
+        self.odd = odd
+        self.last = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return self.last(self.odd(x))
+
+
+def step_of(model: nn.Module, args: tuple[Any, ...]) -> Tensor:
+    output = model(*args)
+    loss = output.float().square().mean() if output.is_floating_point() else output.abs().mean()
+    loss.backward()
+    return loss.detach()
+
+
+def trained(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    between: Callable[[nn.Module], object] = lambda model: None,
+    around: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> list[Any]:
+    """All that three steps leave behind; ``between`` changes the model between two steps."""
+    seed_all(7)
+    seen: list[Any] = []
+    for step in range(3):
+        if step:
+            between(model)
+        with around():
+            seen.append(step_of(model, args))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    grad = parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+                    seen.append(grad.clone())
+                    parameter -= 0.1 * grad
+                parameter.grad = None
+    seen += [parameter.detach().clone() for parameter in model.parameters()]
+    seen += [buffer.clone() for buffer in model.buffers()]
+    seen += [random.random(), float(np.random.random()), torch.rand(2)]
+    return seen
+
+
+def same(one: list[Any], two: list[Any]) -> bool:
+    if len(one) != len(two):
+        return False
+    for left, right in zip(one, two, strict=True):
+        if torch.is_tensor(left):
+            if left.dtype != right.dtype or not torch.equal(left, right):
+                return False
+        elif left != right:
+            return False
+    return True
+
+
+def trains_as_plain(
+    make: Callable[[], nn.Module],
+    args: tuple[Any, ...] = (),
+    *,
+    after: Callable[[nn.Module], object] = lambda model: None,
+    **options: Any,
+) -> Fitted:
+    """Fit one of two equal models with checkpoints in its plan, train both, and compare."""
+    args = args or (rows(),)
+    seed_all(3)
+    plain = make()
+    seed_all(3)
+    model = make()
+    fitted = fit(model, args, repeats=1, method="every")
+    assert "(" in str(fitted.plan) and fitted.proof
+    after(plain)
+    after(model)
+    assert same(trained(plain, args, **options), trained(fitted.model, args, **options)), fitted
+    return fitted
+
+
+# ---------------------------------------------------------- what a trace would lose, all at the top
+
+
+class Reverse(torch.autograd.Function):
+    """A gradient-reversal layer."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return -grad
+
+
+class Sign(torch.autograd.Function):
+    """A straight-through estimator."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        return x.sign() * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad * ctx.scale, None
+
+
+reverse = Reverse.apply
+ALPHA = 1.0
+
+
+class Reversing(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return Reverse.apply(x)
+
+
+class ReversingByName(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return reverse(x)
+
+
+class Binary(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return Sign.apply(x, 0.5)
+
+
+class Stopped(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            target = self.extra(x)
+        return x - target
+
+
+class Decorated(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return x + self.target(x)
+
+    @torch.no_grad()
+    def target(self, x: Tensor) -> Tensor:
+        return x.exp()
+
+
+class Inference(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            scale = x.abs().max()
+        return x * scale.clone()
+
+
+class Lower(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.extra(x).float()
+
+
+class NotLower(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return self.extra(x)
+
+
+class Coin(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return -x if random.random() < 0.5 else x
+
+
+class Numpy(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return x * float(np.random.rand())
+
+
+class TorchCoin(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return -x if torch.rand([]) < 0.5 else x
+
+
+class Constant(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return x * torch.rand(WIDTH)
+
+
+class Forked(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            return F.dropout(x, 0.5)
+
+
+class Checkpointed(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return checkpoint(lambda value: self.extra(value).tanh(), x, use_reentrant=False)
+
+
+class Stored(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.autograd.graph.save_on_cpu():
+            return x.exp().sin()
+
+
+class Packed(Layers):
+    """Saves tensors as something else, which changes the gradients."""
+
+    def odd(self, x: Tensor) -> Tensor:
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.bfloat16(), lambda t: t.float()):
+            return x.exp().sin()
+
+
+class Hooked(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        y.register_hook(lambda grad: 2 * grad)
+        return y
+
+
+class Penalty(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        (grad,) = torch.autograd.grad(x.sin().sum(), x, create_graph=True)
+        return x + grad
+
+
+class Mapped(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return torch.func.vmap(lambda row: row * row.sum())(x)
+
+
+class Functional(Layers):
+    """Calls a layer with the weights of another one."""
+
+    def odd(self, x: Tensor) -> Tensor:
+        return torch.func.functional_call(self.extra, dict(self.last.named_parameters()), (x,))
+
+
+class Typed(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return x.sin() if isinstance(x, Tensor) else x.cos()
+
+
+class Asking(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        return x.sin() if torch.is_tensor(x) else x.cos()
+
+
+class OfABuffer(Layers):
+    """Computes with a buffer alone, and the loop changes that buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("temperature", torch.ones(()))
+
+    def odd(self, x: Tensor) -> Tensor:
+        return x * self.temperature.exp()
+
+
+AT_THE_TOP = [
+    (Reversing, "traced"),
+    (ReversingByName, "wrapped"),
+    (Binary, "traced"),
+    (Stopped, "wrapped"),
+    (Decorated, "wrapped"),
+    (Inference, "wrapped"),
+    (Lower, "wrapped"),
+    (NotLower, "wrapped"),
+    (Coin, "wrapped"),
+    (Numpy, "wrapped"),
+    (TorchCoin, "wrapped"),
+    (Constant, "wrapped"),
+    (Forked, "wrapped"),
+    (Checkpointed, "wrapped"),
+    (Stored, "wrapped"),
+    (Packed, "wrapped"),
+    (Hooked, "wrapped"),
+    (Penalty, "wrapped"),
+    (Mapped, "wrapped"),
+    (Functional, "wrapped"),
+    (Typed, "wrapped"),
+    (Asking, "wrapped"),
+    (OfABuffer, "traced"),
+]
+
+
+def kind_of(fitted: Fitted) -> str:
+    return fitted.model.runs_by.blocks.kind
+
+
+@pytest.mark.parametrize(("make", "kind"), AT_THE_TOP)
+def test_odd_code_of_the_model_itself(make: type[Layers], kind: str) -> None:
+    fitted = trains_as_plain(make)
+    assert kind_of(fitted) == kind, fitted
+
+
+class Odd(nn.Module):
+    """The odd code of one of the models above as a module."""
+
+    def __init__(self, make: type[Layers]) -> None:
+        super().__init__()
+        self.code = make.odd
+        self.extra = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.code(self, x)
+
+    def target(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return x.exp()
+
+
+INSIDE = [case for case, _ in AT_THE_TOP if case not in (OfABuffer, Penalty, Functional)]
+
+
+@pytest.mark.parametrize("make", INSIDE)
+def test_odd_code_in_a_module_keeps_that_module_whole(make: type[Layers]) -> None:
+    fitted = trains_as_plain(lambda: Inside(Odd(make)))
+    assert kind_of(fitted) == "traced" and len(fitted.plan) >= 5
+
+
+def test_gradient_reversal_inside_a_sequential() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(WIDTH, WIDTH), Odd(Reversing), nn.Linear(WIDTH, WIDTH))
+
+    assert kind_of(trains_as_plain(make)) == "sequential"
+
+
+@pytest.mark.parametrize("make", [Coin, Numpy, TorchCoin])
+def test_random_code_in_a_sequential_draws_the_same_again(make: type[Layers]) -> None:
+    trains_as_plain(lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), Odd(make), nn.Linear(WIDTH, 3)))
+
+
+# --------------------------------------------------------------------- values that the loop changes
+
+
+class Annealed(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha, self.unread = 1.0, 1.0
+        self.config = SimpleNamespace(alpha=1.0, names=["a"])
+        self.gates = [True, False]
+
+    def odd(self, x: Tensor) -> Tensor:
+        y = x * self.alpha * self.config.alpha * ALPHA
+        return y.sin() if self.gates[0] else y.cos()
+
+
+def anneal(model: Any) -> None:
+    model.alpha *= 0.5
+
+
+def anneal_config(model: Any) -> None:
+    model.config.alpha *= 0.5
+
+
+def close_gate(model: Any) -> None:
+    model.gates[0] = False
+
+
+def anneal_global(model: Any) -> None:
+    global ALPHA
+    ALPHA = 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (anneal, r"Annealed\.alpha was 1\.0 when the model was planned, and is 0\.5 now"),
+        (anneal_config, r"Annealed\.config was"),
+        (close_gate, r"Annealed\.gates was \[True, False\]"),
+        (anneal_global, r"the global variable ALPHA was 1\.0"),
+        (lambda model: delattr(model, "alpha"), r"Annealed\.alpha was 1\.0 .* is gone"),
+    ],
+)
+def test_a_value_that_the_trace_holds_may_not_change(
+    change: Callable[[Any], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "ALPHA", 1.0)
+    fitted = fit(Annealed(), rows(), repeats=1)
+    assert kind_of(fitted) == "traced"
+    fitted.model(rows())
+    fitted.model.unread = 5
+    fitted.model(rows())
+    change(fitted.original)
+    with pytest.raises(RuntimeError, match=words):
+        fitted.model(rows())
+
+
+def test_a_value_in_a_module_that_runs_its_own_code_may_change() -> None:
+    class Own(nn.Module):
+        alpha = 1.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.alpha if x.sum() > -1e9 else x
+
+    def between(model: nn.Module) -> None:
+        model.odd.alpha *= 0.5
+
+    trains_as_plain(lambda: Inside(Own()), between=between)
+
+
+def test_a_temperature_in_a_buffer_may_change() -> None:
+    trains_as_plain(OfABuffer, between=lambda model: model.temperature.mul_(0.5))
+
+
+class Masked(Layers):
+    def forward(self, x: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        y = super().forward(x) * scale
+        return y if mask is None else y * mask
+
+
+@pytest.mark.parametrize(
+    ("given", "now", "words"),
+    [
+        ((), (torch.ones(WIDTH),), "planned for mask=None, and is called with a tensor as mask"),
+        ((torch.ones(WIDTH),), (), "planned for a tensor as mask, and is called with mask=None"),
+        ((None, 2.0), (None, 3.0), r"planned for scale=2\.0, and is called with scale=3\.0"),
+    ],
+)
+def test_arguments_of_another_kind(
+    given: tuple[Any, ...], now: tuple[Any, ...], words: str
+) -> None:
+    model = fit(Masked(), (rows(), *given), repeats=1).model
+    model(rows(), *given)
+    with pytest.raises(RuntimeError, match=words):
+        model(rows(), *now)
+
+
+def test_a_part_in_evaluation_mode() -> None:
+    def make() -> nn.Module:
+        model = Norms()
+        model.shared.eval()
+        return model
+
+    fitted = trains_as_plain(make, (images(),))
+    fitted.original.shared.train()
+    with pytest.raises(RuntimeError, match=r"switched between training and evaluation.*shared"):
+        fitted.model(images())
+
+
+def test_a_module_that_is_replaced() -> None:
+    for make in (Layers, lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH))):
+        fitted = fit(make(), rows(), repeats=1)
+        name = next(iter(fitted.original._modules))
+        setattr(fitted.original, name, nn.Linear(WIDTH, WIDTH))
+        with pytest.raises(RuntimeError, match=f"{name}.* was replaced"):
+            fitted.model(rows())
+
+
+@pytest.mark.parametrize("kind", ["forward_hook", "forward_pre_hook", "full_backward_hook"])
+def test_hooks_that_come_later(kind: str) -> None:
+    fitted = fit(Layers(), rows(), repeats=1)
+    handle = getattr(fitted.original.layers, f"register_{kind}")(lambda *args: None)
+    with pytest.raises(RuntimeError, match=r"layers has .*hooks since the model was planned"):
+        fitted.model(rows())
+    handle.remove()
+    fitted.model(rows())
+
+
+def test_precision_and_frozen_layers_may_change() -> None:
+    trains_as_plain(Layers, after=lambda model: model.layers.requires_grad_(False))
+    seed_all(3)
+    plain = Layers()
+    seed_all(3)
+    fitted = fit(Layers(), rows(), repeats=1)
+    plain.double()
+    fitted.model.double()
+    assert same(trained(plain, (rows().double(),)), trained(fitted.model, (rows().double(),)))
+
+
+def test_autocast_around_the_step() -> None:
+    trains_as_plain(Layers, around=partial(torch.autocast, "cpu", torch.bfloat16))
+
+
+# -------------------------------------------------------------------------------- kinds of models
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = self.norm(self.second(self.first(x).relu()))
+        return x
+
+
+class InPlace(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        y = self.layers[0](x)
+        y += x
+        y.mul_(2).clamp_(-1)
+        return F.relu(y, inplace=True)
+
+
+class Views(Layers):
+    def odd(self, x: Tensor) -> Tensor:
+        left, right = self.layers[0](x).chunk(2, dim=-1)
+        left = left.t()
+        y = self.layers[1](torch.cat([left.t(), right], -1))
+        return y + torch.cat([right, left.t()], -1)
+
+
+class Fourier(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+    def odd(self, x: Tensor) -> Tensor:
+        return torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=WIDTH)
+
+
+class Sparse(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, WIDTH, sparse=True)
+        self.layers = Layers()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(self.embedding(x))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = kind(WIDTH, WIDTH), kind(WIDTH, WIDTH)
+        self.last = nn.Linear(WIDTH, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _ = self.first(x)
+        y, _ = self.second(y)
+        return self.last(y)
+
+
+def weight_norm(add: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    model = Layers()
+    add(model.layers[1])
+    return model
+
+
+KINDS = {
+    "tied and shared": (Tied, None),
+    "in-place": (InPlace, None),
+    "views": (Views, None),
+    "complex": (Fourier, None),
+    "sparse gradients": (Sparse, tokens),
+    "lstm": (lambda: Recurrent(nn.LSTM), None),
+    "batch norm, cumulative": (Norms, images),
+    "dropout, tied, a buffer": (Encoder, tokens),
+    "weight norm": (lambda: weight_norm(parametrizations.weight_norm), None),
+    "orthogonal": (lambda: weight_norm(parametrizations.orthogonal), None),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_models(name: str) -> None:
+    make, inputs = KINDS[name]
+    trains_as_plain(make, (inputs(),) if inputs else ())
+
+
+def test_the_best_plan_of_a_recurrent_model() -> None:
+    fitted = fit(Recurrent(nn.LSTM), rows(), repeats=1)
+    assert fitted.proof
+
+
+class Counting(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def odd(self, x: Tensor) -> Tensor:
+        self.seen.add_(1)
+        return x
+
+
+class Appending(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outputs: list[Tensor] = []
+
+    def odd(self, x: Tensor) -> Tensor:
+        self.outputs.append(x)
+        return x
+
+
+class OwnGenerator(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = random.Random(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.generator.random()
+
+
+def with_hook() -> nn.Module:
+    model = Layers()
+    model.layers[1].register_forward_hook(lambda *args: None)
+    return model
+
+
+def compiled(inside: bool) -> nn.Module:
+    model = Layers()
+    if inside:
+        model.odd = torch.compile(nn.Linear(WIDTH, WIDTH), backend="eager")
+    else:
+        model.compile(backend="eager")
+    return model
+
+
+def with_own_forward() -> nn.Module:
+    model = Layers()
+    model.forward = lambda x: x
+    return model
+
+
+REFUSED = {
+    "spectral norm": (lambda: weight_norm(parametrizations.spectral_norm), "changes the buffer"),
+    "spectral norm, old": (lambda: weight_norm(nn.utils.spectral_norm), "has forward pre hooks"),
+    "weight norm, old": (lambda: weight_norm(nn.utils.weight_norm), "has forward pre hooks"),
+    "forward hook": (with_hook, r"layers\.1 has forward hooks"),
+    "a buffer": (Counting, "changes the buffer seen in forward"),
+    "a list": (Appending, r"changes Appending\.outputs in forward"),
+    "own generator": (lambda: Inside(OwnGenerator()), "does not compute the same twice"),
+    "compiled before, inside": (lambda: compiled(True), "odd is a OptimizedModule: it is compiled"),
+    "compiled before, in place": (lambda: compiled(False), "compiled in place"),
+    "a forward of its own": (with_own_forward, "has a forward of its own"),
+    "data parallel inside": (lambda: Inside(nn.DataParallel(nn.Linear(6, 6))), "plan the module"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(name: str) -> None:
+    make, words = REFUSED[name]
+    with pytest.warns() if name in ("weight norm, old",) else nullcontext():
+        model = make()
+    with pytest.raises(ValueError, match=words):
+        fit(model, rows(), repeats=1)
+    assert not getattr(model, "outputs", [])
+
+
+# ------------------------------------------------------------------------------- around the planned
+
+
+def test_distributed_data_parallel_around(tmp_path) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        seed_all(3)
+        plain = Binary()
+        seed_all(3)
+        model = Binary()
+        inner = nn.parallel.DistributedDataParallel(Layers())
+        with pytest.raises(ValueError, match="DistributedDataParallel: plan the module inside"):
+            fit(inner, rows(), repeats=1)
+        del plain.extra, model.extra
+        planned = nn.parallel.DistributedDataParallel(fit(model, rows(), repeats=1).model)
+        assert same(trained(plain, (rows(),)), trained(planned, (rows(),)))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_compiled_afterwards() -> None:
+    seed_all(3)
+    plain = Layers()
+    seed_all(3)
+    model = torch.compile(fit(Layers(), rows(), repeats=1).model, backend="eager")
+    assert same(trained(plain, (rows(),)), trained(model, (rows(),)))
+
+
+# ------------------------------------------------------------------------------------------ a proof
+
+
+@contextmanager
+def blind(keep_function: object) -> Iterator[list[str]]:
+    yield []
+
+
+def test_what_nobody_notices_is_found_by_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced, "noticing", blind)
+    fitted = trains_as_plain(Reversing)
+    assert kind_of(fitted) == "wrapped" and "would not train as it does (gradient of" in fitted.note
+
+    class Short(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(Reverse.apply(self.first(x)))
+
+    words = r"not the plain one: gradient of first.weight: differs by .*modules=\[\.\.\.\]"
+    with pytest.raises(ValueError, match=words):
+        fit(Short(), rows(), repeats=1)
+    unproven = fit(Short(), rows(), repeats=1, prove=False)
+    assert "not proven" in unproven.note and not unproven.proof
+
+
+def test_the_proof_leaves_everything_as_it_was() -> None:
+    model, x = Layers(), rows().requires_grad_()
+    model.last.weight.grad = torch.ones_like(model.last.weight)
+    optimizer = torch.optim.Adam(model.parameters())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    seed_all(1)
+    numbers = torch.get_rng_state()
+    fitted = fit(model, x, optimizer=optimizer, repeats=1)
+    assert "bit by bit" in fitted.proof and "proven: one step" in str(fitted)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), numbers) and not optimizer.state
+    assert torch.equal(model.last.weight.grad, torch.ones_like(model.last.weight))
+    assert model.layers[0].weight.grad is None
+
+
+@pytest.mark.parametrize("target", [None, torch.zeros(4, WIDTH)])
+def test_a_step_that_does_not_fit_is_proven_on_a_part(target: Tensor | None) -> None:
+    model, x = Layers(), torch.randn(4, WIDTH)
+    chain = profile(model, x, repeats=1)
+    planned = apply(model, every_block(chain))
+
+    def loss(output: Tensor) -> Tensor:
+        if len(output) > 2:
+            raise torch.OutOfMemoryError("pretends")
+        if target is not None:
+            return (output - target).square().mean()
+        return output.square().mean()
+
+    proof = prove(model, planned, training(x, loss=loss), 4)
+    assert proof.partial and not proof.differences
+    assert "on the first 2 samples: all of them do not fit" in proof.how
+    nothing = prove(model, planned, training(x, loss=partial(always_too_large)), 4)
+    assert nothing.partial and nothing.how.startswith("not proven")
+
+
+def always_too_large(output: Tensor) -> Tensor:
+    raise torch.OutOfMemoryError("pretends")
+
+
+def test_a_step_that_never_repeats_is_compared_within_its_spread() -> None:
+    model, x = Layers(), rows()
+    chain = profile(model, x, repeats=1)
+    noise = iter(range(1000))
+
+    def loss(output: Tensor) -> Tensor:
+        return output.square().mean() * (1 + 1e-4 * next(noise))
+
+    blocks = split(model)
+    proof = prove(model, apply(model, every_block(chain), blocks=blocks), training(x, loss=loss), 5)
+    assert not proof.differences and "within its own spread" in proof.how
+    with torch.no_grad():
+        model.last.weight.fill_(0.3)
+    plain = Layers()
+    proof = prove(plain, apply(model, every_block(chain), blocks=blocks), training(x, loss=loss), 5)
+    assert proof.differences
+
+
+# ---------------------------------------------------------------------------------------- arguments
+
+
+def test_limits_are_checked_before_anything_runs() -> None:
+    class Never(Layers):
+        def forward(self, x: Tensor) -> Tensor:
+            raise AssertionError("it ran")
+
+    bad = [
+        ({"budget": "6 apples"}, ValueError, r"budget='6 apples': .*'6 GB'.*'6 GiB'"),
+        ({"budget": "6 iB"}, ValueError, "budget='6 iB'"),
+        ({"budget": -1}, ValueError, "budget=-1"),
+        ({"max_overhead": float("nan")}, ValueError, "max_overhead=nan"),
+        ({"method": "best"}, ValueError, "method='best'"),
+    ]
+    for options, error, words in bad:
+        with pytest.raises(error, match=words):
+            fit(Never(), rows(), **options)
+
+
+def test_a_budget_in_words_and_inputs_by_name() -> None:
+    mask = torch.ones(WIDTH)
+    fitted = fit(Masked(), {"x": rows(), "mask": mask}, budget="1 MB", repeats=1)
+    assert fitted.predicted.peak_bytes <= 10**6 and fitted.proof
+    assert torch.equal(fitted.model(x=rows(), mask=mask), fitted.original(rows(), mask))
+
+
+def test_an_impossible_budget_says_what_would_fit() -> None:
+    x = torch.randn(400, WIDTH)
+    chain = profile(Layers(), x, repeats=1)
+    half = plan(chain, batch_size=200).costs.peak_bytes
+    with pytest.raises(ValueError, match=r"floor of method .* samples would fit") as refused:
+        fit(Layers(), x, budget=half, repeats=1)
+    found = int(str(refused.value).partition("; about ")[2].split()[0])
+    assert 195 <= found <= 205
+    for words in ("accumulated gradients", "autocast", "largest block ('"):
+        assert words in str(refused.value)
+    with pytest.raises(
+        ValueError, match=r"not even one sample fits: .* do not depend on the batch"
+    ):
+        fit(Layers(), x, budget="10 B", repeats=1)
