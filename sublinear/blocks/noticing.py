@@ -15,6 +15,7 @@ Each of them raises `Lost` inside the trace, so that the module which does it is
 
 from __future__ import annotations
 
+import builtins
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ import torch
 from torch import fx
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -50,13 +52,12 @@ _NOTICED: tuple[tuple[object, str, str], ...] = (
     (torch, "get_autocast_dtype", _AUTOCAST),
     (torch, "get_autocast_cpu_dtype", _AUTOCAST),
     (torch, "get_autocast_gpu_dtype", _AUTOCAST),
-    (torch, "get_default_dtype", "asks for torch's default type"),
     # What torch's own decorator calls, however the name was imported.
     (getattr(checkpoint, "__wrapped__", checkpoint), "__dynamo_disable", "checkpoints by itself"),
     (saved_tensors_hooks, "__enter__", "has hooks for saved tensors"),
     (TorchFunctionMode, "__enter__", _MODE),
     (TorchDispatchMode, "__enter__", _MODE),
-    (torch._functorch.utils, "unwrap_dead_wrappers", _FUNCTION),
+    (DeviceContext, "__init__", "sets a default device"),
     (torch.nn.utils.stateless, "_reparametrize_module", "swaps parameters, as functional_call"),
     (torch, "get_rng_state", _GENERATORS),
     (torch, "set_rng_state", _GENERATORS),
@@ -67,6 +68,9 @@ _NOTICED: tuple[tuple[object, str, str], ...] = (
     (np.random, "set_state", _GENERATORS),
     (np.random, "default_rng", _GENERATORS),
 )
+
+# Code of these may ask for the type of a proxy; torch.is_tensor, in torch itself, may not.
+_MAY_ASK = ("torch.", "sublinear.blocks.")
 
 # Operators on real tensors that change nothing: marks of the profiler.
 _HARMLESS = {"profiler"}
@@ -90,7 +94,10 @@ def noticing(keep_function: Callable[..., Any]) -> Iterator[list[str]]:
             if hasattr(owner, name) or name == "__dynamo_disable":
                 stack.enter_context(_replaced(owner, name, _losing(lose, words)))
         stack.enter_context(_replaced(torch._C, "_set_grad_enabled", _same_grad_mode(lose)))
+        stack.enter_context(_replaced(builtins, "isinstance", _careful(lose)))
         function = torch.autograd.Function
+        # A function that runs its forward here was called by an ``apply`` looked up before.
+        stack.enter_context(_replaced(type(function), "__getattribute__", _without_forward(lose)))
         kept = classmethod(lambda cls, *args, **kwargs: keep_function(cls, *args, **kwargs))
         stack.enter_context(_replaced(function, "apply", kept))
         yield noticed
@@ -129,8 +136,35 @@ def _same_grad_mode(lose: Callable[[str], None]) -> Callable[[bool], None]:
     return set_grad_enabled
 
 
+def _without_forward(lose: Callable[[str], None]) -> Callable[[type, str], Any]:
+    def __getattribute__(function: type, name: str) -> Any:
+        if name == "forward":
+            lose(_FUNCTION)
+        return type.__getattribute__(function, name)
+
+    return __getattribute__
+
+
+def _careful(lose: Callable[[str], None]) -> Callable[[Any, Any], bool]:
+    """``isinstance``, which notices when a model's code asks what a proxy is."""
+    original = isinstance
+
+    def careful(value: Any, kinds: Any) -> bool:
+        found = original(value, kinds)
+        if not found and issubclass(type(value), fx.Proxy):
+            asker = sys._getframe(1).f_globals.get("__name__", "")
+            if not asker.startswith(_MAY_ASK):
+                lose("asks for the type of a value (isinstance, torch.is_tensor)")
+        return found
+
+    return careful
+
+
 class _RealTensors(TorchDispatchMode):
     """Notices operators that really run: their results would be constants of the trace."""
+
+    # Else the first operator would import torch._dynamo, in the middle of the trace.
+    _should_skip_dynamo = classmethod(lambda cls: False)
 
     def __init__(self, lose: Callable[[str], None]) -> None:
         super().__init__()
@@ -149,18 +183,3 @@ def draws() -> tuple[object, object]:
     """Where Python's and NumPy's generators are; torch's draw by operators."""
     name, keys, place, *_ = np.random.get_state()
     return random.getstate(), (name, place, np.asarray(keys).tobytes())
-
-
-class Watchful(fx.Proxy):
-    """A proxy that notices when the model's code asks what it is."""
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        # Python asks for it in isinstance(), on behalf of whoever called that.
-        frame = sys._getframe(1)
-        while frame.f_back and frame.f_globals.get("__name__") == "abc":
-            frame = frame.f_back
-        asker = frame.f_globals.get("__name__", "")
-        if asker.partition(".")[0] == "torch" and asker != "torch":
-            return type(self)
-        raise Lost("asks for the type of a value (isinstance, torch.is_tensor)")

@@ -32,7 +32,7 @@ from sublinear.blocks.blocks import (
     name_of,
 )
 from sublinear.blocks.cuts import crossing, cuts, is_heavy, overwritten, source
-from sublinear.blocks.noticing import Lost, Watchful, draws, noticing
+from sublinear.blocks.noticing import Lost, draws, noticing
 from sublinear.repeatable import attributes, changes, impure, untouched
 
 
@@ -162,7 +162,7 @@ def _main_node(model: nn.Module, piece: list[fx.Node]) -> fx.Node:
 # -------------------------------------------------------------------------------------- the tracer
 
 
-class _Proxy(Watchful):
+class _Proxy(fx.Proxy):
     """Keeps ``x += y`` what it is."""
 
 
@@ -230,11 +230,11 @@ class _Tracer(fx.Tracer):
             raise Lost("uses a tensor that is no parameter, buffer or attribute of a module")
         return super().create_arg(a)
 
-    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any) -> Any:
+    def create_proxy(self, kind: str, target: Any, *args: Any, **options: Any) -> Any:
         if target in _ASKING_AUTOGRAD:
             name = target if isinstance(target, str) else target.__name__
             raise Lost(f"works on autograd's graph ({name})")
-        return super().create_proxy(kind, target, args, kwargs, *rest)
+        return super().create_proxy(kind, target, *args, **options)
 
     def keep_function(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """A node for a call of a custom ``autograd.Function``."""

@@ -15,7 +15,7 @@ from torch import nn
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Around
 from sublinear.probe import MemoryProbe
-from sublinear.profiling.tensors import leaves, pull_on, tensors
+from sublinear.profiling.tensors import leaves, pull_on, size_of, tensors
 from sublinear.profiling.training import Training
 
 # Bytes of the gradients that were made, by the identity of their parameters.
@@ -75,7 +75,7 @@ def gradients_made(model: nn.Module) -> Made:
     made = {}
     for parameter in model.parameters():
         if parameter.grad is not None:
-            made[id(parameter)] = parameter.grad.nbytes
+            made[id(parameter)] = size_of(parameter.grad)
     return made
 
 

@@ -21,7 +21,7 @@ from sublinear.chain import Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import Made, surroundings
 from sublinear.profiling.estimate import FusedAttention
-from sublinear.profiling.tensors import leaves, pull_on, storages, tensors
+from sublinear.profiling.tensors import leaves, pull_on, size_of, storages, tensors
 from sublinear.profiling.training import Training
 from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics, same
 
@@ -195,7 +195,7 @@ class Bench:
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = sum(gradient.nbytes for gradient in gradients.values())
+        made = sum(map(size_of, gradients.values()))
         reached = [tensor.grad for tensor in tensors(inputs) if tensor.grad is not None]
         gradients |= enumerate(reached)
         self.model.zero_grad(set_to_none=True)

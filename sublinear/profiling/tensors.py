@@ -26,6 +26,13 @@ def storages(tree: object) -> list[tuple[int, int]]:
     return list(found.items())
 
 
+def size_of(gradient: torch.Tensor) -> int:
+    """Bytes of a gradient, of a sparse one as well."""
+    if gradient.is_sparse:
+        return gradient._indices().nbytes + gradient._values().nbytes
+    return gradient.nbytes
+
+
 def leaves(state: State) -> State:
     """The same values, cut off from what made them."""
     detached: State = tree_map_only(torch.Tensor, _detached, state)

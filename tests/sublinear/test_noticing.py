@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from sublinear.blocks.noticing import _NOTICED, Lost, Watchful, noticing
+from sublinear.blocks.noticing import _NOTICED, Lost, noticing
 
 
 def entered(context: object) -> object:
@@ -55,12 +55,11 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "no autocast": (lambda: entered(torch.autocast("cpu", enabled=False)), "autocast"),
     "autocast, decorated": (cast, "autocast"),
     "asks for autocast": (lambda: torch.is_autocast_enabled("cpu"), "autocast"),
-    "asks for a type": (torch.get_default_dtype, "default type"),
     "checkpoint": (lambda: checkpoint(torch.sin, X, use_reentrant=False), "checkpoints by itself"),
     "reentrant": (lambda: checkpoint(torch.sin, X, use_reentrant=True), "checkpoints by itself"),
     "saved tensors": (lambda: entered(torch.autograd.graph.save_on_cpu()), "saved tensors"),
     "function mode": (lambda: entered(TorchFunctionMode()), "a mode that intercepts"),
-    "default device": (lambda: entered(torch.device("cpu")), "a mode that intercepts"),
+    "default device": (lambda: entered(torch.device("cpu")), "a default device"),
     "dispatch mode": (lambda: entered(TorchDispatchMode()), "a mode that intercepts"),
     "apply, found before": (lambda: found_before(X), "custom autograd.Function"),
     "functional call": (
@@ -106,12 +105,14 @@ def test_functions_are_handed_over() -> None:
 
 
 def test_who_asks_for_the_type_of_a_value() -> None:
-    proxy = Watchful(fx.Node(fx.Graph(), "x", "placeholder", "x", (), {}), fx.Tracer())
+    proxy = fx.Proxy(fx.Node(fx.Graph(), "x", "placeholder", "x", (), {}), fx.Tracer())
     for ask in (
         lambda: isinstance(proxy, torch.Tensor),
         lambda: torch.is_tensor(proxy),
         lambda: isinstance(proxy, Callable),
     ):
-        with pytest.raises(Lost, match="asks for the type"):
+        with pytest.raises(Lost, match="asks for the type"), noticing(lambda *args: None):
             ask()
-    assert isinstance(proxy, fx.Proxy)
+    with noticing(lambda *args: None) as noticed:
+        assert isinstance(proxy, fx.Proxy) and not isinstance(X, int)
+    assert not noticed and not torch.is_tensor(proxy)

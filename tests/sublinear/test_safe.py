@@ -6,8 +6,8 @@ Each case trains three steps of both from the same state and compares them bit b
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
-import sublinear.blocks.traced as traced
 from labkit.device import seed_all
 from sublinear.apply import apply
 from sublinear.blocks import split
@@ -268,12 +267,15 @@ class Packed(Layers):
 class Hooked(Layers):
     def odd(self, x: Tensor) -> Tensor:
         y = x.sin()
-        y.register_hook(lambda grad: 2 * grad)
+        if y.requires_grad:
+            y.register_hook(lambda grad: 2 * grad)
         return y
 
 
 class Penalty(Layers):
     def odd(self, x: Tensor) -> Tensor:
+        if not x.requires_grad:
+            return x
         (grad,) = torch.autograd.grad(x.sin().sum(), x, create_graph=True)
         return x + grad
 
@@ -728,26 +730,32 @@ def test_compiled_afterwards() -> None:
 # ------------------------------------------------------------------------------------------ a proof
 
 
-@contextmanager
-def blind(keep_function: object) -> Iterator[list[str]]:
-    yield []
+class Exact(Layers):
+    """Asks in a way that nobody notices."""
+
+    def odd(self, x: Tensor) -> Tensor:
+        return x.sin() if type(x) is Tensor else x.cos()
 
 
-def test_what_nobody_notices_is_found_by_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traced, "noticing", blind)
-    fitted = trains_as_plain(Reversing)
-    assert kind_of(fitted) == "wrapped" and "would not train as it does (gradient of" in fitted.note
+class Short(nn.Module):
+    """The same, with nothing that could be wrapped."""
 
-    class Short(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
 
-        def forward(self, x: Tensor) -> Tensor:
-            return self.last(Reverse.apply(self.first(x)))
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        return self.last(x.sin() if type(x) is Tensor else x.cos())
 
-    words = r"not the plain one: gradient of first.weight: differs by .*modules=\[\.\.\.\]"
-    with pytest.raises(ValueError, match=words):
+
+def test_what_nobody_notices_is_found_by_the_step() -> None:
+    assert split(Exact()).kind == "traced"
+    fitted = trains_as_plain(Exact)
+    assert kind_of(fitted) == "wrapped" and "would not train as it does (loss:" in fitted.note
+    with pytest.raises(
+        ValueError, match=r"not the plain one: loss: differs by .*modules=\[\.\.\.\]"
+    ):
         fit(Short(), rows(), repeats=1)
     unproven = fit(Short(), rows(), repeats=1, prove=False)
     assert "not proven" in unproven.note and not unproven.proof
