@@ -32,7 +32,7 @@ def _add_recorder(commands: Commands) -> None:
     recorder.add_argument(
         "--from",
         dest="earlier",
-        nargs="+",
+        nargs="*",
         type=Path,
         default=(),
         metavar="ZIP",

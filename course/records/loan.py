@@ -33,6 +33,8 @@ SPARE = 30
 CARRIED = 64 * 2**20
 # An assumed card, in GB, where this machine has none.
 GPU_MEMORY = 80
+# Of a command's table; the claims are those that only a GPU can answer, and others it would judge.
+HEAD = ["notebook", "takes", "known", "claims for a GPU", "more that it judges"]
 # The sets that notebooks read; without CIFAR-10 they fall back to digits.
 DATA = ("airfoil", "time_machine", "cifar10")
 
@@ -83,7 +85,7 @@ def plan_text(loan: Loan, waiting: Sequence[Job]) -> str:
         seconds = sum(job.expected.seconds for job in taken)
         whole = f"{seconds:.0f} of {loan.seconds:.0f} s for notebooks"
         lines.append(f"command {number}: {whole}, {START} s to start, {SPARE} s to spare")
-        rows = [_row(job) for job in taken]
+        rows = [HEAD, *map(_row, taken)]
         lines += [f"  {line}" for line in aligned(rows).splitlines()]
     lines.append(left_in_words(left))
     return "\n".join(lines)
@@ -91,8 +93,7 @@ def plan_text(loan: Loan, waiting: Sequence[Job]) -> str:
 
 def _row(job: Job) -> list[str]:
     alone, judged = only_on_a_gpu(job.name)
-    claims = f"{alone} claims that only a GPU answers, {judged} more that it judges"
-    return [job.name, f"{job.expected.seconds:.0f} s", job.expected.source, claims]
+    return [job.name, f"{job.expected.seconds:.0f} s", job.expected.source, str(alone), str(judged)]
 
 
 # ------------------------------------------------------------------------------------ what to carry

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course import notebook_files
 from course.cli import main
 from course.records import record as recording
-from course.records import store, unfinished
+from course.records import store, travel, unfinished
 from course.records.unfinished import Listener, Run, Unfinished, code_of
 from labkit import Lab, Workload
 from labkit.journal import journal
@@ -144,7 +144,7 @@ def course(tmp_path, monkeypatch):
     """A function that writes the notebook 01_a, whose lab logs the settings that it builds."""
     monkeypatch.setattr(recording, "measured_card", lambda: CARD)
     monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
-    for module in (store, recording):
+    for module in (store, recording, travel):
         monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
 
     def write(*cells):

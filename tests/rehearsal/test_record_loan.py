@@ -4,6 +4,7 @@ at random moments, with all that they started; the last one goes on until all is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -14,6 +15,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import TypeAlias
 
 import nbformat
 import pytest
@@ -26,11 +28,16 @@ from course.records.store import Record, read
 from course.records.unfinished import Unfinished
 from tests.rehearsal.test_rehearsal import ROOT
 
+# What was measured: notebooks and sizes.
+Asked: TypeAlias = set[tuple[str, int]]
+
 MACHINE = "rehearsal-gpu"
 # As notebooks of the course are called: the results page asks for those.
 NOTEBOOKS = ("16_as_tensor", "20_validation_without_grad")
 SIZES = (2, 3, 4, 5)
-KILLS = 5
+# So many results are waited for before each of five kills, in random order. With none, the kill
+# comes while a command starts.
+RESULTS_BEFORE_A_KILL = (0, 0, 1, 2, 3)
 # The recorder, but that the card's rates, which take ten seconds here, are left out.
 PROGRAM = """
 import sys
@@ -64,7 +71,7 @@ def write_notebooks(folder: Path) -> list[Path]:
         first = f"LOG, NAME, SIZES = {str(log)!r}, {name!r}, {SIZES}\n{LAB}"
         cells = [new_code_cell(first)]
         for size in SIZES:
-            run = f"lab.run(baseline={{'size': {size}}}, size={size}, twice=True, seconds=0.5)"
+            run = f"lab.run(baseline={{'size': {size}}}, size={size}, twice=True, seconds=0.1)"
             cells.append(new_code_cell(run))
         paths.append(folder / f"{name}.ipynb")
         nbformat.write(new_notebook(cells=cells), paths[-1])
@@ -85,15 +92,15 @@ def begin(*arguments: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
-    """SIGKILL for the whole group; False where the command had ended before."""
-    try:
-        process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+def kill_at(process: subprocess.Popen[str], out: Path, results: int, extra: float) -> None:
+    """SIGKILL for the whole group, so many seconds after it has so many results."""
+    while process.poll() is None and len(kept(out)) < results:
+        time.sleep(0.1)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(extra)
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return True
-    return False
+    process.communicate()
 
 
 def recorded(out: Path) -> dict[str, Record]:
@@ -112,7 +119,7 @@ def recorded(out: Path) -> dict[str, Record]:
     return found
 
 
-def kept(out: Path) -> set[tuple[str, int]]:
+def kept(out: Path) -> Asked:
     """What is measured and kept, in records or beside them: notebook and size."""
     found = set()
     for name in recorded(out):
@@ -136,50 +143,59 @@ def built(log: Path) -> list[tuple[str, int]]:
     return found
 
 
-def carry_home(out: Path, number: int) -> Path:
-    """What came back of a command lies in another folder, and is read-only."""
+def carry_home(out: Path, number: int) -> list[Path]:
+    """What came back of a command lies in another folder; the next one is given that, if there is
+    anything.
+    """
     home = out.parent.parent / f"home-{number}"
     home.mkdir()
     for path in (out, Unfinished.beside(out).path):
         if path.exists():
             shutil.copy(path, home)
     for path in home.iterdir():
-        path.chmod(0o444)
-    return home / out.name
+        return [path.with_name(out.name)]
+    return []
 
 
-def test_a_loan_that_is_cut_off_five_times_is_recorded_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def cut_off(tmp_path: Path, notebooks: list[Path]) -> tuple[list[Path], Asked]:
+    """Five commands that are killed: the zips that came home, and all that was measured."""
     seed = time.time_ns()
     print(f"seed {seed}")
     moments = random.Random(seed)
-    notebooks = write_notebooks(tmp_path)
-    out, log = tmp_path / "0" / "records.zip", tmp_path / "log"
-    arguments: list[str | Path] = []
-    had: set[tuple[str, int]] = set()
-    for number in range(KILLS):
+    homes: list[Path] = []
+    had: Asked = set()
+    waits = moments.sample(RESULTS_BEFORE_A_KILL, len(RESULTS_BEFORE_A_KILL))
+    for number, results in enumerate(waits):
+        out, log = tmp_path / str(number) / "records.zip", tmp_path / "log"
         already = len(built(log))
-        process = begin(*notebooks, "--out", out, *arguments)
-        cut = kill_after(process, moments.uniform(2, 14))
+        wanted, extra = 0, moments.uniform(0, 6)
+        if results:
+            wanted, extra = len(had) + results, moments.uniform(0, 1.5)
+        process = begin(*notebooks, "--out", out, "--from", *homes)
+        kill_at(process, out, wanted, extra)
         # A kernel that was left behind ends by itself.
         time.sleep(0.5)
-        now = kept(out)
-        print(f"command {number}: {'killed' if cut else 'ended'}, {len(now)} results are kept")
-        assert now >= had, "what was kept is lost"
-        again = had & set(built(log)[already:])
-        assert not again, "measured again"
-        had = now
-        if now:
-            # The next command has another folder, and finds what came back in a third one.
-            arguments = ["--from", carry_home(out, number)]
-            out = tmp_path / str(number + 1) / "records.zip"
+        assert not had & {*built(log)[already:]}, "measured again"
+        had |= kept(out)
+        assert len(had) >= wanted, "ended by itself"
+        print(f"command {number}: killed {extra:.2f} s after {wanted} results, has {len(had)}")
+        homes += carry_home(out, number)
+    return homes, had
+
+
+def test_a_loan_that_is_cut_off_five_times_is_recorded_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebooks = write_notebooks(tmp_path)
+    homes, had = cut_off(tmp_path, notebooks)
+    assert len(had) >= sum(RESULTS_BEFORE_A_KILL)
+    out, log = tmp_path / "last" / "records.zip", tmp_path / "log"
     already = len(built(log))
-    process = begin(*notebooks, "--out", out, *arguments)
+    process = begin(*notebooks, "--out", out, "--from", *homes)
     said, _ = process.communicate(timeout=200)
     assert process.returncode == 0, said
     assert "nothing is left to record" in said
-    assert not had & set(built(log)[already:])
+    assert not had & {*built(log)[already:]}, "measured again"
     records = recorded(out)
     assert sorted(records) == sorted(NOTEBOOKS)
     for record in records.values():
@@ -187,9 +203,9 @@ def test_a_loan_that_is_cut_off_five_times_is_recorded_whole(
         assert (sizes, record.machine, record.device) == ([*SIZES], MACHINE, "cuda")
         assert {result.device for result in record.results} == {"cuda"}
         assert all(result.ratios for result in record.results)
-    assert not Unfinished.beside(out).path.exists()
+    # The zip is all there is to carry home.
     assert [path.name for path in out.parent.iterdir() if path.is_file()] == ["records.zip"]
-    assert "rehearsal-gpu" in page_with(out, tmp_path / "reference", monkeypatch)
+    assert f"| {MACHINE} | yes | 2 |" in page_with(out, tmp_path / "reference", monkeypatch)
 
 
 def page_with(out: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
