@@ -127,5 +127,8 @@ def left_in_words(left: Iterable[Job]) -> str:
         return "nothing is left to record"
     each = ", ".join(f"{job.name} {job.expected.seconds:.0f} s" for job in left)
     seconds = sum(job.expected.seconds for job in left)
-    text = f"left: {len(left)} notebooks, about {seconds / 60:.0f} min: {each}"
+    count = f"{len(left)} notebooks"
+    if len(left) == 1:
+        count = "1 notebook"
+    text = f"left: {count}, about {seconds / 60:.0f} min: {each}"
     return textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False)

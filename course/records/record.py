@@ -78,6 +78,7 @@ def record(
 def _record_all(waiting: list[Job], place: Place, card: Card, whole: float, end: float) -> int:
     """Record one notebook after the other, as far as they fit; the number that failed."""
     failed, left, first = 0, [], True
+    print(left_in_words(waiting), flush=True)
     for number, job in enumerate(waiting, 1):
         if not fits(job, end - time.monotonic(), whole, first=first):
             print(f"{job.name}: takes {job.expected}, more than is left of the budget; next time")
@@ -90,13 +91,12 @@ def _record_all(waiting: list[Job], place: Place, card: Card, whole: float, end:
         said = keep(place.folder / machine_name(card), content, job.old)
         place.pack()
         if content.failed in CUT_OFF:
-            left.append(job)
+            # As the next call will see it.
+            left += jobs([job.path], place, card, named=True)
         else:
             # Only now: whoever is killed before has the results still.
             place.unfinished.drop(machine_name(card), job.name)
         print(f"  {said}\n{left_in_words([*left, *waiting[number:]])}", flush=True)
-    if first:
-        print(left_in_words(left))
     return failed
 
 

@@ -134,20 +134,24 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsy
     assert order == ["03_c", "02_b", "01_a"]
 
 
-def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys):
+def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys, monkeypatch):
+    # The second would fit, had the first taken no time.
+    monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 118)
     course("01_a", RUN)
-    assert (
-        main(["record", "--budget-minutes", "0.5"]) == 0
-    )  # an unknown notebook is taken to need two minutes
-    assert "next time" in capsys.readouterr().out and not list((tmp_path / "out").glob("*/*"))
+    course("02_b", RUN)
+    assert main(["record", "--budget-minutes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "02_b: takes about 118 s, not known, more than is left of the budget; next time" in said
+    assert "left: 1 notebook, about 2 min: 02_b 118 s" in said
+    assert [path.name for path in (tmp_path / "out").glob("*/*")] == ["01_a.json"]
 
 
-def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypatch):
-    monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 1)
+def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path):
+    # It is taken to need two minutes. What fits no command begins as the first one of a command.
     course("01_a", RUN, "import time; time.sleep(100)")
     begin = time.monotonic()
-    assert main(["record", "--budget-minutes", "0.25"]) == 1
-    assert time.monotonic() - begin < 60
+    assert main(["record", "--budget-minutes", "0.5"]) == 1
+    assert time.monotonic() - begin < 90
     record = read(tmp_path, "01_a")
     assert record.failed == "the time budget was over" and len(record.results) == 1
     # Its result is kept beside the records, for the next call.

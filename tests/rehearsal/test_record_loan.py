@@ -34,10 +34,10 @@ Asked: TypeAlias = set[tuple[str, int]]
 MACHINE = "rehearsal-gpu"
 # As notebooks of the course are called: the results page asks for those.
 NOTEBOOKS = ("16_as_tensor", "20_validation_without_grad")
-SIZES = (2, 3, 4, 5)
+SIZES = (2, 3, 4)
 # So many results are waited for before each of five kills, in random order. With none, the kill
 # comes while a command starts.
-RESULTS_BEFORE_A_KILL = (0, 0, 1, 2, 3)
+RESULTS_BEFORE_A_KILL = (0, 0, 1, 1, 2)
 # The recorder, but that the card's rates, which take ten seconds here, are left out.
 PROGRAM = """
 import sys
@@ -168,9 +168,9 @@ def cut_off(tmp_path: Path, notebooks: list[Path]) -> tuple[list[Path], Asked]:
     for number, results in enumerate(waits):
         out, log = tmp_path / str(number) / "records.zip", tmp_path / "log"
         already = len(built(log))
-        wanted, extra = 0, moments.uniform(0, 6)
+        wanted, extra = 0, moments.uniform(0, 4)
         if results:
-            wanted, extra = len(had) + results, moments.uniform(0, 1.5)
+            wanted, extra = len(had) + results, moments.uniform(0, 1)
         process = begin(*notebooks, "--out", out, "--from", *homes)
         kill_at(process, out, wanted, extra)
         # A kernel that was left behind ends by itself.
