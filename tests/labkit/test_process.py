@@ -169,8 +169,8 @@ def test_the_card_is_given_back_before_a_process_starts(monkeypatch):
     [
         ("/cache/inductor/triton/0", False),
         ("/cache/triton/12", False),
-        ("/home/me/.triton/cache", True),
-        ("/home/me/triton", True),
+        ("/mine/.triton/cache", True),
+        ("/mine/triton", True),
         (None, False),
     ],
 )
