@@ -67,7 +67,8 @@ class Loan:
         """The notebooks of each command, as `record` would take them, and those left over."""
         left, filled = list(waiting), []
         for _ in range(self.commands):
-            seconds, taken = self.seconds, []
+            seconds = self.seconds
+            taken: list[Job] = []
             for job in list(left):
                 if fits(job, seconds, self.seconds, first=not taken):
                     taken.append(job)
