@@ -1,0 +1,124 @@
+"""Every notebook's sizes fit the cards that they are chosen for, as far as can be predicted.
+
+The course's text says 8 GB and more. A card of 8 GB takes the `small` values of `pick`, and so do
+all of less than `LARGE_GPU`; the others have to fit a card of 40 GB, and then fit those of 80.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course.notebook_files import course_notebooks, read_notebook
+from labkit.device import LARGE_GPU, LEAST_GPU
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = [path.stem for path in course_notebooks()]
+# Of the card's memory: the rest is for work space and fragmentation.
+SHARE = 0.85
+# The card whose sizes are predicted, and the smallest one that takes them.
+SIZES = {8: 8, 80: 40}
+# On the way from 8 to 80 GB only this notebook asks for the memory itself.
+BETWEEN = [("12_sublinear_memory", 16)]
+
+
+def predict(*arguments: str) -> list[dict]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.rehearsal.sizes", "--json", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"LABKIT_SIZE": "full", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def predictions() -> dict[tuple[str, int], dict]:
+    found = predict("--cards", *map(str, SIZES))
+    for name, card in BETWEEN:
+        found += predict(name, "--cards", str(card))
+    return {(each["notebook"], each["gigabytes"]): each for each in found}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("card", SIZES)
+def test_a_notebook_fits_the_smallest_card_that_takes_its_sizes(name, card, predictions):
+    found = predictions[name, card]
+    assert found["most"] <= SHARE * SIZES[card] * 10**9, found["where"]
+
+
+@pytest.mark.parametrize(("name", "card"), BETWEEN)
+def test_a_notebook_that_asks_for_the_memory_fits_a_card_between(name, card, predictions):
+    assert predictions[name, card]["most"] <= SHARE * card * 10**9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cells_that_are_not_run_are_known(name, predictions):
+    for card in SIZES:
+        failed = {
+            number: reason
+            for number, reason in predictions[name, card]["left_out"].items()
+            if reason.startswith("FAILED")
+        }
+        assert not failed
+
+
+def test_the_cards_are_those_that_pick_tells_apart():
+    assert LEAST_GPU <= 8 * 10**9 < LARGE_GPU <= 40 * 10**9
+
+
+def test_what_is_left_out_is_in_the_notebooks():
+    told = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "tests.rehearsal.sizes", "--left-out"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    for name, texts in told.items():
+        [path] = [path for path in course_notebooks() if path.stem == name]
+        cells = [cell.source for cell in read_notebook(path).cells if cell.cell_type == "code"]
+        for text in texts:
+            assert sum(text in source for source in cells) == 1, (name, text)
+
+
+STEP = """
+from labkit import models
+net = models.convnet(8).to("cuda")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+x = torch.randn(64, 3, 32, 32).to("cuda")
+y = torch.zeros(64, dtype=torch.long, device="cuda")
+for _ in range(2):
+    loss = torch.nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(torch.cuda.max_memory_allocated())
+"""
+
+
+def peak_of_a_step(start: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import torch\n{start}\n{STEP}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def test_a_hollow_step_takes_as_much_as_one_that_computes():
+    hollow = peak_of_a_step("import tests.rehearsal.hollow as h\nh.hollow_install()")
+    computed = peak_of_a_step("from tests.rehearsal import install\ninstall(gigabytes=80)")
+    assert hollow == pytest.approx(computed, rel=0.02)
