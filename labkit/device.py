@@ -33,8 +33,8 @@ OUT_OF_MEMORY = "out of memory"
 
 # Bytes of the least memory for which sizes are chosen: a card that is sold as one of 8 GB.
 LEAST_GPU = 7_500_000_000
-# Bytes from which on a GPU takes the sizes of a large one: 40 GB and more, not 32 and less.
-LARGE_GPU = 36_000_000_000
+# Bytes from which on a GPU takes the sizes of a large one: 24 GB and more, not 20 and less.
+LARGE_GPU = 22_500_000_000
 
 # What is said, other than by torch.OutOfMemoryError, when memory has run out.
 _TEXTS = (

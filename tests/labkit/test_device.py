@@ -25,7 +25,8 @@ def test_pick(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("gigabytes", "expected"), [(8, "small"), (24, "small"), (34, "small"), (40, "large")]
+    ("gigabytes", "expected"),
+    [(8, "small"), (16, "small"), (21, "small"), (24, "large"), (80, "large")],
 )
 def test_a_small_card_takes_its_own_value(monkeypatch, gigabytes, expected):
     monkeypatch.delenv("LABKIT_SIZE", raising=False)

@@ -24,7 +24,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
@@ -61,8 +61,10 @@ races = import_module("labkit.race")
 CARDS = (8, 16, 40, 80)
 # Bytes that CUDA, cuBLAS and cuDNN take in each process before torch allocates.
 CONTEXT = 600_000_000
-# Operators of a cell: a few seconds.
+# Operators of a cell: a second or two.
 OPERATORS = 10_000
+# A chain is profiled block by block, in each way to keep it.
+MORE_OPERATORS = {"12_sublinear_memory": 80_000}
 # Cells that hold nothing of the card, or whose numbers decide.
 APART = {
     "claims",
@@ -74,11 +76,35 @@ APART = {
     "solution",
 }
 
+ON_CPU = "on the CPU"
+WORKERS = "in processes of their own; with one GPU these are on the CPU"
 # Cells that are not run: a piece of their text, and why.
-LEFT_OUT: dict[str, dict[str, str]] = {}
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "03_learning_rate_schedules": {"def trained(flat_cycle: bool": ON_CPU},
+    "12_sublinear_memory": {
+        "deep = sublinear.profile(": "planned for a card that is described, not used",
+        "sheet = sublinear.profile(": "planned for a card that is described, not used",
+    },
+    "14_distributed_data_parallel": {
+        "loss = F.cross_entropy(model(images[rows]), labels[rows])": ON_CPU,
+        'launch(folder / "train.py"': WORKERS,
+        "alone = new_model(": ON_CPU,
+        "runs_in=(workers :=": WORKERS,
+    },
+}
 
 # Controls that stay at the baseline while a lab's largest settings are looked for, and why.
-HELD: dict[str, dict[str, str]] = {}
+PLANNED = "a plan needs less than the baseline, which keeps everything"
+HELD: dict[str, dict[str, str]] = {
+    "04_data_loading": {"num_workers": "workers do not touch the card"},
+    "12_sublinear_memory": {"method": PLANNED, "budget": PLANNED},
+}
+
+# What a cell that is left out would need, by what is known without running it.
+BY_HAND: dict[str, dict[str, Callable[[dict[str, Any]], int]]] = {
+    # A process of its own may take as much as the card that it plays.
+    "12_sublinear_memory": {"a trial": lambda names: names["CARD"].limit_bytes + CONTEXT},
+}
 
 
 @dataclass
@@ -230,47 +256,75 @@ def instead_of_data() -> None:
 
 def predict(name: str, gigabytes: int) -> Prediction:
     """Run a notebook on a hollow card."""
-    global _now
     found = Prediction(name, gigabytes)
     resize(gigabytes)
     made.clear()
     [card] = places.cards
     begin = card.now
     namespace: dict[str, Any] = {"__name__": "__main__", "display": lambda *_: None}
-    lost: dict[str, int] = {}
-    [path] = [path for path in course_notebooks() if path.stem == name]
-    for number, cell in enumerate(read_notebook(path).cells):
-        if cell.cell_type != "code" or APART & set(tags(cell)):
-            continue
-        _now, card.peak = number, card.now
-        reason = left_out(name, cell.source)
-        if reason is None:
-            reason = run_cell(f"{name}[{number}]", cell.source, namespace, lost)
-        if reason is not None:
-            found.left_out[str(number)] = reason
-            lost |= dict.fromkeys(names_of(cell.source), number)
-        else:
-            lost = {each: lost[each] for each in lost.keys() - names_of(cell.source)}
-        found.cells[number] = card.peak - begin
+    run_cells(found, namespace, begin)
+    for what, count in BY_HAND.get(name, {}).items():
+        found.labs[what] = card.now - begin + count(namespace)
+        found.settings[what] = "by hand"
     # Sides collect garbage when they close: what is there already need not be looked at.
     gc.collect()
     gc.freeze()
-    for number, lab in made:
-        if isinstance(lab.make_workload, str):
-            continue
-        key = f"{number} {lab.name}"
-        try:
-            settings = worst(lab, HELD.get(name, {}))
-            found.labs[key] = needed(lab, settings, settings) - begin
-        except Exception as error:
-            found.left_out[key] = failed(error)
-            continue
-        found.settings[key] = ", ".join(f"{each}={value}" for each, value in settings.items())
+    run_labs(found, begin)
     made.clear()
     namespace.clear()
     gc.unfreeze()
     gc.collect()
     return found
+
+
+def run_cells(found: Prediction, namespace: dict[str, Any], begin: int) -> None:
+    """All cells that may hold something of the card."""
+    global _now
+    [card] = places.cards
+    [path] = [path for path in course_notebooks() if path.stem == found.notebook]
+    lost: dict[str, int] = {}
+    for number, cell in enumerate(read_notebook(path).cells):
+        if cell.cell_type != "code":
+            continue
+        if APART & set(tags(cell)):
+            imports(cell.source, namespace)
+            continue
+        _now, card.peak = number, card.now
+        reason = left_out(found.notebook, cell.source)
+        if reason is None:
+            turns.left = MORE_OPERATORS.get(found.notebook, OPERATORS)
+            where = f"{found.notebook}[{number}]"
+            reason = run_cell(where, cell.source, namespace, lost)
+        bound = names_of(cell.source)
+        if reason is None:
+            lost = {each: lost[each] for each in lost.keys() - bound}
+        else:
+            found.left_out[str(number)] = reason
+            lost |= dict.fromkeys(bound, number)
+        found.cells[number] = card.peak - begin
+
+
+def run_labs(found: Prediction, begin: int) -> None:
+    """Each lab that the cells made, both sides at the settings that need most."""
+    for number, lab in made:
+        if isinstance(lab.make_workload, str):
+            # In workers.
+            continue
+        key = f"{number} {lab.name}"
+        try:
+            settings = worst(lab, HELD.get(found.notebook, {}))
+            found.labs[key] = needed(lab, settings, settings) - begin
+        except Exception as error:
+            found.left_out[key] = failed(error)
+            continue
+        found.settings[key] = ", ".join(f"{each}={value}" for each, value in settings.items())
+
+
+def imports(source: str, namespace: dict[str, Any]) -> None:
+    """What a cell imports: others need it."""
+    body = ast.parse(source).body
+    wanted = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    exec(compile(ast.Module(wanted, []), "imports", "exec"), namespace)
 
 
 def left_out(name: str, source: str) -> str | None:
@@ -289,12 +343,11 @@ def run_cell(
         return "written to a file: workers run it"
     # For inspect.getsource.
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
-    turns.left = OPERATORS
     try:
         # Without its assertions, which look at numbers.
         exec(compile(source, where, "exec", optimize=1), namespace)
     except Enough:
-        return f"left after {OPERATORS:,} operators"
+        return "left after as many operators as a cell may run"
     except Exception as error:
         missing = sorted(lost.keys() & names_of(source, ast.Load))
         if missing:
