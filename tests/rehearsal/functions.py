@@ -53,11 +53,9 @@ class Functions(TorchFunctionMode):
         special = SPECIAL.get(func)
         if special is not None:
             return special(func, args, kwargs)
-        if isinstance(func, torch._ops.OpOverload) and index_of(kwargs.get("device")) in (
-            None,
-            CPU,
-        ):
-            # A dispatch mode calls on what C++ called, which names the device that it sees: the CPU.
+        named = index_of(kwargs.get("device"))
+        if isinstance(func, torch._ops.OpOverload) and named in (None, CPU):
+            # A dispatch mode calls on what C++ called, which names the device it sees: the CPU.
             return func(*args, **kwargs)
         return _create(func, args, kwargs)
 
