@@ -56,6 +56,7 @@ CHECKED = "nbval-check-output"
 MARK = "# <- technique"
 # The notebook that authors copy; records and claims of a copy go by the copy's own name.
 TEMPLATE = "_template"
+TEMPLATE_FILE = NOTEBOOKS / f"{TEMPLATE}.ipynb"
 
 # The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags
 # must first appear.
@@ -357,7 +358,7 @@ def check_copied(notebook: NotebookNode, name: str) -> list[str]:
     """What a copy of the template still has of the template's own: its name, title and card."""
     if name == TEMPLATE:
         return []
-    template = read_notebook(NOTEBOOKS / f"{TEMPLATE}.ipynb")
+    template = read_notebook(TEMPLATE_FILE)
     problems = []
     if notebook.metadata.get("labkit", {}).get("title") == template.metadata.labkit.title:
         problems.append(
