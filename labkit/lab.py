@@ -148,10 +148,11 @@ class Lab:
                 stack.callback(arm.close)
             result = alternate(*arms, seconds=seconds, on_update=on_update, stop=stop)
             result = replace(result, lab=self.name)
-            for arm in arms:
-                arm.close()
             if result.stopped:
                 return result
+            # Peaks are taken with one workload alive; processes wait for their turn.
+            for arm in arms:
+                arm.release()
             if self.memory:
                 result = _with_peaks(result, arms, stop)
             if self.counters or journal.wants_counters():

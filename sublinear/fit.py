@@ -23,6 +23,7 @@ from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.plan import Plan
+from sublinear.planner import check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.searches.simple import keep_all
@@ -180,6 +181,8 @@ def fit(
     those to plan, by name, where torch cannot trace the model. Raises ValueError, with the floor,
     if no plan is that small. The model stays as it is.
     """
+    # Before the profile, which may take minutes.
+    check_request(budget, max_overhead, method)
     task = training(inputs, kwargs, loss, optimizer)
     blocks = split(model, task.args, task.kwargs, modules=modules)
     chain = profile(

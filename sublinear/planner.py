@@ -62,12 +62,8 @@ def plan(
     budget. So does a budget below the floor, the lowest peak that any plan of the method has; the
     message says which block sets it.
     """
-    _check(chain, budget, max_overhead, method)
-    if budget is not None and max_overhead is not None:
-        raise ValueError(
-            f"budget={budget!r} and max_overhead={max_overhead!r}: "
-            "give one of them, the other is the result"
-        )
+    _check_chain(chain)
+    check_request(budget, max_overhead, method)
     if batch_size is not None:
         chain = chain.at_batch(batch_size)
     if method in FIXED:
@@ -93,7 +89,8 @@ def largest_batch(
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
-    _check(chain, budget, max_overhead, method)
+    _check_chain(chain)
+    _check_limits(budget, max_overhead, method)
 
     def fits(batch_size: int) -> bool:
         return _fits(chain.at_batch(batch_size), int(budget), max_overhead, method)
@@ -203,9 +200,22 @@ def _size(size: float) -> str:
     return f"{size:.0f} bytes ({format_bytes(size)})"
 
 
-def _check(chain: object, budget: object, max_overhead: object, method: str) -> None:
+def check_request(budget: object, max_overhead: object, method: str) -> None:
+    """Raise ValueError or TypeError for what `plan` would refuse, whatever the chain."""
+    _check_limits(budget, max_overhead, method)
+    if budget is not None and max_overhead is not None:
+        raise ValueError(
+            f"budget={budget!r} and max_overhead={max_overhead!r}: "
+            "give one of them, the other is the result"
+        )
+
+
+def _check_chain(chain: object) -> None:
     if not isinstance(chain, Chain):
         raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
+
+
+def _check_limits(budget: object, max_overhead: object, method: str) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, METHODS))}")
     for name, value in (("budget", budget), ("max_overhead", max_overhead)):

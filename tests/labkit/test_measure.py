@@ -18,7 +18,14 @@ import torch
 
 from labkit import Lab, Workload, compare, measure
 from labkit.arms import LocalArm
-from labkit.measure import BLOCK_SECONDS, MIN_BUILDS, MOST_BUILDS, builds_that_fit
+from labkit.measure import (
+    BLOCK_SECONDS,
+    MIN_BUILDS,
+    MOST_BUILDS,
+    SHORT_TOTAL,
+    builds_that_fit,
+    equal_steps,
+)
 from labkit.switches import torch_flags
 
 
@@ -55,13 +62,24 @@ class FakeSide:
     """A side whose steps and builds take the seconds that it is told, on a clock of its own.
 
     ``layout`` maps the number of a build to a factor of its steps' time; ``fails`` is the number of
-    the build that runs out of memory.
+    the build that runs out of memory; ``interrupted`` says what other programs take from a block.
     """
 
     alive: ClassVar[list] = []
 
-    def __init__(self, label, log, clock, seconds=0.01, building=0.0, layout=None, fails=None):
+    def __init__(
+        self,
+        label,
+        log,
+        clock,
+        seconds=0.01,
+        building=0.0,
+        layout=None,
+        fails=None,
+        interrupted=None,
+    ):
         self.label, self.log, self.clock = label, log, clock
+        self.interrupted = interrupted
         self.seconds, self.building = seconds, building
         self.layout, self.fails = layout or {}, fails
         self.settings, self.samples, self.unit, self.device = {}, 1, "samples", "cpu"
@@ -83,6 +101,8 @@ class FakeSide:
     def block(self, steps):
         self.log.append(self.label)
         seconds = steps * self.seconds * self.layout.get(self.build, 1.0)
+        if self.interrupted:
+            seconds += self.interrupted(seconds)
         self.clock.now += seconds
         return seconds
 
@@ -117,15 +137,44 @@ def letters(log):
 def test_blocks_alternate_a_b_b_a(sides):
     one, other, log = sides(after={"seconds": 0.02}, building=10.0)
     result = compare(one, other, seconds=1)
-    # Without its first step, a warming up of 0.05 s and one build: the change of side is not timed.
+    # Without warming up and short blocks, and with one build: the change of side is not timed.
     begin = log.index("start b") + 1
     blocks = ["".join(group) for _, group in itertools.groupby(letters(log[begin:]))]
-    assert blocks[1:6] == ["aa", "bbb", "aaa", "bbb", "aaa"]
+    timed = blocks[blocks.index("bbb") - 1 :]
+    assert timed[:5] == ["aa", "bbb", "aaa", "bbb", "aaa"]
     # Blocks are equally long: two steps of the quick side against one.
     assert (result.baseline.steps_per_block, result.candidate.steps_per_block) == (2, 1)
     assert result.speedup == pytest.approx(0.5) and result.verdict == "slower"
     assert set(result.control) == {1.0}
     assert log[-4:] == ["check a", "check b", "close b", "close a"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "steps"),
+    [
+        (1e-3, 1e-3, (5, 5)),
+        # 5 steps against 7 or 8 would be 7 % apart.
+        (3e-3, 2e-3, (2, 3)),
+        (0.96e-3, 0.64e-3, (6, 9)),
+        (2e-6, 3e-6, (2500, 1667)),
+        # Nothing better within twice the length.
+        (6.0e-3, 6.3e-3, (1, 1)),
+    ],
+)
+def test_steps_that_make_blocks_equally_long(one, other, steps):
+    assert equal_steps(one, other, 5e-3) == steps
+
+
+def test_blocks_are_equal_also_where_other_programs_take_time_away(sides):
+    # What is longer than 2 ms loses 4 ms: no block of 5 ms tells how long a step takes.
+    def slices(seconds):
+        return 0.004 if seconds > 0.002 else 0.0
+
+    one, other, _ = sides(
+        before={"seconds": 1.5e-3}, after={"seconds": 1e-3, "interrupted": slices}
+    )
+    result = compare(one, other, seconds=1)
+    assert 1.5 * result.baseline.steps_per_block == result.candidate.steps_per_block
 
 
 def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
@@ -160,7 +209,7 @@ def test_three_builds_where_they_take_a_tenth():
 def test_the_budget_holds_the_building_again(sides, clock):
     one, other, _ = sides(building=0.4)
     compare(one, other, seconds=10)
-    first = 2 * (0.4 + 0.01) + 2 * 0.25
+    first = 2 * (0.4 + 0.01) + 2 * 0.25 + SHORT_TOTAL
     assert clock.now <= first + 10 + 0.1
 
 

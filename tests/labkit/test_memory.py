@@ -448,12 +448,16 @@ def test_tracker_against_the_cpu_allocator(recompute: bool, tmp_path: Path) -> N
 
 def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bookkeeping alone, with an allocator that this test plays."""
-    held = {"memory_allocated": 5, "max_memory_allocated": 90, "max_memory_reserved": 100}
+    held = {
+        "memory_allocated": 5,
+        "memory_reserved": 10,
+        "max_memory_allocated": 90,
+        "max_memory_reserved": 100,
+    }
 
     def use(current: int, peak: int) -> None:
-        held.update(
-            memory_allocated=current, max_memory_allocated=peak, max_memory_reserved=2 * peak
-        )
+        held.update(memory_allocated=current, max_memory_allocated=peak)
+        held.update(memory_reserved=2 * current, max_memory_reserved=2 * peak)
 
     for name in held:
         monkeypatch.setattr(torch.cuda, name, lambda _, name=name: held[name])
@@ -465,11 +469,12 @@ def test_nested_meters_share_the_one_peak_of_a_cuda_device(monkeypatch: pytest.M
         use(current=10, peak=70)
         with MemoryMeter() as inner:
             use(current=20, peak=30)
-            assert (inner.peak, outer.peak) == (30, 70)
+            assert (inner.peak, outer.peak) == (20, 65)
         use(current=12, peak=40)
     use(current=0, peak=1000)
-    assert (inner.peak, inner.current, inner.reserved) == (30, 20, 60)
-    assert (outer.peak, outer.current, outer.reserved) == (70, 12, 140)
+    # Beyond the 5 that were there, and the 10 when the inner one began.
+    assert (inner.peak, inner.current, inner.reserved) == (20, 10, 40)
+    assert (outer.peak, outer.current, outer.reserved) == (65, 7, 130)
 
 
 @pytest.mark.skipif(
@@ -492,14 +497,16 @@ def test_tracker_against_the_cuda_allocator() -> None:
     with StorageTracker(device) as tracker:
         step()
     allocated = torch.cuda.max_memory_allocated(device) - before
-    assert tracker.existing == x.nbytes + 2 * sum(
-        parameter.nbytes for parameter in model.parameters()
-    )
+    used = x.nbytes + 2 * sum(parameter.nbytes for parameter in model.parameters())
+    assert tracker.existing == used
     assert tracker.peak == pytest.approx(tracker.existing + allocated, rel=0.01)
+    # What else lies on the device is no part of what the step needs.
+    unused = torch.zeros(2**22, device=device)
     with MemoryMeter(device) as outer:
         with MemoryMeter(device) as inner:
             step()
         torch.empty(1, device=device)
-    assert inner.peak == outer.peak == before + allocated
+    assert inner.peak == outer.peak == used + allocated
     assert inner.reserved is not None
     assert inner.peak <= inner.reserved
+    assert unused.is_cuda

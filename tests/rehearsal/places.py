@@ -28,10 +28,12 @@ class Card:
     limit: int
     now: int = 0
     peak: int = 0
+    refused: int = 0
 
     def take(self, size: int) -> None:
         """Count an allocation. OutOfMemoryError, in CUDA's words, where it does not fit."""
         if self.now + size > self.limit:
+            self.refused += 1
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 has a total "
                 "capacity of "
@@ -125,6 +127,7 @@ def as_out_of_memory(on_a_card: bool) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if on_a_card and "DefaultCPUAllocator" in str(error):
+            cards[0].refused += 1
             raise torch.OutOfMemoryError(f"CUDA out of memory. {error} (rehearsed)") from None
         raise
 
