@@ -66,6 +66,14 @@ def test_matrices_that_were_measured_are_released() -> None:
     assert lower == "True"
 
 
+def test_a_wide_mlp_has_a_lower_rate_on_a_gpu() -> None:
+    name = "13_gradient_accumulation"
+    code = cells(name, "setup", "0ed10a94", "workload")
+    code += "weight = torch.nn.Parameter(torch.zeros(1, device=device))\n"
+    code += "print(OPTIMIZERS['AdamW']([weight]).param_groups[0]['lr'])\n"
+    assert float(printed(code)[-1]) < 1e-3
+
+
 def test_a_profiler_is_left_behind_in_a_process_of_its_own() -> None:
     name = "17_debug_tools"
     code = cells(name, "setup", "35877116", "40f228d2", "workload")
