@@ -31,6 +31,11 @@ T = TypeVar("T")
 
 OUT_OF_MEMORY = "out of memory"
 
+# Bytes of the least memory for which sizes are chosen: a card that is sold as one of 8 GB.
+LEAST_GPU = 7_500_000_000
+# Bytes from which on a GPU takes the sizes of a large one: 24 GB and more, not 20 and less.
+LARGE_GPU = 22_500_000_000
+
 # What is said, other than by torch.OutOfMemoryError, when memory has run out.
 _TEXTS = (
     # torch's allocators, drivers, NCCL and Triton: "CUDA driver error: out of memory",
@@ -127,16 +132,44 @@ def test_size() -> bool:
 test_size.__test__ = False  # type: ignore[attr-defined]
 
 
-def pick(*, cpu: T, cuda: T | None = None, test: T | None = None) -> T:
+def pick(*, cpu: T, cuda: T | None = None, small: T | None = None, test: T | None = None) -> T:
     """The value that suits this machine.
 
-    ``test`` under ``LABKIT_SIZE=test``, else ``cuda`` or ``cpu`` by device.
+    ``test`` under ``LABKIT_SIZE=test``, else ``cpu``, ``cuda`` or ``small`` by device: ``small``,
+    where it is given, for GPUs with less than `LARGE_GPU`. Other accelerators than CUDA's take the
+    value of a GPU where they tell that they have `LEAST_GPU` or more. TypeError for ``small``
+    without ``cuda``.
     """
+    if small is not None and cuda is None:
+        raise TypeError(
+            f"pick(small={small!r}): small is for GPUs with little memory; "
+            "give the value of the others as cuda, too"
+        )
     if test is not None and test_size():
         return test
-    if cuda is not None and pick_device().type == "cuda":
-        return cuda
-    return cpu
+    device = pick_device()
+    if cuda is None or device.type == "cpu":
+        return cpu
+    if device.type != "cuda" and device_memory(device) < LEAST_GPU:
+        return cpu
+    if small is not None and device_memory(device) < LARGE_GPU:
+        return small
+    return cuda
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of an accelerator's memory; 0 for the CPU, and where it does not tell.
+
+    To ask initializes it.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if device.type == "xpu":
+        return torch.xpu.get_device_properties(device).total_memory
+    if device.type == "mps":
+        # Of the memory that it shares with the CPU, what Metal advises a process to take.
+        return torch.mps.recommended_max_memory()
+    return 0
 
 
 def synchronize() -> None:

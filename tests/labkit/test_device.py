@@ -2,11 +2,12 @@
 
 import errno
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from labkit import pick
+from labkit import device, pick
 from labkit.device import is_out_of_memory, survive, test_size
 
 
@@ -21,6 +22,62 @@ def test_pick(monkeypatch):
     assert pick(cpu=1, cuda=2, test=3) == 3
     assert pick(cpu=1, cuda=2, test=0) == 0
     assert test_size()
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "expected"),
+    [(8, "small"), (16, "small"), (21, "small"), (24, "large"), (80, "large")],
+)
+def test_a_small_card_takes_its_own_value(monkeypatch, gigabytes, expected):
+    monkeypatch.delenv("LABKIT_SIZE", raising=False)
+    monkeypatch.setattr(device, "pick_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(
+        torch.cuda,
+        "get_device_properties",
+        lambda _: SimpleNamespace(total_memory=gigabytes * 10**9),
+    )
+    assert pick(cpu="cpu", cuda="large", small="small") == expected
+    assert pick(cpu="cpu", cuda="large") == "large"
+    # A value that is false is a value.
+    assert pick(cpu=1, cuda=2, small=0) == {"small": 0, "large": 2}[expected]
+
+
+def test_the_memory_is_asked_for_only_where_it_decides(monkeypatch):
+    asked = []
+    monkeypatch.setattr(device, "device_memory", lambda _: asked.append(1) or 10**9)
+    monkeypatch.setattr(device, "pick_device", lambda: torch.device("cpu"))
+    monkeypatch.delenv("LABKIT_SIZE", raising=False)
+    assert pick(cpu=1, cuda=2, small=3) == 1
+    monkeypatch.setattr(device, "pick_device", lambda: torch.device("cuda"))
+    assert pick(cpu=1, cuda=2) == 2
+    assert pick(cpu=1) == 1
+    monkeypatch.setenv("LABKIT_SIZE", "test")
+    assert pick(cpu=1, cuda=2, small=3, test=4) == 4
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "expected"), [(0, "cpu"), (5, "cpu"), (11, "small"), (48, "large")]
+)
+def test_another_accelerator_takes_what_fits_the_memory_that_it_tells(
+    monkeypatch, gigabytes, expected
+):
+    monkeypatch.delenv("LABKIT_SIZE", raising=False)
+    monkeypatch.setattr(device, "pick_device", lambda: torch.device("mps"))
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: gigabytes * 10**9)
+    assert pick(cpu="cpu", cuda="large", small="small") == expected
+    assert pick(cpu="cpu", cuda="large") == ("large" if expected != "cpu" else "cpu")
+
+
+def test_an_accelerator_that_does_not_tell_its_memory_takes_the_sizes_of_the_cpu(monkeypatch):
+    monkeypatch.delenv("LABKIT_SIZE", raising=False)
+    monkeypatch.setattr(device, "pick_device", lambda: torch.device("mtia"))
+    assert pick(cpu=1, cuda=2, small=3) == 1
+
+
+def test_a_small_value_without_a_large_one_is_refused():
+    with pytest.raises(TypeError, match=r"pick\(small=3\).*give the value of the others as cuda"):
+        pick(cpu=1, small=3)
 
 
 def test_a_misspelt_size_is_an_error(monkeypatch):
