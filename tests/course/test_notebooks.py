@@ -93,7 +93,7 @@ def test_a_copy_of_the_template_is_told_from_a_notebook(good: nbformat.NotebookN
     for each in good.cells:
         each.source = each.source.replace("_template", "23_x").replace("Template: fewer", "Mine")
     cell(good, "card").source = "# Mine\n"
-    assert tool.check(good, "23_x") == []
+    assert tool.check_copied(good, "23_x") == []
 
 
 def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
