@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from labkit import report
+from labkit.graphs import watched_replays
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
 
@@ -88,7 +89,8 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
     numbers.
 
     Compiled code counts as the operators that it calls. What the step raises comes through and
-    nothing of the counting stays behind. Counting saved bytes has the limits named in
+    nothing of the counting stays behind; RuntimeError for a step that replays a CUDA graph, whose
+    operators nobody sees. Counting saved bytes has the limits named in
     `labkit.memory.MemoryMeter`.
     """
     if not callable(step):
@@ -98,8 +100,10 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
         )
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")
-    with _CountingMode() as mode:
+    with _CountingMode() as mode, watched_replays() as replays:
         saved = saved_bytes(step)
+    if replays.count:
+        raise RuntimeError("the step replays a CUDA graph")
     size = None if model is None else sum(parameter.nbytes for parameter in model.parameters())
     return Counters(mode.flops, mode.launches, saved, mode.host_reads, size)
 
@@ -118,10 +122,8 @@ class _CountingMode(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return (
-                # A wrapper: it unpacks itself, then its plain tensors come by here
-                NotImplemented
-            )
+            # A wrapper: it unpacks itself, then its plain tensors come by here.
+            return NotImplemented
         kwargs = kwargs or {}
         # higher-order operators have no overloads.
         operator = getattr(func, "_overloadpacket", func)

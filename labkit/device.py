@@ -1,12 +1,27 @@
-"""The machine under the reader's hands: its device, fitting sizes, and when its memory ends."""
+"""The machine under the reader's hands: its device, fitting sizes, and when its memory ends.
+
+CUDA is what the course is about. Another accelerator, such as Apple's mps or Intel's xpu, is found
+by `torch.accelerator` and waited for, so that its times are true; nothing of the course was ever
+measured on one, and `device_in_words` says so. Where a notebook fails on it, ``LABKIT_DEVICE=cpu``
+helps.
+
+How the end of memory is told was looked up in the sources of torch and of the libraries. Two texts
+are ambiguous. cuDNN's "unable to find an engine" hides that torch's allocator refused every work
+space, but a card that lacks the type gets it as well. A library that is "not initialized" may have
+found no memory for its handle, or a context that failed before.
+"""
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -16,23 +31,87 @@ T = TypeVar("T")
 
 OUT_OF_MEMORY = "out of memory"
 
-# What torch and its libraries say, other than by torch.OutOfMemoryError, when memory has run out.
-_OUT_OF_MEMORY_TEXTS = (
-    # CUDA's driver, and torch's allocators
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    # cuBLAS and cuDNN, for their own handles and work space
-    "STATUS_ALLOC_FAILED",
-    # cuDNN, when no algorithm's work space fits
-    "unable to find an engine",
-    "Unable to find a valid cuDNN algorithm",
+# Bytes of the least memory for which sizes are chosen: a card that is sold as one of 8 GB.
+LEAST_GPU = 7_500_000_000
+# Bytes from which on a GPU takes the sizes of a large one: 24 GB and more, not 20 and less.
+LARGE_GPU = 22_500_000_000
+
+# What is said, other than by torch.OutOfMemoryError, when memory has run out.
+_TEXTS = (
+    # torch's allocators, drivers, NCCL and Triton: "CUDA driver error: out of memory",
+    # CUDA_ERROR_OUT_OF_MEMORY, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, Metal's ...ErrorOutOfMemory
+    r"out[ _]?of[ _]?((device|host)[ _]?)?memory",
+    # the CPU's allocator, files mapped into memory, C++
+    r"can('t|not) allocate memory",
+    r"not enough memory",
+    r"bad[_ ]alloc",
+    # cuBLAS, cuDNN, cuFFT, cuSPARSE, cuSOLVER, MIOpen, for their own handles and work space
+    r"alloc_?failed",
+    r"allocation_failed",
+    # NCCL
+    r"failed to cuda \w*alloc",
+    # Metal
+    r"insufficient memory",
+    r"invalid buffer size",
 )
+_SAYS_IT = re.compile("|".join(_TEXTS), re.IGNORECASE)
+_MAY_SAY_IT = re.compile(
+    r"unable to find an engine|unable to find a valid cudnn algorithm"
+    r"|(cublas|cudnn|cusolver|cusparse)_status_not_initialized",
+    re.IGNORECASE,
+)
+# Bytes that a library may want for its handle.
+_HANDLE = 2**29
 
 
 def pick_device() -> torch.device:
-    """The device that the labs train on: the current CUDA device, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The device that the labs train on: CUDA, else another accelerator of torch's, else the CPU.
+
+    Of several cards the current one. ``LABKIT_DEVICE=cpu`` keeps to the CPU; ValueError for any
+    other value of it.
+    """
+    wanted = os.environ.get("LABKIT_DEVICE", "")
+    if wanted not in ("", "cpu"):
+        raise ValueError(
+            f"LABKIT_DEVICE={wanted!r}: use 'cpu' to leave an accelerator alone, or nothing"
+        )
+    if wanted:
+        return torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device(_other_accelerator() or "cpu")
+
+
+@cache
+def _other_accelerator() -> str | None:
+    """The type of this machine's accelerator, where it is not CUDA: it stays what it is."""
+    found = torch.accelerator.current_accelerator()
+    if found is None or found.type == "cuda" or not torch.accelerator.is_available():
+        return None
+    return found.type
+
+
+def accelerator_in_use() -> str | None:
+    """The type of the accelerator that this process works on, or None while it has not begun to.
+
+    An accelerator that cannot tell (mps) counts as in use.
+    """
+    if torch.cuda.is_initialized():
+        return "cuda"
+    other = _other_accelerator()
+    if other is None:
+        return None
+    tells = getattr(torch.get_device_module(other), "is_initialized", None)
+    if tells is not None and not tells():
+        return None
+    return other
+
+
+def device_in_words(kind: str) -> str:
+    """``cuda``, ``cpu``, or ``mps (not measured by us)``."""
+    if kind in ("cpu", "cuda"):
+        return kind
+    return f"{kind} (not measured by us)"
 
 
 def test_size() -> bool:
@@ -53,22 +132,61 @@ def test_size() -> bool:
 test_size.__test__ = False  # type: ignore[attr-defined]
 
 
-def pick(*, cpu: T, cuda: T | None = None, test: T | None = None) -> T:
+def pick(*, cpu: T, cuda: T | None = None, small: T | None = None, test: T | None = None) -> T:
     """The value that suits this machine.
 
-    ``test`` under ``LABKIT_SIZE=test``, else ``cuda`` or ``cpu`` by device.
+    ``test`` under ``LABKIT_SIZE=test``, else ``cpu``, ``cuda`` or ``small`` by device: ``small``,
+    where it is given, for GPUs with less than `LARGE_GPU`. Other accelerators than CUDA's take the
+    value of a GPU where they tell that they have `LEAST_GPU` or more. TypeError for ``small``
+    without ``cuda``.
     """
+    if small is not None and cuda is None:
+        raise TypeError(
+            f"pick(small={small!r}): small is for GPUs with little memory; "
+            "give the value of the others as cuda, too"
+        )
     if test is not None and test_size():
         return test
-    if cuda is not None and pick_device().type == "cuda":
-        return cuda
-    return cpu
+    device = pick_device()
+    if cuda is None or device.type == "cpu":
+        return cpu
+    if device.type != "cuda" and device_memory(device) < LEAST_GPU:
+        return cpu
+    if small is not None and device_memory(device) < LARGE_GPU:
+        return small
+    return cuda
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes of an accelerator's memory; 0 for the CPU, and where it does not tell.
+
+    To ask initializes it.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if device.type == "xpu":
+        return torch.xpu.get_device_properties(device).total_memory
+    if device.type == "mps":
+        # Of the memory that it shares with the CPU, what Metal advises a process to take.
+        return torch.mps.recommended_max_memory()
+    return 0
 
 
 def synchronize() -> None:
-    """Wait for all work queued on the current CUDA device; nothing to do while CUDA is unused."""
-    if torch.cuda.is_initialized():
+    """Wait for all work queued on the accelerator; nothing to do while it is unused."""
+    kind = accelerator_in_use()
+    if kind == "cuda":
         torch.cuda.synchronize()
+    elif kind is not None:
+        torch.accelerator.synchronize()
+
+
+def release_memory() -> None:
+    """Collect garbage, and give memory that torch holds in reserve back to the accelerator."""
+    gc.collect()
+    kind = accelerator_in_use()
+    if kind is not None:
+        torch.get_device_module(kind).empty_cache()
 
 
 def seed_all(seed: int) -> None:
@@ -79,12 +197,38 @@ def seed_all(seed: int) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out, on the GPU or in torch's CPU allocator."""
+    """Whether ``error`` says that memory ran out: a device's, or this machine's.
+
+    To be asked in the process where it was raised: an ambiguous text is judged by the state of its
+    CUDA.
+    """
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     if not isinstance(error, RuntimeError):
         return False
-    return any(text in str(error) for text in _OUT_OF_MEMORY_TEXTS)
+    text = str(error)
+    if _SAYS_IT.search(text):
+        return True
+    return bool(_MAY_SAY_IT.search(text)) and _memory_was_short()
+
+
+def _memory_was_short() -> bool:
+    """Whether torch's allocator has refused something, or the card has next to nothing left.
+
+    Without CUDA to be asked, whoever says so is believed.
+    """
+    if not torch.cuda.is_initialized():
+        return True
+    if torch.cuda.memory_stats().get("num_ooms", 0) > 0:
+        return True
+    try:
+        free, _ = torch.cuda.mem_get_info()
+    except RuntimeError:
+        # The context has failed: that was it.
+        return False
+    return free < _HANDLE
 
 
 @dataclass

@@ -1,4 +1,14 @@
-"""The machine card: what this computer is, and how fast it measures."""
+"""The machine card: what this computer is, and how fast it measures.
+
+A rate of products belongs to a precision. On CUDA float32 is multiplied as IEEE defines it or, much
+faster, rounded to TF32. Two switches choose: that for products is off, that for convolutions on by
+default. The card has both rates, as ``float32`` (IEEE) and ``tf32``; a roof takes the one in which
+the step below it computes.
+
+Two things made rates wrong. The first product of a type loads its library, so it is not timed. And
+on a busy machine one interrupted product of the smallest size looks like a type that is a thousand
+times slower, so it is tried again before that is believed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,7 @@ from typing import Any
 
 import torch
 
-from labkit.device import pick_device
+from labkit.device import device_in_words, pick_device, synchronize
 from labkit.preserve import preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.switches import torch_flags
@@ -51,6 +61,15 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 }
 # For each measurement.
 _SECONDS = 0.3
+# Of a product of the smallest size, before its type is taken for slow.
+_TRIES = 3
+# The rates of products on the card, by precision: the type, and whether CUDA may round it to TF32.
+_PRECISIONS = {
+    "float32": (torch.float32, False),
+    "bfloat16": (torch.bfloat16, False),
+    "float16": (torch.float16, False),
+    "tf32": (torch.float32, True),
+}
 
 
 def machine_card(
@@ -61,7 +80,8 @@ def machine_card(
 
     ``measure=True`` adds ``"measured"``: rates in bytes/s and FLOP/s, and seconds per operator, of
     the device that `pick_device` picks, with torch's present number of threads; 2 s on a CPU.
-    ``bar`` wraps the list of measurements.
+    ``float32_flop_per_s`` is of IEEE arithmetic, see `matmul_rate`. ``bar`` wraps the list of
+    measurements.
     """
     # Here, because the package imports this module.
     from labkit import __version__
@@ -84,8 +104,10 @@ def machine_card(
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "switches": {name: str(flags.get(name, UNKNOWN)) for name in _SWITCHES},
     }
+    if device.type not in ("cpu", "cuda"):
+        card["accelerator"] = f"{device_in_words(device.type)}; LABKIT_DEVICE=cpu leaves it alone"
     if measure:
-        card["measured"] = {"device": str(device)}
+        card["measured"] = {"device": str(device), "float32_precision": "ieee"}
         for name, probe in bar(list(_probes(device).items())):
             card["measured"][name] = probe()
     return card
@@ -143,12 +165,15 @@ def fast_dtypes() -> dict[str, bool | None]:
     """Whether the device that `pick_device` picks multiplies bfloat16 and float16 faster; None: it
     does not tell.
     """
-    if pick_device().type == "cuda":
+    device = pick_device()
+    if device.type == "cuda":
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
         return {
             name: None if capability is None else capability >= least
             for name, least in _FAST_FROM.items()
         }
+    if device.type != "cpu":
+        return dict.fromkeys(_FAST)
     known = _cpu()["instructions"]
     return {
         name: None if known == UNKNOWN else bool(wanted & set(known))
@@ -162,27 +187,50 @@ def matmul_rate(
     """FLOP/s of square matrix products, the best of growing sizes within about 0.3 s; None where
     torch has none.
 
-    ``tf32`` lets CUDA round float32 to TF32 on the way in.
+    float32 is multiplied by IEEE arithmetic; ``tf32`` lets CUDA round it to TF32 on the way in, as
+    it does in convolutions unless told otherwise.
     """
     device = device or pick_device()
-    size, largest = (1024, 8192) if device.type == "cuda" else (64, 2048)
-    best, end = 0.0, time.perf_counter() + _SECONDS
+    size, largest = (1024, 8192)
+    if device.type == "cpu":
+        size, largest = (64, 2048)
+    best, tries = 0.0, 0
     with preserve_rng(), preserve_flags(), torch.no_grad():
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        if not _multiplies(dtype, size, device):
+            return None
+        end = time.perf_counter() + _SECONDS
         while True:
-            a, b = (torch.rand(size, size, device=device).to(dtype) for _ in range(2))
-            try:
-                seconds = _seconds(partial(torch.mm, a, b), device, budget=_SECONDS / 8)
-            except RuntimeError as error:
-                if re.search("not.(implemented|supported)", str(error), re.IGNORECASE):
-                    return None
-                raise
+            a, b = _factors(dtype, size, device)
+            tries += 1
+            seconds = _seconds(partial(torch.mm, a, b), device, budget=_SECONDS / 8)
             best = max(best, 2 * size**3 / seconds)
+            now = time.perf_counter()
             # Without fast instructions a type may take a hundred times as long: begin nothing that
             # cannot end in time.
-            if size == largest or 16 * seconds > end - time.perf_counter():
+            if size < largest and 16 * seconds <= end - now:
+                size *= 2
+            elif tries < _TRIES and size < largest:
+                # What interrupted so few products would pass for a slow type.
+                end = now + _SECONDS
+            else:
                 return best
-            size *= 2
+
+
+def _factors(dtype: torch.dtype, size: int, device: torch.device) -> list[torch.Tensor]:
+    return [torch.rand(size, size, device=device).to(dtype) for _ in range(2)]
+
+
+def _multiplies(dtype: torch.dtype, size: int, device: torch.device) -> bool:
+    """Whether torch has products of this type. The first one, here, loads their library."""
+    try:
+        torch.mm(*_factors(dtype, size, device))
+        _wait_for(device)
+    except RuntimeError as error:
+        if re.search("not.(implemented|supported)", str(error), re.IGNORECASE):
+            return False
+        raise
+    return True
 
 
 def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
@@ -190,18 +238,26 @@ def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
     probes: dict[str, Callable[[], float | None]] = {
         "host_copy_bytes_per_s": partial(_copy_rate, cpu, cpu)
     }
-    for name in ("float32", "bfloat16", "float16"):
-        probes[f"{name}_flop_per_s"] = partial(matmul_rate, getattr(torch, name), device)
+    for name, (dtype, tf32) in _PRECISIONS.items():
+        if device.type == "cuda" or not tf32:
+            probes[f"{name}_flop_per_s"] = partial(matmul_rate, dtype, device, tf32=tf32)
     probes["launch_s"] = partial(_seconds, lambda: tiny.add_(1), device, repeat=1000)
-    if device.type == "cuda":
-        probes["tf32_flop_per_s"] = partial(matmul_rate, torch.float32, device, tf32=True)
+    if device.type != "cpu":
         probes["device_copy_bytes_per_s"] = partial(_copy_rate, device, device)
         probes["host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device)
+    if device.type == "cuda":
         probes["pinned_host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device, pinned=True)
         probes["event_s"] = partial(
             _seconds, torch.cuda.Event(enable_timing=True).record, device, repeat=1000
         )
     return probes
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type != "cpu":
+        synchronize()
 
 
 def _seconds(
@@ -216,8 +272,7 @@ def _seconds(
         begin = time.perf_counter()
         for _ in range(repeat):
             run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        _wait_for(device)
         times.append((time.perf_counter() - begin) / repeat)
     return median(times[1:])
 

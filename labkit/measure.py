@@ -39,7 +39,7 @@ from labkit.device import pick, survive
 from labkit.preserve import frozen_heap, preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement, Workload
-from labkit.results.comparison import CLAIM_PAIRS, SAME
+from labkit.results.comparison import CLAIM_PAIRS, same_within
 from labkit.turn import TURN
 
 # Shorter blocks drown in the noise of clock and caches.
@@ -316,8 +316,10 @@ class _Run:
         self.sides, self.seconds, self.stop, self.on_update = sides, seconds, stop, on_update
         self.builds = _Builds(seconds, most_builds)
         self.bar: Any = None
+        # Processes take seconds to come up: that is shown at once.
+        self.slow = not all(isinstance(side.arm, LocalArm) for side in sides)
         if on_update is None:
-            self.bar = _bar(seconds)
+            self.bar = _bar(seconds, at_once=self.slow)
         self.begin = self.told = clock()
         self.stopped = False
         self.random = random.Random(0)
@@ -331,6 +333,7 @@ class _Run:
         built = clock()
         for side in self.sides:
             if not self.halted():
+                self._say_that_it_starts(side)
                 side.warm_up(self.seconds, self.stop)
         searching = sum(min(0.25, self.seconds / 20) for _ in self.sides)
         searching += self._make_blocks_equal()
@@ -338,6 +341,10 @@ class _Run:
         # Finding the length of blocks is done once.
         cost = max(0.0, self.begin - built - searching) + 2 * self._warm_seconds()
         self.builds.begin(self.begin, cost)
+
+    def _say_that_it_starts(self, side: _Timed) -> None:
+        if self.bar is not None and self.slow:
+            self.bar.set_description_str(f"starting {side.arm.label}", refresh=True)
 
     def _make_blocks_equal(self) -> float:
         """Steps of both sides such that their blocks take equally long; the seconds it took."""
@@ -418,16 +425,16 @@ class _Run:
         whole = only_build or (build_ends and self.builds.done >= MIN_BUILDS)
         if not whole or partial.pairs < MIN_PAIRS:
             return False
-        return partial.estimate.margin <= ENOUGH * SAME[partial.device]
+        return partial.estimate.margin <= ENOUGH * same_within(partial.device)
 
     def _warm_seconds(self) -> float:
         return min(0.25, self.seconds / 150)
 
     def so_far(self) -> Comparison:
         one, other = self.sides
-        device = "cpu"
-        if "cuda" in (one.arm.device, other.arm.device):
-            device = "cuda"
+        device = one.arm.device
+        if device == "cpu":
+            device = other.arm.device
         return Comparison(
             one.partial(), other.partial(), device, clock() - self.begin, self.stopped
         )
@@ -484,5 +491,8 @@ def equal_steps(one: float, other: float, seconds: float) -> tuple[int, int]:
     return found
 
 
-def _bar(seconds: float) -> Any:
-    return progress(total=seconds, unit="s", bar_format="{desc} |{bar}| {n:.2g}/{total:.2g} s")
+def _bar(seconds: float, *, at_once: bool = False) -> Any:
+    shown: dict[str, Any] = {"bar_format": "{desc} |{bar}| {n:.2g}/{total:.2g} s"}
+    if at_once:
+        shown["delay"] = 0
+    return progress(total=seconds, unit="s", **shown)

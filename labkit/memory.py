@@ -1,5 +1,10 @@
 """How much memory a block of code needs: the peak of its live tensors, and what autograd keeps for
 backward.
+
+One question on every device: the older tensors that the block works with, and what it adds at most.
+Which older tensors it uses is seen by the dispatcher. What it adds is counted tensor by tensor, and
+on CUDA by torch's allocator, which knows work space and rounding as well. All else that a notebook
+holds on the device is left out: two steps can be held against each other however full the card is.
 """
 
 from __future__ import annotations
@@ -7,9 +12,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
-from typing import Any, ClassVar
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -17,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_leaves
 
 from labkit import report
-from labkit.device import pick_device
+from labkit.device import pick_device, release_memory
 from labkit.text import format_bytes
 
 _LIFTS = {
@@ -68,10 +73,8 @@ class StorageTracker(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return (
-                # A wrapper: it unpacks itself, then its plain tensors come by here
-                NotImplemented
-            )
+            # A wrapper: it unpacks itself, then its plain tensors come by here.
+            return NotImplemented
         inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
         # Inputs that were not made in the block are older, except what `torch.tensor` just made
         # behind the dispatcher's back. So are the gradients of parameters, which `zero_grad` frees
@@ -95,7 +98,7 @@ class StorageTracker(TorchDispatchMode):
         made (``new``).
         """
         # Before the notes are read: an identity may be used again.
-        storages = list(_storages((old, new), self.device))
+        storages = _storages((old, new), self.device)
         with self._lock:
             while self._freed:
                 self._added -= self._alive.pop(self._freed.popleft())[1]
@@ -117,25 +120,41 @@ class StorageTracker(TorchDispatchMode):
             self.current, self.peak = self.existing + self._added, self.existing + self._most_added
 
 
+class _Figures(NamedTuple):
+    """Bytes, as a meter tells them."""
+
+    peak: int = 0
+    current: int = 0
+    reserved: int | None = None
+    saved: int | None = None
+
+
 class MemoryMeter:
     """Bytes that a block of code needs: ``with MemoryMeter() as memory: step()``. Can be read
     inside the block too.
 
-    ``peak``, ``current``: live tensors; ``reserved``: the most that torch took from the driver
-    (None except on CUDA); ``saved_for_backward``: the most that autograd held at one time, see
-    `saved_bytes` (None with ``saved=False``).
+    ``peak``, ``current``: older tensors that the block uses, and what it added; ``reserved``: the
+    most that torch took from the driver for it (None except on CUDA); ``saved_for_backward``: the
+    most that autograd held at one time, see `saved_bytes` (None with ``saved=False``).
 
-    On CUDA: the allocator's figures for the whole device; entering resets torch's global peak
-    statistics. Elsewhere: a `StorageTracker`. Counting what is saved replaces
-    ``saved_tensors_hooks`` set further out, stops autograd's check for in-place changes, is refused
-    by ``torch.func`` and may compile code anew: ``saved=False`` leaves it out.
+    On CUDA what was added is the allocator's figure beyond that on entry, work space of operators
+    and rounding included, for all that happens on the device meanwhile; elsewhere a
+    `StorageTracker` counts live tensors alone. On CUDA entering collects garbage, empties torch's
+    cache and resets its peak statistics. Older tensors that nothing but compiled code or the replay
+    of a CUDA graph uses are not seen, nor what a replay needs besides.
+
+    Counting what is saved replaces ``saved_tensors_hooks`` set further out, stops autograd's check
+    for in-place changes, is refused by ``torch.func`` and may compile code anew: ``saved=False``
+    leaves it out.
     """
 
     _open: ClassVar[list[MemoryMeter]] = []
 
     def __init__(self, device: torch.device | str | None = None, *, saved: bool = True) -> None:
         self.device, self._count_saved = _resolve(device), saved
-        self._figures: tuple[int, int, int | None, int | None] = (0, 0, None, None)
+        self._figures = _Figures()
+        self._saved: _SavedForBackward | None = None
+        self._allocator: _Allocator | None = None
 
     def __enter__(self) -> MemoryMeter:
         if self in self._open:
@@ -145,16 +164,15 @@ class MemoryMeter:
         for meter in self._open:
             # A CUDA device has one peak, which an inner block is about to reset.
             meter._read()
-        self._figures, self._saved = (
-            (0, 0, None, None),
-            _SavedForBackward(self.device) if self._count_saved else None,
-        )
-        self._tracker = None if self.device.type == "cuda" else StorageTracker(self.device)
-        if self._tracker is None:
-            torch.cuda.reset_peak_memory_stats(self.device)
+        self._figures = _Figures()
+        self._saved, self._allocator = None, None
+        if self.device.type == "cuda":
+            self._allocator = _Allocator(self.device)
         with ExitStack() as stack:
-            stack.enter_context(self._tracker or nullcontext())
-            stack.enter_context(self._saved or nullcontext())
+            self._tracker = stack.enter_context(StorageTracker(self.device))
+            if self._count_saved:
+                self._saved = _SavedForBackward(self.device)
+                stack.enter_context(self._saved)
             self._stack = stack.pop_all()
         self._open.append(self)
         return self
@@ -164,16 +182,23 @@ class MemoryMeter:
         self._open.remove(self)
         self._stack.__exit__(*exc_info)
 
-    def _read(self) -> tuple[int, int, int | None, int | None]:
-        if self in self._open:
-            saved = self._saved.peak if self._saved else None
-            if self._tracker:
-                self._tracker.record()
-                self._figures = self._tracker.peak, self._tracker.current, None, saved
-            else:
-                peak = max(self._figures[0], torch.cuda.max_memory_allocated(self.device))
-                reserved = max(self._figures[2] or 0, torch.cuda.max_memory_reserved(self.device))
-                self._figures = peak, torch.cuda.memory_allocated(self.device), reserved, saved
+    def _read(self) -> _Figures:
+        """The figures now; after the block, those at its end."""
+        if self not in self._open:
+            return self._figures
+        saved = None
+        if self._saved is not None:
+            saved = self._saved.peak
+        self._tracker.record()
+        self._figures = _Figures(self._tracker.peak, self._tracker.current, None, saved)
+        if self._allocator is not None:
+            self._allocator.read()
+            used = self._tracker.existing
+            peak = used + self._allocator.most_added
+            # Older tensors that the block does not use may have died meanwhile.
+            current = max(0, used + self._allocator.added)
+            reserved = max(peak, used + self._allocator.most_reserved)
+            self._figures = _Figures(peak, current, reserved, saved)
         return self._figures
 
     def __repr__(self) -> str:
@@ -187,10 +212,46 @@ class MemoryMeter:
     def _repr_html_(self) -> str:
         return report.memory(self)
 
-    peak: int = property(lambda self: self._read()[0])  # type: ignore[assignment]
-    current: int = property(lambda self: self._read()[1])  # type: ignore[assignment]
-    reserved: int | None = property(lambda self: self._read()[2])  # type: ignore[assignment]
-    saved_for_backward: int | None = property(lambda self: self._read()[3])  # type: ignore[assignment]
+    @property
+    def peak(self) -> int:
+        """The most bytes at any time in the block."""
+        return self._read().peak
+
+    @property
+    def current(self) -> int:
+        """Bytes now, or at the end of the block."""
+        return self._read().current
+
+    @property
+    def reserved(self) -> int | None:
+        """The most bytes that torch took from CUDA's driver for the block, at least ``peak``."""
+        return self._read().reserved
+
+    @property
+    def saved_for_backward(self) -> int | None:
+        """The most bytes that autograd held for backward at one time."""
+        return self._read().saved
+
+
+class _Allocator:
+    """What torch's allocator for CUDA holds beyond what it held when this was made."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        # Else memory held in reserve would hide what the block needs of the driver.
+        release_memory()
+        torch.cuda.reset_peak_memory_stats(device)
+        self._allocated = torch.cuda.memory_allocated(device)
+        self._reserved = torch.cuda.memory_reserved(device)
+        self.added = self.most_added = self.most_reserved = 0
+
+    def read(self) -> None:
+        """Take in the device's figures, before someone else resets its peak."""
+        self.added = torch.cuda.memory_allocated(self.device) - self._allocated
+        peak = torch.cuda.max_memory_allocated(self.device) - self._allocated
+        reserved = torch.cuda.max_memory_reserved(self.device) - self._reserved
+        self.most_added = max(self.most_added, peak)
+        self.most_reserved = max(self.most_reserved, reserved)
 
 
 def saved_bytes(fn: Callable[[], Any]) -> int:
@@ -235,29 +296,41 @@ class _SavedForBackward(saved_tensors_hooks):
         return holder
 
 
-def _storages(tree: Any, device: torch.device | None) -> Iterator[torch.UntypedStorage]:
+def _storages(tree: Any, device: torch.device | None) -> list[torch.UntypedStorage]:
     """The storages of all tensors in nested containers on ``device`` (None: any); opaque layouts
     (oneDNN) show none.
     """
-    for leaf in filter(torch.is_tensor, tree_leaves(tree)):
-        if is_traceable_wrapper_subclass(leaf):
-            yield from _storages(
-                [getattr(leaf, name) for name in leaf.__tensor_flatten__()[0]], device
-            )
-        elif leaf.layout in _PARTS:
-            yield from _storages([getattr(leaf, name)() for name in _PARTS[leaf.layout]], device)
-        elif leaf.layout is torch.strided and device in (
-            None,
-            (storage := leaf.untyped_storage()).device,
-        ):
-            yield storage
+    found: list[torch.UntypedStorage] = []
+    # No function mode, whoever set it, shall take these looks for calls of the reader's code.
+    with torch._C.DisableTorchFunction():
+        for leaf in filter(torch.is_tensor, tree_leaves(tree)):
+            found += _storages_of(leaf, device)
+    return found
+
+
+def _storages_of(leaf: torch.Tensor, device: torch.device | None) -> list[torch.UntypedStorage]:
+    if is_traceable_wrapper_subclass(leaf):
+        names = leaf.__tensor_flatten__()[0]
+        return _storages([getattr(leaf, name) for name in names], device)
+    if leaf.layout in _PARTS:
+        return _storages([getattr(leaf, name)() for name in _PARTS[leaf.layout]], device)
+    if leaf.layout is not torch.strided:
+        return []
+    storage = leaf.untyped_storage()
+    if device is None:
+        return [storage]
+    # Fake tensors name a device and have no memory there.
+    fake = storage.device.type == "meta" != device.type
+    if fake or leaf.device != device:
+        return []
+    return [storage]
 
 
 def _resolve(device: torch.device | str | None) -> torch.device:
-    wanted = pick_device() if device is None else torch.device(device)
+    wanted = torch.device(pick_device() if device is None else device)
     if wanted.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(
             f"device={device!r}: torch finds no CUDA device on this machine, use 'cpu'"
         )
-    # As storages name it: 'cuda' becomes 'cuda:0'.
-    return torch.empty(0, device=wanted).untyped_storage().device
+    # As tensors name it: 'cuda' becomes 'cuda:0'.
+    return torch.empty(0, device=wanted).device

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from labkit.device import accelerator_in_use
 from labkit.switches import set_torch_flags, torch_flags
 
 PutBack = Callable[[], Any]
@@ -29,16 +30,16 @@ _PLAIN = (torch.Tensor, torch.Generator, dict, list, deque, tuple)
 
 
 def rng_state() -> dict[str, Any]:
-    """The state of every generator that `labkit.seed_all` seeds, for `set_rng_state`."""
-    state: dict[str, Any] = {
+    """The state of every generator that `labkit.seed_all` seeds, for `set_rng_state`.
+
+    Those of the accelerator are under ``device``: None while it is unused.
+    """
+    return {
         "python": random.getstate(),
         "numpy": np.random.get_state(),
         "torch": torch.get_rng_state(),
-        "cuda": None,
+        "device": _device_states(),
     }
-    if torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
-    return state
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
@@ -46,11 +47,35 @@ def set_rng_state(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])
-    if state["cuda"] is not None:
-        torch.cuda.set_rng_state_all(state["cuda"])
-    elif torch.cuda.is_initialized():
-        # CUDA was first used since: seed it as it would have been without us.
-        torch.cuda.manual_seed_all(torch.initial_seed())
+    _set_device_states(state["device"])
+
+
+def _device_states() -> list[torch.Tensor] | None:
+    """The states of an accelerator's generators, one a device; None while it is unused."""
+    kind = accelerator_in_use()
+    if kind is None:
+        return None
+    module = torch.get_device_module(kind)
+    if not hasattr(module, "get_rng_state_all"):
+        # mps: there is one device.
+        return [module.get_rng_state()]
+    states: list[torch.Tensor] = module.get_rng_state_all()
+    return states
+
+
+def _set_device_states(states: list[torch.Tensor] | None) -> None:
+    kind = accelerator_in_use()
+    if kind is None:
+        return
+    module = torch.get_device_module(kind)
+    if states is None:
+        # It was first used since: seed it as it would have been without us.
+        seed = getattr(module, "manual_seed_all", module.manual_seed)
+        seed(torch.initial_seed())
+    elif hasattr(module, "set_rng_state_all"):
+        module.set_rng_state_all(states)
+    else:
+        module.set_rng_state(states[0])
 
 
 @contextmanager

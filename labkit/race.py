@@ -23,7 +23,7 @@ from labkit.measure import measuring
 from labkit.progress import progress
 from labkit.results import Workload, estimate, median_interval
 from labkit.results.comparison import SAME
-from labkit.text import format_seconds
+from labkit.text import format_seconds, format_steps
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class RaceResult:
         if arm not in self.arms:
             raise KeyError(f"no side {arm!r} in this race; there are {', '.join(self.arms)}")
         return tuple(run for run in self.runs if run.arm == arm)
+
+    def arrived(self, arm: str) -> int:
+        """How many runs of one arm reached the target."""
+        return sum(run.reached for run in self.of(arm))
 
     def median(self, arm: str, by: str = "seconds") -> float:
         """Median ``seconds`` or ``steps`` to the target over the seeds.
@@ -166,14 +170,14 @@ class RaceResult:
 
     def _arrivals(self, arm: str) -> str:
         runs = self.of(arm)
-        low, high = map(format_seconds, self.interval(arm))
         errors = sorted({f" ({run.error})" for run in runs if run.error})
-        reached = sum(run.reached for run in runs)
-        return (
-            f"median {format_seconds(self.median(arm)):>8} [{low}, {high}]  "
-            f"{self.median(arm, 'steps'):>6g} steps  "
-            f"reached by {reached} of {len(runs)} seeds{''.join(errors)}"
-        )
+        reached = f"reached by {self.arrived(arm)} of {len(runs)} seeds{''.join(errors)}"
+        if not self.arrived(arm):
+            return reached
+        low, high = map(format_seconds, self.interval(arm))
+        steps = format_steps(self.median(arm, "steps"))
+        median = format_seconds(self.median(arm))
+        return f"median {median:>8} [{low}, {high}]  {steps:>6} steps  {reached}"
 
     def _told(self, arm: str) -> str:
         ratio, low, high = self.speedup(arm)

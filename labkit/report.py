@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labkit import html
+from labkit.device import device_in_words
 from labkit.html import Bar, Markup, Ratio
-from labkit.text import format_bytes, format_factor, format_rate, format_seconds, format_settings
+from labkit.text import (
+    format_bytes,
+    format_factor,
+    format_rate,
+    format_seconds,
+    format_settings,
+    format_steps,
+)
 
 if TYPE_CHECKING:
     from labkit.counters import Counters
@@ -39,7 +47,7 @@ def comparison(result: Comparison) -> Markup:
 
 
 def comparison_sentence(result: Comparison) -> str:
-    """What a comparison found, in one sentence."""
+    """What a comparison found, in one sentence beside the badge that says its verdict."""
     for role, side in zip(ROLES, result.arms, strict=True):
         if side.error:
             return f"The {role} ended by {side.error}: there is nothing to compare."
@@ -52,9 +60,7 @@ def comparison_sentence(result: Comparison) -> str:
     per = ""
     if result.baseline.samples != result.candidate.samples:
         per = f" for the same number of {result.baseline.unit}"
-    return (
-        f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken}): {result.verdict}."
-    )
+    return f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken})."
 
 
 def side_labels(result: Comparison) -> tuple[Markup, Markup]:
@@ -139,6 +145,8 @@ def race(result: RaceResult) -> Markup:
         low, high = result.interval(arm)
         median = result.median(arm)
         text = f"{format_seconds(median)}  [{format_seconds(low)}, {format_seconds(high)}]"
+        if not result.arrived(arm):
+            text = "did not reach it"
         tone = "candidate" if number else "baseline"
         bars.append(Bar(arm, median, text, (low, high), tone))
     head = ["", "median time", "95 % interval", "median steps", "reached by"]
@@ -221,7 +229,9 @@ def _memory_bars(result: Comparison, labels: Sequence[str]) -> Markup:
     rows = []
     for role, label, side in zip(ROLES, labels, result.arms, strict=True):
         if side.peak_bytes is not None:
-            rows.append(Bar(label, side.peak_bytes, format_bytes(side.peak_bytes), tone=role))
+            rows.append(Bar(label, side.peak_bytes, side.peak_text, tone=role))
+        elif side.peak_text != "-":
+            rows.append(Bar(label, math.nan, side.peak_text, tone=role))
     if not rows:
         return Markup()
     return html.bars("Peak memory of a step (shorter is better)", rows)
@@ -240,7 +250,7 @@ def _rows(sides: Sequence[Measurement]) -> list[list[str]]:
 
 
 def _small_print(result: Comparison) -> str:
-    parts = [f"{result.seconds:.1f} s on {result.device}"]
+    parts = [f"{result.seconds:.1f} s on {device_in_words(result.device)}"]
     if math.isfinite(result.noise_floor):
         parts.append(f"noise floor {result.noise_floor:.1%}")
     if result.stopped:
@@ -287,12 +297,14 @@ def _race_title(result: RaceResult) -> str:
 def _race_row(result: RaceResult, arm: str) -> list[str]:
     runs = result.of(arm)
     low, high = result.interval(arm)
-    arrived = f"{sum(run.reached for run in runs)} of {len(runs)} seeds"
+    arrived = f"{result.arrived(arm)} of {len(runs)} seeds"
     errors = sorted({run.error for run in runs if run.error})
     if errors:
         arrived += f" ({', '.join(errors)})"
+    if not result.arrived(arm):
+        return [arm, "-", "-", "-", arrived]
     times = [format_seconds(result.median(arm)), f"{format_seconds(low)} – {format_seconds(high)}"]
-    return [arm, *times, f"{result.median(arm, 'steps'):g}", arrived]
+    return [arm, *times, format_steps(result.median(arm, "steps")), arrived]
 
 
 def _race_ratios(result: RaceResult) -> Markup:

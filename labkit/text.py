@@ -22,6 +22,15 @@ def format_seconds(seconds: float | None) -> str:
     return f"{_three_digits(seconds / 1e-9)} ns"
 
 
+def format_steps(steps: float) -> str:
+    """``12.5`` -> ``'12.5'``; nan -> ``'-'``; infinity -> ``'never'``."""
+    if math.isnan(steps):
+        return "-"
+    if math.isinf(steps):
+        return "never"
+    return f"{steps:g}"
+
+
 def format_bytes(size: float | None) -> str:
     """``3 * 2**20`` -> ``'3.00 MiB'``; None -> ``'-'``."""
     if size is None:

@@ -14,7 +14,7 @@ from labkit.device import synchronize
 class Timer:
     """Record several running times, in seconds, on a monotonic clock.
 
-    ``Timer(sync=True)`` waits for the CUDA device before each reading. Without it, a timer around
+    ``Timer(sync=True)`` waits for the accelerator before each reading. Without it, a timer around
     GPU work measures how long it took to *queue* that work: d2l's own class does just that. Starts
     on creation; ``with Timer() as timer:`` times a block.
     """

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from labkit.arms.children import Child, LinkBroken, how_it_ended
 from labkit.arms.serve import answer_requests, is_connected
+from labkit.device import release_memory
 
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
@@ -167,6 +168,8 @@ class Workers:
             return
         from torch.distributed import TCPStore
 
+        # The workers share the card with this process, which may hold gigabytes in reserve.
+        release_memory()
         folder = Path(tempfile.mkdtemp(prefix="labkit-workers-"))
         store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         self._children, self._logs = [], []

@@ -25,7 +25,7 @@ from sublinear.budget import in_bytes
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.plan import Plan
-from sublinear.planner import check_limits
+from sublinear.planner import check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.proof import Proof
@@ -194,7 +194,8 @@ def fit(
     to plan the model trains as it does. The model stays as it is.
     """
     limit = in_bytes(budget)
-    check_limits(limit, max_overhead, method)
+    # Before the profile, which may take minutes.
+    check_request(limit, max_overhead, method)
     if isinstance(inputs, Mapping):
         inputs, kwargs = (), {**inputs, **(kwargs or {})}
     task = training(inputs, kwargs, loss, optimizer)

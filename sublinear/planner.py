@@ -63,12 +63,7 @@ def plan(
     message says which block sets it.
     """
     _check_chain(chain)
-    check_limits(budget, max_overhead, method)
-    if budget is not None and max_overhead is not None:
-        raise ValueError(
-            f"budget={budget!r} and max_overhead={max_overhead!r}: "
-            "give one of them, the other is the result"
-        )
+    check_request(budget, max_overhead, method)
     if batch_size is not None:
         chain = chain.at_batch(batch_size)
     if method in FIXED:
@@ -95,7 +90,7 @@ def largest_batch(
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
     _check_chain(chain)
-    check_limits(budget, max_overhead, method)
+    _check_limits(budget, max_overhead, method)
 
     def fits(batch_size: int) -> bool:
         return _fits(chain.at_batch(batch_size), int(budget), max_overhead, method)
@@ -221,13 +216,22 @@ def _remedies(chain: Chain, budget: float, floor: Plan, method: str) -> str:
     )
 
 
+def check_request(budget: object, max_overhead: object, method: str) -> None:
+    """Raise ValueError or TypeError for what `plan` would refuse, whatever the chain."""
+    _check_limits(budget, max_overhead, method)
+    if budget is not None and max_overhead is not None:
+        raise ValueError(
+            f"budget={budget!r} and max_overhead={max_overhead!r}: "
+            "give one of them, the other is the result"
+        )
+
+
 def _check_chain(chain: object) -> None:
     if not isinstance(chain, Chain):
         raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
-def check_limits(budget: object, max_overhead: object, method: str) -> None:
-    """Raise ValueError or TypeError, by name, for limits or a method that `plan` does not know."""
+def _check_limits(budget: object, max_overhead: object, method: str) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, METHODS))}")
     for name, value in (("budget", budget), ("max_overhead", max_overhead)):

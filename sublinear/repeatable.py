@@ -271,7 +271,8 @@ def check_repeatable(
 ) -> None:
     """Run a block twice from the same state. Raises ValueError if it did not do the same.
 
-    Bitwise, except on CUDA without deterministic algorithms, where kernels may add in any order.
+    Bitwise, except on an accelerator without deterministic algorithms, where kernels may add in any
+    order.
     """
     versions = _versions(state)
     buffers = _other_buffers(model, modules)
@@ -325,7 +326,7 @@ def _other_buffers(
 def same(one: torch.Tensor, two: torch.Tensor) -> bool:
     """Whether two tensors are equal bit by bit.
 
-    On CUDA without deterministic algorithms, up to the order of sums.
+    On an accelerator without deterministic algorithms, up to the order of sums.
     """
     if one.shape != two.shape:
         return False
@@ -335,6 +336,6 @@ def same(one: torch.Tensor, two: torch.Tensor) -> bool:
         one, two = one.to_dense(), two.to_dense()
     if not one.is_floating_point():
         return torch.equal(one, two)
-    if one.is_cuda and not torch.are_deterministic_algorithms_enabled():
+    if one.device.type != "cpu" and not torch.are_deterministic_algorithms_enabled():
         return torch.allclose(one, two, rtol=1e-2, atol=1e-3, equal_nan=True)
     return torch.equal(one.nan_to_num(), two.nan_to_num())

@@ -136,7 +136,8 @@ def try_batch(
     """Train ``make(batch_size)`` for some steps in a process of its own.
 
     On an emulated card, if there is one. A step must include the optimizer, whose state exists only
-    after the first. Peaks are those of a fresh process.
+    after the first. Peaks are of one step of a workload built anew in that process; None allocated
+    where it replays a CUDA graph.
     """
     side = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
     with closing(side), survive() as outcome:

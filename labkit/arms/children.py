@@ -5,6 +5,10 @@ session of its own: an interrupt of the kernel is handled here and does not reac
 breaks, because the run was stopped or the kernel died, the child ends itself and what it started
 (`labkit.arms.serve`): no process outlives its notebook.
 
+A child is not told where this process keeps what Triton compiled, if Inductor chose that folder. It
+writes its choice into the environment of its process, once; a child that sets a folder of its own
+for compiled code would still find this one's kernels.
+
 How a child gets its end of the pipe on Windows follows the documentation; it has not been tried.
 """
 
@@ -20,6 +24,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from multiprocessing.connection import Pipe
+from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
@@ -27,6 +32,8 @@ import cloudpickle
 
 # The child's end of its pipe: the number of a file descriptor, on Windows of a handle.
 LINK = "LABKIT_LINK"
+# Where Triton keeps what it compiled.
+KERNELS = "TRITON_CACHE_DIR"
 KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
 # Seconds between two looks at whether a child that says nothing is still alive.
 _LOOK = 1.0
@@ -73,7 +80,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env={**os.environ, "PYTHONPATH": paths, **(environment or {}), LINK: str(handle)},
+                env={**_inherited(), "PYTHONPATH": paths, **(environment or {}), LINK: str(handle)},
                 **_inherits(handle),
             )
         except BaseException:
@@ -117,6 +124,16 @@ class Child:
                 os.killpg(self.process.pid, KILL)
         self.process.kill()
         self.process.wait()
+
+
+def _inherited() -> dict[str, str]:
+    """This process's environment, without what Inductor has added to it for itself."""
+    environment = dict(os.environ)
+    kernels = Path(environment.get(KERNELS, ""))
+    # Inductor's way to name it: <its own folder>/triton/<number of the device>.
+    if kernels.parent.name == "triton" and kernels.name.isdigit():
+        del environment[KERNELS]
+    return environment
 
 
 def _inherits(handle: int) -> dict[str, Any]:

@@ -2,22 +2,24 @@
 
 On CUDA a block is timed by events, with one synchronization at its end: nothing of labkit's, no
 ``.item()``, no allocation, no drawing happens within it. Events see the current stream, so a step
-that uses others joins them before it returns. The loss that a step returns tells where it works; a
-step that returns nothing counts as CUDA once CUDA is in use.
+that uses others joins them before it returns. Another accelerator is timed by the host's clock
+between two synchronizations: its events were never tried, and blocks are long. The loss that a step
+returns tells where it works; a step that returns nothing counts as the accelerator once that is in
+use.
 
 Switches that ``make`` sets (TF32, ``cudnn.benchmark``, threads, anomaly mode, determinism) are
 swapped in for this arm's blocks. The caller's own, and the random states, are back at the end, also
 after an exception or an interrupt. torch's thread count does not reach threads that run already, so
 it is set in the thread that measures.
 
-Peak memory is taken in a pass of its own with one arm alive: allocated and reserved on CUDA, on the
-CPU the live storages, counted exactly.
+Peak memory is taken in a pass of its own with one arm alive: what `MemoryMeter` says of a warm
+step. Batches that a workload holds and the step does not use are no part of it. Of a step that
+replays a CUDA graph only what torch took from the driver is known (`labkit.graphs`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +30,8 @@ import torch
 
 from labkit.arms.protocol import Counts, Peak
 from labkit.counters import count
-from labkit.device import seed_all, synchronize
+from labkit.device import accelerator_in_use, release_memory, seed_all, synchronize
+from labkit.graphs import watched_replays
 from labkit.memory import MemoryMeter
 from labkit.preserve import without_collector
 from labkit.results import Workload
@@ -92,21 +95,30 @@ class LocalArm:
         return workload
 
     def start(self) -> float:
-        """Build the workload and run its first step; seconds of that step."""
-        device = "cpu"
-        with self._inside():
-            step = self._build().step
-            if torch.cuda.is_initialized():
-                device = "cuda"
-                _load_cuda_libraries()
-            seconds, self._last = _timed(step, 1, device)
-        # Device work shows by the loss it returns; a step that returns nothing counts as CUDA.
-        if torch.cuda.is_initialized():
-            self.device = "cuda"
-            if isinstance(self._last, torch.Tensor):
-                self.device = self._last.device.type
+        """Build the workload and run its first step; seconds of that step.
+
+        ``device`` is known afterwards, also where building it or the step failed.
+        """
+        try:
+            with self._inside():
+                step = self._build().step
+                device = accelerator_in_use()
+                if device is not None:
+                    _load_libraries(device)
+                seconds, self._last = _timed(step, 1, device or "cpu")
+        finally:
+            self.device = self._where()
         self.check()
         return seconds
+
+    def _where(self) -> str:
+        """Where the last step worked, by its loss; without one, the accelerator that is in use."""
+        in_use = accelerator_in_use()
+        if in_use is None:
+            return "cpu"
+        if isinstance(self._last, torch.Tensor):
+            return self._last.device.type
+        return in_use
 
     def block(self, steps: int) -> float:
         """Run ``steps`` steps; their seconds."""
@@ -139,31 +151,37 @@ class LocalArm:
     def peak(self) -> Peak:
         """Peak bytes of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
-        # What the notebook itself holds is no part of it.
-        others = 0
-        if self.device == "cuda":
-            others = torch.cuda.memory_allocated()
-        with self._inside(), contextlib.closing(self):
+        reserved = _reserved_on_cuda()
+        with watched_replays() as replays, self._inside(), contextlib.closing(self):
             step = self._build().step
             # Gradients and optimizer state exist only from the second step on.
             step()
+            replays.count = 0
             # saved=True would get in the way of torch.func.
             with MemoryMeter(self.device, saved=False) as memory:
                 step()
-            return memory.peak - others, memory.reserved
+            if replays.count:
+                # The pool was taken when the graph was captured, before the meter.
+                return None, max(0, torch.cuda.max_memory_reserved() - reserved)
+        return memory.peak, memory.reserved
 
     def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload, or why they cannot be had."""
         self.close()
-        with self._inside(), contextlib.closing(self):
+        # The watch begins where the workload may keep a graph's method.
+        with watched_replays(), self._inside(), contextlib.closing(self):
             step = self._build().step
             step()
             try:
                 counted = asdict(count(step))
             except RuntimeError as error:
                 # torch.func and the hooks that count saved bytes exclude each other, for example.
-                return f"cannot be counted: {error}"
+                return f"not countable: {error}"
             return {name: value for name, value in counted.items() if value is not None}
+
+    def release(self) -> None:
+        """As `close`: the process lives on in any case."""
+        self.close()
 
     def close(self) -> None:
         """Release the workload, its workers and its memory."""
@@ -171,14 +189,35 @@ class LocalArm:
         if workload is not None and workload.close is not None:
             workload.close()
         del workload
-        gc.collect()
-        if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()
+        release_memory()
 
 
-def _load_cuda_libraries() -> None:
-    """A process's first product loads cuBLAS: neither side shall pay for it."""
-    torch.ones(8, 8, device="cuda") @ torch.ones(8, 8, device="cuda")
+def _reserved_on_cuda() -> int:
+    if not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.memory_reserved()
+
+
+def _load_libraries(device: str) -> None:
+    """A process's first product loads cuBLAS, its first convolution cuDNN, its first backward pass
+    starts autograd's thread: neither side shall pay for it.
+
+    A machine that lacks one of them says so in the step, where that needs it.
+    """
+    for use in (_multiply, _convolve):
+        with contextlib.suppress(RuntimeError), torch.enable_grad():
+            use(device)
+
+
+def _multiply(device: str) -> None:
+    square = torch.ones(8, 8, dtype=torch.float32, device=device)
+    _ = square @ square
+
+
+def _convolve(device: str) -> None:
+    images = torch.ones(2, 4, 8, 8, dtype=torch.float32, device=device)
+    weight = torch.ones(4, 4, 3, 3, dtype=torch.float32, device=device, requires_grad=True)
+    torch.nn.functional.conv2d(images, weight).sum().backward()
 
 
 # A pair of CUDA events for each device, made once: creating them inside a run would show.

@@ -2,6 +2,10 @@
 
 For state that cannot be swapped: cuDNN's plan cache, compiled code, a CUDA context that has failed.
 The parent sends one request at a time and waits, so that only one arm runs.
+
+A process takes seconds to start, and what it compiles far longer. So peaks and counts are taken in
+the process that was timed, of a workload built anew there; only an arm whose process is gone starts
+another one for them.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import IO, Any, NoReturn
 
 from labkit.arms.children import Child, LinkBroken, how_it_ended
 from labkit.arms.protocol import ArmDied, Counts, Peak
+from labkit.device import release_memory
 from labkit.results import Workload
 from labkit.switches import torch_flags
 
@@ -44,6 +49,8 @@ class ProcessArm:
 
         RuntimeError when the process does not come up, or cannot rebuild ``make`` from a pickle.
         """
+        # The process shares the card with this one, which may hold gigabytes in reserve.
+        release_memory()
         # What the reader's code prints goes there too; only its end is shown, should it die.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._child = Child(stdout=self._log, stderr=self._log)
@@ -57,7 +64,14 @@ class ProcessArm:
                 f"could not start {self.label!r} in a process of its own: {reason}"
             ) from None
         # It is up: from here on its death is a result.
-        seconds, self.samples, self.unit, self.device = self._ask("start")
+        try:
+            seconds, self.samples, self.unit, self.device = self._ask("start")
+        except ArmDied:
+            raise
+        except Exception:
+            # It lives, and can say on which device memory ran out.
+            self.device = self._ask("where")
+            raise
         return float(seconds)
 
     def block(self, steps: int) -> float:
@@ -69,14 +83,24 @@ class ProcessArm:
         self._ask("check")
 
     def peak(self) -> Peak:
-        """As `LocalArm.peak`, in a fresh process."""
-        allocated, reserved = self._ask_afresh("peak")
+        """As `LocalArm.peak`, in the process."""
+        allocated, reserved = self._ask_process("peak")
         return allocated, reserved
 
     def counters(self) -> Counts:
-        """As `LocalArm.counters`, in a fresh process."""
-        counted: Counts = self._ask_afresh("counters")
+        """As `LocalArm.counters`, in the process."""
+        counted: Counts = self._ask_process("counters")
         return counted
+
+    def release(self) -> None:
+        """Release the workload there; the process waits."""
+        if self._child is None:
+            return
+        try:
+            self._ask("close")
+        except ArmDied:
+            # It holds nothing any more.
+            self.close()
 
     def close(self) -> None:
         """End the process, and with it whatever it holds."""
@@ -87,13 +111,11 @@ class ProcessArm:
         if log is not None:
             log.close()
 
-    def _ask_afresh(self, method: str) -> Any:
-        self.close()
-        try:
+    def _ask_process(self, method: str) -> Any:
+        """Ask the process that was timed; another one, if that is gone."""
+        if self._child is None:
             self.start()
-            return self._ask(method)
-        finally:
-            self.close()
+        return self._ask(method)
 
     def _ask(self, method: str, *arguments: object) -> Any:
         child = self._child
@@ -103,6 +125,10 @@ class ProcessArm:
             return child.receive()
         except LinkBroken:
             self._died(child)
+        except KeyboardInterrupt:
+            # Its answer would be taken for that to the next request.
+            self.close()
+            raise
 
     def _died(self, child: Child) -> NoReturn:
         assert self._log is not None

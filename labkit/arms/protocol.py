@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-# Peak bytes: allocated, and reserved from the driver (None except on CUDA).
-Peak = tuple[int, int | None]
+# Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took
+# from the driver (None except on CUDA).
+Peak = tuple[int | None, int | None]
 # Counts of one step by name, or why they cannot be had.
 Counts = dict[str, int] | str
 
@@ -37,10 +38,13 @@ class Arm(Protocol):
         """FloatingPointError when the last step returned nan or infinity."""
 
     def peak(self) -> Peak:
-        """Peak bytes of one warm step of a fresh workload. Closes the arm before and after."""
+        """Peak bytes of one warm step of a fresh workload. Releases the arm before and after."""
 
     def counters(self) -> Counts:
-        """Exact counts of one warm step of a fresh workload. Closes the arm before and after."""
+        """Exact counts of one warm step of a fresh workload. Releases the arm before and after."""
+
+    def release(self) -> None:
+        """Let go of the workload and its memory; the process that it lives in stays."""
 
     def close(self) -> None:
-        """Release the workload and all that it holds. May be called twice."""
+        """Release the workload and all that it holds, its process too. May be called twice."""

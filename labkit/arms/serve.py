@@ -22,8 +22,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+
 from labkit.arms.children import KILL, LINK, dumps
 from labkit.arms.local import LocalArm
+from labkit.device import is_out_of_memory
 from labkit.results import Workload
 from labkit.switches import Flags, set_torch_flags
 
@@ -117,6 +120,8 @@ class _Host:
             return self.define(*arguments)
         if command == "arm.start":
             return self.start(*arguments)
+        if command == "arm.where":
+            return self.where(*arguments)
         kind, _, method = command.rpartition(".")
         if kind == "arm" and method in _METHODS:
             number, *rest = arguments
@@ -150,9 +155,18 @@ class _Host:
         seconds = arm.start()
         return seconds, arm.samples, arm.unit, arm.device
 
+    def where(self, number: int) -> str:
+        """The type of the device that an arm works on, also where its first step failed."""
+        return self.arms[number].device
+
 
 def _portable(error: Exception) -> bytes:
-    """The reply that makes the notebook raise ``error``."""
+    """The reply that makes the notebook raise ``error``.
+
+    Only here can it be judged whether memory ran out, so that is said plainly.
+    """
+    if is_out_of_memory(error):
+        return dumps((False, torch.OutOfMemoryError(str(error))))
     try:
         reply = dumps((False, error))
         pickle.loads(reply)

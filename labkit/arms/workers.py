@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from labkit.arms.protocol import Counts, Peak
@@ -51,14 +52,18 @@ class WorkersArm:
         self._ask("check")
 
     def peak(self) -> Peak:
-        """That of the worker that needs most."""
-        largest: Peak = max(self._ask("peak"), key=_allocated)
-        return largest
+        """Those of the worker that needs most; None where one of them cannot tell."""
+        allocated, reserved = zip(*self._ask("peak"), strict=True)
+        return _most(allocated), _most(reserved)
 
     def counters(self) -> Counts:
         """Those of the first worker."""
         counted: Counts = self._ask("counters")[0]
         return counted
+
+    def release(self) -> None:
+        """As `close`: the workers live on."""
+        self.close()
 
     def close(self) -> None:
         """Release the workload in each worker; the workers live on."""
@@ -78,5 +83,8 @@ class WorkersArm:
         return self._workers.ask(f"arm.{method}", self._number, *arguments, ranks=ranks)
 
 
-def _allocated(peak: Peak) -> int:
-    return peak[0]
+def _most(sizes: Sequence[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    return max(known)

@@ -19,7 +19,7 @@ import traitlets
 from labkit import report
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Progress
-from labkit.text import format_bytes, format_rate, format_seconds
+from labkit.text import format_rate, format_seconds
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -149,7 +149,7 @@ def row(number: int, run: Comparison) -> list[str]:
     texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
     texts += [format_seconds(side.median) for side in run.arms]
     texts += [f"{factor(run.speedup)}×", " – ".join(map(factor, run.interval)), run.verdict]
-    memory = [format_bytes(side.peak_bytes) for side in run.arms]
+    memory = [side.peak_text for side in run.arms]
     return [*texts, " → ".join(memory)]
 
 
@@ -175,5 +175,5 @@ def _side(name: str, side: Measurement) -> list[str]:
         format_seconds(side.iqr),
         format_rate(side.throughput, side.unit),
         format_seconds(side.cold),
-        format_bytes(side.peak_bytes),
+        side.peak_text,
     ]

@@ -21,7 +21,8 @@ class Measurement:
     ``builds`` has the number, from 0, of the build that each of the times was taken of; empty means
     one build. ``cold`` is the seconds of the very first step: compilation, cuDNN's search, first
     allocations. ``error`` says what ended this side: out of memory, or the death of its process.
-    ``counters`` are exact counts of a step, or the reason why there are none.
+    ``counters`` are exact counts of a step, or the reason why there are none. ``peak_bytes`` is
+    None beside a number of ``reserved_bytes`` where it cannot be counted: see `labkit.graphs`.
     """
 
     label: str
@@ -71,6 +72,13 @@ class Measurement:
         """Samples per second."""
         return self.samples / self.median
 
+    @property
+    def peak_text(self) -> str:
+        """Peak memory in words: ``12.0 MiB``, ``not countable``, or ``-`` where none was taken."""
+        if self.peak_bytes is None and self.reserved_bytes is not None:
+            return "not countable"
+        return format_bytes(self.peak_bytes)
+
     def __str__(self) -> str:
         return table([self])
 
@@ -92,8 +100,8 @@ def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:
         ["throughput", *(format_rate(side.throughput, side.unit) for side in sides)],
         ["first step", *(format_seconds(side.cold) for side in sides)],
     ]
-    if any(side.peak_bytes is not None for side in sides):
-        rows.append(["peak memory", *(format_bytes(side.peak_bytes) for side in sides)])
+    if any(side.peak_text != "-" for side in sides):
+        rows.append(["peak memory", *(side.peak_text for side in sides)])
     if any(side.reserved_bytes is not None for side in sides):
         rows.append(["peak reserved", *(format_bytes(side.reserved_bytes) for side in sides)])
     if any(side.error for side in sides):

@@ -83,6 +83,19 @@ def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
     assert any(f"no cell tagged {tag!r}" in problem for problem in tool.check(good, "_template"))
 
 
+def test_a_copy_of_the_template_is_told_from_a_notebook(good: nbformat.NotebookNode) -> None:
+    text = "\n".join(tool.check(good, "23_x"))
+    assert "has the template's title, 'Template: fewer, larger calls'" in text
+    assert "(card) still tells to copy the notebook" in text
+    for tag in ("panel", "reference", "claims"):
+        assert f"({tag}) names the template: write '23_x' for '_template'" in text
+    good.metadata.labkit.title = "Mine"
+    for each in good.cells:
+        each.source = each.source.replace("_template", "23_x").replace("Template: fewer", "Mine")
+    cell(good, "card").source = "# Mine\n"
+    assert tool.check_copied(good, "23_x") == []
+
+
 def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     def problems(change: object) -> str:
         notebook = deepcopy(good)
@@ -150,7 +163,7 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
     ):
         assert "does not follow a text that begins" in problems(-1, old, new)
     assert "no stub" in problems(0, "NotImplementedError", "ValueError")
-    assert "does not end in a call" in problems(0, "exercises.verdict", "print")
+    assert "does not end in a call" in problems(0, "exercises.check_template_calls", "print")
     assert "no cell tagged 'solution'" in "".join(tool.check_exercises(without(good, place + 2)))
     assert "is not followed by a hint" in problems(1, "<details>", "")
     assert "is not followed by a hint" in problems(1, "</details>", "")

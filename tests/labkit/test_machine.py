@@ -77,6 +77,7 @@ def test_measured_card(quick: None) -> None:
     }
     assert names <= {name for name, _ in seen}
     assert measured.pop("device") == str(machine.pick_device())
+    assert measured.pop("float32_precision") == "ieee"
     assert measured["float32_flop_per_s"] > 0
     assert all(value is None or value > 0 for value in measured.values())
     assert len(measured) == len(seen)
@@ -119,7 +120,56 @@ def test_a_slow_type_is_not_tried_at_large_sizes(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(machine, "_seconds", slow)
     assert matmul_rate(torch.float32, torch.device("cpu")) == 2 * 64**3 / 0.1
-    assert sizes == [64]
+    # Not believed at once.
+    assert sizes == [64] * 3
+
+
+def test_one_disturbed_product_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def interrupted_once(run: Any, device: torch.device, **options: Any) -> float:
+        sizes.append(run.args[0].shape[0])
+        if len(sizes) == 1:
+            return 0.1
+        return 2 * sizes[-1] ** 3 / 1e15
+
+    monkeypatch.setattr(machine, "_seconds", interrupted_once)
+    assert matmul_rate(torch.float32, torch.device("cpu")) == pytest.approx(1e15)
+    assert sizes == [64, 64, 128, 256, 512, 1024, 2048]
+
+
+def test_loading_a_library_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = []
+    clock, multiply = machine.time.perf_counter, torch.mm
+
+    def product(*factors: torch.Tensor) -> torch.Tensor:
+        order.append("product")
+        return multiply(*factors)
+
+    def now() -> float:
+        order.append("clock")
+        return clock()
+
+    monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(machine.time, "perf_counter", now)
+    monkeypatch.setattr(machine, "_seconds", lambda *_, **__: 1e-9)
+    assert matmul_rate(torch.bfloat16, torch.device("cpu")) > 0
+    assert order[:2] == ["product", "clock"]
+
+
+def test_float32_is_ieee_unless_tf32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def note(*_: Any, **__: Any) -> float:
+        seen.append(torch.get_float32_matmul_precision())
+        return 1.0
+
+    monkeypatch.setattr(machine, "_seconds", note)
+    for name, (dtype, tf32) in machine._PRECISIONS.items():
+        seen.clear()
+        matmul_rate(dtype, torch.device("cpu"), tf32=tf32)
+        expected = "high" if name == "tf32" else "highest"
+        assert set(seen) == {expected}
 
 
 @pytest.mark.parametrize(

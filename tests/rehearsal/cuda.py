@@ -288,6 +288,11 @@ def peak(device: Any = None) -> int:
     return places.cards[card(device)].peak
 
 
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Of torch's many figures, how often memory was refused."""
+    return {"num_ooms": places.cards[card(device)].refused}
+
+
 def set_sync_debug_mode(mode: int | str) -> None:
     names = {"default": 0, "warn": 1, "error": 2}
     state.tell_waits = names[mode] if isinstance(mode, str) else mode
@@ -326,6 +331,7 @@ def stand_ins() -> dict[str, Any]:
         "memory_reserved": allocated,
         "max_memory_reserved": peak,
         "reset_peak_memory_stats": reset_peak,
+        "memory_stats": memory_stats,
         "mem_get_info": memory_info,
         "set_per_process_memory_fraction": limit_memory,
         "get_device_properties": properties,

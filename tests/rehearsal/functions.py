@@ -53,6 +53,10 @@ class Functions(TorchFunctionMode):
         special = SPECIAL.get(func)
         if special is not None:
             return special(func, args, kwargs)
+        named = index_of(kwargs.get("device"))
+        if isinstance(func, torch._ops.OpOverload) and named in (None, CPU):
+            # A dispatch mode calls on what C++ called, which names the device it sees: the CPU.
+            return func(*args, **kwargs)
         return _create(func, args, kwargs)
 
 
@@ -67,7 +71,8 @@ def _create(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if place is not None and place != CPU:
         state.wake()
         _same_generator(kwargs.get("generator"))
-    with places.as_out_of_memory(place not in (None, CPU)):
+    making = None if sources else place
+    with places.as_out_of_memory(place not in (None, CPU)), state.making_at(making):
         result = func(*args, **kwargs)
     if pinned:
         places.pin(result)
@@ -111,8 +116,8 @@ def _at(leaf: Any, place: int) -> Any:
 def _copy(source: torch.Tensor, place: int, *, non_blocking: bool) -> torch.Tensor:
     """A copy of the tensor at another place, in the order of streams."""
     came_from = place_of(source)
-    with torch.utils._python_dispatch._disable_current_modes():
-        result = source.clone()
+    with state.making_at(place):
+        result = torch.ops.aten._to_copy.default(source, non_blocking=non_blocking)
     if state.capturing is not None:
         state.capturing.append((torch.ops.aten.clone.default, (source,), {}, result))
     places.put(result, place, again=True)

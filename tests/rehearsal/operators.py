@@ -4,10 +4,11 @@ watch for waits.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -56,6 +57,21 @@ class State:
     def honest(self, on: bool) -> None:
         self._thread.honest = on
 
+    @property
+    def making(self) -> int | None:
+        """Where this thread makes a tensor just now, by a creation or a move; None: it does not."""
+        return getattr(self._thread, "making", None)
+
+    @contextlib.contextmanager
+    def making_at(self, place: int | None) -> Iterator[None]:
+        """Inside, what operators make lies there at once: modes above see it where it will be."""
+        before = self.making
+        self._thread.making = place
+        try:
+            yield
+        finally:
+            self._thread.making = before
+
     def wake(self) -> None:
         """Initialize, as the first use of a card does.
 
@@ -95,6 +111,11 @@ class Operators(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if state.making is not None:
+            with torch._C.DisableTorchFunction():
+                made = func(*args, **kwargs)
+            places.put(made, state.making)
+            return made
         name = getattr(getattr(func, "_overloadpacket", func), "__name__", "")
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         at = [place_of(tensor) for tensor in tensors]

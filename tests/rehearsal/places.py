@@ -22,16 +22,22 @@ ROUNDING = 512
 
 @dataclass
 class Card:
-    """The memory of one rehearsed card, in bytes."""
+    """The memory of one rehearsed card, in bytes.
+
+    ``peak`` can be reset, as torch's own; ``highest`` is that of the whole process.
+    """
 
     total: int
     limit: int
     now: int = 0
     peak: int = 0
+    highest: int = 0
+    refused: int = 0
 
     def take(self, size: int) -> None:
         """Count an allocation. OutOfMemoryError, in CUDA's words, where it does not fit."""
         if self.now + size > self.limit:
+            self.refused += 1
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 has a total "
                 "capacity of "
@@ -40,6 +46,7 @@ class Card:
             )
         self.now += size
         self.peak = max(self.peak, self.now)
+        self.highest = max(self.highest, self.now)
 
 
 cards: list[Card] = []
@@ -125,6 +132,7 @@ def as_out_of_memory(on_a_card: bool) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if on_a_card and "DefaultCPUAllocator" in str(error):
+            cards[0].refused += 1
             raise torch.OutOfMemoryError(f"CUDA out of memory. {error} (rehearsed)") from None
         raise
 
