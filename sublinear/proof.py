@@ -117,18 +117,31 @@ def _step(model: nn.Module, original: nn.Module, task: Training) -> Seen:
     seen: Seen = {}
     args, kwargs = tree_map_only(torch.Tensor, _fresh, (task.args, task.kwargs))
     with restored(original, None):
+        versions = [parameter._version for parameter in original.parameters()]
         value = task.loss(model(*args, **kwargs))
         value.backward()
         seen["loss"] = copied(value)
         for i, tensor in enumerate(_wanting(args, kwargs)):
-            seen[f"gradient of input {i}"] = copied(tensor.grad)
-        for name, parameter in original.named_parameters():
-            seen[f"gradient of {name}"] = copied(parameter.grad)
-        for name, tensor in [*original.named_parameters(), *original.named_buffers()]:
-            seen[f"{name} after the step"] = copied(tensor)
+            seen[f"gradient of input {i}"] = _on_cpu(tensor.grad)
+        named = original.named_parameters()
+        for (name, parameter), before in zip(named, versions, strict=True):
+            seen[f"gradient of {name}"] = _on_cpu(parameter.grad)
+            seen[f"{name} after the step"] = None
+            if parameter._version != before:
+                # Changed by the model's own code.
+                seen[f"{name} after the step"] = copied(parameter)
+        for name, buffer in original.named_buffers():
+            seen[f"{name} after the step"] = copied(buffer)
         for kind, state in rng_state().items():
             seen[f"random state of {kind}"] = state
     return seen
+
+
+def _on_cpu(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """A gradient, which nobody else holds any more after the step."""
+    if gradient is None:
+        return None
+    return gradient.detach().cpu()
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor:
