@@ -45,7 +45,7 @@ MENU: tuple[tuple[str, frozenset[object]], ...] = (
 )
 
 # Their gates are activated in place, unseen by torch's own check.
-_OVERWRITING = (nn.RNNBase, nn.RNNCellBase)
+OVERWRITING = (nn.RNNBase, nn.RNNCellBase)
 
 Context = AbstractContextManager[object]
 
@@ -104,7 +104,7 @@ def _check(plan: Plan, blocks: Blocks) -> None:
         if not keep.option:
             continue
         for module in blocks.modules(keep.block):
-            if isinstance(module, _OVERWRITING):
+            if isinstance(module, OVERWRITING):
                 raise ValueError(
                     f"{keep}: {blocks.names[keep.block]} holds a {type(module).__name__}, which "
                     "overwrites what the option would keep: use option 0 or a checkpoint"

@@ -1,8 +1,13 @@
 """Three lines for a reader's own model: fit this batch into this much memory.
 
-fitted = fit(model, inputs, budget=6 * 2**30)
-print(fitted)             # what is predicted
-print(fitted.measure())   # what is so
+    fitted = fit(model, inputs, budget="6 GB")
+    print(fitted)             # what is predicted
+    print(fitted.measure())   # what is so
+
+Before it returns, one step of the planned model is compared with a plain one. Later changes of
+modules, hooks, modes, arguments and of Python values that the plan holds raise RuntimeError at the
+next forward, by name. Not noticed is what changes without any of them, such as the weights of a
+module that the model keeps outside its own modules.
 """
 
 from __future__ import annotations

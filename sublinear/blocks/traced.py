@@ -239,12 +239,12 @@ class _Tracer(fx.Tracer):
     def keep_function(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         """A node for a call of a custom ``autograd.Function``."""
 
-        def apply(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             return function.apply(*args, **kwargs)
 
-        apply.__name__ = f"{function.__name__}_apply"
-        apply = self.functions.setdefault(function, apply)
-        return self.create_proxy("call_function", apply, args, kwargs)
+        call.__name__ = f"{function.__name__}_apply"
+        kept = self.functions.setdefault(function, call)
+        return self.create_proxy("call_function", kept, args, kwargs)
 
     def _has(self, tensor: torch.Tensor) -> bool:
         known = [*self.root.parameters(), *self.root.buffers(), *self.tensor_attrs]

@@ -15,7 +15,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from labkit.preserve import rng_state, set_rng_state
-from sublinear.apply import MENU, keep_only
+from sublinear.apply import MENU, OVERWRITING, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
@@ -118,7 +118,7 @@ class Bench:
             full = self.option(MENU[0][0], run, state)
             options = [full.option]
             for number in range(1, self.options):
-                options.append(self._selective(number, run, state, full))
+                options.append(self._selective(i, number, run, state, full))
         crossing = sum(size for _, size in storages(full.leaving))
         made = {}
         for parameter in self.model.parameters():
@@ -134,7 +134,7 @@ class Bench:
         with FusedAttention():
             return self.blocks.run(i, *state)
 
-    def _selective(self, number: int, run: Way, state: State, full: OptionRun) -> Option:
+    def _selective(self, i: int, number: int, run: Way, state: State, full: OptionRun) -> Option:
         """An option of the menu; saving all under its name, where it does not work."""
         label = MENU[number][0]
         contexts = partial(keep_only, number)
@@ -145,6 +145,9 @@ class Bench:
             return result
 
         instead = replace(full.option, name=label)
+        if any(isinstance(module, OVERWRITING) for module in self.blocks.modules(i)):
+            # `apply` refuses it.
+            return instead
         try:
             found = self.option(label, way, state)
         except RuntimeError as error:
