@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx.experimental import _config as shapes
+from torch.utils import _foreach_utils
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from tests.rehearsal import functions, install, operators, order, places
@@ -102,6 +103,8 @@ def hollow_install() -> None:
         lambda self, optimizer, found, *args, **kwargs: optimizer.step(*args, **kwargs)
     )
     torch.cuda.set_per_process_memory_fraction = lambda *_: None
+    known = _foreach_utils._get_foreach_kernels_supported_devices
+    _foreach_utils._get_foreach_kernels_supported_devices = lambda: [*known(), "meta"]
     torch.compile = _as_it_is
     torch.cuda.graph = _not_captured
     torch.cuda.CUDAGraph.replay = lambda self: None  # type: ignore[method-assign]
