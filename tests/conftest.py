@@ -20,6 +20,15 @@ os.environ["MPLBACKEND"] = "Agg"
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rehearse",
+        choices=("few", "all"),
+        default="few",
+        help="notebooks on rehearsed GPUs: a few on one card, or all of them on three",
+    )
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse connections that leave this machine, so that no test passes or fails with a far

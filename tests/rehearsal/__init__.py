@@ -11,7 +11,8 @@ what a graph's capture forbids; that forked processes keep away from the card.
 
 It cannot prove: kernels, their numbers and their speed; Triton and the compiler's code for a GPU;
 NCCL; workspaces of cuBLAS and cuDNN, fragmentation, and memory that is reused on another stream too
-early; asynchronous errors. Operators run in CPU precision: TF32 changes nothing here.
+early; asynchronous errors. Operators run in CPU precision: TF32 changes nothing here. Each process
+has a card of its own: bytes of several processes are not added up.
 """
 
 from tests.rehearsal.install import install

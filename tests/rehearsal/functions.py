@@ -53,6 +53,10 @@ class Functions(TorchFunctionMode):
         special = SPECIAL.get(func)
         if special is not None:
             return special(func, args, kwargs)
+        named = index_of(kwargs.get("device"))
+        if isinstance(func, torch._ops.OpOverload) and named in (None, CPU):
+            # A dispatch mode calls on what C++ called, which names the device it sees: the CPU.
+            return func(*args, **kwargs)
         return _create(func, args, kwargs)
 
 

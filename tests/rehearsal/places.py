@@ -22,12 +22,16 @@ ROUNDING = 512
 
 @dataclass
 class Card:
-    """The memory of one rehearsed card, in bytes."""
+    """The memory of one rehearsed card, in bytes.
+
+    ``peak`` can be reset, as torch's own; ``highest`` is that of the whole process.
+    """
 
     total: int
     limit: int
     now: int = 0
     peak: int = 0
+    highest: int = 0
     refused: int = 0
 
     def take(self, size: int) -> None:
@@ -42,6 +46,7 @@ class Card:
             )
         self.now += size
         self.peak = max(self.peak, self.now)
+        self.highest = max(self.highest, self.now)
 
 
 cards: list[Card] = []

@@ -97,3 +97,19 @@ def test_compiled_code_and_the_scaler_run() -> None:
     """
     done = rehearse("-c", code)
     assert done.stdout.split() == ["cuda:0", "cuda:0"], done.stderr
+
+
+def test_operators_that_another_mode_calls_on_stay_on_the_card() -> None:
+    # The backward of autocast's cast names, in C++, the device that it sees.
+    code = """if True:
+        import torch
+        from labkit import count
+        net, x = torch.nn.Linear(8, 8).to("cuda"), torch.randn(4, 8, device="cuda")
+        def step():
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = net(net(x)).float().sum()
+            loss.backward()
+        print(count(step).launches > 0, net.weight.grad.device)
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["True", "cuda:0"], done.stderr

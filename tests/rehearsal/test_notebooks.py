@@ -1,0 +1,35 @@
+"""Notebooks run from top to bottom on a rehearsed card.
+
+CI runs a few of them on a small card; `pytest tests/rehearsal --rehearse all` runs every notebook
+on cards of 80, 16 and 8 GB (about an hour and a half of one core).
+"""
+
+import pytest
+
+from course.notebook_files import course_notebooks, notebook_path
+from tests.rehearsal.notebooks import rehearse_notebook
+
+# A start, a pipeline, a toggle, memory, convergence.
+FEW = (
+    "00_start_here",
+    "04_data_loading",
+    "06_mixed_precision",
+    "11_activation_checkpointing",
+    "18_gradient_clipping",
+)
+CARDS = ("80", "16", "8")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    wanted = [(name, "8") for name in FEW]
+    if metafunc.config.getoption("--rehearse") == "all":
+        wanted = [(path.stem, card) for path in course_notebooks() for card in CARDS]
+    ids = [f"{name}-{card}GB" for name, card in wanted]
+    metafunc.parametrize(("name", "card"), wanted, ids=ids)
+
+
+@pytest.mark.notebook
+def test_runs_on_a_rehearsed_card(name: str, card: str) -> None:
+    done = rehearse_notebook(notebook_path(name), card)
+    assert done.errors == []
+    assert done.peak > 0, "nothing was ever on the card"
