@@ -81,6 +81,7 @@ WORKERS = "in processes of their own; with one GPU these are on the CPU"
 # Cells that are not run: a piece of their text, and why.
 LEFT_OUT: dict[str, dict[str, str]] = {
     "03_learning_rate_schedules": {"def trained(flat_cycle: bool": ON_CPU},
+    "07_fp16_numerics": {"lists = {where: autocast_lists": "hollow tensors of its own"},
     "12_sublinear_memory": {
         "deep = sublinear.profile(": "planned for a card that is described, not used",
         "sheet = sublinear.profile(": "planned for a card that is described, not used",
