@@ -29,13 +29,12 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from typing import Any
 
-os.environ["MPLBACKEND"] = "Agg"
-os.environ["LABKIT_SIZE"] = "full"
-
 from tests.rehearsal import places
 from tests.rehearsal.hollow import Enough, hollow_install, resize, turns
 
 if __name__ == "__main__":
+    os.environ["MPLBACKEND"] = "Agg"
+    os.environ["LABKIT_SIZE"] = "full"
     # Before labkit is imported, which asks torch for its device.
     hollow_install()
 
@@ -444,12 +443,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="notebooks; all of them without a name")
     parser.add_argument("--cards", nargs="+", type=int, default=list(CARDS), help="gigabytes")
     parser.add_argument("--json", action="store_true", help="for a program")
-    parser.add_argument("--left-out", action="store_true", help="texts of cells not run, as JSON")
     parser.add_argument("--details", action="store_true", help="each lab, and what was left out")
     arguments = parser.parse_args()
-    if arguments.left_out:
-        print(json.dumps({name: list(texts) for name, texts in LEFT_OUT.items()}))
-        return
     prepare()
     if not arguments.json:
         print(f"{'GB of a card of':32}" + "".join(f"{card:8}" for card in arguments.cards))

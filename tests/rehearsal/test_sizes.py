@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook_files import course_notebooks, read_notebook
+from course.notebook_files import code_cells, course_notebooks, notebook_path, read_notebook
 from labkit.device import LARGE_GPU, LEAST_GPU
+from tests.rehearsal import sizes
 
 ROOT = Path(__file__).resolve().parents[2]
 # They need most.
@@ -26,8 +27,6 @@ FEW = (
     "06_mixed_precision",
     "09_cudnn_benchmark",
     "11_activation_checkpointing",
-    "13_gradient_accumulation",
-    "15_zeroing_gradients",
 )
 # Of the card's memory: the rest is for work space and fragmentation.
 SHARE = 0.85
@@ -80,21 +79,16 @@ def test_the_cards_are_those_that_pick_tells_apart():
     assert LEAST_GPU <= 8 * 10**9 < 16 * 10**9 < LARGE_GPU <= 24 * 10**9
 
 
-def test_what_is_left_out_is_in_the_notebooks():
-    told = json.loads(
-        subprocess.run(
-            [sys.executable, "-m", "tests.rehearsal.sizes", "--left-out"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )
-    for name, texts in told.items():
-        [path] = [path for path in course_notebooks() if path.stem == name]
-        cells = [cell.source for cell in read_notebook(path).cells if cell.cell_type == "code"]
+@pytest.mark.parametrize("table", [sizes.LEFT_OUT, sizes.HELD, sizes.BY_HAND])
+def test_the_exceptions_are_of_notebooks_that_there_are(table: dict) -> None:
+    assert table.keys() <= {path.stem for path in course_notebooks()}
+
+
+def test_what_is_left_out_is_in_the_notebooks() -> None:
+    for notebook, texts in sizes.LEFT_OUT.items():
+        cells = [cell.source for cell in code_cells(read_notebook(notebook_path(notebook)))]
         for text in texts:
-            assert sum(text in source for source in cells) == 1, (name, text)
+            assert sum(text in source for source in cells) == 1, (notebook, text)
 
 
 STEP = """
