@@ -262,6 +262,71 @@ def race_figure(
     return figure
 
 
+def bar_figure(
+    sweeps: Sequence[Comparison] | Mapping[str, Sequence[Comparison]],
+    control: str,
+    *,
+    slowdown: bool = False,
+    title: str = "",
+    dark: bool = False,
+) -> Figure:
+    """A bar for each value of the swept control: the speed-up, with its 95 % interval.
+
+    Bars begin at 1, on a logarithmic scale. A single sweep is coloured by its verdicts; of several,
+    in a mapping by name, the bars of one value stand together, each in the colour of its sweep.
+    ``slowdown``: candidate / baseline instead. Where a side ended early stands its reason.
+    """
+    if not isinstance(sweeps, Mapping):
+        sweeps = {"": sweeps}
+    values: dict[str, None] = {}
+    for results in sweeps.values():
+        values |= dict.fromkeys(str(each.candidate.settings[control]) for each in results)
+    places = {value: place for place, value in enumerate(values)}
+    thickness = 0.8 / max(1, len(sweeps))
+    height = 1 + 0.25 * len(places) * max(1, len(sweeps))
+    figure, (axis,) = new_figure(width=7, height=height, dark=dark)
+    for number, (results, hue) in enumerate(zip(sweeps.values(), cycle(PALETTE), strict=False)):
+        shift = (number - (len(sweeps) - 1) / 2) * thickness
+        for result in results:
+            colour = hue
+            if len(sweeps) == 1:
+                colour = VERDICT_COLOUR.get(result.verdict, GREY)
+            place = places[str(result.candidate.settings[control])] + shift
+            _ratio_bar(axis, result, place, 0.9 * thickness, colour, slowdown)
+    axis.axvline(1, color=GREY, ls="--", lw=1)
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter("{x:g}")
+    low, high = axis.get_xlim()
+    # Room for the words.
+    axis.set_xlim(min(0.45, low), 2.5 * max(1.5, high))
+    axis.set_yticks(range(len(places)), list(places))
+    axis.invert_yaxis()
+    axis.set(xlabel="baseline / candidate", title=title)
+    if slowdown:
+        axis.set_xlabel("candidate / baseline")
+    if len(sweeps) > 1:
+        for name, hue in zip(sweeps, cycle(PALETTE), strict=False):
+            axis.plot([], [], "s", color=hue, label=name)
+        legend(axis)
+    return figure
+
+
+def _ratio_bar(
+    axis: Axes, result: Comparison, place: float, thickness: float, colour: str, slowdown: bool
+) -> None:
+    words: dict[str, Any] = {"va": "center", "fontsize": 8, "color": axis.title.get_color()}
+    if not result.ratios:
+        reasons = [side.error for side in result.arms if side.error]
+        axis.text(1, place, f"  {', '.join(reasons)}", **words)
+        return
+    ratio, (low, high) = result.speedup, result.interval
+    if slowdown:
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    axis.barh(place, ratio - 1, left=1, height=thickness, color=colour)
+    axis.plot([low, high], [place, place], color=words["color"], lw=1)
+    axis.text(max(1, high), place, f"  {ratio:.2f}x {result.verdict}", **words)
+
+
 def heat_map(
     rows: Mapping[str, Sequence[tuple[float, str]]],
     columns: Sequence[str],

@@ -25,7 +25,8 @@ from course.exercises.lab_19 import check_19_drop_bias
 from course.exercises.lab_20 import check_20_validate
 from course.exercises.lab_21 import check_21_recalibrate
 from course.exercises.lab_22 import check_22_one_graph
-from course.exercises.tell import attempt, verdict
+from course.exercises.lab_template import check_template_calls
+from course.exercises.tell import attempt
 
 __all__ = [
     "attempt",
@@ -52,5 +53,5 @@ __all__ = [
     "check_20_validate",
     "check_21_recalibrate",
     "check_22_one_graph",
-    "verdict",
+    "check_template_calls",
 ]

@@ -122,6 +122,26 @@ class Recorded:
         """
         return Beside(self, own)
 
+    def show(self, *results: Own | Mapping[str, Own]) -> None:
+        """Display each of the reader's results beside the recorded ones, then the records.
+
+        A mapping names its results: each name stands above its own.
+        """
+        from IPython.display import display
+
+        sections: list[tuple[str, Beside]] = []
+        for result in results:
+            if isinstance(result, Mapping):
+                for name, own in result.items():
+                    sections.append((str(name), self.beside(own)))
+            else:
+                sections.append(("", self.beside(result)))
+        for name, beside in sections:
+            if name:
+                print(name)
+            display(beside)
+        print(self)
+
     def __str__(self) -> str:
         parts = [record_text(record) for record in self.records] or [self._missing()]
         parts += [f"Not shown: {reason}" for reason in self.refused]
@@ -145,10 +165,15 @@ class Beside:
 
     def __init__(self, references: Recorded, own: Own) -> None:
         self.references, self.own = references, own
-        self._each: list[Any] = [own] if isinstance(own, Comparison | RaceResult) else list(own)
+        self._each: list[Any] = [own]
+        if isinstance(own, Sequence) and not isinstance(own, str):
+            self._each = list(own)
         if not self._each:
             reason = "there is nothing to hold beside the records; run the lab first"
             raise ValueError(f"beside([]): {reason}")
+        for result in self._each:
+            if not isinstance(result, Comparison | RaceResult):
+                raise TypeError(f"beside({result!r}): use what lab.run, sweep or race returned")
         self._control = _swept_control(self._each)
 
     def __str__(self) -> str:

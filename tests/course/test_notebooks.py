@@ -150,7 +150,7 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
     ):
         assert "does not follow a text that begins" in problems(-1, old, new)
     assert "no stub" in problems(0, "NotImplementedError", "ValueError")
-    assert "does not end in a call" in problems(0, "exercises.verdict", "print")
+    assert "does not end in a call" in problems(0, "exercises.check_template_calls", "print")
     assert "no cell tagged 'solution'" in "".join(tool.check_exercises(without(good, place + 2)))
     assert "is not followed by a hint" in problems(1, "<details>", "")
     assert "is not followed by a hint" in problems(1, "</details>", "")

@@ -525,3 +525,24 @@ def test_bad_requests_are_named(two):
         two.beside([])
     with pytest.raises(ValueError, match="no sweep of one control"):
         two.beside([comparison(), comparison(amp=True, fused=True, size=16)]).figure()
+
+
+def test_results_are_shown_one_after_the_other_under_their_names(two, capsys, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda what: shown.append(what.own))
+    one, sweep = comparison(1.1), [comparison(1.1), comparison(1.2, size=16)]
+    two.show({"first": one, "second": sweep}, finished())
+    assert shown == [one, sweep, finished()]
+    printed = capsys.readouterr().out
+    assert printed.startswith("first\nsecond\nRecorded on ")
+    assert str(two) in printed
+
+
+def test_nothing_is_shown_where_one_is_no_result(two, capsys):
+    with pytest.raises(
+        TypeError, match=r"beside\(None\): use what lab.run, sweep or race returned"
+    ):
+        two.show(comparison(), {"lost": None})
+    with pytest.raises(TypeError, match=r"beside\('a'\)"):
+        two.show("a")
+    assert capsys.readouterr().out == ""

@@ -2,6 +2,7 @@
 
 import math
 
+import matplotlib.colors
 import matplotlib.image
 import pytest
 
@@ -125,3 +126,53 @@ def test_words_on_an_axis_are_not_joined():
         assert all(
             (line.get_linestyle() not in ("None", "", " ")) == joined for line in [*rates, theirs]
         )
+
+
+def bars_of(figure):
+    """Each bar of the first axis: where it stands, where it ends, its colour."""
+    found = []
+    for bar in figure.axes[0].patches:
+        end = bar.get_x() + bar.get_width()
+        found.append((bar.get_y() + bar.get_height() / 2, end, bar.get_facecolor()))
+    return found
+
+
+def test_a_sweep_as_bars_is_coloured_by_its_verdicts():
+    found = [comparison(act="relu"), comparison(act="tanh")]
+    figure = plots.bar_figure(found, "act", title="Activations")
+    axis = figure.axes[0]
+    assert axis.get_title() == "Activations"
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["relu", "tanh"]
+    green = matplotlib.colors.to_rgba(plots.VERDICT_COLOUR["faster"])
+    assert bars_of(figure) == [(0, pytest.approx(2), green), (1, pytest.approx(2), green)]
+    assert [text.get_text().strip() for text in axis.texts] == ["2.00x faster"] * 2
+    assert axis.get_xlim()[1] > 2
+    assert axis.get_legend() is None
+    figure.canvas.draw()
+
+
+def test_bars_of_several_sweeps_stand_together_by_value():
+    """Also where one sweep lacks a value, and as what the candidate costs."""
+    both = {
+        "narrow": [comparison(act="relu"), comparison(act="tanh")],
+        "wide": [comparison(act="tanh")],
+    }
+    figure = plots.bar_figure(both, "act", slowdown=True, dark=True)
+    (relu, end, narrow), (tanh, _, also_narrow), (beside, _, wide) = bars_of(figure)
+    assert end == pytest.approx(0.5)
+    assert relu < 0.5 < tanh < beside < 1.5
+    assert narrow == also_narrow != wide
+    assert "narrow wide" in labels(figure)
+    assert "candidate / baseline" in labels(figure)
+    figure.canvas.draw()
+
+
+def test_a_comparison_that_ended_early_has_its_reason_for_a_bar():
+    failed = Comparison(
+        Measurement("baseline", {"act": "relu"}, times=(1.0,) * 8),
+        Measurement("candidate", {"act": "relu"}, error="out of memory"),
+    )
+    figure = plots.bar_figure([failed], "act")
+    assert bars_of(figure) == []
+    assert [text.get_text().strip() for text in figure.axes[0].texts] == ["out of memory"]
+    figure.canvas.draw()

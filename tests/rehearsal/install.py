@@ -49,6 +49,7 @@ def install(*, gigabytes: int = 80, cards: int = 1) -> None:
         setattr(torch.accelerator, name, _another(stand_in))
     torch.Generator = cuda.Generator  # type: ignore[misc]
     _answer_for_devices()
+    _pickle_places()
     _parse_moves()
     _autocast_on_the_cpu()
     _backward_with_modes()
@@ -86,6 +87,23 @@ def _answer_for_devices() -> None:
     T.is_cuda = property(lambda t: t.device.type == "cuda")  # type: ignore[assignment]
     T.is_cpu = property(lambda t: t.device.type == "cpu")  # type: ignore[assignment]
     torch.backends.cudnn.is_acceptable = lambda tensor: False  # RNN weights are not flattened
+
+
+def _pickle_places() -> None:
+    """A tensor is pickled with the place that it claims, as torch pickles it with its device."""
+    reduce = T._reduce_ex_internal
+
+    def reduce_with_place(tensor: T, protocol: int) -> Any:
+        if not on_card(tensor):
+            return reduce(tensor, protocol)
+        return _claimed, (tensor.detach().cpu(), place_of(tensor), tensor.requires_grad)
+
+    T._reduce_ex_internal = reduce_with_place  # type: ignore[method-assign]
+
+
+def _claimed(tensor: T, place: int, requires_grad: bool) -> T:
+    places.put(tensor, place, again=True)
+    return tensor.requires_grad_(requires_grad)
 
 
 def _parse_moves() -> None:

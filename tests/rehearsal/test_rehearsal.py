@@ -67,6 +67,24 @@ def test_memory_is_counted_and_given_back() -> None:
     assert done.stdout.split() == ["4096", "12288", "0"], done.stderr
 
 
+def test_a_tensor_lies_on_its_card_in_another_process_too() -> None:
+    code = """if True:
+        import torch
+        from labkit import Lab, Workload
+        inputs = torch.ones(3, device="cuda:1")
+        weights = torch.nn.Parameter(inputs * 2)
+        def make_workload(double: bool) -> Workload:
+            assert weights.requires_grad
+            assert weights.is_leaf
+            return Workload(lambda: inputs @ weights)
+        lab = Lab(make_workload, runs_in="process", memory=False, double=[False, True])
+        result = lab.run(double=True, seconds=0.05)
+        print(result.device, result.candidate.error, inputs.sum().item())
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["cuda", "None", "3.0"], done.stderr
+
+
 def test_a_graph_replays_on_the_same_memory() -> None:
     code = """if True:
         import torch
