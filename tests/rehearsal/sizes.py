@@ -57,7 +57,7 @@ lr_finder = import_module("labkit.lr_finder")
 machine = import_module("labkit.machine")
 races = import_module("labkit.race")
 
-CARDS = (8, 16, 40, 80)
+CARDS = (8, 16, 24, 80)
 # Bytes that CUDA, cuBLAS and cuDNN take in each process before torch allocates.
 CONTEXT = 600_000_000
 # Operators of a cell: a second or two.
