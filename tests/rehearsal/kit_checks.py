@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sublinear
-from labkit import Comparison, Lab, MemoryMeter, Workload, machine_card, pick_device
+from labkit import Comparison, Lab, MemoryMeter, Workload, count, machine_card, pick_device
 from labkit.arms import LocalArm
 from labkit.arms.process import ProcessArm
 from labkit.device import is_out_of_memory, release_memory
@@ -330,6 +330,22 @@ def an_ambiguous_text_is_judged_by_the_card() -> None:
         raise AssertionError("there is room for it")
     finally:
         card.refused += before
+
+
+@check
+def copies_from_the_card_are_host_reads() -> None:
+    there, here = torch.ones(4, device="cuda"), torch.ones(4)
+    reads = {
+        "cpu": count(lambda: there.cpu()).host_reads,
+        "to": count(lambda: there.to("cpu", torch.float64)).host_reads,
+        "copy_": count(lambda: here.copy_(there)).host_reads,
+        "item": count(lambda: there.sum().item()).host_reads,
+        "non-blocking": count(lambda: there.to("cpu", non_blocking=True)).host_reads,
+        "the other way": count(lambda: here.to("cuda")).host_reads,
+        "no copy": count(lambda: there.double()).host_reads,
+    }
+    expected = {"cpu": 1, "to": 1, "copy_": 1, "item": 1}
+    assert reads == expected | {"non-blocking": 0, "the other way": 0, "no copy": 0}, reads
 
 
 @check
