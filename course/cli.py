@@ -8,8 +8,63 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from course import classroom
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add_recorder(commands: Commands) -> None:
+    recorder = commands.add_parser(
+        "record", help="run notebooks at full size and record what they measured"
+    )
+    recorder.add_argument(
+        "notebooks",
+        nargs="*",
+        type=Path,
+        metavar="NOTEBOOK",
+        help="path or name, taken in this order; all if none",
+    )
+    recorder.add_argument(
+        "--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference"
+    )
+    recorder.add_argument(
+        "--from",
+        dest="earlier",
+        nargs="*",
+        type=Path,
+        default=(),
+        metavar="ZIP",
+        help="zips of earlier calls, to go on from",
+    )
+    recorder.add_argument(
+        "--budget-minutes",
+        type=float,
+        metavar="M",
+        help="first what is missing or oldest; on a GPU what has most claims for its time",
+    )
+    recorder.add_argument(
+        "--again",
+        action="store_true",
+        help="also what was recorded already with the very same code",
+    )
+    recorder.add_argument(
+        "--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines"
+    )
+    plan = recorder.add_argument_group("the plan of a loan")
+    plan.add_argument(
+        "--plan", action="store_true", help="record nothing; print what fits a loan, and its load"
+    )
+    plan.add_argument("--commands", type=int, default=3, metavar="N", help="of the loan; 3")
+    plan.add_argument("--minutes", type=float, default=10, metavar="M", help="of a command; 10")
+    plan.add_argument(
+        "--gpu-memory", type=float, metavar="GB", help="assume a GPU; 80 where there is none"
+    )
+    plan.add_argument("--machine", metavar="NAME", help="assume the machine of these records")
+    plan.add_argument(
+        "--wheels", type=Path, default=Path("wheels"), help="what .ci/wheels packed; wheels"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,26 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     card = "print this machine's card, and which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
-    recorder = commands.add_parser(
-        "record", help="run notebooks at full size and record what they measured"
-    )
-    recorder.add_argument(
-        "notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="path or name; all if none"
-    )
-    recorder.add_argument(
-        "--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference"
-    )
-    recorder.add_argument(
-        "--budget-minutes", type=float, metavar="M", help="first what is missing or oldest"
-    )
-    recorder.add_argument(
-        "--again",
-        action="store_true",
-        help="also what was recorded already with the very same code",
-    )
-    recorder.add_argument(
-        "--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines"
-    )
+    _add_recorder(commands)
     results = commands.add_parser(
         "results", help="hold the records against the notebooks' claims: writes RESULTS.md"
     )

@@ -32,12 +32,14 @@ def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
     coverage = {}
     for path in course_notebooks(folder):
         try:
-            needs = about(path)["needs"]
-        except (NotebookError, KeyError) as error:
-            reason = f"cannot tell: no metadata.labkit.needs in it ({error!r})"
-            coverage[path.stem] = reason
+            said = about(path)
+        except NotebookError as error:
+            coverage[path.stem] = f"cannot tell: it {error.reason}"
             continue
-        coverage[path.stem] = _shown(needs, machine_has)
+        if "needs" in said:
+            coverage[path.stem] = _shown(said["needs"], machine_has)
+        else:
+            coverage[path.stem] = "cannot tell: its metadata.labkit does not say what it needs"
     return coverage
 
 

@@ -54,6 +54,9 @@ from course.overview import techniques
 
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
+# The notebook that authors copy; records and claims of a copy go by the copy's own name.
+TEMPLATE = "_template"
+TEMPLATE_FILE = NOTEBOOKS / f"{TEMPLATE}.ipynb"
 
 # The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags
 # must first appear.
@@ -266,6 +269,7 @@ def check(notebook: NotebookNode, name: str) -> list[str]:
     return [
         *check_storage(notebook),
         *check_metadata(notebook),
+        *check_copied(notebook, name),
         *check_anatomy(notebook, name),
         *check_code(notebook, name),
         *check_exercises(notebook),
@@ -347,6 +351,26 @@ def check_metadata(notebook: NotebookNode) -> list[str]:
     first = notebook.cells[0].source.splitlines()[0] if notebook.cells else ""
     if first != f"# {said['title']}":
         problems.append(f"begins with {first!r}, while metadata.labkit.title is {said['title']!r}")
+    return problems
+
+
+def check_copied(notebook: NotebookNode, name: str) -> list[str]:
+    """What a copy of the template still has of the template's own: its name, title and card."""
+    if name == TEMPLATE:
+        return []
+    template = read_notebook(TEMPLATE_FILE)
+    problems = []
+    if notebook.metadata.get("labkit", {}).get("title") == template.metadata.labkit.title:
+        problems.append(
+            f"has the template's title, {template.metadata.labkit.title!r}: "
+            "write its own, in metadata.labkit.title and on the card"
+        )
+    for cell in notebook.cells:
+        where = label(notebook, cell)
+        if re.search(rf"\b{TEMPLATE}\b", cell.source):
+            problems.append(f"{where} names the template: write {name!r} for {TEMPLATE!r}")
+        if "card" in tags(cell) and "Copy this notebook" in cell.source:
+            problems.append(f"{where} still tells to copy the notebook: it is the template's card")
     return problems
 
 

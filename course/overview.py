@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from course.claims import Claim, Finding, ledgers
 from course.claims.findings import PREDICTED, effect
 from course.notebook_files import about, course_notebooks
-from course.records.record import machine_name
+from course.records.card import machine_name
 from labkit.machine import machine_card
 from labkit.text import markdown
 

@@ -142,7 +142,11 @@ class Lab:
         it lists. ``baseline`` changes the baseline's own settings.
         """
         seconds = budget(seconds)
-        arms = self._arms(self.settings(baseline), self.settings(settings))
+        sides = self.settings(baseline), self.settings(settings)
+        known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
+        if known is not None:
+            return self._again(known, *sides)
+        arms = self._arms(*sides)
         with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
             for arm in arms:
                 stack.callback(arm.close)
@@ -247,6 +251,11 @@ class Lab:
         for label, settings in chosen.items():
             makers[label] = partial(self._function(), **settings)
         options = {"threads": self.threads} | options
+        asked = f"{chosen!r} to {target!r} in {steps} steps, {options!r}"
+        known = journal.recall(f"race {self.name} {asked}")
+        if known is not None:
+            journal.keep(known)
+            return known
         with self._failures({}):
             result = race(makers, target=target, steps=steps, **options)
         result = replace(result, lab=self.name)
@@ -296,6 +305,23 @@ class Lab:
         if self.runs_in == "process":
             return ProcessArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
+
+    @property
+    def _how(self) -> str:
+        """What a comparison depends on beside its settings and its budget."""
+        place = self.runs_in
+        if isinstance(place, Workers):
+            place = "workers"
+        return f"seed {self.seed}, threads {self.threads}, memory {self.memory}, in {place}"
+
+    def _again(self, known: Comparison, *sides: Settings) -> Comparison:
+        """A result that an open journal has kept, with the settings as the caller gave them."""
+        arms = []
+        for arm, settings in zip(known.arms, sides, strict=True):
+            arms.append(replace(arm, settings=settings))
+        result = replace(known, baseline=arms[0], candidate=arms[1])
+        journal.keep(result, seed=self.seed, threads=self.threads)
+        return result
 
     def _function(self) -> Make:
         assert not isinstance(self.make_workload, str), "a name is for workers only"

@@ -302,8 +302,16 @@ class RecordFile(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     seconds: Annotated[
         Annotated[float, Meta(ge=0)] | None,
-        Meta(description="the whole notebook took; null: not known"),
+        Meta(description="the whole notebook took, what was taken over included; null: not known"),
     ]
+    runs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="of how many runs of the notebook the results are: more than one where a "
+            "run was cut off and the next one went on",
+        ),
+    ] = 1
     labkit: str
     failed: Annotated[
         str | None, Meta(description="why the run ended before its last cell; null: it did not")
@@ -339,7 +347,6 @@ class _Version(Struct):
 
 _versions = msgspec.json.Decoder(_Version)
 _files = msgspec.json.Decoder(RecordFile)
-_entries = msgspec.json.Decoder(AnyEntry)
 
 
 # ------------------------------------------------------------------------------- reading, writing
@@ -350,17 +357,9 @@ def entry_of(result: Result, **about: int | None) -> AnyEntry:
     return _ENTRIES[type(result)](result, **about)
 
 
-def encode(content: RecordFile | Entry) -> bytes:
-    """A record, or one entry of it, as JSON on one line. TypeError for what has no place there."""
+def encode(content: Struct) -> bytes:
+    """A record, or a part of it, as JSON on one line. TypeError for what has no place there."""
     return msgspec.json.encode(content, enc_hook=_number)
-
-
-def decode_entry(line: bytes) -> AnyEntry:
-    """One entry of a record. RecordError if it does not fit the format."""
-    try:
-        return _entries.decode(line)
-    except msgspec.DecodeError as error:
-        raise RecordError(f"does not fit {SCHEMA_FILE.name}: {error}") from None
 
 
 def decode(data: bytes) -> RecordFile:

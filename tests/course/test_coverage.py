@@ -26,6 +26,7 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ):
         write_notebook(tmp_path, name, {"labkit": {"needs": needs}})
     write_notebook(tmp_path, "05_silent", {})
+    write_notebook(tmp_path, "07_half", {"labkit": {"title": "no needs"}})
     (tmp_path / "06_damaged.ipynb").write_text('{"cells": [')
     monkeypatch.setattr(coverage_of, "machine_card", lambda: {"cpu": {"cores": 1}})
     monkeypatch.setattr(coverage_of, "fast_dtypes", lambda: {"bfloat16": None})
@@ -33,8 +34,11 @@ def test_notebook_coverage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         shutil, "which", lambda program: "/usr/bin/g++" if program == "g++" else None
     )
     coverage = notebook_coverage(tmp_path)
-    assert coverage.pop("05_silent").startswith("cannot tell: no metadata.labkit.needs")
-    assert coverage.pop("06_damaged").startswith("cannot tell")
+    silent = "cannot tell: it says nothing of itself: it has no metadata.labkit"
+    assert coverage.pop("05_silent") == silent
+    assert coverage.pop("06_damaged").startswith("cannot tell: it is no notebook that can be read")
+    half = "cannot tell: its metadata.labkit does not say what it needs"
+    assert coverage.pop("07_half") == half
     assert coverage == {
         "01_all": "in full",
         "02_gpu": "without: fp16 (needs CUDA); bf16 (needs fast bfloat16, unknown here)",

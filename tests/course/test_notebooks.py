@@ -83,6 +83,19 @@ def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
     assert any(f"no cell tagged {tag!r}" in problem for problem in tool.check(good, "_template"))
 
 
+def test_a_copy_of_the_template_is_told_from_a_notebook(good: nbformat.NotebookNode) -> None:
+    text = "\n".join(tool.check(good, "23_x"))
+    assert "has the template's title, 'Template: fewer, larger calls'" in text
+    assert "(card) still tells to copy the notebook" in text
+    for tag in ("panel", "reference", "claims"):
+        assert f"({tag}) names the template: write '23_x' for '_template'" in text
+    good.metadata.labkit.title = "Mine"
+    for each in good.cells:
+        each.source = each.source.replace("_template", "23_x").replace("Template: fewer", "Mine")
+    cell(good, "card").source = "# Mine\n"
+    assert tool.check_copied(good, "23_x") == []
+
+
 def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     def problems(change: object) -> str:
         notebook = deepcopy(good)

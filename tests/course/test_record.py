@@ -16,8 +16,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course import notebook_files
 from course.cli import main
-from course.records import format, store
+from course.records import card, estimate, format, kernel, store, travel
 from course.records import record as recording
+from course.records.unfinished import Unfinished
 
 RUN = """
 from labkit import Lab, Workload
@@ -30,9 +31,9 @@ Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
-    monkeypatch.setattr(recording, "machine_card", lambda measure: CARD)
+    monkeypatch.setattr(recording, "measured_card", lambda: CARD)
     monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
-    for module in (store, recording):
+    for module in (store, recording, travel):
         monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
 
     def add(name, *cells):
@@ -133,22 +134,28 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsy
     assert order == ["03_c", "02_b", "01_a"]
 
 
-def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys):
+def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys, monkeypatch):
+    # The second would fit, had the first taken no time.
+    monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 118)
     course("01_a", RUN)
-    assert (
-        main(["record", "--budget-minutes", "0.5"]) == 0
-    )  # an unknown notebook is taken to need two minutes
-    assert "next time" in capsys.readouterr().out and not list((tmp_path / "out").glob("*/*"))
+    course("02_b", RUN)
+    assert main(["record", "--budget-minutes", "2"]) == 0
+    said = capsys.readouterr().out
+    assert "02_b: takes about 118 s, not known, more than is left of the budget; next time" in said
+    assert "left: 1 notebook, about 2 min: 02_b 118 s" in said
+    assert [path.name for path in (tmp_path / "out").glob("*/*")] == ["01_a.json"]
 
 
-def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypatch):
-    monkeypatch.setattr(recording, "UNKNOWN_SECONDS", 1)
+def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path):
+    # It is taken to need two minutes. What fits no command begins as the first one of a command.
     course("01_a", RUN, "import time; time.sleep(100)")
     begin = time.monotonic()
-    assert main(["record", "--budget-minutes", "0.25"]) == 1
-    assert time.monotonic() - begin < 60
+    assert main(["record", "--budget-minutes", "0.5"]) == 1
+    assert time.monotonic() - begin < 90
     record = read(tmp_path, "01_a")
     assert record.failed == "the time budget was over" and len(record.results) == 1
+    # Its result is kept beside the records, for the next call.
+    assert Unfinished.beside(tmp_path / "out").lines()[0].result.result() == record.results[0]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
@@ -223,7 +230,7 @@ def test_a_kernel_gets_absolute_paths_and_one_that_cannot_start_ends_only_its_no
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABKIT_DATA", "data/cache")
     monkeypatch.setenv("PYTHONPATH", "site")
-    environment = recording._environment()
+    environment = kernel.environment()
     assert environment["LABKIT_DATA"] == str(tmp_path / "data" / "cache")
     assert environment["PYTHONPATH"].split(os.pathsep)[1] == str(tmp_path / "site")
     course("01_a", RUN)
@@ -270,24 +277,22 @@ def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_p
 
 
 def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
-    assert recording._expected_seconds(tmp_path / "01_a.ipynb", None) == recording.UNKNOWN_SECONDS
+    def seconds(old):
+        return estimate.expected("01_a", old, gpu=False).seconds
+
+    assert seconds(None) == estimate.UNKNOWN_SECONDS
     course("01_a", RUN)
     assert main(["record"]) == 0
     whole = format.decode((tmp_path / "out" / MACHINE / "01_a.json").read_bytes())
     store.write(tmp_path / "out" / "slow", changed(whole, seconds=900))
-    assert (
-        recording._expected_seconds(tmp_path / "01_a.ipynb", read(tmp_path, "01_a"))
-        == whole.seconds
-    )
-    assert recording._expected_seconds(tmp_path / "01_a.ipynb", None) == 900
-    store.write(tmp_path / "out" / MACHINE, changed(whole, seconds=200, failed=recording.OVER))
+    assert seconds(read(tmp_path, "01_a")) == whole.seconds
+    assert seconds(None) == 900
+    store.write(tmp_path / "out" / MACHINE, changed(whole, seconds=200, failed=kernel.OVER))
     ended = read(tmp_path, "01_a")
-    assert (
-        recording._expected_seconds(tmp_path / "01_a.ipynb", ended) == 300
-    )  # it was not at its end
-    assert recording._turn(None) < recording._turn(
-        ended
-    )  # and does not take the turn of others again
+    # It was not at its end.
+    assert seconds(ended) == 300
+    # And it does not take the turn of others again.
+    assert estimate.turn(None) < estimate.turn(ended)
 
 
 def test_bad_commands_are_named(course, tmp_path, capsys):
@@ -299,10 +304,10 @@ def test_bad_commands_are_named(course, tmp_path, capsys):
 
 
 def test_machines_are_named_by_gpu_or_by_cpu_and_cores():
-    assert recording.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
+    assert card.machine_name({"gpu": {"name": "NVIDIA H200"}, "cpu": {}}) == "nvidia-h200"
     assert (
-        recording.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}})
+        card.machine_name({"gpu": None, "cpu": {"model": "AMD EPYC", "cores": 2}})
         == "amd-epyc-2-cores"
     )
-    assert recording.machine_name(CARD) == MACHINE
-    assert recording.machine_name({"gpu": {"name": "显卡"}, "cpu": {}}) == "unnamed-machine"
+    assert card.machine_name(CARD) == MACHINE
+    assert card.machine_name({"gpu": {"name": "显卡"}, "cpu": {}}) == "unnamed-machine"

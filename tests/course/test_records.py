@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -18,8 +19,8 @@ import torch
 from course.records import format, planned, reference, store
 from course.records.format import RecordError, RecordFile, entry_of
 from course.records.notebook_hash import hash_of, notebook_hash
-from course.records.record import keeper
 from course.records.references import Recorded
+from course.records.unfinished import Listener, Run, Unfinished
 from labkit import Lab, Workload, race
 from labkit.journal import Failure, journal
 from labkit.race import RaceResult, RaceRun
@@ -80,9 +81,15 @@ def as_json(content):
     return json.loads(format.encode(content))
 
 
+def listener(path):
+    """A journal that appends to this file."""
+    return Listener(Run(str(path), "laptop", "06_x", "0" * 16, "first"))
+
+
 def again(result):
     """What is read of a result that was written."""
-    return format.decode_entry(format.encode(entry_of(result))).result()
+    written = format.encode(entry_of(result))
+    return msgspec.json.decode(written, type=format.AnyEntry).result()
 
 
 # ---------------------------------------------------------------------------------- the file format
@@ -124,10 +131,10 @@ def test_a_race_keeps_runs_that_never_arrived(tmp_path):
 
 
 def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
-    with journal(keeper(tmp_path / "results.jsonl")):
+    with journal(listener(tmp_path / "kept").keep):
         kept = planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
-    [line] = (tmp_path / "results.jsonl").read_bytes().splitlines()
-    assert format.decode_entry(line).result() == kept
+    [line] = Unfinished(tmp_path / "kept").lines()
+    assert line.result.result() == kept
     store.write(tmp_path / "m", entry(kept))
     assert "model='ResNet-50': memory 0.3x, time 1.25x of the plain model's (predicted)" in str(
         reference("06_x", folder=tmp_path)
@@ -373,7 +380,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
 
         return Workload(step)
 
-    with journal(keeper(tmp_path / "results.jsonl"), counters=True):
+    with journal(listener(tmp_path / "kept").keep, counters=True):
         result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
     assert result.ratios and "not while counted" in result.candidate.counters
 
@@ -382,7 +389,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
 
 
 def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
-    target = tmp_path / "results.jsonl"
+    target = tmp_path / "kept"
 
     def make_nothing(x):
         if x == 3:
@@ -391,12 +398,12 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
 
     lab = Lab(make_nothing, memory=False, seed=7, x=[1, 2, 3])
     assert lab.run(x=2, seconds=0.05).baseline.counters is None
-    with journal(keeper(target), counters=True):
+    with journal(listener(target).keep, counters=True):
         lab.run(x=2, seconds=0.05)
         lab.race({"x": 2}, target=1, steps=1)
         with pytest.raises(ArithmeticError):
             lab.run(x=3, seconds=0.05)
-    entries = [json.loads(line) for line in target.read_text().splitlines()]
+    entries = [json.loads(line)["result"] for line in target.read_text().splitlines()]
     assert [one["kind"] for one in entries] == ["comparison", "race", "failure"]
     assert {one["lab"] for one in entries} == {"make_nothing"}
     assert (entries[0]["seed"], entries[0]["threads"]) == (7, 1)
