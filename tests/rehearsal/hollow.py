@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.fx.experimental import _config as shapes
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+from torch.utils import _foreach_utils
+from torch.utils._pytree import tree_map
 
 from tests.rehearsal import functions, install, operators, order, places
 from tests.rehearsal.operators import state
@@ -102,6 +103,8 @@ def hollow_install() -> None:
         lambda self, optimizer, found, *args, **kwargs: optimizer.step(*args, **kwargs)
     )
     torch.cuda.set_per_process_memory_fraction = lambda *_: None
+    known = _foreach_utils._get_foreach_kernels_supported_devices
+    _foreach_utils._get_foreach_kernels_supported_devices = lambda: [*known(), "meta"]
     torch.compile = _as_it_is
     torch.cuda.graph = _not_captured
     torch.cuda.CUDAGraph.replay = lambda self: None  # type: ignore[method-assign]
@@ -150,17 +153,34 @@ def _device(tensor: T) -> torch.device:
 
 def put(tree: object, place: int, *, again: bool = False) -> None:
     """As in `places`, of meta tensors as well."""
-    for leaf in tree_leaves(tree):
-        if isinstance(leaf, T):
-            storage = storage_of(leaf)
-            if storage is not None:
-                places._put(storage, place, again)
+    for tensor in tensors_in(tree):
+        storage = storage_of(tensor)
+        if storage is not None:
+            places._put(storage, place, again)
+
+
+def tensors_in(value: object) -> list[T]:
+    """The tensors in arguments or results of an operator; faster than torch's own walk."""
+    if isinstance(value, T):
+        return [value]
+    inner: Any = ()
+    if isinstance(value, list | tuple):
+        inner = value
+    elif isinstance(value, dict):
+        inner = value.values()
+    found = []
+    for each in inner:
+        if isinstance(each, T):
+            found.append(each)
+        elif isinstance(each, list | tuple | dict):
+            found += tensors_in(each)
+    return found
 
 
 def create(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch: where it makes a tensor from nothing, a hollow one."""
     place = functions.index_of(kwargs.get("device"))
-    sources = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, T)]
+    sources = tensors_in((args, kwargs))
     kwargs.pop("pin_memory", None)
     if place is not None:
         kwargs.pop("device")
@@ -210,7 +230,7 @@ def dispatch(
     turns.spend()
     kwargs = kwargs or {}
     name = getattr(getattr(func, "_overloadpacket", func), "__name__", "")
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, T)]
+    tensors = tensors_in((args, kwargs))
     at = [place_of(tensor) for tensor in tensors]
     cards = {place for place in at if place not in (None, CPU)}
     with torch._C.DisableTorchFunction():
@@ -262,17 +282,23 @@ _known: dict[object, Any] = {}
 
 
 def _key(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> object:
-    leaves, structure = tree_flatten((args, kwargs))
-    parts = []
-    for leaf in leaves:
-        part = _layout(leaf)
-        parts.append((type(part), part))
-    key = (func, str(structure), tuple(parts))
+    key = func, _hashable(args), _hashable(kwargs)
     try:
         hash(key)
     except TypeError:
         return None
     return key
+
+
+def _hashable(value: Any) -> object:
+    if isinstance(value, T):
+        return _layout(value)
+    if isinstance(value, list | tuple):
+        return tuple(_hashable(each) for each in value)
+    if isinstance(value, dict):
+        return tuple((name, _hashable(each)) for name, each in value.items())
+    # 1, 1.0 and True are equal.
+    return type(value), value
 
 
 def _layout(leaf: Any) -> Any:

@@ -195,19 +195,29 @@ def _compile_with_eager() -> None:
             }
             kwargs["backend"] = "eager"
         made = compiled(model, **kwargs)
-        return made if isinstance(made, torch.nn.Module) else functools.wraps(model)(_plainly(made))
+        if isinstance(made, torch.nn.Module):
+            return made
+        return functools.wraps(model)(_plainly(made, model))
 
     torch.compile = compile_eager  # type: ignore[assignment]
     optimized = torch._dynamo.eval_frame.OptimizedModule
-    optimized.__call__ = _plainly(optimized.__call__)
+    optimized.__call__ = _plainly(optimized.__call__, _uncompiled)
 
 
-def _plainly(call: Callable[..., Any]) -> Callable[..., Any]:
+def _uncompiled(module: Any, *args: Any, **kwargs: Any) -> Any:
+    return module._orig_mod(*args, **kwargs)
+
+
+def _plainly(call: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     """The call without our modes; its results lie where its inputs, or its module's parameters,
     do.
+
+    While a graph is captured: the ``original``, whose operators the capture sees.
     """
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if state.capturing is not None:
+            return original(*args, **kwargs)
         owner = getattr(call, "__self__", args[0] if args else None)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, T)]
         if isinstance(owner, torch.nn.Module):

@@ -131,3 +131,19 @@ def test_operators_that_another_mode_calls_on_stay_on_the_card() -> None:
     """
     done = rehearse("-c", code)
     assert done.stdout.split() == ["True", "cuda:0"], done.stderr
+
+
+def test_a_graph_of_compiled_code_replays() -> None:
+    code = """if True:
+        import torch
+        x, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
+        triple, net = torch.compile(lambda x: x * 3), torch.compile(torch.nn.Identity())
+        triple(net(x))
+        with torch.cuda.graph(graph):
+            y = triple(net(x))
+        x.fill_(2)
+        graph.replay()
+        print(y.tolist())
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.strip() == "[6.0, 6.0, 6.0]", done.stderr

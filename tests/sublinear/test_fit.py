@@ -1,5 +1,7 @@
 """The three lines for a reader's own model, and the search for the largest batch."""
 
+import sys
+
 import pytest
 import torch
 from planner_models import Looks, images
@@ -150,3 +152,26 @@ def test_an_emulated_card_is_as_small_as_it_says() -> None:
 
     found = search_batch(lambda batch: try_batch(fill, batch, SmallGpu(3.0)), limit=4)
     assert found.best is not None and found.best.batch_size == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        ({"method": "best"}, ValueError, "method='best': choose one of"),
+        ({"budget": "6GB"}, TypeError, "budget='6GB': use a number"),
+        ({"budget": 10**9, "max_overhead": 0.2}, ValueError, "give one of them"),
+    ],
+)
+def test_a_request_is_checked_before_the_profile(
+    asked: dict[str, object],
+    error: type[Exception],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_profile(*_: object, **__: object) -> None:
+        raise AssertionError("profiled first")
+
+    # The module, which the function of the same name hides.
+    monkeypatch.setattr(sys.modules["sublinear.fit"], "profile", no_profile)
+    with pytest.raises(error, match=message):
+        fit(models.mlp([4, 4]), torch.ones(2, 4), **asked)
