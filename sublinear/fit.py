@@ -202,8 +202,9 @@ def fit(
     # Before the profile, which may take minutes.
     check_request(limit, max_overhead, method)
     if isinstance(inputs, Mapping):
-        inputs, kwargs = (), {**inputs, **(kwargs or {})}
-    task = training(inputs, kwargs, loss, optimizer)
+        task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
+    else:
+        task = training(inputs, kwargs, loss, optimizer)
 
     def planned(blocks: Blocks) -> Fitted:
         chain = profile(

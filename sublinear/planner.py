@@ -47,7 +47,7 @@ METHODS = (*FIXED, *BUDGETED)
 def plan(
     chain: Chain,
     *,
-    budget: int | None = None,
+    budget: float | None = None,
     max_overhead: float | None = None,
     batch_size: int | None = None,
     method: str = "menu",
@@ -162,7 +162,7 @@ def _smallest(chain: Chain, method: str, floor: Plan, seconds: float) -> Plan:
 
 
 def _within_limits(
-    chain: Chain, found: Plan, budget: int | None, max_overhead: float | None
+    chain: Chain, found: Plan, budget: float | None, max_overhead: float | None
 ) -> Plan:
     """The plan itself, or ValueError where it breaks a limit that its method does not know."""
     costs = found.costs

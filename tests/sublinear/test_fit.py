@@ -158,7 +158,8 @@ def test_an_emulated_card_is_as_small_as_it_says() -> None:
     ("asked", "error", "message"),
     [
         ({"method": "best"}, ValueError, "method='best': choose one of"),
-        ({"budget": "6GB"}, TypeError, "budget='6GB': use a number"),
+        ({"budget": "6 apples"}, ValueError, "budget='6 apples': a number of bytes is accepted"),
+        ({"budget": [6]}, TypeError, r"budget=\[6\]: use a number"),
         ({"budget": 10**9, "max_overhead": 0.2}, ValueError, "give one of them"),
     ],
 )
