@@ -46,6 +46,7 @@ _MODE = "uses a mode that intercepts torch's operators"
 # left out; `tests/sublinear/test_noticing.py` tries each.
 _NOTICED: tuple[tuple[object, str, str], ...] = (
     (torch._C, "_InferenceMode", _GRAD_MODE),
+    (torch.autocast, "__enter__", _AUTOCAST),
     (torch, "is_autocast_enabled", _AUTOCAST),
     (torch, "is_autocast_cpu_enabled", _AUTOCAST),
     (torch, "get_autocast_dtype", _AUTOCAST),
