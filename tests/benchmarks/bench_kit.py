@@ -66,7 +66,7 @@ def against_bare(step: Callable[[], None], device: str, goal: str) -> None:
     arm = LocalArm(lambda: Workload(step), "1 ms")
     arm.start()
     ratios = []
-    for number in range(400):
+    for number in range(4000):
         seconds = {}
         for kit in (True, False) if number % 2 else (False, True):
             if kit:
