@@ -171,11 +171,19 @@ def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.detach().to("cpu", copy=True)
 
 
-def differences(wanted: Seen, found: Mapping[str, object], tolerance: float = 0.0) -> list[str]:
-    """What differs, in words; by more than ``tolerance`` of a tensor's largest value."""
+def differences(
+    wanted: Seen, found: Mapping[str, object], tolerance: float | Mapping[str, float] = 0.0
+) -> list[str]:
+    """What differs, in words; by more than ``tolerance`` of a tensor's largest value.
+
+    One tolerance for all, or one by name; what has none must be equal.
+    """
     lines = []
     for key, want in wanted.items():
-        if line := _difference(want, found[key], tolerance):
+        allowed = tolerance
+        if isinstance(allowed, Mapping):
+            allowed = allowed.get(key, 0.0)
+        if line := _difference(want, found[key], allowed):
             lines.append(f"{key}: {line}")
     return lines
 

@@ -14,10 +14,8 @@ import pytest
 from msgspec.structs import replace as changed
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course import notebook_files
 from course.cli import main
-from course.records import card, estimate, format, kernel, store, travel
-from course.records import record as recording
+from course.records import card, estimate, format, kernel, store
 from course.records.unfinished import Unfinished
 
 RUN = """
@@ -29,12 +27,9 @@ Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
 
 
 @pytest.fixture
-def course(tmp_path, monkeypatch):
+def course(tmp_path, notebooks_of_its_own):
     """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
-    monkeypatch.setattr(recording, "measured_card", lambda: CARD)
-    monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
-    for module in (store, recording, travel):
-        monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
+    notebooks_of_its_own(CARD)
 
     def add(name, *cells):
         path = tmp_path / f"{name}.ipynb"

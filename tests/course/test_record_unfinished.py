@@ -11,10 +11,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course import notebook_files
 from course.cli import main
-from course.records import record as recording
-from course.records import store, travel, unfinished
+from course.records import unfinished
 from course.records.unfinished import Listener, Run, Unfinished, code_of
 from labkit import Lab, Workload
 from labkit.journal import journal
@@ -140,12 +138,9 @@ def test_the_code_is_the_notebook_s_labkit_s_torch_s_and_the_machine_s(tmp_path,
 
 
 @pytest.fixture
-def course(tmp_path, monkeypatch):
+def course(tmp_path, notebooks_of_its_own):
     """A function that writes the notebook 01_a, whose lab logs the settings that it builds."""
-    monkeypatch.setattr(recording, "measured_card", lambda: CARD)
-    monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
-    for module in (store, recording, travel):
-        monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
+    notebooks_of_its_own(CARD)
 
     def write(*cells):
         lab = LAB.format(log=str(tmp_path / "log"))

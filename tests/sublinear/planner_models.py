@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,21 @@ def plans(count: int) -> Iterator[Plan]:
     inner = (*kept(0, 1, 1), Checkpoint(kept(1, third + 1, 1)), *kept(third + 1, count - 1, 1))
     if count > third + 2:
         yield Plan((Checkpoint(inner), *kept(count - 1, count, 2)), "selective, nested")
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, and all run twice."""
+
+    def __init__(self, width: int, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+        self.norm = norm(width)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            x = self.norm(self.second(self.first(x).relu()))
+        return x
 
 
 class ConvUnit(nn.Sequential):

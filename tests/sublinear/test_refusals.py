@@ -8,7 +8,7 @@ import re
 
 import pytest
 import torch
-from planner_models import UNet, images, kept
+from planner_models import Tied, UNet, images, kept
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -241,18 +241,7 @@ def test_a_hook_that_would_step_while_blocks_are_tried() -> None:
 
 
 def test_tied_parameters_and_repeated_modules() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second, self.norm = nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4)
-            self.second.weight = self.first.weight
-
-        def forward(self, x: Tensor) -> Tensor:
-            for _ in range(2):
-                x = self.norm(self.second(self.first(x).relu()))
-            return x
-
-    model = Tied()
+    model = Tied(4, nn.BatchNorm1d)
     blocks = split(model)
     assert len(blocks) == 4
     assert verify(model, every(4), X).passed

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from planner_models import Encoder, Norms, images, tokens
+from planner_models import Encoder, Norms, Tied, images, tokens
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
@@ -532,18 +532,6 @@ def test_autocast_around_the_step() -> None:
 # -------------------------------------------------------------------------------- kinds of models
 
 
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second, self.norm = nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6)
-        self.second.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        for _ in range(2):
-            x = self.norm(self.second(self.first(x).relu()))
-        return x
-
-
 class InPlace(Layers):
     def odd(self, x: Tensor) -> Tensor:
         y = self.layers[0](x)
@@ -598,7 +586,7 @@ def weight_norm(add: Callable[[nn.Module], nn.Module]) -> nn.Module:
 
 
 KINDS = {
-    "tied and shared": (Tied, None),
+    "tied and shared": (partial(Tied, WIDTH, nn.LayerNorm), None),
     "in-place": (InPlace, None),
     "views": (Views, None),
     "complex": (Fourier, None),
@@ -816,6 +804,47 @@ def test_a_step_that_never_repeats_is_compared_within_its_spread() -> None:
     plain = Layers()
     proof = prove(plain, apply(model, every_block(chain), blocks=blocks), training(x, loss=loss), 5)
     assert proof.differences
+
+
+class NoisyBias(nn.Module):
+    """The gradient of the bias is another one in each step; ``sign`` is that of the weight's."""
+
+    noise = iter(range(1, 1000))
+
+    def __init__(self, layer: nn.Linear, sign: float = 1.0) -> None:
+        super().__init__()
+        self.layer, self.sign = layer, sign
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.layer.weight
+        weight = self.sign * weight + (1 - self.sign) * weight.detach()
+        return F.linear(x, weight) + self.layer.bias * next(self.noise)
+
+
+def test_the_spread_of_one_gradient_excuses_no_other() -> None:
+    layer = nn.Linear(WIDTH, WIDTH)
+    nn.init.zeros_(layer.bias)
+    model, same, reversed_ = NoisyBias(layer), NoisyBias(layer), NoisyBias(layer, -1.0)
+    task = training(rows())
+    assert not prove(model, same, task, 5).differences
+    (difference,) = prove(model, reversed_, task, 5).differences
+    assert difference.startswith("gradient of layer.weight: differs by")
+
+
+def test_random_states_have_no_spread() -> None:
+    model, x = Layers(), rows()
+    noise = iter(range(1000))
+
+    def loss(output: Tensor) -> Tensor:
+        return output.square().mean() * (1 + 1e-4 * next(noise))
+
+    class Draws(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch.rand(())
+            return model(x)
+
+    (difference,) = prove(model, Draws(), training(x, loss=loss), 5).differences
+    assert difference.startswith("random state of")
 
 
 # ---------------------------------------------------------------------------------------- arguments
