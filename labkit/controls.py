@@ -47,11 +47,37 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def all_controls(
+    technique: Mapping[str, Iterable[Any]], situation: Mapping[str, Iterable[Any]] | None
+) -> dict[str, tuple[Any, ...]]:
+    """The values of every control, the technique first.
+
+    TypeError for a name that both have.
+    """
+    if not isinstance(situation, Mapping | None):
+        raise TypeError(
+            f"situation={situation!r}: give a dict, control -> its values, as in "
+            'situation={"batch_size": [64, 256]}'
+        )
+    situation = situation or {}
+    if twice := set(technique) & set(situation):
+        raise TypeError(
+            f"{names(twice)} is given twice: a control belongs to the technique, in which the "
+            "sides differ, or to situation, which is the same on both"
+        )
+    controls = {}
+    for name, values in (*technique.items(), *situation.items()):
+        controls[name] = listed_values(name, values)
+    return controls
+
+
 def check_names(controls: Mapping[str, Any], methods: Iterable[Callable[..., Any]]) -> None:
-    """TypeError for a control named like an argument of ``methods``."""
+    """TypeError for a control named like an argument of ``methods`` that is given by name."""
     taken: set[str] = set()
     for method in methods:
-        taken |= set(inspect.signature(method).parameters)
+        for name, parameter in inspect.signature(method).parameters.items():
+            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+                taken.add(name)
     if reserved := set(controls) & taken:
         raise TypeError(
             f"a control cannot be named {names(reserved)}: "

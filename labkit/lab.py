@@ -6,6 +6,7 @@ No widgets here: `labkit.LabPanel` shows a lab.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -16,20 +17,23 @@ from labkit import journal
 from labkit.arms import Arm, ArmDied, LocalArm, Peak
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
+from labkit.call import Call, keywords
 from labkit.controls import (
     Settings,
+    all_controls,
     check_names,
     check_signature,
     check_value,
     difference,
-    listed_values,
     names,
 )
 from labkit.device import survive
+from labkit.idle import Idle, checked_idle, why_idle
 from labkit.measure import Update, alternate, budget, measuring
 from labkit.progress import progress
 from labkit.race import RaceResult, race
-from labkit.results import Comparison, Workload, same_value
+from labkit.results import Comparison, Workload
+from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
 from labkit.workers import Workers
@@ -41,7 +45,13 @@ Reason = str | Mapping[Any, str]
 class Lab:
     """Compare settings of ``make_workload(**settings) -> Workload``.
 
-    Every control lists its values, the first one the baseline.
+    Every control lists its values, the first one the default. Those given by keyword are the
+    technique, in which the sides differ: the first value is the baseline's. Those in ``situation``
+    are set on both sides alike. ``scenarios`` are named settings, which a panel shows as buttons:
+    ``{"small": {"width": 8}}``. ``idle`` says of a control with which settings of the others it
+    changes nothing: ``{"prefetch": lambda s: s["workers"] == 0}``. ``race`` has the options of
+    `race` for this lab, ``{"target": 0.6, "steps": 400}``; with ``learns`` the technique changes
+    what is learned, so that time per step says too little, and a panel opens in Race.
 
     ``runs_in`` says where each side lives: in the ``"kernel"``; in a ``"process"`` of its own, for
     state that cannot be swapped back; or in `labkit.workers.Workers`. Then ``make_workload`` is the
@@ -63,17 +73,31 @@ class Lab:
         memory: bool = True,
         counters: bool = False,
         unavailable: Mapping[str, Reason] | None = None,
+        situation: Mapping[str, Iterable[Any]] | None = None,
+        scenarios: Mapping[str, Mapping[str, Any]] | None = None,
+        idle: Mapping[str, Idle] | None = None,
+        race: Mapping[str, Any] | None = None,
+        learns: bool = False,
         **controls: Iterable[Any],
     ) -> None:
-        self.controls: dict[str, tuple[Any, ...]] = {}
-        for name, values in controls.items():
-            self.controls[name] = listed_values(name, values)
+        self.controls = all_controls(controls, situation)
+        self.technique, self.situation = tuple(controls), tuple(situation or ())
         check_names(self.controls, (Lab.run, Lab.sweep))
         _check_place(make_workload, runs_in, self.controls)
         _check_type("threads", threads, (int, type(None)))
         _check_type("seed", seed, int)
         _check_type("memory", memory, bool)
         _check_type("counters", counters, bool)
+        _check_type("learns", learns, bool)
+        self.scenarios = checked_scenarios(scenarios, self.controls)
+        self.idle = checked_idle(idle, self.defaults)
+        self.race_options = _checked_race(race, runs_in)
+        if learns and not self.race_options:
+            raise ValueError(
+                "learns=True: a technique that changes what is learned is judged by a race: "
+                'give race={"target": ..., "steps": ...}'
+            )
+        self.learns = learns
         self.unavailable = dict(unavailable or {})
         if unknown := set(self.unavailable) - set(self.controls):
             raise TypeError(
@@ -110,6 +134,25 @@ class Lab:
             return None
         return reason
 
+    def why_idle(self, name: str, settings: Mapping[str, Any]) -> str | None:
+        """Why a control changes nothing with these settings of a side, or None when it does."""
+        if name not in self.idle:
+            return None
+        return why_idle(self.idle[name], self.defaults | dict(settings))
+
+    def sides(
+        self,
+        scenario: str | None,
+        settings: Mapping[str, Any],
+        baseline: Mapping[str, Any] | None,
+    ) -> tuple[Settings, Settings]:
+        """The settings of the baseline and of the candidate, as `run` takes them."""
+        chosen = dict(settings)
+        if scenario is not None:
+            chosen = scenario_settings(self.scenarios, scenario) | chosen
+        shared = {name: chosen[name] for name in self.situation if name in chosen}
+        return self.settings(shared | dict(baseline or {})), self.settings(chosen)
+
     def settings(self, changes: Mapping[str, Any] | None) -> Settings:
         """The defaults with ``changes``.
 
@@ -129,6 +172,8 @@ class Lab:
 
     def run(
         self,
+        scenario: str | None = None,
+        /,
         *,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
@@ -138,11 +183,12 @@ class Lab:
     ) -> Comparison:
         """Compare the baseline with ``settings``, each built anew; arguments as for `compare`.
 
-        Numbers may be given that the control does not list; of words and switches only those that
-        it lists. ``baseline`` changes the baseline's own settings.
+        A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
+        of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
+        may be given that the control does not list; of words and switches only those that it lists.
         """
         seconds = budget(seconds)
-        sides = self.settings(baseline), self.settings(settings)
+        sides = self.sides(scenario, settings, baseline)
         known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
         if known is not None:
             return self._again(known, *sides)
@@ -167,6 +213,8 @@ class Lab:
     def sweep(
         self,
         control: str,
+        scenario: str | None = None,
+        /,
         *,
         baseline: Mapping[str, Any] | None = None,
         follow: bool = False,
@@ -177,10 +225,10 @@ class Lab:
     ) -> Sweep:
         """`run` for each value of one control that this machine can show.
 
-        ``seconds`` is the budget of each. With ``follow`` the baseline takes the swept value as
-        well: ``lab.sweep("batch_size", amp=True, follow=True)`` asks what amp brings at each batch
-        size. ``on_update`` receives a `Progress` between blocks. Ends early, with what it has, when
-        stopped.
+        ``seconds`` is the budget of each. A control of the situation is swept on both sides. With
+        ``follow`` so is one of the technique: ``lab.sweep("batch_size", amp=True, follow=True)``
+        asks what amp brings at each batch size. ``on_update`` receives a `Progress` between blocks.
+        Ends early, with what it has, when stopped.
         """
         values = self._swept(control, settings)
         results: list[Comparison] = []
@@ -197,7 +245,12 @@ class Lab:
                 chosen = settings | {control: value}
                 try:
                     result = self.run(
-                        baseline=base, seconds=seconds, on_update=update, stop=stop, **chosen
+                        scenario,
+                        baseline=base,
+                        seconds=seconds,
+                        on_update=update,
+                        stop=stop,
+                        **chosen,
                     )
                 except KeyboardInterrupt:
                     if not results:
@@ -226,20 +279,22 @@ class Lab:
         self,
         *candidates: Mapping[str, Any],
         baseline: Mapping[str, Any] | None = None,
-        target: float,
-        steps: int,
         **options: Any,
     ) -> RaceResult:
-        """Race the baseline against each candidate's settings to ``target``.
+        """Race the baseline against each candidate's settings to a target.
 
-        Options as for `labkit.race`. The workload needs ``evaluate``:
-        ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``.
+        Options as for `labkit.race`, ``target`` and ``steps`` at least, and those that the lab was
+        given as ``race``. The workload needs ``evaluate``:
+        ``lab.race({"schedule": "1cycle"}, target=0.5, steps=400, every=20)``. Controls of the
+        situation set the baseline too; candidates that set them differently are refused.
         """
         if self.runs_in != "kernel":
             raise ValueError(
                 f"runs_in={self.runs_in!r}: races run in the kernel; make a lab without it"
             )
-        base = self.settings(baseline)
+        options = {"threads": self.threads} | self.race_options | options
+        _check_race_has_an_end(options)
+        base = self.settings(self._shared(candidates) | dict(baseline or {}))
         chosen = {difference(base, self.defaults) or "baseline": base}
         for candidate in candidates:
             settings = self.settings(candidate)
@@ -250,48 +305,77 @@ class Lab:
         makers = {}
         for label, settings in chosen.items():
             makers[label] = partial(self._function(), **settings)
-        options = {"threads": self.threads} | options
-        asked = f"{chosen!r} to {target!r} in {steps} steps, {options!r}"
+        told = {name: value for name, value in options.items() if name not in _NO_PART_OF_A_RACE}
+        target, steps = told.pop("target"), told.pop("steps")
+        asked = f"{chosen!r} to {target!r} in {steps} steps, {told!r}"
         known = journal.recall(f"race {self.name} {asked}")
         if known is not None:
             journal.keep(known)
             return known
         with self._failures({}):
-            result = race(makers, target=target, steps=steps, **options)
+            result = race(makers, **options)
         result = replace(result, lab=self.name)
         if not result.stopped:
             journal.keep(result)
         return result
 
+    def _shared(self, candidates: Iterable[Mapping[str, Any]]) -> Settings:
+        """What candidates of a race set of the situation: the one baseline has it as well."""
+        shared: Settings = {}
+        for candidate in candidates:
+            for name in self.situation:
+                if name not in candidate:
+                    continue
+                if shared.setdefault(name, candidate[name]) != candidate[name]:
+                    raise ValueError(
+                        f"{name}={candidate[name]!r}: another candidate has {shared[name]!r}; a "
+                        f"race has one baseline, so its candidates share {name}"
+                    )
+        return shared
+
     def code(
         self,
+        scenario: str | None = None,
+        /,
         *,
         sweep: str | None = None,
         follow: bool = False,
+        race: bool = False,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
         **settings: Any,
     ) -> str:
-        """The headless call for these settings, as source; only what differs from the defaults."""
-        method, arguments = "run", []
+        """The headless call for these settings, as source; only what differs from the defaults.
+
+        That of `sweep` when it is named, of `race` with ``race``, which names no scenario.
+        """
+        preset: Settings = {}
+        if scenario is not None and not race:
+            preset = scenario_settings(self.scenarios, scenario)
+        call = Call(self.defaults, self.situation, preset)
+        given = call.given(settings)
+        base = call.baseline(baseline or {}, given)
+        if race:
+            arguments = [repr(given)]
+        else:
+            arguments = [repr(scenario)] if scenario is not None else []
         if sweep is not None:
-            method = "sweep"
-            arguments.append(repr(sweep))
-        for name, value in settings.items():
-            if name != sweep and not same_value(value, self.defaults[name]):
-                arguments.append(f"{name}={value!r}")
-        base = {
-            name: value
-            for name, value in (baseline or {}).items()
-            if not same_value(value, self.defaults[name])
-        }
-        if sweep is not None and follow:
-            base.pop(sweep, None)
+            given.pop(sweep, None)
+            arguments.insert(0, repr(sweep))
+            if follow:
+                base.pop(sweep, None)
+            elif sweep in self.situation and sweep in (baseline or {}):
+                # Else the baseline would follow.
+                base[sweep] = (baseline or {})[sweep]
+        if not race:
+            arguments += keywords(given)
+        if sweep is not None and follow and sweep not in self.situation:
             arguments.append("follow=True")
         if base:
             arguments.append(f"baseline={base!r}")
-        if seconds is not None:
+        if seconds is not None and not race:
             arguments.append(f"seconds={seconds:g}")
+        method = "race" if race else "run" if sweep is None else "sweep"
         return f"lab.{method}({', '.join(arguments)})"
 
     def _arms(self, baseline: Settings, candidate: Settings) -> tuple[Arm, Arm]:
@@ -381,6 +465,38 @@ def _with_counters(result: Comparison, arms: Iterable[Arm]) -> Comparison:
             counters = f"{type(error).__name__}: {error}"
         counted.append(replace(timed, counters=counters))
     return replace(result, baseline=counted[0], candidate=counted[1])
+
+
+# What does not change how a race goes.
+_NO_PART_OF_A_RACE = ("on_update", "on_point", "stop")
+
+
+def _checked_race(options: Mapping[str, Any] | None, runs_in: object) -> dict[str, Any]:
+    """What was given as ``race``: TypeError for options that `race` does not take, or too few."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise TypeError(
+            f"race={options!r}: give a dict of options of lab.race, as in "
+            'race={"target": 0.6, "steps": 400}'
+        )
+    accepted = set(inspect.signature(race).parameters) - {"arms", *_NO_PART_OF_A_RACE}
+    if unknown := set(options) - accepted:
+        raise TypeError(f"race has no option {names(unknown)}; its options are {names(accepted)}")
+    _check_race_has_an_end(options)
+    if runs_in != "kernel":
+        raise ValueError(
+            f"race={dict(options)!r}: races run in the kernel, not runs_in={runs_in!r}"
+        )
+    return dict(options)
+
+
+def _check_race_has_an_end(options: Mapping[str, Any]) -> None:
+    if missing := {"target", "steps"} - set(options):
+        raise TypeError(
+            f"race needs {names(missing)}: the metric to reach and the most steps to try, as in "
+            "target=0.6, steps=400"
+        )
 
 
 def _check_type(name: str, value: object, kinds: type | tuple[type, ...]) -> None:

@@ -373,3 +373,167 @@ def test_a_value_of_another_kind_is_refused_with_those_that_are_listed(settings,
     with pytest.raises(ValueError, match=message):
         lab.run(**settings)
     assert lab.settings({"size": 5, "kind": "square"}) == {"kind": "square", "size": 5, "on": False}
+
+
+# ----------------------------------------------------------- situation, scenarios, idle, and races
+
+
+def make_both(precise=False, layers="small", rows=4, ahead=0):
+    weight = torch.randn(rows, 4, requires_grad=True)
+
+    def step():
+        weight.grad = None
+        weight.square().sum().backward()
+        with torch.no_grad():
+            weight.sub_(0.1 * weight.grad)
+
+    return Workload(step, rows, evaluate=lambda: float(weight.detach().square().sum()))
+
+
+LAYERS = {"layers": ["small", "large"], "rows": [4, 8, 16]}
+
+
+@pytest.fixture
+def both():
+    return Lab(
+        make_both,
+        precise=[False, True],
+        ahead=[0, 2],
+        situation=LAYERS,
+        scenarios={"large rows": {"layers": "large", "rows": 16}},
+        idle={"ahead": lambda s: s["rows"] < 8},
+        race={
+            "target": 1e-3,
+            "steps": 400,
+            "seeds": 2,
+            "metric": "loss",
+            "higher_is_better": False,
+        },
+        memory=False,
+    )
+
+
+def settings_of(result):
+    return [side.settings for side in result.arms]
+
+
+def test_a_situation_sets_both_sides_and_the_technique_one(both):
+    assert both.technique == ("precise", "ahead")
+    assert both.situation == ("layers", "rows")
+    assert list(both.controls) == ["precise", "ahead", "layers", "rows"]
+    before, after = settings_of(both.run(precise=True, rows=16, seconds=0.05))
+    assert before == {"precise": False, "ahead": 0, "layers": "small", "rows": 16}
+    assert after == before | {"precise": True}
+    before, after = settings_of(both.run(rows=16, baseline={"rows": 8}, seconds=0.05))
+    assert (before["rows"], after["rows"]) == (8, 16)
+
+
+def test_a_scenario_is_named_first_and_then_changed(both):
+    large = {"precise": False, "ahead": 0, "layers": "large", "rows": 16}
+    before, after = settings_of(both.run("large rows", precise=True, seconds=0.05))
+    assert before == large
+    assert after == large | {"precise": True}
+    before, after = settings_of(both.run("large rows", rows=4, seconds=0.05))
+    assert before == after == large | {"rows": 4}
+    with pytest.raises(ValueError, match=r"unknown scenario 'huge'; .*'large rows'"):
+        both.run("huge")
+    with pytest.raises(TypeError, match="settings are given by keyword"):
+        both.run({"rows": 8})
+
+
+def test_a_sweep_of_the_situation_moves_both_sides(both):
+    results = both.sweep("rows", precise=True, seconds=0.05)
+    rows = [[side["rows"] for side in settings_of(result)] for result in results]
+    assert rows == [[4, 4], [8, 8], [16, 16]]
+    results = both.sweep("rows", "large rows", baseline={"rows": 4}, seconds=0.05)
+    rows = [[side["rows"] for side in settings_of(result)] for result in results]
+    assert rows == [[4, 4], [4, 8], [4, 16]]
+    assert results[0].baseline.settings["layers"] == "large"
+
+
+def test_a_race_takes_the_lab_s_options_and_its_situation(both):
+    result = both.race({"precise": True, "rows": 8})
+    assert result.arms == ("rows=8", "precise=True")
+    assert (result.target, result.metric, len(result.runs)) == (1e-3, "loss", 4)
+    assert both.race({"precise": True}, target=1e9).target == 1e9
+    with pytest.raises(ValueError, match="rows=16: another candidate has 8"):
+        both.race({"rows": 8}, {"rows": 16})
+    with pytest.raises(TypeError, match="race needs 'steps', 'target'"):
+        Lab(make_both, precise=[False, True]).race({"precise": True})
+
+
+def test_why_a_control_is_idle(both):
+    assert both.why_idle("ahead", {"rows": 4}) == "changes nothing with rows=4"
+    assert both.why_idle("ahead", {"rows": 8}) is None
+    assert both.why_idle("precise", {}) is None
+    told = Lab(make_both, ahead=[0, 1], idle={"ahead": lambda s: "no rows" if s["ahead"] else 0})
+    assert told.why_idle("ahead", {"ahead": 1}) == "no rows"
+    assert told.why_idle("ahead", {}) is None
+    always = Lab(make_both, ahead=[0, 1], idle={"ahead": lambda s: True})
+    assert always.why_idle("ahead", {}) == "changes nothing here"
+
+
+@pytest.mark.parametrize(
+    ("settings", "baseline", "call"),
+    [
+        ({"rows": 16}, {"rows": 16}, "lab.run(rows=16)"),
+        ({"precise": True, "rows": 16}, {"rows": 16}, "lab.run(precise=True, rows=16)"),
+        ({"rows": 16}, {"rows": 4}, "lab.run(rows=16, baseline={'rows': 4})"),
+        ({"rows": 4}, {"rows": 16}, "lab.run(baseline={'rows': 16})"),
+        ({"precise": True}, {"precise": True}, "lab.run(precise=True, baseline={'precise': True})"),
+    ],
+)
+def test_the_code_is_short_and_says_the_same(both, settings, baseline, call):
+    sides = both.defaults | baseline, both.defaults | settings
+    assert both.code(baseline=sides[0], **sides[1]) == call
+    assert tuple(settings_of(eval(call[:-1] + ", seconds=0.05)", {"lab": both}))) == sides
+
+
+def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
+    large = both.defaults | both.scenarios["large rows"]
+    code = both.code("large rows", baseline=large, **large | {"precise": True})
+    assert code == "lab.run('large rows', precise=True)"
+    small = large | {"rows": 4}
+    assert both.code("large rows", baseline=small, **small) == "lab.run('large rows', rows=4)"
+    swept = both.code(sweep="rows", follow=True, baseline=large, **large)
+    assert swept == "lab.sweep('rows', layers='large')"
+    alone = both.code(sweep="rows", baseline=both.defaults, **both.defaults)
+    assert alone == "lab.sweep('rows', baseline={'rows': 4})"
+    raced = both.code("large rows", race=True, baseline=large, **large | {"precise": True})
+    assert raced == "lab.race({'precise': True, 'layers': 'large', 'rows': 16})"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"situation": [4]}, TypeError, r"situation=\[4\]: give a dict"),
+        ({"situation": {"rows": 4}}, TypeError, r"rows=4: list the control's values"),
+        ({"situation": {"precise": [1]}}, TypeError, "'precise' is given twice"),
+        ({"situation": {"seconds": [1]}}, TypeError, "cannot be named 'seconds'"),
+        ({"situation": {"width": [1]}}, TypeError, "cannot be called with the controls"),
+        ({"scenarios": ["a"]}, TypeError, r"scenarios=\['a'\]: give a dict"),
+        ({"scenarios": {"a": 3}}, TypeError, "scenario 'a': 3: give a name and a dict"),
+        ({"scenarios": {"a": {"row": 4}}}, TypeError, "'a' names 'row'; .*'precise', 'rows'"),
+        ({"scenarios": {"a": {"rows": 5}}}, ValueError, r"rows=5, which is not listed: use 4, 8"),
+        ({"scenarios": {"a": {"precise": 1}}}, ValueError, "precise=1, which is not listed"),
+        ({"idle": "rows"}, TypeError, "idle='rows': give a dict"),
+        ({"idle": {"row": bool}}, TypeError, "idle names 'row'; .*'precise', 'rows'"),
+        ({"idle": {"rows": True}}, TypeError, "idle of 'rows' is True: give a function"),
+        ({"idle": {"rows": lambda s: s["row"]}}, TypeError, "idle of 'rows' reads 'row'; the"),
+        ({"race": 400}, TypeError, "race=400: give a dict"),
+        ({"race": {"target": 1}}, TypeError, "race needs 'steps'"),
+        ({"race": {"target": 1, "step": 3}}, TypeError, "no option 'step'; .*'seeds', 'steps'"),
+        ({"race": {"target": 1, "steps": 3, "stop": None}}, TypeError, "no option 'stop'"),
+        (
+            {"race": {"target": 1, "steps": 3}, "runs_in": "process"},
+            ValueError,
+            "races run in the kernel",
+        ),
+        ({"learns": True}, ValueError, "learns=True: .* is judged by a race"),
+        ({"learns": 1}, TypeError, "learns=1"),
+    ],
+)
+def test_bad_situations_scenarios_idle_controls_and_races(options, error, message):
+    options = {"situation": LAYERS} | options
+    with pytest.raises(error, match=message):
+        Lab(make_both, precise=[False, True], **options)
