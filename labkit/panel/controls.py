@@ -1,12 +1,12 @@
 """The widgets that a reader sets.
 
-Two for each control of the lab, one for either side, and the buttons.
+Two for each control of the technique, one for either side; one for each of the situation, which a
+link splits into two; and the buttons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import ipywidgets as W
@@ -21,40 +21,74 @@ AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
 BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 
 
-@dataclass(frozen=True)
 class Control:
-    """The two widgets of one control, and the values that this machine offers.
+    """The widgets of one control, and the ``values`` that this machine offers.
 
-    One value alone leaves nothing to set.
+    One value alone leaves nothing to set. A control of the technique has a widget for each side. A
+    control of the situation has a ``link``: while it is on, the candidate's widget stands for both,
+    and the baseline's is hidden and follows.
     """
 
-    baseline: W.ValueWidget
-    candidate: W.ValueWidget
-    values: tuple[Value, ...]
+    def __init__(
+        self, lab: Lab, name: str, values: tuple[Value, ...], candidate: Value, *, linked: bool
+    ) -> None:
+        self.name = name
+        self.values = values
+        self.baseline = _choice(lab, name, values, values[0], "baseline")
+        self.candidate = _choice(lab, name, values, candidate, "candidate")
+        self.link: W.ToggleButton | None = None
+        if linked:
+            self.link = _link(name)
+            self.link.observe(self._link_changed, "value")
+            self.candidate.observe(self._follow, "value")
+            self._link_changed(None)
 
     @property
     def settable(self) -> bool:
         return len(self.values) > 1
 
+    @property
+    def linked(self) -> bool:
+        """Whether one widget stands for both sides."""
+        return self.link is not None and self.link.value
+
     def of(self, side: str) -> W.ValueWidget:
         """The widget of the "baseline" or the "candidate"."""
         return {"baseline": self.baseline, "candidate": self.candidate}[side]
 
+    def cells(self, text: str) -> list[W.Widget]:
+        """The line of this control in the grid: its name, its widgets, its link."""
+        return [W.Label(text), self.baseline, self.candidate, self.link or W.Label("")]
+
+    def _follow(self, _: object) -> None:
+        if self.linked:
+            self.baseline.value = self.candidate.value
+
+    def _link_changed(self, _: object) -> None:
+        assert self.link is not None
+        self._follow(None)
+        self.link.icon = "link" if self.linked else "chain-broken"
+        self.link.tooltip = "Set each side alone" if self.linked else "Set both sides alike"
+        for widget in (self.baseline, self.candidate):
+            if self.linked:
+                widget.add_class("labkit-linked")
+            else:
+                widget.remove_class("labkit-linked")
+
 
 def make_controls(lab: Lab) -> dict[str, Control]:
-    """The controls of a lab. At first the sides differ in the first one that can be set."""
+    """The controls of a lab.
+
+    At first the sides differ in the first one of the technique that can be set.
+    """
     made: dict[str, Control] = {}
     differ = False
     for name, values in lab.controls.items():
         offered = tuple(value for value in values if not lab.why_not(name, value)) or values[:1]
         second = offered[0]
-        if len(offered) > 1 and not differ:
+        if len(offered) > 1 and not differ and name in lab.technique:
             second, differ = offered[1], True
-        made[name] = Control(
-            _choice(lab, name, offered, offered[0], "baseline"),
-            _choice(lab, name, offered, second, "candidate"),
-            offered,
-        )
+        made[name] = Control(lab, name, offered, second, linked=name in lab.situation)
     return made
 
 
@@ -106,6 +140,10 @@ def tree(widget: W.Widget) -> Iterator[W.Widget]:
 
 def _button(name: str, text: str, tooltip: str, icon: str = "") -> W.Button:
     return marked(W.Button(description=text, tooltip=tooltip, icon=icon), name)
+
+
+def _link(name: str) -> W.ToggleButton:
+    return marked(W.ToggleButton(value=True), "link", f"{name}-link")
 
 
 def _choice(

@@ -17,6 +17,8 @@ from labkit.panel.run import Job, PanelRun, Result, running
 from labkit.panel.screen import PanelScreen, Recorded
 from labkit.results import Comparison
 
+HEADS = ("Setting", "Baseline", "Candidate", "")
+
 
 class LabPanel:
     """Widgets for a `Lab`: choose the settings of both sides, Run, watch the estimate settle, Stop.
@@ -86,8 +88,8 @@ class LabPanel:
             )
         settings = self.settings()
         del settings[control]
-        follow = self.buttons.follow.value
-        self._start(partial(self.lab.sweep, control, follow=follow, **settings), control)
+        job = partial(self.lab.sweep, control, follow=self._follows(), **settings)
+        self._start(job, control)
         return self.wait() if wait else None
 
     def stop(self) -> None:
@@ -205,6 +207,11 @@ class LabPanel:
                 # In the name of the cell: see Live.
                 self.screen.live.context.copy().run(widget.send_state)
 
+    def _follows(self) -> bool:
+        """Whether the swept control is swept on both sides."""
+        control = self.controls.get(self.buttons.swept.value)
+        return self.buttons.follow.value or (control is not None and control.linked)
+
     def _code(self) -> str:
         return self.lab.code(
             baseline=self.settings("baseline"),
@@ -218,7 +225,7 @@ class LabPanel:
             return
         sweep = self.lab.code(
             sweep=self.buttons.swept.value,
-            follow=self.buttons.follow.value,
+            follow=self._follows(),
             baseline=self.settings("baseline"),
             seconds=self.buttons.budget.value,
             **self.settings(),
@@ -229,9 +236,9 @@ class LabPanel:
 
     def _arrange(self) -> W.VBox:
         """The tree of boxes; all looks are in ``static/panel.css``."""
-        cells: list[W.Widget] = [W.Label(text) for text in ("Setting", "Baseline", "Candidate")]
+        cells: list[W.Widget] = [W.Label(text) for text in HEADS]
         for name, control in self.controls.items():
-            cells += [W.Label(heading(self.lab, name)), control.baseline, control.candidate]
+            cells += control.cells(heading(self.lab, name))
         rows = self.buttons.rows()
         rows += self.screen.machine_row()
         return marked(W.VBox([marked(W.GridBox(cells), "grid"), *rows, self.screen.live]), "panel")

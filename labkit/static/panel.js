@@ -30,9 +30,10 @@ function adopt(root) {
   for (const node of root.querySelectorAll("button, input, select, .noUi-handle")) {
     node.setAttribute("data-lm-suppress-shortcuts", "true");
     const owner = node.closest('[class*="labkit-"]');
-    const [, name, side] = owner.className.match(/labkit-(\w+)-(baseline|candidate)/) ?? [];
+    const [, name, side] = owner.className.match(/labkit-(\w+)-(baseline|candidate|link)/) ?? [];
+    const both = owner.classList.contains("labkit-linked") ? "both sides" : side;
     const own = Object.keys(NAMES).find((key) => owner.classList.contains(`labkit-${key}`));
-    if (name || own) node.setAttribute("aria-label", name ? `${name}, ${side}` : NAMES[own]);
+    if (name || own) node.setAttribute("aria-label", name ? `${name}, ${both}` : NAMES[own]);
     const readout = owner.querySelector(".widget-readout");
     if (!readout) continue;
     node.setAttribute("aria-valuetext", readout.textContent);

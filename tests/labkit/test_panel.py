@@ -418,3 +418,41 @@ def test_the_status_says_what_the_figure_rests_on() -> None:
     assert result.verdict == "unclear"
     assert live.summary([result]).startswith("unclear, ")
     assert live.summary([result]).endswith("; 60 pairs of 3 builds")
+
+
+def test_a_situation_has_one_widget_and_a_link_that_splits_it() -> None:
+    lab = Lab(make_workload, double=[False, True], situation={"size": [8, 16], "kind": ["a", "b"]})
+    panel = LabPanel(lab, seconds=0.2)
+    size = panel.controls["size"]
+    assert size.link is not None
+    assert panel.controls["double"].link is None
+    assert size.linked
+    # The technique differs at first, the situation does not.
+    assert panel.settings("baseline") == {"double": False, "size": 8, "kind": "a"}
+    assert panel.settings() == {"double": True, "size": 8, "kind": "a"}
+    size.candidate.value = 16
+    assert panel.settings("baseline")["size"] == panel.settings()["size"] == 16
+    assert "labkit-linked" in size.baseline._dom_classes
+    panel.buttons.code.value = True
+    assert panel.screen.live.code.startswith("lab.run(double=True, size=16, seconds=")
+    size.link.value = False
+    assert "labkit-linked" not in size.baseline._dom_classes
+    size.candidate.value = 8
+    assert (panel.settings("baseline")["size"], panel.settings()["size"]) == (16, 8)
+    size.link.value = True
+    assert panel.settings("baseline")["size"] == 8
+    panel.close()
+
+
+def test_a_linked_control_is_swept_on_both_sides() -> None:
+    lab = Lab(make_workload, double=[False, True], situation={"size": [8, 16]}, memory=False)
+    panel = LabPanel(lab, seconds=0.1)
+    panel.buttons.swept.value = "size"
+    results = panel.sweep(wait=True)
+    assert isinstance(results, Sweep)
+    assert [[side.settings["size"] for side in each.arms] for each in results] == [[8, 8], [16, 16]]
+    panel.controls["size"].link.value = False
+    results = panel.sweep(wait=True)
+    assert isinstance(results, Sweep)
+    assert [[side.settings["size"] for side in each.arms] for each in results] == [[8, 8], [8, 16]]
+    panel.close()
