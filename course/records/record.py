@@ -15,16 +15,18 @@ import zipfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 from course.records import loan
 from course.records.card import Card, machine_name, measured_card
-from course.records.format import RecordFile
+from course.records.format import Device, RecordFile
 from course.records.jobs import Job, find, fits, jobs, left_in_words
 from course.records.kernel import CUT_OFF, execute
 from course.records.notebook_hash import notebook_hash
 from course.records.store import reference_folder
 from course.records.travel import Place, add, check_writable, keep, merge, unpacked
 from course.records.unfinished import Run
+from labkit.device import pick_device
 from labkit.machine import machine_state
 
 
@@ -46,6 +48,7 @@ def record(
     """
     if budget_minutes is not None and not 0 < budget_minutes < math.inf:
         raise ValueError(f"budget_minutes={budget_minutes!r}: use a positive number of minutes")
+    _check_device()
     paths = find(notebooks)
     whole = math.inf
     if budget_minutes is not None:
@@ -73,6 +76,16 @@ def record(
             if path not in unfinished:
                 place.unfinished.drop(machine_name(card), path.stem)
         return _record_all(waiting, place, card, whole, end)
+
+
+def _check_device() -> None:
+    """ValueError on an accelerator that records know no figures of."""
+    kind = pick_device().type
+    if kind not in get_args(Device):
+        raise ValueError(
+            f"the device is {kind!r}: records are of the CPU and of CUDA GPUs; "
+            "LABKIT_DEVICE=cpu records this machine's CPU"
+        )
 
 
 def _record_all(waiting: list[Job], place: Place, card: Card, whole: float, end: float) -> int:

@@ -11,11 +11,13 @@ import zipfile
 
 import nbformat
 import pytest
+import torch
 from msgspec.structs import replace as changed
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course.cli import main
 from course.records import card, estimate, format, kernel, store
+from course.records import record as recording
 from course.records.unfinished import Unfinished
 
 RUN = """
@@ -90,6 +92,15 @@ def test_again_records_anew(course, tmp_path):
     first = read(tmp_path, "01_a")
     assert main(["record", "01_a", "--again"]) == 0  # by name
     assert read(tmp_path, "01_a").results != first.results
+
+
+def test_an_accelerator_that_records_do_not_know(course, tmp_path, monkeypatch, capsys):
+    course("01_a", RUN)
+    monkeypatch.setattr(recording, "pick_device", lambda: torch.device("mps"))
+    assert main(["record", "01_a", "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert "the device is 'mps'" in said and "LABKIT_DEVICE=cpu" in said
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_lab_that_fails_is_recorded_as_failed(course, tmp_path, capsys):
