@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from course.notebook_files import NotebookError, about, course_notebooks
+from course.notebook_files import NOTEBOOKS, NotebookError, about, course_notebooks
 from labkit import machine
 from labkit.machine import UNKNOWN, fast_dtypes, machine_card
 
@@ -28,18 +28,20 @@ def notebook_coverage(folder: Path | None = None) -> dict[str, str]:
 
     A notebook's metadata says what it needs for what; one that does not is named with the reason.
     """
+    folder = folder or NOTEBOOKS
     machine_has = _machine_has()
     coverage = {}
     for path in course_notebooks(folder):
+        name = path.relative_to(folder).with_suffix("").as_posix()
         try:
             said = about(path)
         except NotebookError as error:
-            coverage[path.stem] = f"cannot tell: it {error.reason}"
+            coverage[name] = f"cannot tell: it {error.reason}"
             continue
         if "needs" in said:
-            coverage[path.stem] = _shown(said["needs"], machine_has)
+            coverage[name] = _shown(said["needs"], machine_has)
         else:
-            coverage[path.stem] = "cannot tell: its metadata.labkit does not say what it needs"
+            coverage[name] = "cannot tell: its metadata.labkit does not say what it needs"
     return coverage
 
 

@@ -35,12 +35,25 @@ class NotebookError(ValueError):
 
 
 def notebook_path(name: str) -> Path:
-    """Where the notebook of this name lies: in front, or else deeper. It need not exist."""
+    """Where a notebook lies: in front, or else deeper; with ``"deeper/..."`` there.
+
+    It need not exist.
+    """
     front = NOTEBOOKS / f"{name}.ipynb"
     deeper = NOTEBOOKS / DEEPER / f"{name}.ipynb"
     if deeper.exists() and not front.exists():
         return deeper
     return front
+
+
+def long_path(name: str) -> Path:
+    """Where the notebook lies that the records and claims of this name belong to: deeper, or else
+    in front.
+    """
+    deeper = NOTEBOOKS / DEEPER / f"{name}.ipynb"
+    if deeper.exists():
+        return deeper
+    return NOTEBOOKS / f"{name}.ipynb"
 
 
 def course_notebooks(folder: Path | None = None) -> list[Path]:
@@ -49,7 +62,22 @@ def course_notebooks(folder: Path | None = None) -> list[Path]:
     """
     folder = folder or NOTEBOOKS
     found = [*folder.glob("[0-9]*.ipynb"), *folder.glob(f"{DEEPER}/[0-9]*.ipynb")]
-    return sorted(found, key=lambda path: path.name)
+    return sorted(found, key=lambda path: (path.name, path.parent != folder))
+
+
+def first_notebooks() -> list[Path]:
+    """The notebooks that a reader begins with, one a number: the front one where there is one."""
+    return list({path.stem: path for path in reversed(course_notebooks())}.values())[::-1]
+
+
+def long_notebooks() -> list[Path]:
+    """The notebooks with records and claims, one a number: the deeper one where there is one."""
+    return list({path.stem: path for path in course_notebooks()}.values())
+
+
+def place(path: Path) -> str:
+    """A notebook's path among the notebooks, without its ending: ``"deeper/06_..."``."""
+    return path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
 
 
 def read_notebook(path: Path) -> NotebookNode:

@@ -10,7 +10,8 @@ anatomy.
     uv run python -m course.notebooks index
         bring the README's table of notebooks up to date
 
-NAME is a notebook's file name, with or without `.ipynb`; none means all of them.
+NAME is a notebook's file name in notebooks/, with or without `.ipynb`, such as
+deeper/06_mixed_precision; none means all of them.
 `notebooks/AUTHORING.md` explains the tags.
 
 Facts about nbval, which compares stored outputs, explain the rules:
@@ -45,7 +46,9 @@ from course.notebook_files import (
     NOTEBOOKS,
     ROOT,
     about,
+    course_notebooks,
     notebook_path,
+    place,
     read_notebook,
     tags,
     write_notebook,
@@ -105,12 +108,12 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     Raises FileNotFoundError for a name that is none.
     """
     if not names:
-        return sorted(NOTEBOOKS.glob("*.ipynb"))
-    paths = [notebook_path(Path(name).name.removesuffix(".ipynb")) for name in names]
+        return [*course_notebooks(), *sorted(NOTEBOOKS.glob("_*.ipynb"))]
+    paths = [notebook_path(name.removesuffix(".ipynb")) for name in names]
     for path in paths:
         if not path.is_file():
-            known = ", ".join(each.stem for each in notebooks())
-            raise FileNotFoundError(f"no notebook {path.stem!r}; there are: {known}")
+            known = ", ".join(map(place, notebooks()))
+            raise FileNotFoundError(f"no notebook {place(path)!r}; there are: {known}")
     return paths
 
 
@@ -506,7 +509,7 @@ def index(readme: str) -> str:
     effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
     lines = []
     for line in readme.splitlines():
-        if found := re.match(r"\| \[(\w+)\]\(notebooks/\1\.ipynb\) \| .*? \|", line):
+        if found := re.match(r"\| \[(\w+)\]\(notebooks/(?:deeper/)?\1\.ipynb\) \| .*? \|", line):
             name = found[1]
             said = about(notebook_path(name))
             runs = "CPU; more on a GPU" if "cuda" in said.needs else "CPU, GPU"
@@ -537,7 +540,7 @@ def main(arguments: list[str] | None = None) -> int:
         for path in notebooks(options.names):
             try:
                 if act:
-                    print(f"{path.name}: {act(path):.1f} s", flush=True)
+                    print(f"{place(path)}: {act(path):.1f} s", flush=True)
                 problems = (
                     check(read_notebook(path), path.stem) if options.action != "twice" else []
                 )
@@ -551,7 +554,7 @@ def main(arguments: list[str] | None = None) -> int:
                 # tracebacks come in colour
                 problems = [re.sub(r"\x1b\[[\d;]*m", "", str(error))]
             for problem in problems:
-                print(f"{path.name}: {problem}", file=sys.stderr)
+                print(f"{place(path)}: {problem}", file=sys.stderr)
             failed = failed or bool(problems)
     return int(failed)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from course.claims import Claim, Finding, ledgers
 from course.claims.findings import PREDICTED, effect
-from course.notebook_files import about, course_notebooks
+from course.notebook_files import about, first_notebooks, place
 from course.records.card import machine_name
 from labkit.machine import machine_card
 from labkit.text import markdown
@@ -23,11 +23,13 @@ NOT_HERE = "not recorded here"
 class Technique:
     """A notebook's row of the map: its ``metadata.labkit.map`` and its claims' headlines.
 
+    ``path`` is its path among the notebooks, without its ending.
     ``result`` says what becomes of the numbers: ``same``, ``rounding`` or ``other``. ``effects``
     holds, by machine, what its record says.
     """
 
     notebook: str
+    path: str
     title: str
     minutes: int
     relieves: tuple[str, ...]
@@ -47,22 +49,23 @@ def techniques(bottleneck: str | None = None) -> Map:
         )
     books = {book.notebook: book for book in ledgers()}
     found = []
-    for path in course_notebooks():
+    for path in first_notebooks():
         said = about(path)
-        place = said.get("map")
-        if place is None or (bottleneck is not None and bottleneck not in place["relieves"]):
+        on_map = said.get("map")
+        if on_map is None or (bottleneck is not None and bottleneck not in on_map["relieves"]):
             continue
         rows = []
         if path.stem in books:
             rows = books[path.stem].rows()
         technique = Technique(
             notebook=path.stem,
+            path=place(path),
             title=said["title"],
             minutes=said["minutes"],
-            relieves=tuple(place["relieves"]),
-            result=place["result"],
-            cost=place["cost"],
-            risk=place["risk"],
+            relieves=tuple(on_map["relieves"]),
+            result=on_map["result"],
+            cost=on_map["cost"],
+            risk=on_map["risk"],
             effects=effects_of(rows),
         )
         found.append(technique)
@@ -128,7 +131,7 @@ class Map:
             return str(self)
         table = [list(rows[0])]
         for row, each in zip(rows, self.techniques, strict=True):
-            row["technique"] = f"[{row['technique']}]({each.notebook}.ipynb)"
+            row["technique"] = f"[{row['technique']}]({each.path}.ipynb)"
             table.append(list(row.values()))
         return markdown(table)
 

@@ -17,6 +17,7 @@ import yaml
 import labkit
 import sublinear
 from course import notebooks as notebook_tool
+from course.notebook_files import first_notebooks, place
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -238,7 +239,7 @@ def commands() -> list[str]:
 def test_readme_has_the_two_commands() -> None:
     course, tests = commands()
     assert course.endswith(
-        "uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb"
+        "uv run jupyter lab --ServerApp.root_dir=. notebooks/deeper/00_start_here.ipynb"
     )
     assert tests.endswith("uv run pytest")
     # the same set-up
@@ -293,8 +294,8 @@ def test_a_bare_machine_gets_all_that_recording_needs() -> None:
 
 
 def test_readme_indexes_exactly_the_notebooks() -> None:
-    linked = re.findall(r"\]\(notebooks/(\w+)\.ipynb\)", README)
-    there = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
+    linked = re.findall(r"\]\(notebooks/([\w/]+)\.ipynb\)", README)
+    there = [place(path) for path in first_notebooks()]
     assert linked == there
     assert notebook_tool.index(README) == README, "run `python -m course.notebooks index`"
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledgers
 from course.claims.summary import summary
-from course.notebook_files import ROOT, notebook_path
+from course.notebook_files import ROOT, long_path
 from labkit.text import write_whole
 
 RESULTS = ROOT / "RESULTS.md"
@@ -30,7 +30,7 @@ def results_text(every: Sequence[Ledger]) -> str:
     """The whole of ``RESULTS.md``."""
     parts = [HEAD, summary(every)]
     for book in every:
-        path = notebook_path(book.notebook).relative_to(ROOT).as_posix()
+        path = long_path(book.notebook).relative_to(ROOT).as_posix()
         parts += [f"## [{book.notebook}]({path})\n", book.markdown()]
     return "\n".join(parts)
 

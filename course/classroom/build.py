@@ -10,7 +10,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from course.classroom.files import CourseError, course_notebooks, read_notebook
-from course.notebook_files import NOTEBOOKS, ROOT, notebook_text
+from course.notebook_files import NOTEBOOKS, ROOT, notebook_text, place
 from labkit.text import write_whole
 
 
@@ -71,7 +71,7 @@ def _files(student: bool) -> dict[str, str]:
             text = notebook_text(student_copy(read_notebook(path)))
         else:
             text = path.read_text(encoding="utf-8")
-        files[f"notebooks/{path.name}"] = text
+        files[f"notebooks/{place(path)}.ipynb"] = text
     # The notebooks link to it. What it links to and is not copied becomes plain text.
     results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.notebook_files import NOTEBOOKS, course_notebooks, notebook_path
+from course.notebook_files import NOTEBOOKS, long_notebooks, long_path
 from course.records.card import Card, hardware, machine_name
 from course.records.estimate import Expected, expected, gpus_needed, turn, worth
 from course.records.notebook_hash import notebook_hash
@@ -39,12 +39,12 @@ class Job:
 
 def find(notebooks: Sequence[Path]) -> list[Path]:
     """The notebooks by their paths or names; all of the course if there are none."""
-    return [_find(path) for path in notebooks or course_notebooks()]
+    return [_find(path) for path in notebooks or long_notebooks()]
 
 
 def _find(path: Path) -> Path:
     """A notebook by its path, or by its name in the course."""
-    for candidate in (path, notebook_path(path.stem)):
+    for candidate in (path, long_path(path.stem)):
         if candidate.suffix == ".ipynb" and candidate.is_file():
             if not NAME.fullmatch(candidate.stem):
                 wanted = "a record is named after its notebook; use letters, digits, - and _"

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from course.notebook_files import ROOT, notebook_path
+from course.notebook_files import ROOT, long_path
 from course.records.format import RecordError, RecordFile, Result, decode, encode
 from course.records.notebook_hash import notebook_hash
 from labkit.text import write_whole
@@ -98,7 +98,7 @@ def read(path: Path) -> Record:
 def _doubt(content: RecordFile) -> str | None:
     if content.failed:
         return "ended early"
-    notebook = notebook_path(content.notebook)
+    notebook = long_path(content.notebook)
     if notebook.exists() and notebook_hash(notebook) != content.notebook_hash:
         return "of an older version of the notebook"
     return None

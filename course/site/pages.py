@@ -18,7 +18,15 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course.notebook_files import ROOT, about, course_notebooks, read_notebook, tags
+from course.notebook_files import (
+    ROOT,
+    about,
+    course_notebooks,
+    first_notebooks,
+    place,
+    read_notebook,
+    tags,
+)
 from course.site import recorded
 
 DOCUMENTS = [
@@ -68,13 +76,13 @@ def write_source(folder: Path) -> None:
         folder / "course" / "site" / "images",
         dirs_exist_ok=True,
     )
-    (folder / "notebooks").mkdir(exist_ok=True)
-    (folder / "files").mkdir(exist_ok=True)
     for path in course_notebooks():
-        shutil.copy(path, folder / "files")
-        nbformat.write(
-            notebook_page(path, folder / "notebooks", known), folder / "notebooks" / path.name
-        )
+        name = place(path)
+        page, file = (folder / kind / f"{name}.ipynb" for kind in ("notebooks", "files"))
+        for each in (page, file):
+            each.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, file)
+        nbformat.write(notebook_page(path, name, page.parent / "figures", known), page)
 
 
 def _index(known: set[str]) -> str:
@@ -83,7 +91,7 @@ def _index(known: set[str]) -> str:
     entries = []
     for path in course_notebooks():
         title = about(path).title
-        entries.append(f"{number(path.stem)} {title} <notebooks/{path.stem}>")
+        entries.append(f"{number(path.stem)} {title} <notebooks/{place(path)}>")
     trees = {
         "Notebooks": entries,
         "Results": [
@@ -143,10 +151,11 @@ def mend_math(text: str) -> str:
 
 def link_notebooks(text: str) -> str:
     """`` `06_mixed_precision` `` in the guide as a link to its page, where there is one."""
-    there = {path.stem for path in course_notebooks()}
+    there = {path.stem: place(path) for path in first_notebooks()}
 
     def linked(match: re.Match[str]) -> str:
-        return f"[{match[1]}](../notebooks/{match[1]}.ipynb)" if match[1] in there else match[0]
+        name = match[1]
+        return f"[{name}](../notebooks/{there[name]}.ipynb)" if name in there else match[0]
 
     return re.sub(r"`(\d\d_\w+)`", linked, text)
 
@@ -154,27 +163,27 @@ def link_notebooks(text: str) -> str:
 # -------------------------------------------------------------------------------- a notebook's page
 
 
-def notebook_page(path: Path, folder: Path, known: set[str]) -> NotebookNode:
-    """The notebook as a page, with what was recorded in the place of live output.
+def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> NotebookNode:
+    """The notebook ``name`` as a page, with what was recorded in the place of live output.
 
-    Figures go to ``folder/figures``.
+    What is drawn goes to the folder ``figures``.
     """
     page = read_notebook(path)
     every = recorded.shown(path.stem)
     for index, each in enumerate(every):
         if each.drawn:
-            _draw(each, folder / "figures" / f"{path.stem}-{index}")
+            _draw(each, figures / f"{path.stem}-{index}")
     first = next((index for index, each in enumerate(every) if each.drawn), None)
     cells: list[NotebookNode] = []
     for cell in page.cells:
         kind = set(tags(cell))
         cell.metadata = NotebookNode(tags=["hide-input"] if kind & FOLDED else [])
         if cell.cell_type == "markdown":
-            cell.source = mend_links(cell.source, f"notebooks/{path.name}", known)
+            cell.source = mend_links(cell.source, f"notebooks/{name}.ipynb", known)
         cells.append(cell)
         if "card" in kind:
             note = "Nothing on this page was computed for it: its figures were recorded."
-            download = f"{{download}}`The notebook <../files/{path.name}>`"
+            download = f"{{download}}`The notebook </files/{name}.ipynb>`"
             cells.append(_text(f"*{note} {download} measures on your machine.*"))
         if "panel" in kind:
             cells += _in_place_of_the_panel(every, path.stem, first)
@@ -224,7 +233,7 @@ def _text(source: str) -> NotebookNode:
 
 def _draw(each: recorded.Shown, stem: Path) -> None:
     """``stem-light.svg`` and ``stem-dark.svg``."""
-    stem.parent.mkdir(exist_ok=True)
+    stem.parent.mkdir(parents=True, exist_ok=True)
     for theme in ("light", "dark"):
         stem.with_name(f"{stem.name}-{theme}.svg").write_text(
             each.svg(dark=theme == "dark"), encoding="utf-8"

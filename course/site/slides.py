@@ -28,7 +28,7 @@ from nbconvert.filters import Highlight2HTML, markdown2html
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
-from course.notebook_files import course_notebooks, read_notebook, tags
+from course.notebook_files import long_notebooks, read_notebook, tags
 from course.site import pages, recorded
 
 HERE = Path(__file__).resolve().parent
@@ -332,7 +332,7 @@ def main() -> int:
         "--notebook", action="store_true", help="also write a notebook with slide types"
     )
     arguments = parser.parse_args()
-    known = {path.stem: path for path in course_notebooks()}
+    known = {path.stem: path for path in long_notebooks()}
     names = [Path(name).name.removesuffix(".ipynb") for name in arguments.names] or list(known)
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no notebook {', '.join(unknown)}; there are: {', '.join(known)}")

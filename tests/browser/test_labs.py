@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from course.notebook_files import course_notebooks, notebook_path, place
+
 from .harness import ROOT, NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
-NOTEBOOKS = sorted(path for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+NOTEBOOKS = course_notebooks()
 
 
 def test_there_are_notebooks() -> None:
@@ -21,7 +23,7 @@ def test_there_are_notebooks() -> None:
 
 def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> None:
     """On the canvas while it runs, and in the figure and the table that stay."""
-    lab_page.open(NOTEBOOKS[0])
+    lab_page.open(notebook_path("deeper/00_start_here"))
     assert lab_page.run_all() == []
     panel = lab_page.panel()
     menu = panel.root.locator(".labkit-beside select")
@@ -63,11 +65,12 @@ def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
         assert "Error" not in box.inner_text()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=place)
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
+    name = place(path).replace("/", "-")
     lab_page.open(path)
     assert lab_page.run_all() == []
-    lab_page.screenshot(f"{path.stem}-top")
+    lab_page.screenshot(f"{name}-top")
 
     panel = lab_page.panel()
     for name in panel.names("toggle")[:1]:
@@ -85,7 +88,7 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     assert len(panel.history()) == 1
     machines = [option.inner_text() for option in panel.root.locator(".labkit-beside option").all()]
     assert len(machines) > 1, "no recorded run to draw beside the reader's"
-    lab_page.screenshot(f"{path.stem}-panel", panel.root)
+    lab_page.screenshot(f"{name}-panel", panel.root)
 
     panel.set_budget(60)
     panel.run()
@@ -96,4 +99,4 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     assert len(panel.history()) == 2
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs)
-    lab_page.screenshot(f"{path.stem}-page")
+    lab_page.screenshot(f"{name}-page")

@@ -26,10 +26,11 @@ from course.classroom.files import (
 )
 from course.classroom.slices import answer, names
 from course.cli import main
-from course.notebook_files import code_cells
+from course.notebook_files import ROOT, code_cells
+from course.notebook_files import place as place_of
 
 LINUX = sys.platform.startswith("linux")
-each_notebook = pytest.mark.parametrize("path", course_notebooks(), ids=lambda path: path.stem)
+each_notebook = pytest.mark.parametrize("path", course_notebooks(), ids=place_of)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def write(notebook: NotebookNode, path: Path) -> Path:
 def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
     path: Path, copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    students, instructors = (folder / "notebooks" / path.name for folder in copies)
+    students, instructors = (folder / "notebooks" / f"{place_of(path)}.ipynb" for folder in copies)
     assert {row.result for row in check(students)} == {"not attempted"}
     assert {row.result for row in check(instructors)} == {"not attempted"}, (
         "a solution in its own cell is no answer"
@@ -97,7 +98,7 @@ def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
 
 @each_notebook
 def test_student_copies_hold_no_solutions(path: Path, copies: tuple[Path, Path]) -> None:
-    students, instructors = (folder / "notebooks" / path.name for folder in copies)
+    students, instructors = (folder / "notebooks" / f"{place_of(path)}.ipynb" for folder in copies)
     assert instructors.read_bytes() == path.read_bytes()
     whole, copy = read_notebook(path), read_notebook(students)
     assert copy == json.loads(json.dumps(student_copy(whole)))
@@ -140,7 +141,7 @@ def test_the_results_that_are_copied_link_to_what_is_there(copies: tuple[Path, P
 def test_folders_that_cannot_be_meant_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    course = str(course_notebooks()[0].parents[1])
+    course = str(ROOT)
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for arguments, message in (
         ([], "--student OUT"),
@@ -169,7 +170,9 @@ def submit(copies: tuple[Path, Path], tmp_path: Path) -> Callable[..., Path]:
     """Writes a submission of notebook 11 with this source in the place of the stub."""
 
     def submit(source: str, name: str = "11_activation_checkpointing", ending: str = CHECK) -> Path:
-        notebook = read_notebook(copies[0] / "notebooks" / "11_activation_checkpointing.ipynb")
+        notebook = read_notebook(
+            copies[0] / "notebooks" / "deeper" / "11_activation_checkpointing.ipynb"
+        )
         code_cells(notebook, "exercise")[0]["source"] = (
             f"from course import exercises\n\n{source}{ending}"
         )

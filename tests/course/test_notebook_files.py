@@ -13,8 +13,12 @@ from course.notebook_files import (
     about,
     code_cells,
     course_notebooks,
+    first_notebooks,
+    long_notebooks,
+    long_path,
     notebook_path,
     notebook_text,
+    place,
     read_notebook,
     tags,
     write_notebook,
@@ -31,7 +35,7 @@ def code(*lines: str, tag: str = "setup") -> dict:
     return {"cell_type": "code", "source": list(lines), "metadata": {"tags": [tag]}}
 
 
-@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("**/*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("**/*.ipynb")), ids=place)
 def test_a_notebook_of_the_course_is_written_back_as_it_was(path: Path) -> None:
     notebook = read_notebook(path)
     assert notebook_text(notebook) == path.read_text(encoding="utf-8")
@@ -53,12 +57,18 @@ def test_front_and_deeper_notebooks_are_found(
     monkeypatch.setattr(notebook_files, "NOTEBOOKS", tmp_path)
     for name in ("_template", "02_b", "01_a", "deeper/01_a_proof", "deeper/02_b"):
         put(tmp_path / f"{name}.ipynb")
-    found = [path.relative_to(tmp_path).as_posix() for path in course_notebooks()]
-    assert found[:2] == ["01_a.ipynb", "deeper/01_a_proof.ipynb"]
-    assert sorted(found[2:]) == ["02_b.ipynb", "deeper/02_b.ipynb"]
+    found = [place(path) for path in course_notebooks()]
+    assert found == ["01_a", "deeper/01_a_proof", "02_b", "deeper/02_b"]
+    first = [place(path) for path in first_notebooks()]
+    assert first == ["01_a", "deeper/01_a_proof", "02_b"]
+    long = [place(path) for path in long_notebooks()]
+    assert long == ["01_a", "deeper/01_a_proof", "deeper/02_b"]
     assert notebook_path("01_a_proof") == tmp_path / "deeper" / "01_a_proof.ipynb"
     assert notebook_path("02_b") == tmp_path / "02_b.ipynb"
+    assert notebook_path("deeper/02_b") == tmp_path / "deeper" / "02_b.ipynb"
     assert notebook_path("new") == tmp_path / "new.ipynb"
+    assert long_path("01_a") == tmp_path / "01_a.ipynb"
+    assert long_path("02_b") == tmp_path / "deeper" / "02_b.ipynb"
 
 
 @pytest.mark.parametrize(

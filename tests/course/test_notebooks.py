@@ -11,10 +11,10 @@ import nbformat
 import pytest
 
 from course import notebooks as tool
-from course.notebook_files import NOTEBOOKS, read_notebook, tags
+from course.notebook_files import NOTEBOOKS, place, read_notebook, tags
 
 PATHS = tool.notebooks()
-each_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+each_notebook = pytest.mark.parametrize("path", PATHS, ids=place)
 
 
 def run(*arguments: str) -> None:
@@ -55,7 +55,7 @@ def test_runs_and_prints_the_stored_counters(path: Path) -> None:
 @pytest.mark.notebook
 @each_notebook
 def test_runs_twice_without_restart(path: Path) -> None:
-    run("course/notebooks.py", "twice", path.name)
+    run("course/notebooks.py", "twice", place(path))
 
 
 # ------------------------------------------------------------------ the tool itself, on small files

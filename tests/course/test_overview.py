@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from course import notebooks as tool
 from course import overview
 from course.claims import Claim, Finding, ledgers
-from course.notebook_files import ROOT, about
+from course.notebook_files import ROOT, about, first_notebooks
 
-PATHS = [path for path in tool.notebooks() if path.stem[0].isdigit()]
+PATHS = first_notebooks()
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def test_every_bottleneck_is_relieved_and_picks_its_own(
     )  # reading all records takes a while
     everything = overview.techniques()
     assert [each.notebook for each in everything.techniques] == [path.stem for path in PATHS[1:]]
-    assert "](06_mixed_precision.ipynb)" in everything._repr_markdown_()
+    assert "](deeper/06_mixed_precision.ipynb)" in everything._repr_markdown_()
     for bottleneck in overview.BOTTLENECKS:
         picked = overview.techniques(bottleneck).techniques
         assert picked and picked == tuple(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course.cli import main
-from course.notebook_files import course_notebooks, notebook_path
+from course.notebook_files import long_notebooks, long_path
 from course.records import estimate, jobs, loan, store
 from course.records.estimate import Expected, gpu_estimates, gpus_needed, only_on_a_gpu
 from course.records.jobs import Job, fits, left_in_words
@@ -47,7 +47,7 @@ def job(name, seconds):
 
 
 def test_every_estimate_is_of_a_notebook_and_says_how_it_was_made():
-    names = {path.stem for path in course_notebooks()}
+    names = {path.stem for path in long_notebooks()}
     assert gpu_estimates().keys() <= names
     for name, line in gpu_estimates().items():
         assert 0 < line.seconds < 600 and line.of and line.gpus in (1, 2), name
@@ -98,12 +98,12 @@ def test_on_a_gpu_the_most_claims_that_only_a_gpu_answers_come_first(tmp_path):
 
 
 def claims_of(number):
-    [name] = [path.stem for path in course_notebooks() if path.stem.startswith(number)]
+    [name] = [path.stem for path in long_notebooks() if path.stem.startswith(number)]
     return only_on_a_gpu(name)
 
 
 def test_on_a_cpu_the_order_is_the_course_s(tmp_path):
-    assert planned(tmp_path, CPU) == [path.stem[:2] for path in course_notebooks()]
+    assert planned(tmp_path, CPU) == [path.stem[:2] for path in long_notebooks()]
 
 
 def test_two_gpus_are_needed_for_processes_that_exchange_gradients(tmp_path, capsys):
@@ -122,7 +122,7 @@ def test_named_notebooks_keep_their_order_even_those_left_out_else(tmp_path):
 
 def test_what_is_recorded_is_passed_over_and_what_was_begun_comes_first(tmp_path, monkeypatch):
     name = "10_host_device_transfers"
-    done = record(name, code=notebook_hash(notebook_path(name)))
+    done = record(name, code=notebook_hash(long_path(name)))
     monkeypatch.setattr(jobs, "old_record", lambda path: done if path.stem == name else None)
     assert "10" not in planned(tmp_path)
     assert "10" in planned(tmp_path, again=True)

@@ -297,7 +297,7 @@ def test_the_hash_is_the_same_in_every_python():
 
 def test_a_record_of_an_older_notebook_is_marked(tmp_path, monkeypatch):
     now = notebook(tmp_path, ("lab.run()", []))
-    monkeypatch.setattr(store, "notebook_path", lambda name: now)
+    monkeypatch.setattr(store, "long_path", lambda name: now)
     old = store.read(store.write(tmp_path / "m", entry(comparison())))
     assert old.label == "m, 2026-11-20 (of an older version of the notebook)"
     fresh = store.read(

@@ -4,18 +4,17 @@ import math
 
 import pytest
 
-from course import notebooks as notebook_tool
 from course.claims import Claim, Ledger, heat_map, ledgers, results_page
 from course.claims.claim import METRICS
 from course.claims.findings import MISSING, OTHER, PREDICTED, WORDS, Finding
 from course.claims.heat import cell
 from course.cli import main
-from course.notebook_files import ROOT, code_cells, read_notebook
+from course.notebook_files import ROOT, code_cells, long_notebooks, read_notebook
 from course.records import reference
 from labkit import plots
 
 LEDGERS = {book.notebook: book for book in ledgers()}
-PATHS = [path for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
+PATHS = long_notebooks()
 NAMES = [path.stem for path in PATHS]
 
 

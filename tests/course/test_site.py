@@ -15,11 +15,20 @@ import nbformat
 import pytest
 
 from course import records
-from course.notebook_files import ROOT, about, course_notebooks, read_notebook, tags
+from course.notebook_files import (
+    ROOT,
+    about,
+    course_notebooks,
+    long_notebooks,
+    place,
+    read_notebook,
+    tags,
+)
 from course.site import pages, recorded, slides
 
 NOTEBOOKS = course_notebooks()
-NAMES = [path.stem for path in NOTEBOOKS]
+LONG = long_notebooks()
+NAMES = [path.stem for path in LONG]
 GUIDE = (ROOT / "course" / "teaching.md").read_text(encoding="utf-8")
 
 
@@ -62,7 +71,7 @@ def site_pages(site: Path) -> dict[Path, Page]:
 
 
 def test_every_notebook_and_document_is_a_page(site: Path) -> None:
-    wanted = [f"notebooks/{name}.html" for name in NAMES] + [
+    wanted = [f"notebooks/{place(path)}.html" for path in NOTEBOOKS] + [
         f"{Path(name).with_suffix('')}.html" for name in pages.DOCUMENTS
     ]
     assert [name for name in ["index.html", *wanted] if not (site / name).is_file()] == []
@@ -93,8 +102,8 @@ def test_links_between_notebooks_are_links_between_pages(
     for path in NOTEBOOKS:
         cells = read_notebook(path).cells
         text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        page = site_pages[site / "notebooks" / f"{path.stem}.html"]
-        for name in re.findall(r"\]\((\d\d_\w+)\.ipynb", text):
+        page = site_pages[site / "notebooks" / f"{place(path)}.html"]
+        for name in re.findall(r"\]\(((?:\.\./|deeper/)?\d\d_\w+)\.ipynb", text):
             assert any(link.split("#")[0] == f"{name}.html" for link in page.links), (
                 f"{path.stem} has no link to {name}"
             )
@@ -106,8 +115,9 @@ def test_links_between_notebooks_are_links_between_pages(
 
 
 def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page]) -> None:
-    for name in NAMES:
-        page = site_pages[site / "notebooks" / f"{name}.html"]
+    for path in LONG:
+        name = path.stem
+        page = site_pages[site / "notebooks" / f"{place(path)}.html"]
         every = recorded.shown(name)
         drawn = sum(each.drawn for each in every)
         images = [image for image in page.images if image["src"].endswith(".svg")]
@@ -159,7 +169,7 @@ def test_nothing_is_executed_to_make_a_page(tmp_path: Path) -> None:
     notebook.cells = [card, code, solution]
     path = tmp_path / "99_new.ipynb"
     nbformat.write(notebook, path)
-    page = pages.notebook_page(path, tmp_path, set())
+    page = pages.notebook_page(path, "99_new", tmp_path / "figures", set())
     assert not written.exists()
     assert [cell.source for cell in page.cells if cell.cell_type == "code"] == [
         code.source,
@@ -170,13 +180,13 @@ def test_nothing_is_executed_to_make_a_page(tmp_path: Path) -> None:
 
 
 def test_links_of_documents() -> None:
-    known = {"notebooks/06_mixed_precision.ipynb", "RESULTS.md", "data/reference/README.md"}
+    known = {"notebooks/05_batch_size.ipynb", "RESULTS.md", "data/reference/README.md"}
 
     def mended(text: str) -> str:
         return pages.mend_links(text, "notebooks/x.ipynb", known)
 
     assert (
-        mended("[a](06_mixed_precision.ipynb#Time-it)") == "[a](06_mixed_precision.ipynb#time-it)"
+        mended("[a](05_batch_size.ipynb#Time-it)") == "[a](05_batch_size.ipynb#time-it)"
     )
     assert (
         mended("[a](../RESULTS.md) and [b](#On-your-own)")
@@ -221,7 +231,7 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
 # ------------------------------------------------------------------------------------------- slides
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", LONG, ids=lambda path: path.stem)
 def test_slides_have_one_heading_and_no_solution(path: Path) -> None:
     deck = slides.deck(path)
     assert deck[0].first and len(deck) >= 8
@@ -253,7 +263,7 @@ def test_slide_notebook_is_one_that_nbconvert_takes(decks: Path, tmp_path: Path)
     notebook = nbformat.read(decks / f"{NAMES[0]}.slides.ipynb", as_version=4)
     nbformat.write(notebook, tmp_path / f"{NAMES[0]}.slides.ipynb")
     kinds = [cell.metadata["slideshow"]["slide_type"] for cell in notebook.cells]
-    assert kinds[0] == "slide" and kinds.count("slide") == len(slides.deck(NOTEBOOKS[0]))
+    assert kinds[0] == "slide" and kinds.count("slide") == len(slides.deck(LONG[0]))
     assert any(cell.get("outputs") for cell in notebook.cells if cell.cell_type == "code")
     command = [sys.executable, "-m", "nbconvert", "--to", "slides", f"{NAMES[0]}.slides.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)

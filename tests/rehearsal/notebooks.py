@@ -20,7 +20,7 @@ import nbclient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode, v4
 
-from course.notebook_files import NOTEBOOKS, ROOT, course_notebooks, read_notebook
+from course.notebook_files import NOTEBOOKS, ROOT, course_notebooks, place, read_notebook
 from course.notebooks import notebooks, private_jupyter
 
 CELL_TIMEOUT = 300
@@ -113,7 +113,7 @@ def main() -> int:
     for path in paths:
         for card in options.cards:
             done = rehearse_notebook(path, card)
-            print(f"{path.stem:34} {card:>5} GB  {done}", flush=True)
+            print(f"{place(path):34} {card:>5} GB  {done}", flush=True)
             for error in done.errors:
                 print(f"    {error}", flush=True)
             failed += bool(done.errors)

@@ -45,7 +45,7 @@ import torch
 import labkit
 import sublinear.fit
 import sublinear.small_gpu
-from course.notebook_files import course_notebooks, read_notebook, tags
+from course.notebook_files import long_notebooks, long_path, read_notebook, tags
 from labkit import Comparison, Lab, Measurement, data
 from labkit.arms import LocalArm
 from labkit.race import RaceRun
@@ -282,9 +282,8 @@ def run_cells(found: Prediction, namespace: dict[str, Any], begin: int) -> None:
     """All cells that may hold something of the card."""
     global _now
     [card] = places.cards
-    [path] = [path for path in course_notebooks() if path.stem == found.notebook]
     lost: dict[str, int] = {}
-    for number, cell in enumerate(read_notebook(path).cells):
+    for number, cell in enumerate(read_notebook(long_path(found.notebook)).cells):
         if cell.cell_type != "code":
             continue
         if APART & set(tags(cell)):
@@ -448,7 +447,7 @@ def main() -> None:
     prepare()
     if not arguments.json:
         print(f"{'GB of a card of':32}" + "".join(f"{card:8}" for card in arguments.cards))
-    for name in arguments.names or [path.stem for path in course_notebooks()]:
+    for name in arguments.names or [path.stem for path in long_notebooks()]:
         row = []
         for gigabytes in arguments.cards:
             with quietly():

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from course.notebook_files import notebook_path, read_notebook
+from course.notebook_files import long_path, read_notebook
 from labkit.preserve import preserve_flags
 from tests.rehearsal.test_rehearsal import ROOT, rehearse
 
@@ -29,7 +29,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cells(name: str, *ids: str) -> str:
     """The sources of these cells, one after the other."""
-    by_id = {cell.id: cell.source for cell in read_notebook(notebook_path(name)).cells}
+    by_id = {cell.id: cell.source for cell in read_notebook(long_path(name)).cells}
     return "\n\n".join(by_id[each] for each in ids) + "\n"
 
 

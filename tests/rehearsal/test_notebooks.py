@@ -6,18 +6,18 @@ on cards of 80, 16 and 8 GB (about an hour and a half of one core).
 
 import pytest
 
-from course.notebook_files import course_notebooks, notebook_path
+from course.notebook_files import course_notebooks, notebook_path, place
 from tests.rehearsal.notebooks import rehearse_notebook
 
 # A start, a toggle, memory.
-FEW = ("00_start_here", "06_mixed_precision", "11_activation_checkpointing")
+FEW = ("deeper/00_start_here", "deeper/06_mixed_precision", "deeper/11_activation_checkpointing")
 CARDS = ("80", "16", "8")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     wanted = [(name, "8") for name in FEW]
     if metafunc.config.getoption("--rehearse") == "all":
-        wanted = [(path.stem, card) for path in course_notebooks() for card in CARDS]
+        wanted = [(place(path), card) for path in course_notebooks() for card in CARDS]
     ids = [f"{name}-{card}GB" for name, card in wanted]
     metafunc.parametrize(("name", "card"), wanted, ids=ids)
 
