@@ -42,6 +42,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
 from course.classroom.build import student_copy
+from course.front import PARTS, check_front, count_lines, is_front
 from course.notebook_files import (
     NOTEBOOKS,
     ROOT,
@@ -61,7 +62,7 @@ MARK = "# <- technique"
 TEMPLATE = "_template"
 TEMPLATE_FILE = NOTEBOOKS / f"{TEMPLATE}.ipynb"
 
-# The anatomy of a notebook: tag, kind of cell, what it holds; in the order in which the tags
+# The anatomy of a long notebook: tag, kind of cell, what it holds; in the order in which the tags
 # must first appear.
 ANATOMY = [
     ("card", "markdown", "title, one-sentence claim, and the card"),
@@ -81,6 +82,8 @@ ANATOMY = [
     ("yours", None, "the lines to copy for your own model"),
 ]
 TAGS = [tag for tag, _, _ in ANATOMY]
+# A cell is named after the first of these that it has.
+NAMES = dict.fromkeys([*TAGS, *(tag for tag, _, _ in PARTS)])
 # Introductions that toggle no technique need not have the cells that speak of one.
 EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse"}}
 
@@ -213,7 +216,7 @@ def clean(notebook: NotebookNode) -> None:
             )
             if {"solution", "claims"} & set(tags(cell)):
                 cell.metadata.jupyter = {"source_hidden": True}
-        part = next((tag for tag in TAGS if tag in tags(cell)), None)
+        part = next((tag for tag in NAMES if tag in tags(cell)), None)
         cell.id = unused(part or cell.get("id") or f"cell-{position:02d}", taken)
     notebook.metadata = NotebookNode(
         {
@@ -268,12 +271,16 @@ def refresh(path: Path) -> float:
 
 
 def check(notebook: NotebookNode, name: str) -> list[str]:
-    """What is wrong with `notebook`, one sentence each; empty when it is in good shape."""
+    """What is wrong with `notebook`, one sentence each; empty when it is in good shape.
+
+    A front notebook has the form of `course.front`, a long one the `ANATOMY` here.
+    """
+    form = check_front if is_front(notebook) else check_anatomy
     return [
         *check_storage(notebook),
         *check_metadata(notebook),
         *check_copied(notebook, name),
-        *check_anatomy(notebook, name),
+        *form(notebook, name),
         *check_code(notebook, name),
         *check_exercises(notebook),
     ]
@@ -408,11 +415,14 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
     """
     problems = []
     headless = False
+    long = not is_front(notebook)
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
         where = label(notebook, cell)
         problems += [f"{where}{problem}" for problem in check_cell(cell, name)]
+        if long:
+            problems += [f"{where}{problem}" for problem in check_length(cell)]
         headless = headless or bool(re.search(r"\.(run|sweep|race)\(|\bcompare\(", cell.source))
     if not headless:
         problems.append(
@@ -424,10 +434,6 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
 
 def check_cell(cell: NotebookNode, name: str) -> Iterator[str]:
     """What is wrong with one code cell of the notebook ``name``."""
-    for tag, most in (("setup", 10), ("baseline", 15)):
-        lines = count_lines(cell.source)
-        if tag in tags(cell) and lines > most:
-            yield f", tagged {tag!r}, has {lines} lines; at most {most}"
     source = without_magics(cell.source)
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in functions:
@@ -441,6 +447,14 @@ def check_cell(cell: NotebookNode, name: str) -> Iterator[str]:
             yield f" marks no line with {MARK!r}"
     if "panel" in tags(cell) and "LabPanel(" not in cell.source:
         yield ", tagged 'panel', shows no LabPanel"
+
+
+def check_length(cell: NotebookNode) -> Iterator[str]:
+    """A long notebook's set-up and baseline are short; `course.front` has limits of its own."""
+    for tag, most in (("setup", 10), ("baseline", 15)):
+        lines = count_lines(cell.source)
+        if tag in tags(cell) and lines > most:
+            yield f", tagged {tag!r}, has {lines} lines; at most {most}"
 
 
 def check_exercises(notebook: NotebookNode) -> list[str]:
@@ -479,13 +493,6 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
 
 def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
     return (node for statement in body for node in ast.walk(statement))
-
-
-def count_lines(source: str) -> int:
-    """Lines that hold something: blank ones, which the formatter demands between imports, are
-    free.
-    """
-    return sum(bool(line.strip()) for line in source.splitlines())
 
 
 def without_magics(source: str) -> str:

@@ -6,7 +6,18 @@
 
 from course.claims.claim import Claim, Correction
 from course.claims.findings import Finding
+from course.claims.gains import Gains, gains
 from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledger, ledgers
 
-__all__ = ["Claim", "Correction", "Finding", "Ledger", "heat_map", "ledger", "ledgers"]
+__all__ = [
+    "Claim",
+    "Correction",
+    "Finding",
+    "Gains",
+    "Ledger",
+    "gains",
+    "heat_map",
+    "ledger",
+    "ledgers",
+]

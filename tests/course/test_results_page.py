@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from course.claims import Claim, Ledger, heat_map, ledgers, results_page
+from course.claims import Claim, Ledger, gains, heat_map, ledgers, results_page
 from course.claims.claim import METRICS
 from course.claims.findings import MISSING, OTHER, PREDICTED, WORDS, Finding
 from course.claims.heat import cell
@@ -167,3 +167,17 @@ def test_a_refused_record_is_named_in_the_ledger(tmp_path):
     book.references = reference("06_x", folder=tmp_path)
     assert "Not shown: m/06_x.json is damaged" in str(book)
     assert "Not shown: m/06_x.json" in book.markdown()
+
+
+def test_gains_are_the_headlines_of_each_machine():
+    found = gains("11_activation_checkpointing")
+    machines = {
+        record.machine for record in LEDGERS["11_activation_checkpointing"].references.records
+    }
+    assert {row.label.split(", ")[1] for row in found.rows()} == machines
+    # Less memory is a gain: above 1.
+    assert all(row.value > 1 for row in found.rows() if row.label.startswith("peak memory"))
+    assert "smaller" in str(found) and "labkit-chart" in found._repr_html_()
+    assert "no machine is recorded yet" in gains("00_start_here")._repr_html_()
+    with pytest.raises(ValueError, match="06_none"):
+        gains("06_none")

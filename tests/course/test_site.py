@@ -185,9 +185,7 @@ def test_links_of_documents() -> None:
     def mended(text: str) -> str:
         return pages.mend_links(text, "notebooks/x.ipynb", known)
 
-    assert (
-        mended("[a](05_batch_size.ipynb#Time-it)") == "[a](05_batch_size.ipynb#time-it)"
-    )
+    assert mended("[a](05_batch_size.ipynb#Time-it)") == "[a](05_batch_size.ipynb#time-it)"
     assert (
         mended("[a](../RESULTS.md) and [b](#On-your-own)")
         == "[a](../RESULTS.md) and [b](#on-your-own)"

@@ -1,0 +1,61 @@
+"""What recorded machines gained by a technique: one small chart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from course.claims.claim import Claim
+from course.claims.findings import PREDICTED, Finding, effect, gain
+from course.claims.ledgers import ledger
+from labkit import html
+
+
+@dataclass(frozen=True)
+class Gains:
+    """The figures behind the headlines of a notebook's claims, by machine.
+
+    Let a cell end in it for a chart, or `print` it. Above 1 the technique gained.
+    """
+
+    notebook: str
+    found: tuple[tuple[Claim, Finding], ...]
+
+    def rows(self) -> list[html.Ratio]:
+        """A row for each machine and headline."""
+        rows = []
+        for claim, finding in self.found:
+            value, low, high = gain(claim, finding)
+            text = effect(claim, finding)
+            if finding.word == PREDICTED:
+                text += " (predicted)"
+            elif not finding.clear:
+                text += " (unclear)"
+            name = f"{claim.headline}, {finding.machine}"
+            rows.append(html.Ratio(name, value, (low, high), text, "recorded"))
+        return rows
+
+    def __str__(self) -> str:
+        rows = [f"{row.label}: {row.text}" for row in self.rows()]
+        return "\n".join(rows) or f"{self.notebook}: no machine is recorded yet"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        if not rows:
+            return html.result(html.note(str(self)))
+        title = "recorded on other machines: how many times better, 1 is no difference"
+        return html.result(html.ratios(title, rows))
+
+
+def gains(notebook: str) -> Gains:
+    """What the recorded machines gained in a notebook. ValueError for one without claims."""
+    found = []
+    for claim, findings in ledger(notebook).rows():
+        if not claim.headline:
+            continue
+        for finding in findings:
+            if not math.isnan(finding.value):
+                found.append((claim, finding))
+    return Gains(notebook, tuple(found))
