@@ -103,8 +103,8 @@ def sweep(results: Sweep) -> Markup:
         "candidate",
         speedup_head,
         "",
-        "95 % interval",
         "verdict",
+        "95 % interval",
         "",
     ]
     lines = []
@@ -113,7 +113,7 @@ def sweep(results: Sweep) -> Markup:
         line = [row.label]
         line += [side.error or format_seconds(side.median) for side in result.arms]
         line += [f"{result.speedup:.3f}x", html.ratio_cell(row, scale)]
-        line += [f"{low:.3f} – {high:.3f}", html.badge(result.verdict), result.taken]
+        line += [html.badge(result.verdict), f"{low:.3f} – {high:.3f}", result.taken]
         lines.append(line)
     memory = [_memory_cells(result) for result in results]
     if any(memory):
