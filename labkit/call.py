@@ -35,6 +35,26 @@ class Call:
                 reference[name] = shared[name]
         return differing(settings, reference)
 
+    def sweep(
+        self,
+        control: str,
+        follow: bool,
+        given: Settings,
+        base: Settings,
+        baseline: Mapping[str, Any],
+    ) -> list[str]:
+        """The arguments of a sweep of ``control``, taken out of ``given`` and ``base``."""
+        given.pop(control, None)
+        if follow:
+            base.pop(control, None)
+        elif control in self.situation:
+            # Else the baseline would follow.
+            base[control] = baseline[control]
+        arguments = keywords(given)
+        if follow and control not in self.situation:
+            arguments.append("follow=True")
+        return arguments
+
 
 def differing(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> Settings:
     """The settings that are not those of ``reference``."""

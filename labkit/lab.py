@@ -36,6 +36,7 @@ from labkit.results import Comparison, Workload
 from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
+from labkit.timeline import MemoryComparison, Timeline
 from labkit.workers import Workers
 
 Make = Callable[..., Workload]
@@ -210,6 +211,26 @@ class Lab:
         journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 
+    def timeline(
+        self,
+        scenario: str | None = None,
+        /,
+        *,
+        baseline: Mapping[str, Any] | None = None,
+        stop: threading.Event | None = None,
+        **settings: Any,
+    ) -> MemoryComparison:
+        """What is alive when in one step of each side; settings as for `run`.
+
+        A side that ran out of memory, or that ``stop`` has left out, says so.
+        """
+        arms = self._arms(*self.sides(scenario, settings, baseline))
+        with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
+            for arm in arms:
+                stack.callback(arm.close)
+            lines = [_timeline(arm, stop) for arm in arms]
+        return MemoryComparison(lines[0], lines[1], lab=self.name)
+
     def sweep(
         self,
         control: str,
@@ -336,46 +357,41 @@ class Lab:
     def code(
         self,
         scenario: str | None = None,
+        method: str = "run",
         /,
         *,
         sweep: str | None = None,
         follow: bool = False,
-        race: bool = False,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
         **settings: Any,
     ) -> str:
         """The headless call for these settings, as source; only what differs from the defaults.
 
-        That of `sweep` when it is named, of `race` with ``race``, which names no scenario.
+        ``method`` is "run", "timeline" or "race"; a race names no scenario. With ``sweep``, a
+        control, it is that of `sweep`.
         """
         preset: Settings = {}
-        if scenario is not None and not race:
+        named = scenario is not None and method != "race"
+        if named:
             preset = scenario_settings(self.scenarios, scenario)
         call = Call(self.defaults, self.situation, preset)
         given = call.given(settings)
         base = call.baseline(baseline or {}, given)
-        if race:
-            arguments = [repr(given)]
-        else:
-            arguments = [repr(scenario)] if scenario is not None else []
+        arguments = [repr(scenario)] if named else []
         if sweep is not None:
-            given.pop(sweep, None)
+            method = "sweep"
             arguments.insert(0, repr(sweep))
-            if follow:
-                base.pop(sweep, None)
-            elif sweep in self.situation and sweep in (baseline or {}):
-                # Else the baseline would follow.
-                base[sweep] = (baseline or {})[sweep]
-        if not race:
+            follow = follow or (sweep in self.situation and sweep not in (baseline or {}))
+            arguments += call.sweep(sweep, follow, given, base, baseline or {})
+        elif method == "race":
+            arguments.append(repr(given))
+        else:
             arguments += keywords(given)
-        if sweep is not None and follow and sweep not in self.situation:
-            arguments.append("follow=True")
         if base:
             arguments.append(f"baseline={base!r}")
-        if seconds is not None and not race:
+        if seconds is not None and method in ("run", "sweep"):
             arguments.append(f"seconds={seconds:g}")
-        method = "race" if race else "run" if sweep is None else "sweep"
         return f"lab.{method}({', '.join(arguments)})"
 
     def _arms(self, baseline: Settings, candidate: Settings) -> tuple[Arm, Arm]:
@@ -431,6 +447,18 @@ def _tell(
     """
     if on_update is not None:
         on_update(Progress(index, count, so_far))
+
+
+def _timeline(arm: Arm, stop: threading.Event | None) -> Timeline:
+    """One side's memory, with no other side alive."""
+    ended = Timeline(arm.label, arm.settings, error="stopped")
+    if stop and stop.is_set():
+        return ended
+    with survive(ArmDied) as outcome, contextlib.closing(arm):
+        # The device is known from the first step on.
+        arm.start()
+        return arm.timeline()
+    return replace(ended, error=outcome.error)
 
 
 def _with_peaks(

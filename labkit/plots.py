@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from labkit.race import RaceResult
     from labkit.results import Comparison
+    from labkit.timeline import MemoryComparison
 
 Kind = TypeVar("Kind")
 Recorded = Sequence[tuple[str, Kind]]  # label (machine and date) and result, of other machines
@@ -259,6 +260,27 @@ def race_figure(
         framealpha=0,
         labelcolor=axes[0].title.get_color(),
     )
+    return figure
+
+
+def memory_figure(found: MemoryComparison, *, dark: bool = False) -> Figure:
+    """What is alive when, in one step of each side, on one scale."""
+    figure, axes = new_figure(2, dark=dark)
+    most = max(max(side.alive, default=0) for side in found.arms) / 2**20
+    for axis, side, hue in zip(axes, found.arms, (GREY, BLUE), strict=True):
+        axis.fill_between(
+            range(len(side.alive)), [size / 2**20 for size in side.alive], color=hue, alpha=0.5
+        )
+        axis.axhline(side.before / 2**20, color=hue, lw=1, ls="--", label="before the step")
+        for begin, name in side.parts:
+            axis.annotate(name, (begin, 1.04 * most), fontsize=8, color=axis.title.get_color())
+        axis.set(
+            ylim=(0, 1.15 * most or 1),
+            xlabel="operator of the step",
+            ylabel="MiB alive",
+            title=f"{side.label}: peak {side.peak_text}",
+        )
+        legend(axis)
     return figure
 
 

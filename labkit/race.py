@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -203,6 +204,7 @@ def race(
     higher_is_better: bool = True,
     threads: int | None = 1,
     on_update: Callable[[RaceResult], None] | None = None,
+    on_point: Callable[[RaceRun], None] | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
     """Train each arm on each seed until its metric reaches ``target``, for ``steps`` steps at most.
@@ -210,13 +212,14 @@ def race(
     ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples,
     evaluate=...)``; the first is the baseline. The metric is taken, untimed, after each ``every``
     steps. A metric that is not finite ends that run: it diverged. A run that ends out of memory
-    never arrives. The default is five seeds (two in the test size). An interrupt, or
-    ``stop.set()``, returns the runs finished so far.
+    never arrives. The default is five seeds (two in the test size). ``on_update`` receives what
+    there is after each run, ``on_point`` the run that goes on, at most five times a second. An
+    interrupt, or ``stop.set()``, returns the runs finished so far.
     """
     if seeds is None:
         seeds = pick(cpu=5, test=2)
     _check(arms, target, {"steps": steps, "every": every, "seeds": seeds})
-    job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop)
+    job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop, on_point)
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
@@ -258,6 +261,8 @@ class _Race:
     metric: str
     higher_is_better: bool
     stop: threading.Event | None
+    on_point: Callable[[RaceRun], None] | None = None
+    told: float = -math.inf
     runs: list[RaceRun] = field(default_factory=list)
     stopped: bool = False
 
@@ -301,10 +306,18 @@ class _Race:
                 done += block
                 value = arm.evaluate()
                 curve.append((done, seconds, value))
+                self._tell(name, seed, curve)
                 if not math.isfinite(value):
                     break
                 reached = self._arrived(value)
         return RaceRun(name, seed, tuple(curve), reached, outcome.error)
+
+    def _tell(self, name: str, seed: int, curve: list[tuple[int, float, float]]) -> None:
+        """Pass a run on while it goes on."""
+        now = time.monotonic()
+        if self.on_point is not None and now - self.told >= 0.2:
+            self.told = now
+            self.on_point(RaceRun(name, seed, tuple(curve), reached=False))
 
     def _arrived(self, value: float) -> bool:
         if self.higher_is_better:

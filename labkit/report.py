@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from labkit.race import RaceResult
     from labkit.results import Comparison, Measurement
     from labkit.sweep import Sweep
+    from labkit.timeline import MemoryComparison
 
 ROLES = ("baseline", "candidate")
 
@@ -179,6 +180,43 @@ def memory(meter: MemoryMeter) -> Markup:
     if meter.saved_for_backward is not None:
         words += f"; autograd saved up to {format_bytes(meter.saved_for_backward)} for backward"
     return html.result(html.sentence(f"{words}."), html.bars("Memory of live tensors", rows))
+
+
+def memory_comparison(result: MemoryComparison) -> Markup:
+    """The peak memory of both sides, and in which part of the step it is reached."""
+    bars = []
+    rows = [["", *ROLES]]
+    for role, side in zip(ROLES, result.arms, strict=True):
+        value = math.nan if side.peak is None else side.peak
+        label = html.side(role, format_settings(_own(result, side.settings)))
+        bars.append(Bar(label, value, side.peak_text, tone=role))
+    rows.append(["peak memory", *(side.peak_text for side in result.arms)])
+    rows.append(["reached in", *(side.peak_part or "-" for side in result.arms)])
+    rows.append(["before the step", *(format_bytes(side.before) for side in result.arms)])
+    return html.result(
+        html.sentence(memory_sentence(result)),
+        html.bars("Peak memory of a step (shorter is better)", bars),
+        html.table(rows),
+    )
+
+
+def memory_sentence(result: MemoryComparison) -> str:
+    """What a comparison of memory found, in one sentence."""
+    for role, side in zip(ROLES, result.arms, strict=True):
+        if side.error:
+            return f"The {role} ended by {side.error}: there is nothing to compare."
+    if math.isnan(result.ratio):
+        return "The peak of one side cannot be counted: there is nothing to compare."
+    before, after = (side.peak_text for side in result.arms)
+    part = result.candidate.peak_part
+    return (
+        f"The candidate needs {format_factor(result.ratio)} times the memory of the baseline: "
+        f"{after} instead of {before}, its most in the {part} part of the step."
+    )
+
+
+def _own(result: MemoryComparison, settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in result.changed}
 
 
 def measurement(result: Measurement) -> Markup:

@@ -1,8 +1,13 @@
-"""The turn to measure: one thread of a process has it, since two would time each other."""
+"""The turn to measure: one thread of a process has it, since two would time each other.
+
+Other processes of the machine are told that this one measures; they cannot be kept from it.
+"""
 
 from __future__ import annotations
 
 import threading
+
+from labkit.neighbours import Presence
 
 
 class Turn:
@@ -14,6 +19,7 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depth = 0
+        self._presence = Presence()
         self.holder: threading.Thread | None = None
 
     def take(self, thread: threading.Thread) -> None:
@@ -27,6 +33,8 @@ class Turn:
                     "another measurement is running in this kernel; "
                     "two at once would disturb each other: wait"
                 )
+            if self.holder is None:
+                self._presence.begin()
             self.holder = thread
             self._depth += 1
 
@@ -35,6 +43,7 @@ class Turn:
         with self._lock:
             self._depth -= 1
             if self._depth == 0:
+                self._presence.end()
                 self.holder = None
 
 

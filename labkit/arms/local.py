@@ -36,6 +36,7 @@ from labkit.memory import MemoryMeter
 from labkit.preserve import without_collector
 from labkit.results import Workload
 from labkit.switches import Flags, set_torch_flags, torch_flags
+from labkit.timeline import Timeline, named, record
 
 Step = Callable[[], Any]
 
@@ -164,6 +165,14 @@ class LocalArm:
                 # The pool was taken when the graph was captured, before the meter.
                 return None, max(0, torch.cuda.max_memory_reserved() - reserved)
         return memory.peak, memory.reserved
+
+    def timeline(self) -> Timeline:
+        """What is alive when in one warm step of a fresh workload, as `peak` counts it."""
+        peak, _ = self.peak()
+        with self._inside(), contextlib.closing(self):
+            step = self._build().step
+            step()
+            return named(record(step, self.device), self.label, self.settings, peak)
 
     def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload, or why they cannot be had."""

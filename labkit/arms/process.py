@@ -19,6 +19,7 @@ from labkit.arms.protocol import ArmDied, Counts, Peak
 from labkit.device import release_memory
 from labkit.results import Workload
 from labkit.switches import torch_flags
+from labkit.timeline import Timeline
 
 # The child holds one arm.
 _NUMBER = 0
@@ -86,6 +87,11 @@ class ProcessArm:
         """As `LocalArm.peak`, in the process."""
         allocated, reserved = self._ask_process("peak")
         return allocated, reserved
+
+    def timeline(self) -> Timeline:
+        """As `LocalArm.timeline`, in the process."""
+        found: Timeline = self._ask_process("timeline")
+        return found
 
     def counters(self) -> Counts:
         """As `LocalArm.counters`, in the process."""

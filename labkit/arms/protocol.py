@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from labkit.timeline import Timeline
+
 # Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took
 # from the driver (None except on CUDA).
 Peak = tuple[int | None, int | None]
@@ -42,6 +44,9 @@ class Arm(Protocol):
 
     def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload. Releases the arm before and after."""
+
+    def timeline(self) -> Timeline:
+        """What is alive when in one warm step of a fresh workload. Releases the arm, too."""
 
     def release(self) -> None:
         """Let go of the workload and its memory; the process that it lives in stays."""

@@ -32,7 +32,7 @@ from labkit.switches import Flags, set_torch_flags
 
 Functions = Mapping[str, Callable[..., Any]]
 
-_METHODS = {"block", "check", "peak", "counters", "close"}
+_METHODS = {"block", "check", "peak", "timeline", "counters", "close"}
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labkit.arms.protocol import Counts, Peak
+from labkit.timeline import Timeline
 from labkit.workers import WorkerFailed, Workers
 
 _numbers = itertools.count()
@@ -55,6 +56,11 @@ class WorkersArm:
         """Those of the worker that needs most; None where one of them cannot tell."""
         allocated, reserved = zip(*self._ask("peak"), strict=True)
         return _most(allocated), _most(reserved)
+
+    def timeline(self) -> Timeline:
+        """That of the first worker."""
+        first: Timeline = self._ask("timeline")[0]
+        return first
 
     def counters(self) -> Counts:
         """Those of the first worker."""

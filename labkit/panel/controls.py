@@ -1,12 +1,12 @@
 """The widgets that a reader sets.
 
 Two for each control of the technique, one for either side; one for each of the situation, which a
-link splits into two; and the buttons.
+link splits into two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import ipywidgets as W
@@ -16,9 +16,6 @@ from labkit.lab import Lab
 # Whatever a lab's control lists.
 Value = Any
 AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
-
-# Seconds.
-BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 
 
 class Control:
@@ -36,7 +33,9 @@ class Control:
         self.values = values
         self.baseline = _choice(lab, name, values, values[0], "baseline")
         self.candidate = _choice(lab, name, values, candidate, "candidate")
+        self.label = marked(W.Label(heading(lab, name)), "name")
         self.link: W.ToggleButton | None = None
+        self._heading = self.label.value
         if linked:
             self.link = _link(name)
             self.link.observe(self._link_changed, "value")
@@ -56,9 +55,27 @@ class Control:
         """The widget of the "baseline" or the "candidate"."""
         return {"baseline": self.baseline, "candidate": self.candidate}[side]
 
-    def cells(self, text: str) -> list[W.Widget]:
+    def cells(self) -> list[W.Widget]:
         """The line of this control in the grid: its name, its widgets, its link."""
-        return [W.Label(text), self.baseline, self.candidate, self.link or W.Label("")]
+        return [self.label, self.baseline, self.candidate, self.link or W.Label("")]
+
+    def put(self, **values: Value) -> None:
+        """Set the widgets of the named sides."""
+        for side, value in values.items():
+            self.of(side).value = value
+
+    def show_idle(self, **reasons: str | None) -> None:
+        """Grey the widget of each side for which there is a reason, and say it below the name."""
+        said: dict[str, None] = {}
+        for side, reason in reasons.items():
+            widget = self.of(side)
+            if reason is None:
+                widget.remove_class("labkit-idle")
+            else:
+                widget.add_class("labkit-idle")
+                said[reason] = None
+            widget.disabled = reason is not None or not self.settable
+        self.label.value = "\n".join([self._heading, *said])
 
     def _follow(self, _: object) -> None:
         if self.linked:
@@ -103,27 +120,6 @@ def heading(lab: Lab, name: str) -> str:
     return "\n".join(lines)
 
 
-class Buttons:
-    """What starts, stops and says more."""
-
-    def __init__(self, seconds: float, swept: Sequence[str]) -> None:
-        budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
-        self.budget = marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
-        self.run = _button("run", "Run", "Compare both sides", icon="play")
-        self.stop = _button("stop", "Stop", "Keep what there is", icon="stop")
-        self.sweep = _button("sweep", "Sweep", "Try each value of a control")
-        self.same = _button("same", "Same settings (A/A)", "Only noise is left")
-        self.swept = marked(W.Dropdown(options=swept), "swept")
-        self.follow = marked(W.Checkbox(description="on both sides", indent=False), "follow")
-        self.code = marked(W.ToggleButton(description="Show the code", icon="code"), "code")
-
-    def rows(self) -> list[W.Widget]:
-        """The buttons, in the two lines in which they stand."""
-        first = [self.run, self.stop, W.Label("Time budget"), self.budget]
-        second = [self.sweep, self.swept, self.follow, self.same, self.code]
-        return [marked(W.HBox(first), "row"), marked(W.HBox(second), "row")]
-
-
 def marked(widget: AnyWidget, *names: str) -> AnyWidget:
     """The widget with CSS classes of ours."""
     for name in names:
@@ -136,10 +132,6 @@ def tree(widget: W.Widget) -> Iterator[W.Widget]:
     for child in getattr(widget, "children", ()):
         yield from tree(child)
     yield widget
-
-
-def _button(name: str, text: str, tooltip: str, icon: str = "") -> W.Button:
-    return marked(W.Button(description=text, tooltip=tooltip, icon=icon), name)
 
 
 def _link(name: str) -> W.ToggleButton:

@@ -17,33 +17,36 @@ import numpy as np
 import traitlets
 
 from labkit import report
+from labkit.panel import bars
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Progress
 from labkit.text import format_rate, format_seconds
 
 STATIC = Path(__file__).parents[1] / "static"
 
+SCRIPTS = ("elements.js", "charts.js", "race.js", "memory.js", "panel.js")
+
 # On the canvas.
-MOST_POINTS, MOST_BANDS = 200, 40
+MOST_POINTS, MOST_BANDS = 150, 36
 
 Band = tuple[float, float, float]
 Lines = Sequence[tuple[str, float]]
 
 
 class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """The part that ``static/panel.js`` draws.
+    """The part that ``static/panel/*.js`` draws.
 
     ``state`` has the numbers and points of the latest run, ``status`` a text and its tone,
-    ``history`` a row of texts for each run, ``results`` figure and HTML for a page that was
-    reloaded; the page sets ``dark``, its theme.
+    ``notice`` who else measures on this machine, ``history`` a row of texts for each run,
+    ``results`` figure and HTML for a page that was reloaded; the page sets ``dark``, its theme.
     """
 
-    _esm = STATIC / "panel.js"
+    # One module out of several files, each of which needs those before it.
+    _esm = "".join((STATIC / "panel" / name).read_text(encoding="utf-8") for name in SCRIPTS)
     _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
-    status = traitlets.Tuple(("Ready: choose the settings of both sides, then Run.", "")).tag(
-        sync=True
-    )
+    status = traitlets.Tuple(("Ready: set your guess, then Run.", "")).tag(sync=True)
+    notice = traitlets.Unicode().tag(sync=True)
     history: Any = traitlets.List().tag(sync=True)
     code = traitlets.Unicode().tag(sync=True)
     results = traitlets.Dict().tag(sync=True)
@@ -68,16 +71,20 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
 
 
 class Chart:
-    """The canvas of one run: how the interval has narrowed, and the lines of recorded machines."""
+    """The canvas of one run: how the interval has narrowed, and the lines of recorded machines.
 
-    def __init__(self, live: Live, number: int, budget: float) -> None:
+    ``fixed`` stays the same while it goes on: mode and guess.
+    """
+
+    def __init__(self, live: Live, number: int, budget: float, fixed: dict[str, Any]) -> None:
         self._live = live
+        self._fixed = fixed
         self._number = number
         self._budget = budget
         self._bands: list[Band] = []
         self._lines: Lines = ()
         self._note = ""
-        live.state = {"run": number, "running": True}
+        live.state = fixed | {"run": number, "running": True}
 
     def restart(self, lines: Lines, note: str) -> None:
         """Begin a comparison, the first or that of a sweep's next value."""
@@ -94,14 +101,18 @@ class Chart:
         left = f"{max(0.0, self._budget - so_far.seconds):.0f} s left"
         if done:
             whole, left = 1.0, ""
-        self._live.state = state(so_far, self._bands) | {
-            "run": self._number,
-            "running": True,
-            "progress": whole,
-            "left": left,
-            "recorded": [list(line) for line in self._lines],
-            "unrecorded": self._note,
-        }
+        self._live.state = (
+            state(so_far, self._bands)
+            | self._fixed
+            | {
+                "run": self._number,
+                "running": True,
+                "progress": whole,
+                "left": left,
+                "recorded": [list(line) for line in self._lines],
+                "unrecorded": self._note,
+            }
+        )
 
 
 def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
@@ -117,6 +128,7 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]
     return {
         "speedup": f"{factor(run.speedup)}×",
+        "caption": "as fast as the baseline",
         "verdict": run.verdict,
         "detail": detail,
         "pairs": len(run.ratios),
@@ -124,6 +136,7 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
         "points": np.asarray(run.ratios[::every], np.float32).tobytes(),
         "bands": np.asarray(newest, np.float32).tobytes(),
         "sides": [_side("Baseline", run.baseline), _side("Candidate", run.candidate)],
+        "bars": bars.of_times(run),
     }
 
 
@@ -136,21 +149,6 @@ def factor(ratio: float, digits: int = 2) -> str:
     if ratio < 100:
         return f"{ratio:.{digits}f}"
     return f"{ratio:,.0f}"
-
-
-def row(number: int, run: Comparison) -> list[str]:
-    """The run in the history: number, what differed, what was shared, and its figures."""
-    differ = []
-    for name, (before, after) in run.changed.items():
-        differ.append(f"{name}: {before} → {after}")
-    shared = []
-    for name, value in run.shared.items():
-        shared.append(f"{name} {value}")
-    texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
-    texts += [format_seconds(side.median) for side in run.arms]
-    texts += [f"{factor(run.speedup)}×", " – ".join(map(factor, run.interval)), run.verdict]
-    memory = [side.peak_text for side in run.arms]
-    return [*texts, " → ".join(memory)]
 
 
 def summary(runs: Sequence[Comparison]) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import math
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,21 +14,25 @@ import ipywidgets as W
 
 from labkit.device import test_size
 from labkit.lab import Lab
-from labkit.panel.controls import Buttons, heading, make_controls, marked, tree
+from labkit.panel.buttons import Buttons, mode_buttons, scenario_buttons
+from labkit.panel.changes import Debounced
+from labkit.panel.controls import make_controls, marked, tree
+from labkit.panel.guess import Guess
 from labkit.panel.live import Live
+from labkit.panel.modes import METHODS, TIME, job_of, modes_of
 from labkit.panel.run import Job, PanelRun, Result, running
 from labkit.panel.screen import PanelScreen, Recorded
-from labkit.results import Comparison
 
 HEADS = ("Setting", "Baseline", "Candidate", "")
 
 
 class LabPanel:
-    """Widgets for a `Lab`: choose the settings of both sides, Run, watch the estimate settle, Stop.
+    """Widgets for a `Lab`: guess, Run, watch the estimate settle, change something, see it again.
 
-    ``controls[name].baseline`` and ``.candidate`` are the widgets, ``buttons`` the others;
-    ``seconds`` presets the time budget. ``recorded`` holds recorded runs of other machines, drawn
-    beside the reader's: a menu picks the machine.
+    ``controls[name].baseline`` and ``.candidate`` are the widgets, ``scenarios`` and ``buttons``
+    the buttons, ``modes`` says what is measured, ``guess.slider`` is the guess. ``seconds`` presets
+    the time budget. ``recorded`` holds recorded runs of other machines, drawn beside the reader's:
+    a menu picks the machine.
     """
 
     def __init__(
@@ -40,22 +47,42 @@ class LabPanel:
             seconds = 1 if test_size() else 10
         self.lab = lab
         self.latest: PanelRun | None = None
-        self.screen = PanelScreen(lab.name, recorded)
         self.controls = make_controls(lab)
+        self.scenarios = scenario_buttons(lab)
+        self.modes = mode_buttons(modes_of(lab))
+        self.guess = Guess(self.modes.value)
+        self.screen = PanelScreen(lab, recorded, self.guess)
+        self.screen.show_mode(self.modes.value)
         swept = [name for name, control in self.controls.items() if control.settable]
-        self.buttons = Buttons(seconds, swept)
+        # Processes take seconds to come up: there nothing starts by itself unless asked.
+        self.buttons = Buttons(seconds, swept, quick=lab.runs_in == "kernel")
+        # In the name of the cell: see Live.
+        self._changes = Debounced(lambda: self.screen.live.context.copy().run(self._run_again))
+        self._starting = threading.RLock()
+        # The modes in which Run was pressed: there a change starts the next run.
+        self._ran: set[str] = set()
         self.widget = self._arrange()
+        self._settings_changed(None)
         self._connect()
 
     @property
     def result(self) -> Result:
-        """What the latest run returned: a Comparison, or a Sweep."""
+        """What the latest run returned: a Comparison, a Sweep, a MemoryComparison, a RaceResult."""
         return self.screen.result
 
     @property
-    def history(self) -> list[Comparison]:
-        """All comparisons, the oldest first."""
+    def history(self) -> list[Any]:
+        """All results, the oldest first."""
         return self.screen.history
+
+    @property
+    def scenario(self) -> str | None:
+        """The scenario whose situation is shown, if there is one."""
+        for name, settings in self.lab.scenarios.items():
+            wanted = self._situation_of(settings)
+            if wanted and all(self._shows(each, value) for each, value in wanted.items()):
+                return name
+        return None
 
     def settings(self, side: str = "candidate") -> dict[str, Any]:
         """What is chosen for "baseline" or "candidate".
@@ -69,15 +96,18 @@ class LabPanel:
         return chosen
 
     def run(self, wait: bool = False) -> Result:
-        """Start a run with the settings shown; with ``wait`` the result.
+        """Start a run with the settings shown, in the mode shown; with ``wait`` the result.
 
         RuntimeError while a panel is measuring.
         """
-        self._start(partial(self.lab.run, **self.settings()))
+        mode = self.modes.value
+        sides = self.settings("baseline"), self.settings()
+        self._start(job_of(self.lab, mode, *sides, self.buttons.budget.value), mode)
+        self._ran.add(mode)
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:
-        """Compare each value of the chosen control in turn.
+        """Compare each value of the chosen control in turn, by time.
 
         RuntimeError while a panel is measuring.
         """
@@ -88,15 +118,39 @@ class LabPanel:
             )
         settings = self.settings()
         del settings[control]
-        job = partial(self.lab.sweep, control, follow=self._follows(), **settings)
-        self._start(job, control)
+        job = partial(
+            self.lab.sweep,
+            control,
+            follow=self._follows(),
+            baseline=self.settings("baseline"),
+            seconds=self.buttons.budget.value,
+            **settings,
+        )
+        self.modes.value = TIME
+        self._start(job, TIME, control)
         return self.wait() if wait else None
+
+    def choose(self, scenario: str) -> None:
+        """Set everything as a scenario has it; after the first Run, run.
+
+        Controls of the situation that it does not name go back to their first values; those of the
+        technique stay, unless it names one.
+        """
+        settings = self.lab.scenarios[scenario]
+        for name, value in self._situation_of(settings).items():
+            self.controls[name].put(baseline=value, candidate=value)
+        named = [name for name in self.lab.technique if name in settings]
+        for name in self.lab.technique if named else ():
+            first = self.lab.defaults[name]
+            self.controls[name].put(baseline=first, candidate=settings.get(name, first))
+        self._changed(None)
 
     def stop(self) -> None:
         """End the run at its next block and keep what it has.
 
         Ends another panel's run too: it may be out of sight.
         """
+        self._changes.cancel()
         measuring = running()
         if measuring is None:
             self.screen.live.say("Nothing is running.")
@@ -108,26 +162,36 @@ class LabPanel:
     def wait(self, timeout: float | None = None) -> Result:
         """The result of the run once it has ended, or what it raised.
 
-        TimeoutError after ``timeout`` seconds.
+        A run that a change is about to start is waited for. TimeoutError after ``timeout`` seconds.
         """
-        latest = self.latest
-        if latest is None:
-            return self.result
-        try:
-            latest.join(timeout)
-        # The kernel's interrupt reaches this thread only.
-        except KeyboardInterrupt:
-            latest.halt()
-            latest.join(10)
-            raise
-        if latest.is_alive():
-            raise TimeoutError(f"the panel is still measuring after {timeout} s")
-        if latest.error is not None:
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            latest = self.latest
+            self._join(latest, end - time.monotonic())
+            if self._changes.waits:
+                time.sleep(0.01)
+            elif latest is self.latest and (latest is None or not latest.is_alive()):
+                break
+            if time.monotonic() > end:
+                raise TimeoutError(f"the panel is still measuring after {timeout} s")
+        if latest is not None and latest.error is not None:
             raise latest.error
         return self.result
 
+    def _join(self, run: PanelRun | None, seconds: float) -> None:
+        if run is None:
+            return
+        try:
+            run.join(None if math.isinf(seconds) else max(0.0, seconds))
+        # The kernel's interrupt reaches this thread only.
+        except KeyboardInterrupt:
+            run.halt()
+            run.join(10)
+            raise
+
     def close(self) -> None:
         """Stop, and take the widgets off the page."""
+        self._changes.cancel()
         if self.latest is not None:
             self.latest.halt()
         for widget in tree(self.widget):
@@ -146,35 +210,54 @@ class LabPanel:
 
     # ------------------------------------------------------------------------------------- a run
 
-    def _start(self, job: Job, swept: str | None = None) -> None:
-        """Begin a run. Settings that change while it goes on are the next one's."""
+    def _start(self, job: Job, mode: str, swept: str | None = None) -> None:
+        """Begin a run. Its settings are those of now."""
+        with self._starting:
+            latest = self.latest
+            if latest is not None and (latest.over or latest.replaced):
+                # It has said its last word, and is about to give its turn back.
+                latest.join()
+            measuring = running()
+            if measuring is not None and measuring is latest:
+                raise RuntimeError(
+                    "This panel is measuring already. What you change applies to the next run."
+                )
+            if measuring is not None:
+                raise RuntimeError(
+                    "Another panel is measuring; two at once disturb each other. "
+                    "Wait, or press Stop."
+                )
+            run = PanelRun(
+                job,
+                self.screen,
+                self.screen.live.context.copy(),
+                number=1 if latest is None else latest.number + 1,
+                budget=self.buttons.budget.value,
+                mode=mode,
+                swept=swept,
+            )
+            run.start()
+            self.latest = run
+            self.guess.lock()
+
+    def _changed(self, _: object) -> None:
+        """A control was moved: after the first Run the next one begins by itself."""
+        if not self.buttons.follow_changes.value or self.modes.value not in self._ran:
+            return
         latest = self.latest
-        if latest is not None and latest.over:
-            # It has said its last word, and is about to give its turn back.
-            latest.join()
-        measuring = running()
-        if measuring is not None and measuring is latest:
-            raise RuntimeError(
-                "This panel is measuring already. What you change applies to the next run."
-            )
-        if measuring is not None:
-            raise RuntimeError(
-                "Another panel is measuring; two at once disturb each other. Wait, or press Stop."
-            )
-        number = 1
-        if latest is not None:
-            number = latest.number + 1
-        seconds = self.buttons.budget.value
-        run = PanelRun(
-            partial(job, baseline=self.settings("baseline"), seconds=seconds),
-            self.screen,
-            self.screen.live.context.copy(),
-            number=number,
-            budget=seconds,
-            swept=swept,
-        )
-        run.start()
-        self.latest = run
+        if latest is not None and latest.is_alive():
+            if latest.swept is not None:
+                return
+            latest.replace()
+        self._changes.touch()
+
+    def _run_again(self) -> None:
+        if running() is not self.latest:
+            self._pressed(self.run)
+            return
+        if self.latest is not None:
+            self.latest.join()
+        self._pressed(self.run)
 
     # ---------------------------------------------------------------------------------- the page
 
@@ -184,10 +267,62 @@ class LabPanel:
         self.buttons.sweep.on_click(lambda _: self._pressed(self.sweep))
         self.buttons.stop.on_click(lambda _: self.stop())
         self.buttons.same.on_click(lambda _: self._same_settings())
+        self.buttons.details.observe(self._details_changed, "value")
+        for name, button in self.scenarios.items():
+            button.on_click(lambda _, name=name: self.choose(name))
+        for control in self.controls.values():
+            for widget in (control.baseline, control.candidate):
+                widget.observe(self._settings_changed, "value")
+                widget.observe(self._changed, "value")
+        self.modes.observe(self._mode_changed, "value")
         self.screen.live.on_msg(self._page_shown)
         for widget in tree(self.widget):
             if widget.has_trait("value"):
                 widget.observe(self._show_code, "value")
+
+    def _mode_changed(self, _: object) -> None:
+        """Another mode has its own guess and its own last result; a run of the former ends."""
+        latest = self.latest
+        if latest is not None and latest.is_alive() and latest.mode != self.modes.value:
+            latest.halt()
+            latest.join()
+        self.guess.show(self.modes.value)
+        self.screen.show_mode(self.modes.value)
+
+    def _settings_changed(self, _: object) -> None:
+        """Grey what changes nothing now, and light the scenario that is shown."""
+        sides = {side: self.settings(side) for side in ("baseline", "candidate")}
+        for name, control in self.controls.items():
+            if name in self.lab.idle:
+                reasons = {}
+                for side, settings in sides.items():
+                    reasons[side] = self.lab.why_idle(name, settings)
+                control.show_idle(**reasons)
+        shown = self.scenario
+        for name, button in self.scenarios.items():
+            if name == shown:
+                button.add_class("labkit-active")
+            else:
+                button.remove_class("labkit-active")
+
+    def _situation_of(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """The situation that a scenario means, with the first values of what it does not name."""
+        found = {}
+        for name in self.lab.situation:
+            control = self.controls[name]
+            if control.settable:
+                found[name] = settings.get(name, control.values[0])
+        return found
+
+    def _shows(self, name: str, value: Any) -> bool:
+        control = self.controls[name]
+        return bool(control.baseline.value == control.candidate.value == value)
+
+    def _details_changed(self, _: object) -> None:
+        if self.buttons.details.value:
+            self.widget.add_class("labkit-detailed")
+        else:
+            self.widget.remove_class("labkit-detailed")
 
     def _pressed(self, action: Callable[[], Result]) -> None:
         try:
@@ -213,7 +348,10 @@ class LabPanel:
         return self.buttons.follow.value or (control is not None and control.linked)
 
     def _code(self) -> str:
+        method = METHODS[self.modes.value]
         return self.lab.code(
+            self.scenario,
+            method,
             baseline=self.settings("baseline"),
             seconds=self.buttons.budget.value,
             **self.settings(),
@@ -224,6 +362,7 @@ class LabPanel:
             self.screen.live.code = ""
             return
         sweep = self.lab.code(
+            self.scenario,
             sweep=self.buttons.swept.value,
             follow=self._follows(),
             baseline=self.settings("baseline"),
@@ -236,9 +375,17 @@ class LabPanel:
 
     def _arrange(self) -> W.VBox:
         """The tree of boxes; all looks are in ``static/panel.css``."""
+        top: list[W.Widget] = [self.modes]
+        if self.scenarios:
+            top.append(marked(W.HBox(list(self.scenarios.values())), "scenarios"))
         cells: list[W.Widget] = [W.Label(text) for text in HEADS]
-        for name, control in self.controls.items():
-            cells += control.cells(heading(self.lab, name))
-        rows = self.buttons.rows()
+        for name in self.lab.technique:
+            cells += self.controls[name].cells()
+        if self.lab.situation:
+            cells.append(marked(W.Label("Same on both sides"), "both"))
+        for name in self.lab.situation:
+            cells += self.controls[name].cells()
+        rows = [marked(W.HBox(top), "top"), marked(W.GridBox(cells), "grid"), self.guess.row()]
+        rows += self.buttons.rows()
         rows += self.screen.machine_row()
-        return marked(W.VBox([marked(W.GridBox(cells), "grid"), *rows, self.screen.live]), "panel")
+        return marked(W.VBox([*rows, self.screen.live]), "panel")

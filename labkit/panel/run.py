@@ -17,12 +17,17 @@ import traceback
 from collections.abc import Callable
 from typing import Protocol
 
+from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
+from labkit.timeline import MemoryComparison
 from labkit.turn import TURN
 
-Job = Callable[..., Comparison | Sweep]
-Result = Comparison | Sweep | None
+Found = Comparison | Sweep | RaceResult | MemoryComparison
+Result = Found | None
+# What a run tells of itself while it goes on.
+News = Progress | RaceResult | RaceRun
+Job = Callable[..., Found]
 
 
 class Screen(Protocol):
@@ -34,10 +39,10 @@ class Screen(Protocol):
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
 
-    def show(self, run: PanelRun, position: Progress) -> None:
+    def show(self, run: PanelRun, news: News) -> None:
         """Draw a partial result: called between blocks, at most five times a second."""
 
-    def finish(self, run: PanelRun, result: Comparison | Sweep) -> str:
+    def finish(self, run: PanelRun, result: Found) -> str:
         """Show and publish the result; what the status line says."""
 
     def ended(self, run: PanelRun) -> None:
@@ -47,8 +52,9 @@ class Screen(Protocol):
 class PanelRun(threading.Thread):
     """A run in a background thread that prints to, and is shown in, the panel's cell.
 
-    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``swept`` the
-    swept control.
+    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``mode`` what
+    is measured, ``swept`` the swept control. A run that is ``replaced`` by the next one leaves no
+    result.
     """
 
     def __init__(
@@ -59,16 +65,19 @@ class PanelRun(threading.Thread):
         *,
         number: int,
         budget: float,
+        mode: str = "Time",
         swept: str | None = None,
     ) -> None:
         super().__init__(name="labkit-panel", daemon=True)
         self.number = number
         self.budget = budget
+        self.mode = mode
         self.swept = swept
         self.position: Progress | None = None
         self.result: Result = None
         self.error: BaseException | None = None
         self.over = False
+        self.replaced = False
         self._job = job
         self._screen = screen
         self._context = context
@@ -92,6 +101,12 @@ class PanelRun(threading.Thread):
             self._stop_event.set()
             if not self.over:
                 self._screen.say("Stopping after this block ...")
+
+    def replace(self) -> None:
+        """End the run at its next block, and let its result go: another one comes."""
+        with self._last_word:
+            self.replaced = True
+            self._stop_event.set()
 
     @property
     def halted(self) -> bool:
@@ -120,14 +135,19 @@ class PanelRun(threading.Thread):
 
     def _measure(self) -> str:
         result = self._job(on_update=self._update, stop=self._stop_event)
+        if self.replaced:
+            return "The settings have changed ..."
         self.result = result
         return self._screen.finish(self, result)
 
-    def _update(self, so_far: Comparison | Progress) -> None:
+    def _update(self, so_far: Comparison | News) -> None:
+        if self.replaced:
+            return
         if isinstance(so_far, Comparison):
             so_far = Progress(0, 1, so_far)
         self._screen.show(self, so_far)
-        self.position = so_far
+        if isinstance(so_far, Progress):
+            self.position = so_far
 
 
 def running() -> PanelRun | None:

@@ -5,22 +5,46 @@ The live part, the outputs of the cell, and recorded machines beside them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import ipywidgets as W
 
-from labkit import html, plots
+from labkit import html, neighbours, plots, report
+from labkit.lab import Lab
+from labkit.panel import memory_view
 from labkit.panel.controls import marked
-from labkit.panel.live import Chart, Live, row, summary
+from labkit.panel.guess import Guess
+from labkit.panel.history import row
+from labkit.panel.live import Chart, Live, summary
+from labkit.panel.modes import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs, png
-from labkit.panel.run import PanelRun, Result
+from labkit.panel.race_view import RaceView, race_sentence, race_summary
+from labkit.panel.run import Found, News, PanelRun, Result
+from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
+from labkit.timeline import MemoryComparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+NOTHING_YET = "Stopped before there was anything to compare."
+READY = {
+    TIME: "Ready: set your guess, then Run.",
+    MEMORY: "Ready: set your guess, then Run. What is alive when, in one step of each side?",
+    RACE: "Ready: set your guess, then Run. Both sides train to the target.",
+}
+BEGUN = {
+    TIME: "Building and warming up both sides ...",
+    MEMORY: "Recording one step of each side ...",
+    RACE: "Building both sides ...",
+}
 
 
 class Beside(Protocol):
@@ -50,32 +74,78 @@ class PanelScreen:
     It keeps their results: the latest ``result``, and the ``history``.
     """
 
-    def __init__(self, lab: str, recorded: Recorded | None) -> None:
+    def __init__(self, lab: Lab, recorded: Recorded | None, guess: Guess) -> None:
         self.result: Result = None
-        self.history: list[Comparison] = []
+        self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
         self.outputs = Outputs()
         self.machines = _machine_menu(recorded)
         self._lab = lab
+        self._guess = guess
         self._recorded = recorded
         self._chart: Chart | None = None
+        self._race: RaceView | None = None
+        # What each mode showed last.
+        self._states: dict[str, dict[str, Any]] = {}
+        self._asked = -math.inf
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the status line."""
         self.live.say(text, tone)
 
+    def show_mode(self, mode: str) -> None:
+        """Show what this mode found last, or its empty place."""
+        number = self.live.state.get("run", 0)
+        self.live.state = self._states.get(mode, {"mode": mode}) | {"run": number}
+        self.live.say("" if mode in self._states else READY[mode])
+
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
-        self._chart = Chart(self.live, run.number, run.budget)
-        self.live.say("Building and warming up both sides ...")
+        fixed = {"mode": run.mode, "guess": self._guess.value, "guessed": self._guess.text.value}
+        self._chart = Chart(self.live, run.number, run.budget, fixed)
+        self._race = None
+        if run.mode == RACE:
+            self._race = RaceView(self._lab.race_options)
+        self._look_around()
+        self.live.say(BEGUN[run.mode])
 
-    def show(self, run: PanelRun, position: Progress) -> None:
+    def show(self, run: PanelRun, news: News) -> None:
         """Draw a partial result of the run."""
+        self._look_around()
+        if not isinstance(news, Progress):
+            self._show_race(run, news)
+            return
         before = run.position
-        if before is None or before.index != position.index:
-            self._next_value(run, position)
+        if before is None or before.index != news.index:
+            self._next_value(run, news)
         if self._chart is not None:
-            self._chart.draw(position)
+            self._chart.draw(news)
+
+    def _look_around(self) -> None:
+        """Say who else measures on this machine; asked once a second at most."""
+        now = time.monotonic()
+        if now - self._asked < 1:
+            return
+        self._asked = now
+        text = neighbours.told()
+        if text != self.live.notice:
+            self.live.notice = text
+
+    def _show_race(self, run: PanelRun, news: RaceResult | RaceRun) -> None:
+        assert self._race is not None
+        self._race.take(news)
+        if isinstance(news, RaceRun) and not run.halted:
+            self.live.say(f"Training {news.arm}, seed {news.seed}")
+        self.live.state = self._race_state(run, running=True)
+
+    def _race_state(self, run: PanelRun, *, running: bool) -> dict[str, Any]:
+        assert self._race is not None
+        return self._race.state(self._guess.value) | {
+            "mode": RACE,
+            "guess": self._guess.value,
+            "run": run.number,
+            "running": running,
+        }
 
     def _next_value(self, run: PanelRun, position: Progress) -> None:
         """The run has come to its first comparison, or a sweep to its next value."""
@@ -90,25 +160,82 @@ class PanelScreen:
         if self._chart is not None:
             self._chart.restart(*self._recorded_lines(partial_result))
 
-    def finish(self, run: PanelRun, result: Comparison | Sweep) -> str:
+    def finish(self, run: PanelRun, result: Found) -> str:
         """Show and publish what the run returned; what the status line says."""
         self.result = result
+        if isinstance(result, Comparison | Sweep):
+            said = self._finish_times(run, result)
+        elif isinstance(result, RaceResult):
+            said = self._finish_race(run, result)
+        else:
+            said = self._finish_memory(run, result)
+        self.live.history = [row(number, each) for number, each in enumerate(self.history, 1)]
+        return said
+
+    def _finish_times(self, run: PanelRun, result: Comparison | Sweep) -> str:
         runs = []
         for each in [result] if isinstance(result, Comparison) else result:
             if each.ratios or any(side.error for side in each.arms):
                 runs.append(each)
         if not runs:
-            return "Stopped before there was anything to compare."
+            return NOTHING_YET
         self.history += runs
         self._draw_last(run, runs)
-        rows = []
-        for number, each in enumerate(self.history, 1):
-            rows.append(row(number, each))
-        self.live.history = rows
-        if self.outputs.shown:
-            self._publish(run, runs)
-        word = "Stopped" if runs[-1].stopped else "Done"
+        last = runs[-1]
+        self._keep(run, self._times_told(last, run.swept))
+        if run.swept is None:
+            own: Comparison | Sweep = runs[0]
+            figure = plots.comparison_figure
+        else:
+            own = Sweep(run.swept, tuple(runs))
+            figure = partial(plots.sweep_figure, control=run.swept)
+        self._publish(own, figure)
+        word = "Stopped" if last.stopped else "Done"
         return f"{word}: {summary(runs)}"
+
+    def _times_told(self, last: Comparison, swept: str | None) -> dict[str, Any]:
+        """The sentence, the distance of the guess, and what a time cannot say."""
+        sentence = report.comparison_sentence(last)
+        if self._lab.learns:
+            sentence += " Time per step does not say what is learned: Race does."
+        told: dict[str, Any] = {"sentence": sentence}
+        if swept is None and last.ratios:
+            told["told"] = self._guess.told(last.speedup, last.interval)
+        if self._lab.learns and last.verdict == "same":
+            told["badge"] = "same time a step"
+        return told
+
+    def _finish_race(self, run: PanelRun, result: RaceResult) -> str:
+        if not result.arms:
+            return NOTHING_YET
+        self.history.append(result)
+        assert self._race is not None
+        self._race.take(result)
+        self.live.state = self._race_state(run, running=False)
+        told: dict[str, Any] = {"sentence": race_sentence(result), "progress": 1.0}
+        if len(result.arms) > 1:
+            ratio, low, high = result.speedup(result.arms[1])
+            told["told"] = self._guess.told(ratio, (low, high))
+        self._keep(run, told)
+        self._publish(result, plots.race_figure)
+        return f"{'Stopped' if result.stopped else 'Done'}: {race_summary(result)}"
+
+    def _finish_memory(self, run: PanelRun, result: MemoryComparison) -> str:
+        if run.halted:
+            return NOTHING_YET
+        self.history.append(result)
+        told = memory_view.state(result)
+        told["told"] = self._guess.told(result.ratio, (result.ratio, result.ratio))
+        fixed = {"mode": MEMORY, "guess": self._guess.value}
+        self.live.state = fixed | {"run": run.number, "running": True}
+        self._keep(run, told)
+        self._publish(result, plots.memory_figure)
+        return f"Done: {told['badge']}, {told['speedup']}"
+
+    def _keep(self, run: PanelRun, told: dict[str, Any]) -> None:
+        """Add the last words, and remember them for when the mode is shown again."""
+        self.live.state = self.live.state | told
+        self._states[run.mode] = self.live.state | {"running": False}
 
     def ended(self, run: PanelRun) -> None:
         """The run is over."""
@@ -121,20 +248,17 @@ class PanelScreen:
         if self._chart is not None:
             self._chart.draw(last, done=True)
 
-    def _publish(self, run: PanelRun, runs: Sequence[Comparison]) -> None:
+    def _publish(self, own: Found, draw: Callable[..., Figure]) -> None:
         """Figure and result as outputs of the cell that showed the panel."""
-        own: Comparison | Sweep = runs[0]
-        if run.swept is not None:
-            own = Sweep(run.swept, tuple(runs))
+        if not self.outputs.shown:
+            return
         markup, text = own._repr_html_(), str(own)
-        if self._recorded and self.machines.value:
+        if self._recorded and self.machines.value and not isinstance(own, MemoryComparison):
             beside = self._recorded.on(*self.machines.value).beside(own)
             figure = beside.figure(dark=self.live.dark)
             markup, text = f"{markup}{_html_of(beside)}", f"{text}\n\n{beside}"
-        elif isinstance(own, Sweep):
-            figure = plots.sweep_figure(own, own.control, dark=self.live.dark)
         else:
-            figure = plots.comparison_figure(own, dark=self.live.dark)
+            figure = draw(own, dark=self.live.dark)
         picture = png(figure)
         self.outputs.publish(picture, markup, text)
         if self.outputs.lost:
@@ -145,7 +269,7 @@ class PanelScreen:
         if not self._recorded or not self.machines.value:
             return [], ""
         # A partial result does not know its lab.
-        named = replace(own, lab=self._lab)
+        named = replace(own, lab=self._lab.name)
         lines = []
         for label, other in self._recorded.on(*self.machines.value).matching(named):
             if other.ratios:

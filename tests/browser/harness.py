@@ -171,7 +171,7 @@ class Panel:
         """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
         found = []
         for node in self.root.locator(
-            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)"
+            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled, .labkit-idle)"
         ).all():
             match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
             assert match
@@ -196,6 +196,7 @@ class Panel:
 
     def set_budget(self, seconds: float) -> None:
         """Move the time budget to the listed value nearest to ``seconds`` from below."""
+        self.open_more()
         self.root.locator(".labkit-budget .noUi-handle").focus()
         self.page.page.keyboard.press("Home")
         shown = -1.0
@@ -208,8 +209,40 @@ class Panel:
             self.page.page.wait_for_timeout(100)
 
     def button(self, name: str) -> Locator:
-        """A button by its class: "run", "stop", "sweep", "same", "code"."""
+        """A button by its class: "run", "stop", "more", "sweep", "same", "code", "details"."""
         return self.root.locator(f"button.labkit-{name}")
+
+    def open_more(self) -> None:
+        """Show what stands behind "More"."""
+        if not self.button("sweep").is_visible():
+            self.button("more").click()
+            self.button("sweep").wait_for()
+
+    def set_run_on_change(self, on: bool) -> None:
+        self.root.locator(".labkit-quick input").set_checked(on)
+
+    def mode(self, name: str) -> None:
+        """Switch to "Time", "Memory" or "Race"."""
+        self.root.locator(".labkit-modes button", has_text=name).click()
+        self.root.locator(f".labkit-live[data-mode='{name}']").wait_for()
+
+    def scenario(self, name: str) -> None:
+        """Click the button of a scenario; what it starts can be waited for."""
+        self._before = self._started()
+        self.root.get_by_role("button", name=name, exact=True).click()
+
+    def guess(self, steps: int) -> str:
+        """Move the guess by so many positions with the arrow keys; its words then."""
+        self.root.locator(".labkit-guess .noUi-handle").focus()
+        words = self.root.locator(".labkit-guessed")
+        for _ in range(abs(steps)):
+            before = words.inner_text()
+            self.page.page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+            self.page.page.wait_for_function(
+                "([node, before]) => node.innerText !== before",
+                arg=[words.element_handle(), before],
+            )
+        return words.inner_text()
 
     def _press(self, name: str) -> None:
         self._before = self._started()
@@ -223,6 +256,7 @@ class Panel:
         self._press("run")
 
     def sweep(self) -> None:
+        self.open_more()
         self._press("sweep")
 
     def stop(self) -> None:

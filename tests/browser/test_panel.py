@@ -61,10 +61,36 @@ if running():
 """
 
 
+LEARNER = """
+from torch import nn
+
+def make_learner(rate, rows, ahead=0):
+    weight = torch.ones(rows, 64, requires_grad=True)
+    def step():
+        weight.grad = None
+        loss = weight.square().sum()
+        loss.backward()
+        with torch.no_grad():
+            weight.sub_(rate * weight.grad)
+        return loss.detach()
+    return Workload(step, rows, evaluate=lambda: float(weight.detach().square().mean()))
+
+learner = LabPanel(Lab(
+    make_learner, rate=[0.01, 0.05], ahead=[0, 2],
+    situation={"rows": [8, 64, 512]},
+    scenarios={"many rows": {"rows": 512}},
+    idle={"ahead": lambda s: s["rows"] < 64},
+    race={"target": 0.01, "steps": 400, "every": 5, "metric": "loss",
+          "higher_is_better": False, "seeds": 2},
+))
+learner
+"""
+
+
 @pytest.fixture(scope="module")
 def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
     page = NotebookPage(server, browser)
-    page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED], "panel.ipynb")
+    page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED, LEARNER], "panel.ipynb")
     yield page
     page.close()
 
@@ -94,6 +120,7 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
     panel.set_dropdown("kind", "sum")
     assert "fast: needs a GPU" in panel.root.locator(".labkit-grid").inner_text()
     assert panel.control("kind").locator("option").all_inner_texts() == ["mean", "sum"]
+    panel.open_more()
     panel.button("code").click()
     code = panel.root.locator(".labkit-source", has_text="size=128")
     code.wait_for()
@@ -126,6 +153,7 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
     panel = opened.panel()
+    panel.open_more()
     panel.root.locator(".labkit-swept select").select_option(label="size")
     panel.root.locator(".labkit-follow input").check()
     panel.sweep()
@@ -142,6 +170,7 @@ def test_sweep_and_same_settings(opened: NotebookPage) -> None:
 def test_stop_answers_and_the_next_run_works(opened: NotebookPage) -> None:
     panel = opened.panel()
     opened.execute(ENDLESS)
+    panel.set_run_on_change(False)
     panel.set_budget(60)
     panel.run()
     panel.wait_number()
@@ -228,19 +257,22 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
 
     active = "document.activeElement"
     focused = f"{active}.getAttribute('aria-label') || {active}.innerText.trim()"
-    panel.control("double", "baseline").locator("input").focus()
+    panel.open_more()
+    panel.root.locator(".labkit-modes button").first.focus()
     order = []
-    for _ in range(14):
+    for _ in range(20):
         order.append(opened.page.evaluate(focused))
         keyboard.press("Tab")
     assert order == [
+        *("Time", "Memory"),
         *(
             f"{name}, {arm}"
             for name in ("double", "size", "kind")
             for arm in ("baseline", "candidate")
         ),
-        *("Run", "Stop", "time budget", "Sweep", "control to sweep", "sweep on both sides"),
-        *("Same settings (A/A)", "Show the code"),
+        *("your guess", "Run", "Stop", "run on change", "Less"),
+        *("time budget", "Sweep", "control to sweep", "sweep on both sides"),
+        *("Same settings (A/A)", "Show the code", "Details"),
     ]
 
     toggle.locator("input").focus()
@@ -257,6 +289,7 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     panel = opened.panel()
     opened.execute(ENDLESS)
     panel.set_slider("size", 1)
+    panel.set_run_on_change(False)
     panel.set_budget(60)
     panel.run()
     panel.wait_number()
@@ -290,7 +323,7 @@ def test_dark_theme_and_narrow_page(opened: NotebookPage) -> None:
         opened.screenshot("panel-dark", panel.root)
         opened.screenshot("panel-dark-page")
         parts = panel.root.evaluate(
-            "node => [node, ...node.children, node.querySelector('.labkit-past')].map(part => "
+            "node => [node, ...node.children].map(part => "
             "[part.className, part.scrollWidth - part.clientWidth])"
         )
         assert [part for part in parts if part[1] > 0] == []
@@ -307,3 +340,99 @@ def test_notebook_run_twice_without_restart(opened: NotebookPage) -> None:
     assert panel.history() == []
     panel.run()
     assert panel.wait_finished().startswith("Done:")
+
+
+def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
+    """The main path of a front notebook, from the guess to what changes by itself."""
+    panel = opened.panel(4)
+    assert panel.root.locator(".labkit-modes button").all_inner_texts() == [
+        "Time",
+        "Memory",
+        "Race",
+    ]
+    # The situation has one widget, and the link splits it.
+    rows = panel.control("rows", "baseline")
+    assert not rows.is_visible()
+    handle = panel.control("rows").locator(".noUi-handle")
+    assert handle.get_attribute("aria-label") == "rows, both sides"
+    link = panel.root.get_by_role("button", name="rows, link")
+    link.click()
+    rows.wait_for()
+    link.click()
+    rows.wait_for(state="hidden")
+    assert "changes nothing with rows=8" in panel.root.locator(".labkit-grid").inner_text()
+    assert panel.control("ahead").locator(".noUi-handle").get_attribute("disabled") is not None
+    assert panel.guess(8) == "2.0× as fast"
+    opened.screenshot("front-before", panel.root)
+
+    panel.run()
+    panel.wait_number()
+    assert panel.wait_finished().startswith("Done:")
+    assert panel.root.locator(".labkit-told").inner_text().startswith("You guessed 2.0×")
+    assert "times as fast" in panel.root.locator(".labkit-sentence").inner_text()
+    assert "your guess 2×" in panel.root.locator("canvas").get_attribute("aria-label")
+    assert not panel.root.locator(".labkit-guess .noUi-handle").is_enabled()
+    opened.screenshot("front-time", panel.root)
+
+    clicked = time.monotonic()
+    panel.scenario("many rows")
+    panel.wait_number()
+    print(f"\nfirst number {time.monotonic() - clicked:.2f} s after a click on a scenario")
+    assert panel.wait_finished().startswith("Done:")
+    newest, _ = panel.history()
+    assert "rows 512" in newest
+    assert (
+        panel.root.get_by_role("button", name="many rows").get_attribute("aria-pressed") == "true"
+    )
+    assert "changes nothing" not in panel.root.locator(".labkit-grid").inner_text()
+
+
+def test_memory_and_race(opened: NotebookPage) -> None:
+    panel = opened.panel(4)
+    panel.mode("Memory")
+    panel.run()
+    assert panel.wait_finished().startswith("Done: same memory")
+    assert "the memory of the baseline" in panel.root.locator(".labkit-head").inner_text()
+    assert "Bytes alive" in panel.root.locator("canvas").get_attribute("aria-label")
+    opened.screenshot("front-memory", panel.root)
+    panel.mode("Race")
+    assert panel.root.locator(".labkit-empty").count() == 1
+    panel.run()
+    assert panel.wait_finished().endswith("to the target")
+    assert "target reached: baseline 2 of 2" in panel.root.locator(".labkit-head").inner_text()
+    opened.screenshot("front-race", panel.root)
+    panel.mode("Memory")
+    assert "the memory of the baseline" in panel.root.locator(".labkit-head").inner_text()
+    modes = [row.split("\t")[2] for row in panel.history()]
+    assert modes == ["Race", "Memory"]
+
+
+def test_a_panel_of_600_pixels(opened: NotebookPage) -> None:
+    panel = opened.panel(4)
+    opened.page.set_viewport_size({"width": 760, "height": 1200})
+    try:
+        for mode in ("Time", "Memory", "Race"):
+            panel.mode(mode)
+            panel.run()
+            assert panel.wait_finished().startswith("Done:")
+            wider = panel.root.evaluate(
+                "node => [node, ...node.children].filter(part => "
+                "part.scrollWidth > part.clientWidth).map(part => part.className)"
+            )
+            assert wider == []
+            opened.screenshot(f"front-narrow-{mode}", panel.root)
+        assert panel.root.bounding_box()["width"] <= 620
+    finally:
+        opened.page.set_viewport_size({"width": 1300, "height": 1000})
+
+
+def test_details_show_what_the_notebook_keeps(opened: NotebookPage) -> None:
+    panel = opened.panel(4)
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    kept = opened.page.locator(".jp-OutputArea-child:has(.labkit-result)").last
+    assert not kept.is_visible()
+    panel.open_more()
+    panel.button("details").click()
+    kept.wait_for()
+    panel.root.locator(".labkit-sides").wait_for()

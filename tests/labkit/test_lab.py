@@ -499,7 +499,7 @@ def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
     assert swept == "lab.sweep('rows', layers='large')"
     alone = both.code(sweep="rows", baseline=both.defaults, **both.defaults)
     assert alone == "lab.sweep('rows', baseline={'rows': 4})"
-    raced = both.code("large rows", race=True, baseline=large, **large | {"precise": True})
+    raced = both.code("large rows", "race", baseline=large, **large | {"precise": True})
     assert raced == "lab.race({'precise': True, 'layers': 'large', 'rows': 16})"
 
 

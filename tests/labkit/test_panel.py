@@ -19,12 +19,15 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from labkit import neighbours
 from labkit.lab import Lab
 from labkit.measure import measuring
-from labkit.panel import LabPanel, live
+from labkit.panel import LabPanel, guess, live
+from labkit.race import RaceResult
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
 from labkit.switches import torch_flags
+from labkit.timeline import MemoryComparison
 from labkit.turn import TURN
 
 
@@ -91,9 +94,8 @@ def test_what_is_unavailable_is_left_out_and_says_why() -> None:
     assert panel.settings() == {"size": 16, "kind": "mean"}
     assert panel.controls["kind"].values == ("mean", "fast")
     assert panel.buttons.swept.options == ("size", "kind")
-    texts = [cell.value for cell in panel.widget.children[0].children if hasattr(cell, "value")]
-    assert "double\nneeds a GPU" in texts
-    assert "kind\nsum: too <slow>" in texts
+    assert panel.controls["double"].label.value == "double\nneeds a GPU"
+    assert panel.controls["kind"].label.value == "kind\nsum: too <slow>"
     panel.close()
 
 
@@ -218,6 +220,7 @@ def test_one_panel_at_a_time(panel: LabPanel) -> None:
 
 def test_moves_during_a_run_apply_to_the_next(panel: LabPanel) -> None:
     panel.lab.make_workload = endless
+    panel.buttons.follow_changes.value = False
     panel.buttons.budget.value = 60
     panel.run()
     panel.controls["size"].candidate.value = 32
@@ -456,3 +459,346 @@ def test_a_linked_control_is_swept_on_both_sides() -> None:
     assert isinstance(results, Sweep)
     assert [[side.settings["size"] for side in each.arms] for each in results] == [[8, 8], [8, 16]]
     panel.close()
+
+
+# ----------------------------------------------------- situation, guess, run on change, and modes
+
+
+def make_learner(rate: float = 0.1, rows: int = 4, ahead: int = 0) -> Workload:
+    weight = torch.ones(rows, 4, requires_grad=True)
+
+    def step() -> torch.Tensor:
+        weight.grad = None
+        loss = weight.square().sum()
+        loss.backward()
+        with torch.no_grad():
+            weight.sub_(rate * weight.grad)
+        return loss.detach()
+
+    return Workload(step, rows, evaluate=lambda: float(weight.detach().square().sum()))
+
+
+RACE = {"target": 1e-2, "steps": 300, "every": 5, "seeds": 2, "higher_is_better": False}
+
+
+@pytest.fixture
+def learner() -> Iterator[LabPanel]:
+    lab = Lab(
+        make_learner,
+        rate=[0.01, 0.1, 0.2],
+        ahead=[0, 2],
+        situation={"rows": [4, 8, 16]},
+        scenarios={"many rows": {"rows": 16}, "fast": {"rate": 0.2, "rows": 8}},
+        idle={"ahead": lambda s: s["rows"] < 8},
+        race={**RACE, "metric": "loss"},
+    )
+    panel = LabPanel(lab, seconds=0.2)
+    yield panel
+    panel.close()
+    if panel.latest:
+        panel.latest.join(30)
+    assert TURN.holder is None
+
+
+def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
+    assert learner.scenario is None
+    learner.controls["ahead"].candidate.value = 2
+    learner.controls["rows"].link.value = False
+    learner.controls["rows"].candidate.value = 8
+    learner.scenarios["many rows"].click()
+    # The technique stays, since this one does not name it.
+    assert learner.settings("baseline") == {"rate": 0.01, "ahead": 0, "rows": 16}
+    assert learner.settings() == {"rate": 0.1, "ahead": 2, "rows": 16}
+    assert learner.scenario == "many rows"
+    assert "labkit-active" in learner.scenarios["many rows"]._dom_classes
+    # Nothing runs before the first Run.
+    assert not learner._changes.waits
+    assert learner.latest is None
+    learner.scenarios["fast"].click()
+    assert learner.settings("baseline") == {"rate": 0.01, "ahead": 0, "rows": 8}
+    assert learner.settings() == {"rate": 0.2, "ahead": 0, "rows": 8}
+    assert "labkit-active" not in learner.scenarios["many rows"]._dom_classes
+    learner.buttons.code.value = True
+    assert learner.screen.live.code.startswith("lab.run('fast', seconds=0.2)\n")
+    learner.controls["rows"].candidate.value = 4
+    learner.run(wait=True)
+    number = learner.latest.number
+    learner.scenarios["fast"].click()
+    result = learner.wait(30)
+    assert learner.latest.number > number
+    assert isinstance(result, Comparison)
+    assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 8}
+
+
+def test_a_scenario_that_this_machine_cannot_show_is_grey_and_says_why() -> None:
+    lab = Lab(
+        make_learner,
+        rate=[0.1, 0.2],
+        situation={"rows": [4, 8]},
+        scenarios={"eight": {"rows": 8}, "four": {"rows": 4}},
+        unavailable={"rows": {8: "needs a GPU"}},
+    )
+    panel = LabPanel(lab)
+    assert panel.scenarios["eight"].disabled
+    assert panel.scenarios["eight"].description == "eight (needs a GPU)"
+    assert not panel.scenarios["four"].disabled
+    panel.close()
+
+
+def test_an_idle_control_is_grey_and_says_why(learner: LabPanel) -> None:
+    ahead = learner.controls["ahead"]
+    assert ahead.baseline.disabled
+    assert ahead.candidate.disabled
+    assert "labkit-idle" in ahead.candidate._dom_classes
+    assert ahead.label.value == "ahead\nchanges nothing with rows=4"
+    learner.controls["rows"].candidate.value = 8
+    assert not ahead.candidate.disabled
+    assert "labkit-idle" not in ahead.candidate._dom_classes
+    assert ahead.label.value == "ahead"
+    # Each side by its own settings.
+    learner.controls["rows"].link.value = False
+    learner.controls["rows"].baseline.value = 4
+    assert ahead.baseline.disabled
+    assert not ahead.candidate.disabled
+
+
+def test_the_guess_is_locked_by_the_first_run_drawn_and_held_against_it(learner: LabPanel) -> None:
+    learner.guess.slider.value = 4.0
+    assert learner.guess.text.value == "4.0× as fast"
+    assert learner.guess.again.layout.visibility == "hidden"
+    learner.run(wait=True)
+    assert learner.guess.slider.disabled
+    state = learner.screen.live.state
+    assert state["guess"] == 4.0
+    assert state["told"].startswith("You guessed 4.0×, measured ")
+    assert state["sentence"].startswith("The candidate is ")
+    learner.guess.again.click()
+    assert not learner.guess.slider.disabled
+    learner.guess.slider.value = 1.0
+    assert learner.guess.text.value == "1.0× as fast (no difference)"
+    learner.run(wait=True)
+    assert learner.screen.live.state["guess"] == 1.0
+    # Each mode has a guess of its own.
+    learner.modes.value = "Memory"
+    assert not learner.guess.slider.disabled
+    assert learner.guess.question.value == "Your guess: the candidate will need"
+    learner.guess.slider.value = 0.5
+    assert learner.guess.text.value == "0.50× the memory"
+    learner.modes.value = "Time"
+    assert learner.guess.value == 1.0
+    assert learner.guess.slider.disabled
+
+
+@pytest.mark.parametrize(
+    ("factor", "measured", "interval", "words"),
+    [
+        (2.0, 1.0, (0.99, 1.01), "You guessed 2.0×, measured 1.000×: 2.0 times too high."),
+        (1.0, 3.0, (2.9, 3.1), "You guessed 1.0×, measured 3.00×: 3.0 times too low."),
+        (0.5, 0.25, (0.2, 0.3), "You guessed 0.50×, measured 0.25×: 2.0 times too high."),
+        (1.5, 1.3, (1.1, 1.6), "You guessed 1.5×, measured 1.30×: right."),
+        (
+            1.0,
+            0.42,
+            (0.1, 1.2),
+            "You guessed 1.0×, measured 0.42×: still possible, the interval is wide.",
+        ),
+        (1.04, 1.0, (1.0, 1.0), "You guessed 1.0×, measured 1.000×: right."),
+        (1.0, math.nan, (math.nan, math.nan), ""),
+        (1.0, 0.0, (0.0, 0.0), ""),
+    ],
+)
+def test_the_distance_of_a_guess_in_words(
+    factor: float, measured: float, interval: tuple[float, float], words: str
+) -> None:
+    assert guess.distance(factor, measured, interval) == words
+
+
+def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None:
+    learner.controls["rows"].candidate.value = 8
+    assert not learner._changes.waits
+    learner.run(wait=True)
+    learner.controls["rows"].candidate.value = 16
+    learner.controls["rate"].candidate.value = 0.2
+    assert learner._changes.waits
+    result = learner.wait(30)
+    assert isinstance(result, Comparison)
+    assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 16}
+    # Both changes in one run.
+    assert len(learner.history) == 2
+    learner.buttons.follow_changes.value = False
+    learner.controls["rows"].candidate.value = 4
+    assert not learner._changes.waits
+    # Another mode waits for its own first Run.
+    learner.buttons.follow_changes.value = True
+    learner.modes.value = "Memory"
+    learner.controls["rows"].candidate.value = 8
+    assert not learner._changes.waits
+
+
+def test_a_change_during_a_run_replaces_it(panel: LabPanel) -> None:
+    panel.lab.make_workload = endless
+    panel.buttons.budget.value = 60
+    panel.run()
+    first = panel.latest
+    wait_until(lambda: "points" in panel.screen.live.state)
+    panel.lab.make_workload = make_workload
+    panel.buttons.budget.value = 0.3
+    panel.controls["size"].candidate.value = 32
+    result = panel.wait(30)
+    assert first is not panel.latest
+    assert first.replaced
+    assert isinstance(result, Comparison)
+    assert result.candidate.settings["size"] == 32
+    # What was replaced leaves nothing.
+    assert panel.history == [result]
+
+
+def test_a_change_while_another_panel_measures_is_refused_on_the_page(panel: LabPanel) -> None:
+    other = LabPanel(panel.lab, seconds=0.2)
+    other.run(wait=True)
+    panel.lab.make_workload = endless
+    panel.buttons.budget.value = 60
+    panel.run()
+    other.controls["size"].candidate.value = 32
+    other.wait(30)
+    assert "Another panel is measuring" in other.screen.live.status[0]
+    panel.stop()
+    panel.wait(30)
+    other.close()
+
+
+def test_stop_cancels_a_run_that_a_change_was_about_to_start(learner: LabPanel) -> None:
+    learner.run(wait=True)
+    learner.controls["rows"].candidate.value = 16
+    learner.stop()
+    assert not learner._changes.waits
+    learner.wait(30)
+    assert len(learner.history) == 1
+
+
+def test_memory_shows_what_is_alive_when(learner: LabPanel) -> None:
+    assert learner.modes.options == ("Time", "Memory", "Race")
+    learner.modes.value = "Memory"
+    learner.controls["rows"].link.value = False
+    learner.controls["rows"].candidate.value = 16
+    result = learner.run(wait=True)
+    assert isinstance(result, MemoryComparison)
+    state = learner.screen.live.state
+    assert state["mode"] == "Memory"
+    alive = [np.frombuffer(side["alive"], np.float32) for side in state["timelines"]]
+    assert [float(each.max()) for each in alive] == [side.peak for side in result.arms]
+    assert [name for _, name in state["timelines"][0]["parts"]][:1] == ["forward"]
+    assert state["badge"] == "more memory"
+    (title, (before, after)) = state["bars"][0]
+    assert title == "Peak memory"
+    assert before[1] == round(result.baseline.peak / result.candidate.peak, 3)
+    assert after[1] == 1
+    assert learner.screen.live.status[0] == f"Done: more memory, {state['speedup']}"
+    assert learner.screen.live.history[0][3] == "Memory"
+    learner.buttons.code.value = True
+    call = learner.screen.live.code.splitlines()[0]
+    assert call == "lab.timeline(rate=0.1, rows=16, baseline={'rows': 4})"
+    assert eval(call, {"lab": learner.lab}).ratio == result.ratio
+    # Time has found nothing yet, and Memory still has what it found.
+    learner.modes.value = "Time"
+    assert "bars" not in learner.screen.live.state
+    learner.modes.value = "Memory"
+    assert learner.screen.live.state["timelines"] == state["timelines"]
+
+
+def test_race_shows_both_sides_live(learner: LabPanel) -> None:
+    states = []
+    learner.screen.live.observe(lambda change: states.append(change["new"]), "state")
+    learner.modes.value = "Race"
+    learner.guess.slider.value = 8.0
+    result = learner.run(wait=True)
+    assert isinstance(result, RaceResult)
+    assert result.lab == "make_learner"
+    assert len(result.runs) == 4
+    live_ones = [state for state in states if state.get("running") and state.get("curves")]
+    assert live_ones
+    assert all(len(state["points"]) <= 2048 for state in live_ones)
+    assert [state["progress"] for state in live_ones] == sorted(
+        state["progress"] for state in live_ones
+    )
+    state = learner.screen.live.state
+    assert [curve[0] for curve in state["curves"]] == [0, 0, 1, 1]
+    assert sum(curve[1] for curve in state["curves"]) * 8 == len(state["points"])
+    points = np.frombuffer(state["points"], np.float32).reshape(-1, 2)
+    run = result.runs[0]
+    assert tuple(points[state["curves"][0][1] - 1]) == pytest.approx(run.curve[-1][1:])
+    assert state["target"] == RACE["target"]
+    assert state["metric"] == "loss"
+    assert state["seconds"] == pytest.approx(result.median(result.arms[0]) / 8)
+    assert learner.screen.live.status[0].endswith("to the target")
+    assert learner.screen.live.history[0][3] == "Race"
+    assert state["told"].startswith("You guessed 8.0×")
+
+
+def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
+    learner.lab.race_options["steps"] = 10**9
+    learner.lab.race_options["target"] = -1
+    learner.modes.value = "Race"
+    learner.run()
+    wait_until(lambda: learner.screen.live.state.get("curves"))
+    learner.stop()
+    result = learner.wait(30)
+    assert result is None or (isinstance(result, RaceResult) and result.stopped)
+    assert learner.screen.live.state["running"] is False
+    learner.buttons.code.value = True
+    assert learner.screen.live.code.splitlines()[0] == "lab.race({'rate': 0.1})"
+
+
+def test_what_changes_learning_opens_in_race_and_is_never_a_mere_null_result() -> None:
+    lab = Lab(make_learner, rate=[0.1, 0.1000001], learns=True, race=RACE, memory=False)
+    panel = LabPanel(lab, seconds=0.2)
+    assert panel.modes.value == "Race"
+    panel.modes.value = "Time"
+    panel.run(wait=True)
+    state = panel.screen.live.state
+    assert state["sentence"].endswith("Time per step does not say what is learned: Race does.")
+    same = Measurement("a", times=(1.0,) * 40, builds=(0, 1, 2, 3) * 10)
+    told = panel.screen._times_told(Comparison(same, same), None)
+    assert told["badge"] == "same time a step"
+    panel.close()
+
+
+def test_a_lab_without_memory_and_race_has_one_mode(panel: LabPanel) -> None:
+    assert panel.modes.options == ("Time",)
+    assert panel.modes.layout.display == "none"
+
+
+def test_a_mode_that_is_left_ends_its_run(panel: LabPanel) -> None:
+    lab = Lab(endless, size=[8, 16])
+    other = LabPanel(lab, seconds=60)
+    other.run()
+    wait_until(lambda: "points" in other.screen.live.state)
+    other.modes.value = "Memory"
+    assert TURN.holder is None
+    assert isinstance(other.result, Comparison)
+    assert other.result.stopped
+    assert "points" not in other.screen.live.state
+    other.close()
+
+
+def test_what_is_rarely_used_stands_behind_more(panel: LabPanel) -> None:
+    hidden = panel.buttons._hidden
+    assert hidden.layout.display == "none"
+    panel.buttons.more.value = True
+    assert hidden.layout.display == ""
+    panel.buttons.details.value = True
+    assert "labkit-detailed" in panel.widget._dom_classes
+    panel.buttons.details.value = False
+    assert "labkit-detailed" not in panel.widget._dom_classes
+
+
+def test_another_process_that_measures_is_told(
+    panel: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "neighbours", lambda: [17])
+    panel.run(wait=True)
+    assert panel.screen.live.notice.startswith("Another process (17) measures on this machine")
+    monkeypatch.setattr(neighbours, "neighbours", list)
+    panel.screen._asked = -math.inf
+    panel.run(wait=True)
+    assert panel.screen.live.notice == ""

@@ -1,0 +1,77 @@
+"""Bars of a panel: what each side took, as parts of the longest one, for the page to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from labkit.results import Comparison, Measurement
+from labkit.text import format_rate, format_seconds
+
+ROLES = ("Baseline", "Candidate")
+NOTHING = (math.nan, math.nan)
+
+# A title, and for each side: its name, the length and the ends of its interval as parts of the
+# longest, and a text.
+Group = list[Any]
+
+
+def group(
+    title: str,
+    values: Sequence[float],
+    texts: Sequence[str],
+    intervals: Sequence[tuple[float, float]] = (NOTHING, NOTHING),
+) -> Group:
+    """Bars on one scale from 0; none for a value that is unknown or infinite."""
+    known = [0.0]
+    for value, interval in zip(values, intervals, strict=True):
+        known += [each for each in (value, *interval) if math.isfinite(each)]
+    most = max(known)
+    rows = []
+    for role, value, interval, text in zip(ROLES, values, intervals, texts, strict=True):
+        parts = [_part(each, most) for each in (value, *interval)]
+        rows.append([role, *parts, text])
+    return [title, rows]
+
+
+def of_times(run: Comparison) -> list[Group]:
+    """The time of a step, or throughput where sides process different amounts, and the memory."""
+    groups = []
+    if run.ratios and run.baseline.samples != run.candidate.samples:
+        texts = [side.error or format_rate(side.throughput, side.unit) for side in run.arms]
+        values = [side.throughput for side in run.arms]
+        groups.append(group("Throughput (longer is better)", values, texts, _rates(run)))
+    else:
+        texts = [side.error or format_seconds(side.median) for side in run.arms]
+        values = [side.median for side in run.arms]
+        spread = [_quartiles(side) for side in run.arms]
+        groups.append(group("Time of a step", values, texts, spread))
+    if any(side.peak_text != "-" for side in run.arms):
+        values = [math.nan if side.peak_bytes is None else side.peak_bytes for side in run.arms]
+        groups.append(group("Peak memory", values, [side.peak_text for side in run.arms]))
+    return groups
+
+
+def _quartiles(side: Measurement) -> tuple[float, float]:
+    if not side.times:
+        return NOTHING
+    low, high = np.percentile(side.times, [25, 75])
+    return float(low), float(high)
+
+
+def _rates(run: Comparison) -> list[tuple[float, float]]:
+    found = []
+    for side in run.arms:
+        low, high = _quartiles(side)
+        found.append((side.samples / high, side.samples / low))
+    return found
+
+
+def _part(value: float, most: float) -> float | None:
+    """JSON has no nan."""
+    if not most or not math.isfinite(value):
+        return None
+    return round(value / most, 3)

@@ -1,0 +1,124 @@
+"""The reader's guess: set before the first Run, locked by it, held against what was measured."""
+
+from __future__ import annotations
+
+import math
+
+import ipywidgets as W
+
+from labkit.panel.controls import marked
+from labkit.panel.modes import MEMORY, RACE, TIME
+from labkit.text import format_factor
+
+# Powers of two: from a quarter to sixteen times.
+LEAST, MOST, STEP = -2, 4, 0.125
+QUESTIONS = {
+    TIME: "Your guess: the candidate will be",
+    MEMORY: "Your guess: the candidate will need",
+    RACE: "Your guess: the candidate will be at the target",
+}
+# A guess this near, as a factor, is right whatever the interval; one within the interval is right
+# when it is at most so far.
+NEAR, FAR = 1.05, 1.2
+
+
+class Guess:
+    """A slider for the factor that the reader expects, in each mode its own.
+
+    `lock` is the first Run; ``again`` is the button that unlocks it.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self._values = dict.fromkeys(QUESTIONS, 1.0)
+        self._locked: set[str] = set()
+        self.question = marked(W.Label(), "question")
+        self.slider = marked(
+            W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
+            "guess",
+        )
+        self.text = marked(W.Label(), "guessed")
+        self.again = marked(
+            W.Button(description="Guess again", tooltip="Unlock the guess"), "again"
+        )
+        self.slider.observe(self._moved, "value")
+        self.again.on_click(lambda _: self.unlock())
+        self.show(mode)
+
+    @property
+    def value(self) -> float:
+        """The factor that was guessed."""
+        return self._values[self.mode]
+
+    @property
+    def locked(self) -> bool:
+        return self.mode in self._locked
+
+    def row(self) -> W.HBox:
+        """The line in which it stands."""
+        return marked(
+            W.HBox([self.question, self.slider, self.text, self.again]), "row", "guessing"
+        )
+
+    def show(self, mode: str) -> None:
+        """Ask the question of this mode."""
+        self.mode = mode
+        self.question.value = QUESTIONS[mode]
+        self.slider.value = self._values[mode]
+        self._refresh()
+
+    def lock(self) -> None:
+        """From now on it stands."""
+        self._locked.add(self.mode)
+        self._refresh()
+
+    def unlock(self) -> None:
+        """Let it be set anew."""
+        self._locked.discard(self.mode)
+        self._refresh()
+
+    def told(self, measured: float, interval: tuple[float, float]) -> str:
+        """How far the guess was from what was measured, in words; "" where nothing was."""
+        return distance(self.value, measured, interval)
+
+    def _moved(self, _: object) -> None:
+        self._values[self.mode] = self.slider.value
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.slider.disabled = self.locked
+        self.again.layout.visibility = "visible" if self.locked else "hidden"
+        self.text.value = in_words(self.mode, self.value)
+
+
+def in_words(mode: str, factor: float) -> str:
+    """``2.0, Time`` -> ``2.0× as fast``."""
+    number = f"{_short(factor)}×"
+    if mode == MEMORY:
+        if math.isclose(factor, 1):
+            return f"{number} the memory (no difference)"
+        return f"{number} the memory"
+    if math.isclose(factor, 1):
+        return f"{number} as fast (no difference)"
+    return f"{number} as fast"
+
+
+def distance(guess: float, measured: float, interval: tuple[float, float]) -> str:
+    """How far a guess was off, in words; "" where nothing was measured."""
+    if not 0 < measured < math.inf:
+        return ""
+    begin = f"You guessed {_short(guess)}×, measured {format_factor(measured)}×"
+    low, high = interval
+    off = max(guess / measured, measured / guess)
+    within = low <= guess <= high
+    if off < NEAR or (within and off < FAR):
+        return f"{begin}: right."
+    if within:
+        return f"{begin}: still possible, the interval is wide."
+    if guess > measured:
+        return f"{begin}: {_short(off)} times too high."
+    return f"{begin}: {_short(off)} times too low."
+
+
+def _short(factor: float) -> str:
+    return f"{factor:.1f}" if factor >= 0.95 else f"{factor:.2f}"

@@ -1,0 +1,41 @@
+"""The history of a panel: a row of texts for each result, of whichever mode."""
+
+from __future__ import annotations
+
+import math
+
+from labkit.panel.live import factor
+from labkit.panel.modes import MEMORY, RACE, TIME
+from labkit.race import RaceResult
+from labkit.results import Comparison
+from labkit.text import format_seconds
+from labkit.timeline import MemoryComparison
+
+
+def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:
+    """Number, what differed, what was shared, the mode, and the figures."""
+    if isinstance(found, RaceResult):
+        return _race(number, found)
+    differ = []
+    for name, (before, after) in found.changed.items():
+        differ.append(f"{name}: {before} → {after}")
+    shared = [f"{name} {value}" for name, value in found.shared.items()]
+    texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
+    memory = " → ".join(side.peak_text for side in found.arms)
+    if isinstance(found, MemoryComparison):
+        ratio = "–" if math.isnan(found.ratio) else f"{factor(found.ratio)}×"
+        return [*texts, MEMORY, "", "", ratio, "", "", memory]
+    texts += [TIME, *(format_seconds(side.median) for side in found.arms)]
+    texts += [f"{factor(found.speedup)}×", " – ".join(map(factor, found.interval)), found.verdict]
+    return [*texts, memory]
+
+
+def _race(number: int, found: RaceResult) -> list[str]:
+    baseline, *others = found.arms
+    medians = [format_seconds(found.median(arm)) for arm in found.arms[:2]]
+    texts = [str(number), ", ".join(others), baseline if baseline != "baseline" else "", RACE]
+    if not others:
+        return [*texts, *medians, "", "–", "", "", "-"]
+    ratio, low, high = found.speedup(others[0])
+    interval = f"{factor(low)} – {factor(high)}"
+    return [*texts, *medians, f"{factor(ratio)}×", interval, found.verdict(others[0]), "-"]

@@ -1,0 +1,146 @@
+"""What the page draws of a race: the metric against seconds, both sides, while it goes on."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from labkit.device import pick
+from labkit.panel.bars import group
+from labkit.panel.live import factor
+from labkit.race import RaceResult, RaceRun
+from labkit.text import format_factor, format_seconds
+
+# On the canvas, of all curves together: an update stays small.
+MOST_POINTS = 200
+
+
+class RaceView:
+    """A race as it goes on: the runs that are finished, and the one that is not."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.result: RaceResult | None = None
+        self.current: RaceRun | None = None
+        self._first: str | None = None
+
+    def take(self, news: RaceResult | RaceRun) -> None:
+        """Take in what the race told."""
+        if isinstance(news, RaceResult):
+            self.result, self.current = news, None
+            return
+        self.current = news
+        # Of the first seed the baseline runs first.
+        self._first = self._first or news.arm
+
+    def state(self, guess: float) -> dict[str, Any]:
+        """For the page."""
+        runs = list(self.result.runs) if self.result else []
+        if self.current:
+            runs.append(self.current)
+        return {
+            "progress": self._progress(),
+            "metric": self.options.get("metric", "metric"),
+            "target": self.options["target"],
+            "seconds": self._expected(guess),
+            **_curves(runs, self._baseline()),
+            **(told(self.result) if self.result else {}),
+        }
+
+    def _baseline(self) -> str | None:
+        if self.result and self.result.arms:
+            return self.result.arms[0]
+        return self._first
+
+    def _progress(self) -> float:
+        seeds = self.options.get("seeds") or pick(cpu=5, test=2)
+        done = float(len(self.result.runs)) if self.result else 0.0
+        if self.current and self.current.curve:
+            done += self.current.curve[-1][0] / self.options["steps"]
+        return min(1.0, done / (2 * seeds))
+
+    def _expected(self, guess: float) -> float | None:
+        """When the candidate arrives if the guess is right; None before the baseline has."""
+        if self.result is None or not self.result.arms:
+            return None
+        median = self.result.median(self.result.arms[0])
+        return median / guess if math.isfinite(median) else None
+
+
+def told(result: RaceResult) -> dict[str, Any]:
+    """The figures of a race."""
+    if len(result.arms) < 2:
+        return {}
+    baseline, candidate = result.arms[:2]
+    ratio, low, high = result.speedup(candidate)
+    arrived = []
+    for role, arm in zip(("baseline", "candidate"), result.arms, strict=False):
+        arrived.append(f"{role} {result.arrived(arm)} of {len(result.of(arm))}")
+    detail = f"target reached: {', '.join(arrived)}"
+    if not math.isnan(low + high):
+        detail = f"95 % interval {format_factor(low)} – {format_factor(high)}\n{detail}"
+    medians = [result.median(arm) for arm in (baseline, candidate)]
+    texts = [format_seconds(median) for median in medians]
+    intervals = [result.interval(arm) for arm in (baseline, candidate)]
+    return {
+        "speedup": f"{factor(ratio)}×",
+        "caption": "as fast to the target",
+        "verdict": result.verdict(candidate),
+        "detail": detail,
+        "bars": [group("Training time to the target", medians, texts, intervals)],
+    }
+
+
+def race_summary(result: RaceResult) -> str:
+    """What the status line says of a race."""
+    if len(result.arms) < 2:
+        return "only the baseline has run"
+    candidate = result.arms[1]
+    ratio, low, high = result.speedup(candidate)
+    if math.isnan(ratio):
+        return "nobody reached the target"
+    shown = f"{result.verdict(candidate)}, {format_factor(ratio)}×"
+    if not math.isnan(low + high):
+        shown += f" [{format_factor(low)}, {format_factor(high)}]"
+    return f"{shown} to the target"
+
+
+def race_sentence(result: RaceResult) -> str:
+    """What a race found, in one sentence."""
+    sign = "at least" if result.higher_is_better else "at most"
+    aim = f"{result.metric} of {sign} {result.target:g}"
+    if len(result.arms) < 2 or not any(run.reached for run in result.runs):
+        return f"No run reached {aim}."
+    candidate = result.arms[1]
+    ratio, low, high = result.speedup(candidate)
+    if math.isinf(result.median(candidate)):
+        reached = f"{result.arrived(candidate)} of {len(result.of(candidate))} seeds"
+        return f"The candidate reached {aim} in {reached}."
+    found = f"The candidate is {format_factor(ratio)} times as fast to {aim} as the baseline"
+    if math.isnan(low + high):
+        return f"{found} (one seed)."
+    interval = f"{format_factor(low)} to {format_factor(high)}"
+    return f"{found} (95 % interval {interval}; {len(result.of(candidate))} seeds)."
+
+
+def _curves(runs: list[RaceRun], baseline: str | None) -> dict[str, Any]:
+    """The curves one after the other, thinned: their sides, their lengths, and their points."""
+    each = max(6, MOST_POINTS // max(1, len(runs)))
+    curves, points = [], []
+    for number, run in enumerate(runs):
+        kept = _thinned(run.curve, each)
+        last = number == len(runs) - 1
+        curves.append([int(run.arm != baseline), len(kept), int(run.reached), int(last)])
+        points += [(seconds, metric) for _, seconds, metric in kept]
+    return {"curves": curves, "points": np.asarray(points, np.float32).tobytes()}
+
+
+def _thinned(
+    curve: tuple[tuple[int, float, float], ...], most: int
+) -> list[tuple[int, float, float]]:
+    """Every so many points, and always the last."""
+    finite = [point for point in curve if math.isfinite(point[2])]
+    every = math.ceil(len(finite) / most) or 1
+    return finite[::-every][::-1]

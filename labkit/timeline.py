@@ -1,0 +1,184 @@
+"""What is alive when: the memory of one training step, operator by operator, of two sides.
+
+The figures are those of `labkit.memory.StorageTracker`: live tensors, work space of operators left
+out. A step's parts are told by what runs: backward while autograd's engine does, the optimizer
+while one steps, forward otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from labkit import report
+from labkit.memory import StorageTracker
+from labkit.results import changed
+from labkit.text import aligned, format_bytes
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+# Operators: such as the copy of the loss between the backward pass and the optimizer.
+SHORTEST_PART = 8
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The memory of one step of one side, in bytes.
+
+    ``alive`` has the bytes after each operator, ``parts`` where each part of the step begins: the
+    number of its first operator, and "forward", "backward" or "optimizer". ``before`` are the
+    tensors that were there before the step: weights, optimizer state, the batch. ``peak`` is that
+    of `MemoryMeter`: on CUDA it holds work space as well. None where it cannot be counted.
+    """
+
+    label: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    alive: tuple[int, ...] = ()
+    parts: tuple[tuple[int, str], ...] = ()
+    before: int = 0
+    peak: int | None = None
+    error: str | None = None
+
+    @property
+    def peak_text(self) -> str:
+        """``12.0 MiB``; what ended the side; or ``not countable``."""
+        if self.error:
+            return self.error
+        if self.peak is None:
+            return "not countable"
+        return format_bytes(self.peak)
+
+    @property
+    def peak_part(self) -> str:
+        """In which part of the step most is alive; "" of a step without operators."""
+        if not self.alive:
+            return ""
+        highest = self.alive.index(max(self.alive))
+        return [name for begin, name in self.parts if begin <= highest][-1]
+
+
+@dataclass(frozen=True)
+class MemoryComparison:
+    """The memory of one step of two sides."""
+
+    baseline: Timeline
+    candidate: Timeline
+    lab: str = ""
+
+    @property
+    def arms(self) -> tuple[Timeline, Timeline]:
+        """Both sides, the baseline first."""
+        return self.baseline, self.candidate
+
+    @cached_property
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
+        return changed(self.baseline.settings, self.candidate.settings)
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The settings that both sides have alike: name -> value."""
+        settings = self.candidate.settings
+        return {name: value for name, value in settings.items() if name not in self.changed}
+
+    @property
+    def ratio(self) -> float:
+        """Peak of the candidate over that of the baseline; nan where one was not counted."""
+        if not self.baseline.peak or self.candidate.peak is None:
+            return math.nan
+        return self.candidate.peak / self.baseline.peak
+
+    def __str__(self) -> str:
+        rows = [["", "peak memory", "reached in", "before the step"]]
+        for side in self.arms:
+            before = format_bytes(side.before)
+            rows.append([side.label, side.peak_text, side.peak_part, before])
+        return f"{aligned(rows)}\n{report.memory_sentence(self)}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return report.memory_comparison(self)
+
+
+class _Recorder(StorageTracker):
+    """A tracker that keeps what is alive after each operator, and in which part of the step."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.alive: list[int] = []
+        self.parts: list[str] = []
+        self.optimizing = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.alive.append(self._added)
+        self.parts.append(self._part())
+        return result
+
+    def _part(self) -> str:
+        if self.optimizing:
+            return OPTIMIZER
+        if torch._C._current_graph_task_id() != -1:
+            return BACKWARD
+        return FORWARD
+
+
+@contextlib.contextmanager
+def _optimizers_watched(recorder: _Recorder) -> Iterator[None]:
+    """Let every optimizer tell the recorder when it steps."""
+
+    def begins(*_: object) -> None:
+        recorder.optimizing = True
+
+    def ends(*_: object) -> None:
+        recorder.optimizing = False
+
+    handles = (
+        register_optimizer_step_pre_hook(begins),
+        register_optimizer_step_post_hook(ends),
+    )
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def record(step: Callable[[], Any], device: str) -> Timeline:
+    """Run a warm step once: what is alive when, without its peak by `MemoryMeter`."""
+    recorder = _Recorder(device)
+    with _optimizers_watched(recorder), recorder:
+        step()
+    # Tensors that were there before are seen when they are first used: they were there all along.
+    alive = tuple(recorder.existing + added for added in recorder.alive)
+    return Timeline("", alive=alive, parts=_beginnings(recorder.parts), before=recorder.existing)
+
+
+def _beginnings(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """Where each part begins; a few operators between two others belong to the one before."""
+    found: list[tuple[int, str]] = []
+    begin = 0
+    for name, group in itertools.groupby(parts):
+        length = len(list(group))
+        if not found or (length >= SHORTEST_PART and found[-1][1] != name):
+            found.append((begin, name))
+        begin += length
+    return tuple(found)
+
+
+def named(timeline: Timeline, label: str, settings: dict[str, Any], peak: int | None) -> Timeline:
+    """The same with what its side is called, what it has set, and its peak."""
+    return replace(timeline, label=label, settings=settings, peak=peak)
