@@ -385,7 +385,8 @@ class LabPanel:
             cells.append(marked(W.Label("Same on both sides"), "both"))
         for name in self.lab.situation:
             cells += self.controls[name].cells()
-        rows = [marked(W.HBox(top), "top"), marked(W.GridBox(cells), "grid"), self.guess.row()]
-        rows += self.buttons.rows()
+        rows = [marked(W.GridBox(cells), "grid"), self.guess.row(), *self.buttons.rows()]
+        if self.scenarios or len(self.modes.options) > 1:
+            rows.insert(0, marked(W.HBox(top), "top"))
         rows += self.screen.machine_row()
         return marked(W.VBox([*rows, self.screen.live]), "panel")

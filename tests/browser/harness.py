@@ -196,7 +196,13 @@ class Panel:
 
     def set_budget(self, seconds: float) -> None:
         """Move the time budget to the listed value nearest to ``seconds`` from below."""
+        hidden = not self.button("sweep").is_visible()
         self.open_more()
+        self._move_budget(seconds)
+        if hidden:
+            self.button("more").click()
+
+    def _move_budget(self, seconds: float) -> None:
         self.root.locator(".labkit-budget .noUi-handle").focus()
         self.page.page.keyboard.press("Home")
         shown = -1.0

@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from random import Random
 
 import pytest
@@ -240,3 +241,20 @@ def test_repeats_of_a_seed_are_paired_in_their_order():
 def test_a_target_that_is_no_number_is_named():
     with pytest.raises(TypeError, match="target='x': use a number"):
         race({"a": lambda: Workload(lambda: None)}, target="x", steps=1)
+
+
+def test_a_run_is_told_while_it_goes_on() -> None:
+    """Its curve so far, at most five times a second; what it tells changes no result."""
+    told: list[RaceRun] = []
+
+    def make() -> Workload:
+        values = iter(range(1000))
+        return Workload(lambda: time.sleep(0.02), evaluate=lambda: next(values))
+
+    result = race({"a": make}, target=30, steps=100, seeds=1, on_point=told.append)
+    assert 2 <= len(told) <= 6
+    assert [run.reached for run in told] == [False] * len(told)
+    lengths = [len(run.curve) for run in told]
+    assert lengths == sorted(set(lengths))
+    assert told[-1].curve == result.runs[0].curve[: lengths[-1]]
+    assert {(run.arm, run.seed) for run in told} == {("a", 0)}

@@ -1,4 +1,4 @@
-// Elements of the panel: how they are made, named for screen readers, and kept from JupyterLab's keys.
+// Elements of the panel: made, named for screen readers, and kept from JupyterLab's keys.
 
 const element = (tag, name, parent, text) => {
   const node = document.createElement(tag);

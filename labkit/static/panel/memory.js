@@ -21,7 +21,7 @@ function drawMemory(canvas, state) {
   // A wild guess must not flatten the curves.
   const most = Math.max(state.unit ?? 1, Math.min(guessed, 2 * (state.unit ?? 1))) * 1.12;
   sides.forEach((side, number) => {
-    const expected = number && guessed <= most ? guessed : 0;
+    const expected = number && guessed > 0 && guessed <= most ? guessed : 0;
     drawSide(sheet, side, number, boxes[number], most, expected, state);
   });
   ink.textAlign = "left";

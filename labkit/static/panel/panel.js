@@ -93,7 +93,7 @@ const shows = (page) => ({
   },
   history: (runs) => {
     page.past.hidden = !runs.length;
-    const rows = runs.map(([number, differ, shared, ...rest]) => [number, [differ, shared], ...rest]);
+    const rows = runs.map(([number, ...texts]) => [number, texts.slice(0, 2), ...texts.slice(2)]);
     fill(page.past, [HEADS, ...rows.reverse()], (text, column, row) => {
       if (row && column === 1) {
         const [differ, shared] = ["b", "small"].map((tag) => document.createElement(tag));
