@@ -1,0 +1,63 @@
+"""The task of `course.speedrun`, and its switches, with the notebook that explains each."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from labkit import pick
+
+
+class Task(NamedTuple):
+    """What is learned; the first epoch that ends with ``target`` is the last one."""
+
+    width: int = pick(cpu=16, cuda=64, test=4)
+    images: int = pick(cpu=10_000, cuda=50_000, test=128)
+    validation: int = pick(cpu=2_000, cuda=10_000, test=32)
+    # The part of the validation images that is recognised.
+    target: float = pick(cpu=0.55, cuda=0.9, test=0.1)
+    # At most, at a constant rate.
+    epochs: int = pick(cpu=12, cuda=50, test=3)
+    # Exactly, with a schedule: its length.
+    cycle: int = pick(cpu=2, cuda=10, test=3)
+
+
+TASK = Task()
+
+
+class Switch(NamedTuple):
+    """``notebook`` is its number; ``learns`` says that it changes what is learned."""
+
+    notebook: int
+    text: str
+    learns: bool = False
+
+
+SWITCHES = {
+    "vectorization": Switch(1, "flip and scale a whole batch at once, not image by image"),
+    "learning_rate_schedules": Switch(3, "let the rate rise and fall (1cycle)", learns=True),
+    "data_loading": Switch(4, "decode every image once, not in every epoch"),
+    "batch_size": Switch(5, "take 128 images a step, not 64", learns=True),
+    "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it"),
+    "optimizers": Switch(8, "add Nesterov's momentum and weight decay, fused", learns=True),
+    "cudnn_benchmark": Switch(9, "lay images out channels last; on a GPU let cuDNN search"),
+    "host_device_transfers": Switch(10, "read the loss once an epoch, not every step"),
+    "activation_checkpointing": Switch(11, "compute activations again instead of keeping them"),
+    "gradient_accumulation": Switch(13, "take each batch in four parts"),
+    "zeroing_gradients": Switch(15, "drop old gradients instead of filling them with zeros"),
+    "as_tensor": Switch(16, "share NumPy's memory instead of copying number by number"),
+    "debug_tools": Switch(17, "turn anomaly mode off, which had been left on"),
+    "gradient_clipping": Switch(18, "limit the norm of the gradient to 1", learns=True),
+    "bias_before_batchnorm": Switch(19, "leave out biases that batch norm takes away again"),
+    "validation_without_grad": Switch(20, "validate without recording a graph"),
+    "compile": Switch(22, "compile the model"),
+}
+
+
+def checked(names: Iterable[str]) -> frozenset[str]:
+    """The names as a set; ValueError for one that is no switch, TypeError for a single word."""
+    if isinstance(names, str):
+        raise TypeError(f"{names!r}: give a list of switches, [{names!r}]")
+    chosen = frozenset(names)
+    if unknown := chosen - SWITCHES.keys():
+        listed = ", ".join(sorted(map(repr, unknown)))
+        raise ValueError(f"{listed}: no such switch; there are {', '.join(SWITCHES)}")
+    return chosen
