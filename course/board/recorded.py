@@ -1,0 +1,110 @@
+"""What the whole speedrun did on recorded machines: `data/reference/speedrun.json`."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import Any
+
+from course.records.store import reference_folder
+from course.switches import TASK
+
+SCHEMA = 1
+# Epochs that the slow script takes to the target where nothing is recorded.
+UNRECORDED = 3
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training to the target: which switches were on, its seed, epochs and seconds."""
+
+    switches: tuple[str, ...]
+    seed: int
+    epochs: int
+    seconds: float
+    accuracy: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a switch was measured to bring: on top of those before it, or to all the others."""
+
+    switch: str
+    how: str
+    mode: str
+    on_top_of: tuple[str, ...]
+    factor: float
+    interval: tuple[float, float]
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All that was recorded on one machine."""
+
+    name: str
+    date: str
+    torch: str
+    task: dict[str, float]
+    trainings: tuple[Training, ...]
+    effects: tuple[Effect, ...]
+
+    def of(self, *switches: str) -> tuple[Training, ...]:
+        """The trainings with exactly these switches on, by seed."""
+        found = [each for each in self.trainings if set(each.switches) == set(switches)]
+        return tuple(sorted(found, key=lambda each: each.seed))
+
+    def seconds(self, *switches: str) -> float:
+        """Median seconds to the target with exactly these switches; infinite if most failed."""
+        return median(run.seconds if run.reached else math.inf for run in self.of(*switches))
+
+
+@cache
+def machines() -> tuple[Machine, ...]:
+    """The recorded machines. ValueError for a file of another schema."""
+    path = reference_folder() / "speedrun.json"
+    if not path.exists():
+        return ()
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["schema"] != SCHEMA:
+        raise ValueError(f"{path.name}: schema {content['schema']}; this version knows {SCHEMA}")
+    return tuple(map(machine_of, content["machines"]))
+
+
+def machine_of(entry: dict[str, Any]) -> Machine:
+    """A machine from its entry in the file."""
+    trainings = []
+    for run in entry["trainings"]:
+        trainings.append(Training(**run | {"switches": tuple(run["switches"])}))
+    effects = []
+    for effect in entry["effects"]:
+        pairs = {"on_top_of": tuple(effect["on_top_of"]), "interval": tuple(effect["interval"])}
+        effects.append(Effect(**effect | pairs))
+    lists = {"trainings": tuple(trainings), "effects": tuple(effects)}
+    return Machine(**entry | lists)
+
+
+def images_to_target() -> float:
+    """Images that the slow script trains on to the target: the median of the recorded seeds."""
+    for machine in machines():
+        runs = machine.of()
+        if runs and machine.task == TASK._asdict():
+            return TASK.images * median(run.epochs for run in runs)
+    return TASK.images * UNRECORDED
+
+
+def beside(switch: str) -> str:
+    """What recorded machines found for a switch, in a sentence; empty without any."""
+    texts = []
+    for machine in machines():
+        for effect in machine.effects:
+            if effect.switch == switch:
+                low, high = effect.interval
+                texts.append(f"{effect.how} {effect.factor:.2f}x [{low:.2f}, {high:.2f}]")
+        if texts:
+            return f"Recorded on {machine.name}: {', '.join(texts)}."
+    return ""

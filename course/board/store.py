@@ -1,0 +1,279 @@
+"""The reader's choices and figures: one readable file, outside of the repository.
+
+Whoever changes the file locks it, reads it anew, and replaces it as a whole. So a kernel that is
+killed leaves the old file or the new one, and two kernels lose nothing of each other's. What cannot
+be read is put aside under another name before a new file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+SCHEMA = 1
+ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begin anew."
+# How long to wait for another kernel. Writing takes milliseconds.
+PATIENCE = 5.0
+
+
+class BoardError(Exception):
+    """The reader's file cannot be used, and why; the file is as it was."""
+
+
+class Damaged(BoardError):
+    """The file cannot be read: it was changed by hand, or is of another time."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one switch did on top of others.
+
+    ``factor`` is the time without it over the time with it, nan where neither side arrived, and
+    ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
+    with it over the peak without it. ``mode`` is "time", "race" (to an accuracy that is
+    reached early) or "whole race". ``stopped`` says that it was interrupted.
+    """
+
+    switch: str
+    mode: str
+    on_top_of: tuple[str, ...]
+    factor: float
+    interval: tuple[float, float]
+    verdict: str
+    rate: float
+    memory: float = math.nan
+    date: str = ""
+    torch: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A figure, and whether its switch was kept."""
+
+    figure: Figure
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All choices made on one machine, in the order in which they were made."""
+
+    rate: float = math.nan
+    made: dict[str, Choice] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> tuple[Choice, ...]:
+        return tuple(choice for choice in self.made.values() if choice.kept)
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The names of those that were kept."""
+        return tuple(choice.figure.switch for choice in self.kept)
+
+    def with_choice(self, choice: Choice) -> Choices:
+        """With one more, the latest; its rate is the slow script's if nothing was below it."""
+        made = {name: other for name, other in self.made.items() if name != choice.figure.switch}
+        made[choice.figure.switch] = choice
+        rate = self.rate
+        if not choice.figure.on_top_of:
+            rate = choice.figure.rate
+        return Choices(rate, made)
+
+
+def board_path() -> Path:
+    """``LABKIT_BOARD``, else `board.json` in the folder where this system keeps users' data."""
+    own = os.environ.get("LABKIT_BOARD")
+    if own:
+        return Path(own).expanduser()
+    home = Path.home()
+    if sys.platform == "win32":
+        folder = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+    elif sys.platform == "darwin":
+        folder = home / "Library" / "Application Support"
+    else:
+        folder = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return folder / "pytorch-speed-lab" / "board.json"
+
+
+def read(path: Path, machine: str) -> Choices:
+    """The choices made on a machine; none where there is no file. BoardError says what is wrong."""
+    return _choices(_content(path), machine)
+
+
+def change(path: Path, machine: str, how: Callable[[Choices], Choices]) -> tuple[Choices, str]:
+    """Change a machine's choices; what they are now, and what the reader should know, if anything.
+
+    BoardError where that is not possible: the file is as it was.
+    """
+    said = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            try:
+                content = _content(path)
+                present = _choices(content, machine)
+            except Damaged as error:
+                aside = _put_aside(path)
+                said = f"{error} It is kept as {aside.name}; a new file was begun."
+                content, present = {"schema": SCHEMA, "about": ABOUT, "machines": {}}, Choices()
+            present = how(present)
+            content["machines"][machine] = _as_json(present)
+            _replace(path, json.dumps(content, indent=2) + "\n")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise BoardError(f"{path} cannot be written: {why}. Nothing in it has changed.") from error
+    return present, said
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {"schema": SCHEMA, "about": ABOUT, "machines": {}}
+    except UnicodeDecodeError:
+        raise Damaged(f"{path} is damaged: it is no text.") from None
+    except OSError as error:
+        raise BoardError(f"{path} cannot be read: {error.strerror or error}.") from error
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise Damaged(f"{path} is damaged: {error}.") from None
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if not isinstance(schema, int) or not isinstance(content.get("machines"), dict):
+        raise Damaged(f"{path} is damaged: it holds no board.")
+    if schema > SCHEMA:
+        raise BoardError(
+            f"{path} was written by a newer version of the course (schema {schema}; this one "
+            f"knows {SCHEMA}). It is left as it is: update the course, or move the file away."
+        )
+    if schema < SCHEMA:
+        raise Damaged(
+            f"{path} was written by an older version of the course (schema {schema}; this one "
+            f"knows {SCHEMA})."
+        )
+    return content
+
+
+def _choices(content: dict[str, Any], machine: str) -> Choices:
+    try:
+        entry = content["machines"].get(machine)
+        if entry is None:
+            return Choices()
+        made = {}
+        for name, choice in entry["switches"].items():
+            made[name] = Choice(_figure(name, choice), bool(choice["kept"]))
+        return Choices(_number(entry["rate"]), made)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"the board of {machine!r} is damaged: {error!r}.") from None
+
+
+def _figure(name: str, entry: dict[str, Any]) -> Figure:
+    low, high = entry["interval"]
+    return Figure(
+        switch=name,
+        mode=str(entry["mode"]),
+        on_top_of=tuple(map(str, entry["on_top_of"])),
+        factor=_number(entry["factor"]),
+        interval=(_number(low), _number(high)),
+        verdict=str(entry["verdict"]),
+        rate=_number(entry["rate"]),
+        memory=_number(entry["memory"]),
+        date=str(entry["date"]),
+        torch=str(entry["torch"]),
+        stopped=bool(entry["stopped"]),
+    )
+
+
+def _number(value: Any) -> float:
+    """A number of the file; null stands for nan, and texts for the infinities."""
+    if value is None:
+        return math.nan
+    return float(value)
+
+
+def _plain(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return str(value)
+    return value
+
+
+def _as_json(choices: Choices) -> dict[str, Any]:
+    switches = {}
+    for name, choice in choices.made.items():
+        entry = asdict(choice.figure)
+        entry.pop("switch")
+        for key in ("factor", "rate", "memory"):
+            entry[key] = _plain(entry[key])
+        entry["interval"] = [_plain(end) for end in entry["interval"]]
+        switches[name] = {"kept": choice.kept} | entry
+    return {"rate": _plain(choices.rate), "switches": switches}
+
+
+def _put_aside(path: Path) -> Path:
+    """Give the file a name that is free."""
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.aside-{number}{path.suffix}")).exists():
+        number += 1
+    os.replace(path, aside)
+    return aside
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace the file as a whole; its lock is held, so one name for the draft is enough."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Alone with the file; the system gives the lock back when a process ends, however it ends."""
+    with path.with_name(f".{path.name}.lock").open("a") as file:
+        end = time.monotonic() + PATIENCE
+        while not _lock(file):
+            if time.monotonic() > end:
+                raise BoardError(
+                    f"{path} is in use: another kernel has been writing for {PATIENCE:g} s. "
+                    "Nothing has changed; try again, or restart that kernel."
+                )
+            time.sleep(0.02)
+        yield
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[str]) -> bool:
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(file: IO[str]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

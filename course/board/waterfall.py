@@ -1,0 +1,196 @@
+"""The waterfall: seconds to the target, from the slow script down, one bar for each switch.
+
+How many images the slow script trains on until then was recorded, over several seeds; its rate is
+measured here. Every bar below divides the one above by what its switch was measured to bring, so
+all of them are estimates, and say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course.board.store import Choices, Figure
+from course.switches import SWITCHES, TASK
+from labkit import html
+from labkit.text import aligned, format_factor, format_rate
+
+SLOW = "slow script"
+HOW = {
+    "time": "timed in turn",
+    "race": "raced to an accuracy that is reached early",
+    "whole race": f"raced to {TASK.target:.0%}",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One bar: the seconds before and after a switch, and what was measured of it."""
+
+    name: str
+    before: float
+    after: float
+    figure: Figure | None = None
+    undecided: bool = False
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """The bars; ``rate`` is the slow script's images per second, ``left`` what was not kept."""
+
+    steps: tuple[Step, ...]
+    rate: float
+    left: tuple[str, ...]
+    recorded: str = ""
+    said: str = ""
+
+    @property
+    def latest(self) -> Figure | None:
+        """The figure about which nothing is decided yet."""
+        if self.steps[-1].undecided:
+            return self.steps[-1].figure
+        return None
+
+    def __str__(self) -> str:
+        rows = []
+        for step in self.steps:
+            measured = told(step.figure) if step.figure else ""
+            question = "keep it?" if step.undecided else ""
+            rows.append([step.name, _seconds(step.after), measured, question])
+        return "\n".join([_title(), aligned(rows), *self._notes()])
+
+    def _repr_html_(self) -> str:
+        blocks: list[str] = []
+        if self.latest is not None:
+            name = self.latest.switch
+            head = html.join([html.badge(self.latest.verdict), html.element("b", name)])
+            text = f": {SWITCHES[name].text}. {sentence(self.latest)}."
+            blocks.append(html.sentence(head, text))
+        blocks.append(_chart(self.steps))
+        blocks += [html.note(text) for text in self._notes()]
+        return html.result(*blocks)
+
+    def _notes(self) -> list[str]:
+        notes = [self._summary()]
+        if self.left:
+            notes.append(f"Tried and not kept: {', '.join(self.left)}.")
+        return [note for note in [*notes, self.recorded, self.said] if note]
+
+    def _summary(self) -> str:
+        first, last = self.steps[0].after, self.steps[-1].after
+        if not math.isfinite(first):
+            return "The slow script was not timed on this machine yet; the first switch does that."
+        text = f"The slow script gets through {format_rate(self.rate, 'images')}."
+        if len(self.steps) > 1:
+            text += f" With all bars: {format_factor(first / last)}x, the product of their factors."
+        return text
+
+
+def waterfall(
+    choices: Choices, latest: Figure | None, images: float, recorded: str = "", said: str = ""
+) -> Waterfall:
+    """The slow script, what was kept, then ``latest``, about which nothing is decided yet.
+
+    ``images`` is what the slow script needs to the target. Seconds are nan where its rate is not
+    known. A factor that is not finite changes nothing.
+    """
+    rate = choices.rate
+    figures = [choice.figure for choice in choices.kept]
+    left = [name for name, choice in choices.made.items() if not choice.kept]
+    if latest is not None:
+        figures = [each for each in figures if each.switch != latest.switch] + [latest]
+        left = [name for name in left if name != latest.switch]
+        if not latest.on_top_of:
+            rate = latest.rate
+    seconds = images / rate
+    found = [Step(SLOW, seconds, seconds)]
+    for figure in figures:
+        after = seconds / _sure(figure.factor)
+        found.append(Step(figure.switch, seconds, after, figure, figure is latest))
+        seconds = after
+    return Waterfall(tuple(found), rate, tuple(left), recorded, said)
+
+
+def _sure(factor: float) -> float:
+    if math.isfinite(factor) and factor > 0:
+        return factor
+    return 1.0
+
+
+def sentence(figure: Figure) -> str:
+    """What was measured of a switch, in words."""
+    below = "the slow script"
+    if figure.on_top_of:
+        below = ", ".join(figure.on_top_of)
+    text = f"{told(figure)}, on top of {below}, {HOW[figure.mode]}"
+    if math.isfinite(figure.memory):
+        text += f"; peak memory {format_factor(figure.memory)}x"
+    if figure.stopped:
+        text += "; stopped early"
+    return text
+
+
+def told(figure: Figure) -> str:
+    """``1.52x [1.48, 1.56] faster``."""
+    if not math.isfinite(figure.factor) or figure.factor <= 0:
+        return f"no factor, {figure.verdict}"
+    low, high = figure.interval
+    interval = "[too few for an interval]"
+    if math.isfinite(low + high):
+        interval = f"[{format_factor(low)}, {format_factor(high)}]"
+    return f"{format_factor(figure.factor)}x {interval} {figure.verdict}"
+
+
+def _chart(found: Sequence[Step]) -> str:
+    most = max(end for step in found for end in (step.before, step.after))
+    lines = [html.element("div", _title(), kind="title")]
+    for step in found:
+        label, text = html.element("span", step.name), _seconds(step.after)
+        if step.undecided:
+            label = html.element("b", step.name)
+        if step.figure is not None:
+            text += f"  {told(step.figure)}"
+        lines += [
+            html.element("div", label, kind="label"),
+            html.element("div", *_marks(step, most), kind=_tone(step), aria_hidden="true"),
+            html.element("div", text, kind="value"),
+        ]
+    return html.element("div", *lines, kind="chart")
+
+
+def _tone(step: Step) -> str:
+    tone = "candidate"
+    if step.figure is None:
+        tone = "baseline"
+    elif step.undecided:
+        tone = step.figure.verdict
+    return f"track tone-{tone}"
+
+
+def _marks(step: Step, most: float) -> list[html.Markup]:
+    """What is left, and in grey what the switch took away or added."""
+    if not math.isfinite(step.after) or not most > 0:
+        return []
+    low, high = sorted((step.before, step.after))
+    marks = [_mark("bar", 0, low / most)]
+    if high > low:
+        marks.append(_mark("floor", low / most, high / most))
+    return marks
+
+
+def _mark(kind: str, begin: float, end: float) -> html.Markup:
+    place = f"left:{100 * begin:.2f}%;width:{100 * (end - begin):.2f}%"
+    return html.element("i", kind=kind, style=place)
+
+
+def _title() -> str:
+    return f"Estimated seconds until {TASK.target:.0%} of unseen images are right"
+
+
+def _seconds(value: float) -> str:
+    if math.isnan(value):
+        return "?"
+    if value < 10:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s"
