@@ -1,4 +1,4 @@
-"""`python -m course`: for authors `notebooks`, `record`, `results`.
+"""`python -m course`: for authors `notebooks`, `record`, `results`; for readers `board`.
 
 For teachers `build`, `check`, `site`, `slides`.
 """
@@ -67,6 +67,25 @@ def _add_recorder(commands: Commands) -> None:
     )
 
 
+def _add_board(commands: Commands) -> None:
+    text = "print the speedrun's waterfall, or measure a switch on top of those that were kept"
+    board = commands.add_parser("board", help=text, description=text)
+    board.add_argument("switch", nargs="?", help="the switch to measure")
+    choice = board.add_mutually_exclusive_group()
+    choice.add_argument("--keep", action="store_true", help="keep it: what its button does")
+    choice.add_argument("--leave", action="store_true", help="do not keep it")
+    board.add_argument("--seconds", type=float, help="to measure for")
+    board.add_argument(
+        "--whole", action="store_true", help="race to the target of the task, on five seeds"
+    )
+    board.add_argument(
+        "--record", action="store_true", help="record this machine in data/reference/speedrun.json"
+    )
+    board.add_argument(
+        "--minutes", type=float, help="begin nothing more to record after so many; call it again"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 where all is well, 2 for a wrong command line."""
     parser = argparse.ArgumentParser(
@@ -88,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results.add_argument(
         "--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map"
     )
+    _add_board(commands)
     classroom.add_parsers(commands)
     args = parser.parse_args(argv)
     if args.command == "doctor":
@@ -102,4 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from course.claims import results_page
 
         return results_page.main(args)
+    if args.command == "board":
+        from course.board import cli
+
+        return cli.main(args)
     return classroom.main(args)

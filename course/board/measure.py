@@ -54,7 +54,7 @@ def images_per_second(seconds: float = 5.0, switches: Collection[str] = ()) -> f
 
     Without switches it is the slow script.
     """
-    with _quietly(), measuring(threads=None):
+    with prepared():
         run = train(switches, TIMED)
         next(run)
         begin, done = time.perf_counter(), 0
@@ -186,6 +186,13 @@ def _figure(
         torch=torch.__version__,
         stopped=stopped,
     )
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Alone in this kernel, with torch's own number of threads; all is given back afterwards."""
+    with _quietly(), measuring(threads=None):
+        yield
 
 
 @contextmanager

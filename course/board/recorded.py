@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,6 +14,8 @@ from course.records.store import reference_folder
 from course.switches import TASK
 
 SCHEMA = 1
+# How an effect was taken.
+FORWARD, LEFT_OUT, ADDED = "forward", "left out", "added to all"
 # Epochs that the slow script takes to the target where nothing is recorded.
 UNRECORDED = 3
 
@@ -65,8 +68,12 @@ class Machine:
 
 @cache
 def machines() -> tuple[Machine, ...]:
-    """The recorded machines. ValueError for a file of another schema."""
-    path = reference_folder() / "speedrun.json"
+    """The recorded machines of this checkout."""
+    return read(reference_folder() / "speedrun.json")
+
+
+def read(path: Path) -> tuple[Machine, ...]:
+    """The machines of a file; none where there is no file. ValueError for another schema."""
     if not path.exists():
         return ()
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -77,15 +84,33 @@ def machines() -> tuple[Machine, ...]:
 
 def machine_of(entry: dict[str, Any]) -> Machine:
     """A machine from its entry in the file."""
-    trainings = []
+    trainings, effects = [], []
     for run in entry["trainings"]:
         trainings.append(Training(**run | {"switches": tuple(run["switches"])}))
-    effects = []
     for effect in entry["effects"]:
-        pairs = {"on_top_of": tuple(effect["on_top_of"]), "interval": tuple(effect["interval"])}
-        effects.append(Effect(**effect | pairs))
-    lists = {"trainings": tuple(trainings), "effects": tuple(effects)}
-    return Machine(**entry | lists)
+        low, high = effect["interval"]
+        pair = {"on_top_of": tuple(effect["on_top_of"]), "interval": (_number(low), _number(high))}
+        effects.append(Effect(**effect | pair | {"factor": _number(effect["factor"])}))
+    return Machine(**entry | {"trainings": tuple(trainings), "effects": tuple(effects)})
+
+
+def entry_of(machine: Machine) -> dict[str, Any]:
+    """The entry of a machine: plain JSON, whose numbers are finite."""
+    entry = asdict(machine)
+    for effect in entry["effects"]:
+        effect["factor"] = _plain(effect["factor"])
+        effect["interval"] = [_plain(end) for end in effect["interval"]]
+    return entry
+
+
+def _plain(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return str(value)
+
+
+def _number(value: float | str) -> float:
+    return float(value)
 
 
 def images_to_target() -> float:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

@@ -1,0 +1,30 @@
+"""`python -m course board`: the board without a notebook."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+from course.board.cell import board
+
+
+def main(args: Namespace) -> int:
+    """Print the board; 0 where all is well, 1 where some is left to record, 2 for a mistake."""
+    if args.record:
+        from course.board.record import record
+
+        return record(args.minutes)
+    if args.switch is None and (args.keep or args.leave or args.whole or args.seconds):
+        print("name the switch: python -m course board data_loading --keep", file=sys.stderr)
+        return 2
+    try:
+        found = board(args.switch, seconds=args.seconds, whole=args.whole)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.keep and found.latest is not None:
+        found.keep()
+    elif args.leave and found.latest is not None:
+        found.leave()
+    print(found)
+    return 0

@@ -1,0 +1,153 @@
+"""Records the speedrun on this machine: `python -m course board --record`.
+
+The slow script and the fast one train to the target on five seeds; then each switch is measured
+twice: *forward*, on top of those before it, and *left out* of all that help. Every unit is written
+as soon as it is there, and what is there is not measured again: a recording may be cut off, or
+be taken in parts (``--minutes``).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from course.board import recorded
+from course.board.measure import MOST_SEEDS, machine_name, measure, prepared, run_once
+from course.board.recorded import ADDED, FORWARD, LEFT_OUT, Effect, Machine, Training
+from course.records.store import reference_folder
+from course.switches import SWITCHES, TASK
+from labkit import RaceResult
+from labkit.race import RaceRun
+from labkit.text import write_whole
+
+# What helps on a CPU, in the order in which it is switched on. Those that change what is learned
+# come last: their races are whole trainings.
+HELPFUL = (
+    "vectorization",
+    "data_loading",
+    "mixed_precision",
+    "cudnn_benchmark",
+    "host_device_transfers",
+    "zeroing_gradients",
+    "as_tensor",
+    "debug_tools",
+    "bias_before_batchnorm",
+    "validation_without_grad",
+    "optimizers",
+    "learning_rate_schedules",
+)
+
+# A switch, how its effect is taken, and what is on beside it.
+Wanted = tuple[str, str, tuple[str, ...]]
+
+
+def record(minutes: float | None = None, path: Path | None = None) -> int:
+    """Measure what is missing; 0 when all is there, 1 when some is left after ``minutes``."""
+    path = path or reference_folder() / "speedrun.json"
+    begin = time.monotonic()
+    machine = _present(path)
+    while (work := _next(machine)) is not None:
+        if minutes is not None and time.monotonic() - begin > 60 * minutes:
+            print("Some is left: call again to go on.")
+            return 1
+        machine = work()
+        _write(path, machine)
+    print("All is recorded.")
+    return 0
+
+
+def _next(machine: Machine) -> Callable[[], Machine] | None:
+    """The first unit that is not there yet."""
+    for switches in wanted_trainings():
+        for seed in range(MOST_SEEDS):
+            if seed not in {run.seed for run in machine.of(*switches)}:
+                return partial(_train, machine, switches, seed)
+    for wanted in wanted_effects():
+        if wanted[:2] not in {(effect.switch, effect.how) for effect in machine.effects}:
+            return partial(_take_effect, machine, *wanted)
+    return None
+
+
+def wanted_effects() -> list[Wanted]:
+    """Forward, in the order in which switches are put on; then each left out of all that help."""
+    wanted: list[Wanted] = []
+    for number, switch in enumerate(HELPFUL):
+        wanted.append((switch, FORWARD, HELPFUL[:number]))
+    for switch in HELPFUL:
+        wanted.append((switch, LEFT_OUT, tuple(name for name in HELPFUL if name != switch)))
+    for switch in SWITCHES:
+        if switch not in HELPFUL:
+            wanted.append((switch, ADDED, HELPFUL))
+    return wanted
+
+
+def wanted_trainings() -> list[tuple[str, ...]]:
+    """Nothing on; all that helps on; and what the races of switches that learn are made of."""
+    sets = [(), HELPFUL]
+    for switch, _, below in wanted_effects():
+        if SWITCHES[switch].learns:
+            sets += [below, (*below, switch)]
+    return list({frozenset(each): each for each in sets}.values())
+
+
+def _train(machine: Machine, switches: tuple[str, ...], seed: int) -> Machine:
+    with prepared():
+        run = run_once(TASK, "", switches, seed)
+    epochs, seconds, accuracy = run.curve[-1]
+    training = Training(switches, seed, epochs, seconds, accuracy, run.reached)
+    print(
+        f"{len(switches)} switches, seed {seed}: {accuracy:.1%} after {seconds:.1f} s", flush=True
+    )
+    return replace(machine, trainings=(*machine.trainings, training))
+
+
+def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Machine:
+    if SWITCHES[switch].learns:
+        effect = raced(machine, switch, how, below)
+    else:
+        found = measure(switch, below)
+        effect = Effect(switch, how, "time", below, found.factor, found.interval, found.verdict)
+    print(f"{switch}, {how}: {effect.factor:.3f}x {effect.verdict}", flush=True)
+    return replace(machine, effects=(*machine.effects, effect))
+
+
+def raced(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
+    """What a switch brought in whole trainings, which are recorded already."""
+    runs = []
+    for name, switches in (("off", below), ("on", (*below, switch))):
+        for each in machine.of(*switches):
+            curve = ((each.epochs, each.seconds, each.accuracy),)
+            runs.append(RaceRun(name, each.seed, curve, each.reached))
+    result = RaceResult(tuple(runs), machine.task["target"], "accuracy", True)
+    factor, low, high = result.speedup("on")
+    return Effect(switch, how, "whole race", below, factor, (low, high), result.verdict("on"))
+
+
+def _present(path: Path) -> Machine:
+    """What is there of this machine with this task and this torch; else a beginning."""
+    new = Machine(
+        name=machine_name(),
+        date=date.today().isoformat(),
+        torch=torch.__version__,
+        task=TASK._asdict(),
+        trainings=(),
+        effects=(),
+    )
+    for machine in recorded.read(path):
+        if (machine.name, machine.task, machine.torch) == (new.name, new.task, new.torch):
+            return replace(machine, date=new.date)
+    return new
+
+
+def _write(path: Path, machine: Machine) -> None:
+    others = [each for each in recorded.read(path) if each.name != machine.name]
+    entries = [recorded.entry_of(each) for each in [*others, machine]]
+    text = json.dumps({"schema": recorded.SCHEMA, "machines": entries}, indent=1)
+    write_whole(path, text + "\n")

@@ -1,0 +1,400 @@
+"""The board: what is measured, shown and kept, and that no fault loses anything."""
+
+import errno
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course.board import Board, board, cell, images_per_second, measure, store
+from course.board.store import BoardError, Choice, Choices, Figure
+from course.board.waterfall import waterfall
+from course.switches import TASK
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = "a processor, 2 cores"
+
+
+def figure(switch: str, factor: float = 2.0, **changes: Any) -> Figure:
+    found = Figure(switch, "time", (), factor, (0.9 * factor, 1.1 * factor), "faster", 200.0)
+    return replace(found, **changes)
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The reader's file, which is not there yet."""
+    path = tmp_path / "data" / "board.json"
+    monkeypatch.setenv("LABKIT_BOARD", str(path))
+    return path
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]]:
+    """No measuring: every switch brings a factor of two. What was asked for is listed."""
+    asked = []
+
+    def fake(switch: str, present: tuple[str, ...], *_: Any) -> Figure:
+        asked.append((switch, present))
+        return figure(switch, on_top_of=present)
+
+    monkeypatch.setattr(cell, "measure", fake)
+    return asked
+
+
+# -------------------------------------------------------------------------------- measuring
+
+
+def test_a_timed_switch_is_measured() -> None:
+    found = measure.measure("data_loading", ["vectorization"])
+    assert (found.switch, found.mode, found.on_top_of) == (
+        "data_loading",
+        "time",
+        ("vectorization",),
+    )
+    assert found.factor > 0 and found.rate > 0 and found.memory > 0
+    assert found.verdict in ("faster", "slower", "same", "unclear")
+
+
+def test_a_switch_that_learns_otherwise_races() -> None:
+    found = measure.measure("gradient_clipping", [])
+    assert found.mode == "race" and found.rate > 0
+
+
+def test_a_switch_is_not_measured_on_top_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = []
+    monkeypatch.setattr(
+        measure, "train", lambda switches, *_: sides.append(tuple(switches)) or iter([(1, 1, 1)])
+    )
+    measure.run_once(measure.EARLY, "on", ("as_tensor",), 0)
+    monkeypatch.setattr(measure, "_raced", lambda switch, below, *_: below)
+    assert measure.measure("optimizers", ["as_tensor", "optimizers"]) == ("as_tensor",)
+    assert sides == [("as_tensor",)]
+
+
+def test_a_race_has_pairs_of_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switched side takes half the epochs; the whole task is raced on five seeds."""
+
+    def train(switches: Any, task: Any, seed: int) -> Any:
+        epochs = 1 if switches else 2
+        for epoch in range(1, epochs + 1):
+            yield 10.0 * epoch, 1.0 if epoch == epochs else 0.0, 0.0
+
+    monkeypatch.setattr(measure, "train", train)
+    found = measure.measure("optimizers", [], whole=True)
+    assert found.mode == "whole race" and found.factor == pytest.approx(2)
+    assert found.rate == pytest.approx(TASK.images / 10)
+    result = measure.race_to(TASK, {"off": (), "on": ("optimizers",)})
+    assert [run.seed for run in result.of("on")] == [0, 1, 2, 3, 4]
+
+
+def test_a_race_that_is_interrupted_has_its_complete_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+
+    def train(switches: Any, task: Any, seed: int) -> Any:
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(seed)
+        yield 1.0, 1.0, 0.0
+
+    monkeypatch.setattr(measure, "train", train)
+    result = measure.race_to(TASK, {"off": (), "on": ("optimizers",)})
+    assert result.stopped and len(result.runs) == 2
+
+
+def test_the_slow_script_tells_its_rate() -> None:
+    assert images_per_second(0.05) > 0
+
+
+# ------------------------------------------------------------------------- keeping and showing
+
+
+def test_what_is_kept_is_measured_on_top_of(
+    path: Path, figures: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    board("data_loading").keep()
+    board("as_tensor").leave()
+    board("mixed_precision").keep()
+    assert figures == [
+        ("data_loading", ()),
+        ("as_tensor", ("data_loading",)),
+        ("mixed_precision", ("data_loading",)),
+    ]
+    again = Board()
+    assert again.choices.switches == ("data_loading", "mixed_precision")
+    content = json.loads(path.read_text())
+    assert content["schema"] == 1
+    (machine,) = content["machines"].values()
+    assert [entry["kept"] for entry in machine["switches"].values()] == [True, False, True]
+
+
+def test_nothing_is_saved_before_a_choice(path: Path, figures: list[Any]) -> None:
+    board("data_loading")
+    assert not path.exists()
+
+
+def test_a_choice_may_be_changed(path: Path, figures: list[Any]) -> None:
+    shown = board("data_loading")
+    shown.keep()
+    shown.leave()
+    assert Board().choices.switches == ()
+
+
+def test_keeping_needs_a_figure(path: Path) -> None:
+    with pytest.raises(ValueError, match=r"board\('data_loading'\)"):
+        board().keep()
+
+
+def test_an_unknown_switch_is_refused(path: Path) -> None:
+    with pytest.raises(ValueError, match="'amp': no such switch"):
+        board("amp")
+
+
+def test_in_the_test_size_no_file_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: list[Any]
+) -> None:
+    for variable in ("XDG_DATA_HOME", "HOME", "APPDATA"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.delenv("LABKIT_BOARD", raising=False)
+    shown = board("data_loading")
+    shown.keep()
+    assert "nothing is saved" in shown.said
+    assert list(tmp_path.iterdir()) == []
+    assert tmp_path in store.board_path().parents
+
+
+def test_the_waterfall_multiplies() -> None:
+    kept = Choices().with_choice(Choice(figure("data_loading"), kept=True))
+    kept = kept.with_choice(Choice(figure("as_tensor", on_top_of=("data_loading",)), kept=False))
+    latest = figure("mixed_precision", 1.25, on_top_of=("data_loading",))
+    found = waterfall(kept, latest, images=20_000)
+    assert [(step.name, step.after) for step in found.steps] == [
+        ("slow script", 100.0),
+        ("data_loading", 50.0),
+        ("mixed_precision", 40.0),
+    ]
+    assert found.left == ("as_tensor",)
+    text, page = str(found), found._repr_html_()
+    for part in ("slow script", "100 s", "50 s", "40 s", "1.25x", "keep it?", "as_tensor"):
+        assert part in text
+    assert "left:0.00%;width:40.00%" in page and "left:40.00%;width:10.00%" in page
+
+
+def test_a_race_that_nobody_won_changes_no_bar() -> None:
+    lost = figure("optimizers", math.nan, interval=(math.nan, math.nan), verdict="unclear")
+    found = waterfall(Choices(), lost, images=20_000)
+    assert [step.after for step in found.steps] == [100.0, 100.0]
+    assert "no factor, unclear" in str(found)
+
+
+def test_without_figures_it_says_so(path: Path) -> None:
+    assert "not timed" in str(board()) and "not timed" in board()._repr_html_()
+
+
+def test_figures_survive_the_file(path: Path) -> None:
+    odd = figure("optimizers", math.inf, interval=(math.nan, math.inf), memory=math.nan)
+    store.change(path, MACHINE, lambda choices: choices.with_choice(Choice(odd, kept=True)))
+    (choice,) = store.read(path, MACHINE).kept
+    assert repr(choice.figure) == repr(odd)
+    assert store.read(path, "another one") == Choices() or math.isnan(
+        store.read(path, "another one").rate
+    )
+
+
+def test_the_cell_shows_html_and_buttons(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import IPython.display
+    import ipywidgets
+
+    shown: list[Any] = []
+    updated: list[Any] = []
+    monkeypatch.setattr(IPython.display, "display", lambda what, **_: shown.append(what))
+    monkeypatch.setattr(IPython.display, "update_display", lambda what, **_: updated.append(what))
+    found = board("data_loading")
+    found._ipython_display_()
+    bundle, buttons = shown
+    assert "<div" in bundle["text/html"] and "keep it?" in bundle["text/plain"]
+    assert isinstance(buttons, ipywidgets.HBox)
+    keep, leave = buttons.children
+    keep.click()
+    assert found.choices.switches == ("data_loading",) and "Kept" in updated[-1]["text/html"]
+    leave.click()
+    assert Board().choices.switches == () and "Not kept" in updated[-1]["text/html"]
+
+
+# ----------------------------------------------------------------------------------- faults
+
+
+def kept_once(path: Path) -> str:
+    """A file with one choice, and its text."""
+    keep(path, "data_loading")
+    return path.read_text()
+
+
+def keep(path: Path, switch: str) -> str:
+    """Keep a switch; what the reader is told."""
+    choice = Choice(figure(switch), kept=True)
+    return store.change(path, MACHINE, lambda choices: choices.with_choice(choice))[1]
+
+
+def test_interrupted_while_measuring(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept_once(path)
+
+    def interrupted(*_: Any) -> Figure:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cell, "measure", interrupted)
+    shown = board("as_tensor")
+    assert "as_tensor was interrupted" in str(shown) and shown.latest is None
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_no_room_or_no_right_to_write(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    before = kept_once(path)
+    shown = board("as_tensor")
+    with monkeypatch.context() as patch:
+        patch.setattr(store.os, "fsync", lambda _: (_ for _ in ()).throw(failing(number)))
+        shown.keep()
+    assert f"not saved. {path} cannot be written: {os.strerror(number)}" in str(shown)
+    assert path.read_text() == before
+    assert not list(path.parent.glob(".*draft"))
+    # The choice holds in this cell, and the next click saves it.
+    assert shown.choices.switches == ("as_tensor",)
+    shown.keep()
+    assert "as_tensor" in path.read_text()
+
+
+def failing(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(BoardError, match="cannot be written"):
+        keep(tmp_path / "file" / "board.json", "as_tensor")
+
+
+def test_a_file_that_cannot_be_read(path: Path, figures: list[Any]) -> None:
+    path.mkdir(parents=True)
+    shown = board("as_tensor")
+    assert "cannot be read" in shown.said
+    shown.keep()
+    assert "not saved" in shown.said and path.is_dir()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b'{"schema": 1, "machines": {',
+        b"[]",
+        b'{"schema": "1", "machines": {}}',
+        b'{"schema": 1, "machines": []}',
+        b'{"schema": 1, "machines": {"a processor, 2 cores": {"rate": 1}}}',
+        b'{"schema": 1, "machines": {"a processor, 2 cores": 3}}',
+        b'{"schema": 0, "machines": {}}',
+    ],
+)
+def test_a_damaged_or_older_file_is_put_aside(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(BoardError, match=r"is damaged|older version"):
+        store.read(path, MACHINE)
+    assert path.read_bytes() == content
+    said = keep(path, "as_tensor")
+    assert "kept as board.aside-1.json" in said
+    assert path.with_name("board.aside-1.json").read_bytes() == content
+    assert store.read(path, MACHINE).switches == ("as_tensor",)
+    # A second one does not replace the first.
+    path.write_bytes(b"{")
+    assert "board.aside-2.json" in keep(path, "as_tensor")
+    assert path.with_name("board.aside-1.json").read_bytes() == content
+
+
+def test_a_newer_file_is_left_alone(path: Path, figures: list[Any]) -> None:
+    path.parent.mkdir(parents=True)
+    newer = '{"schema": 2, "machines": {}, "more": 1}'
+    path.write_text(newer)
+    shown = board("as_tensor")
+    assert "newer version" in str(shown)
+    shown.keep()
+    assert "not saved" in str(shown) and "newer version" in str(shown)
+    assert path.read_text() == newer and len(list(path.parent.glob("*.json"))) == 1
+
+
+def test_other_machines_stay(path: Path) -> None:
+    kept_once(path)
+    choice = Choice(figure("as_tensor"), kept=True)
+    store.change(path, "another machine", lambda choices: choices.with_choice(choice))
+    assert store.read(path, MACHINE).switches == ("data_loading",)
+    assert store.read(path, "another machine").switches == ("as_tensor",)
+
+
+CHILD = """
+import os, signal, sys, time
+from pathlib import Path
+from course.board import store
+from course.board.store import Choice, Figure
+path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+if mode == "killed":
+    # Half of the draft is written.
+    store.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+if mode == "slow":
+    replace = os.replace
+    def slow(*names):
+        print("writing", flush=True)
+        time.sleep(0.5)
+        replace(*names)
+    store.os.replace = slow
+figure = Figure(name, "time", (), 2.0, (1.9, 2.1), "faster", 200.0)
+store.change(path, sys.argv[4], lambda choices: choices.with_choice(Choice(figure, True)))
+"""
+
+
+def child(path: Path, name: str, mode: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", CHILD, str(path), name, mode, MACHINE]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is of POSIX")
+def test_killed_in_the_middle(path: Path) -> None:
+    before = kept_once(path)
+    with child(path, "as_tensor", "killed") as process:
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    assert path.read_text() == before
+    # Neither its lock nor its draft is in the way.
+    keep(path, "compile")
+    assert store.read(path, MACHINE).switches == ("data_loading", "compile")
+    assert not list(path.parent.glob(".*draft"))
+
+
+def test_two_kernels_lose_nothing_of_each_other(path: Path) -> None:
+    kept_once(path)
+    with child(path, "as_tensor", "slow") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        begin = time.monotonic()
+        keep(path, "compile")
+        assert time.monotonic() > begin
+        assert process.wait(timeout=60) == 0
+    assert set(store.read(path, MACHINE).switches) == {"data_loading", "as_tensor", "compile"}
+
+
+def test_a_kernel_that_does_not_let_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept_once(path)
+    monkeypatch.setattr(store, "PATIENCE", 0.1)
+    with store._locked(path), pytest.raises(BoardError, match="another kernel"):
+        keep(path, "as_tensor")
+    assert path.read_text() == before
