@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from course.board import Board, board, cell, images_per_second, measure, store
+from course.board import Board, board, cell, images_per_second, measure, record, recorded, store
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import waterfall
-from course.switches import TASK
+from course.cli import main
+from course.switches import SWITCHES, TASK
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = "a processor, 2 cores"
@@ -398,3 +399,123 @@ def test_a_kernel_that_does_not_let_go(path: Path, monkeypatch: pytest.MonkeyPat
     with store._locked(path), pytest.raises(BoardError, match="another kernel"):
         keep(path, "as_tensor")
     assert path.read_text() == before
+
+
+# --------------------------------------------------------------------------------- recorded
+
+
+@pytest.fixture
+def fake_work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Recording without measuring: a second for each switch that is off."""
+    done: list[str] = []
+
+    def run_once(task: Any, name: str, switches: tuple[str, ...], seed: int) -> Any:
+        done.append(f"{len(switches)} {seed}")
+        seconds = 20.0 - len(switches) + 0.1 * seed
+        return measure.RaceRun(name, seed, ((3, seconds, 0.6),), reached=True)
+
+    def fake(switch: str, below: tuple[str, ...]) -> Figure:
+        done.append(switch)
+        return figure(switch, on_top_of=below)
+
+    monkeypatch.setattr(record, "run_once", run_once)
+    monkeypatch.setattr(record, "measure", fake)
+    return done
+
+
+def test_a_recording_goes_on_where_it_was_cut_off(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "speedrun.json"
+    assert record.record(minutes=0, path=path) == 1
+    assert fake_work == []
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "_take_effect", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record.record(path=path)
+    trained = list(fake_work)
+    assert trained[:6] == ["0 0", "0 1", "0 2", "0 3", "0 4", f"{len(record.HELPFUL)} 0"]
+    assert record.record(path=path) == 0
+    # No training is done twice.
+    assert len([work for work in fake_work if " " in work]) == len(trained)
+
+
+def interrupt(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_recording_is_complete(tmp_path: Path, fake_work: list[str]) -> None:
+    path = tmp_path / "speedrun.json"
+    assert record.record(path=path) == 0
+    once = path.read_text()
+    count = len(fake_work)
+    assert record.record(path=path) == 0
+    assert len(fake_work) == count and path.read_text() == once
+    (machine,) = recorded.read(path)
+    assert machine.seconds() == pytest.approx(20.2)
+    forward = [each.switch for each in machine.effects if each.how == recorded.FORWARD]
+    assert tuple(forward) == record.HELPFUL
+    whole = [each for each in machine.effects if each.mode == "whole race"]
+    assert all(SWITCHES[each.switch].learns for each in whole)
+    check_recorded(machine)
+
+
+def check_recorded(machine: recorded.Machine) -> None:
+    """What must hold of every record of the speedrun."""
+    assert {each.how for each in machine.effects} == {
+        recorded.FORWARD,
+        recorded.LEFT_OUT,
+        recorded.ADDED,
+    }
+    assert {each.switch for each in machine.effects} == SWITCHES.keys()
+    for switches in record.wanted_trainings():
+        runs = machine.of(*switches)
+        assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
+        for run in runs:
+            assert run.reached == (run.accuracy >= machine.task["target"])
+            assert run.seconds > 0 and run.epochs >= 1
+    for effect in machine.effects:
+        low, high = effect.interval
+        assert low <= effect.factor <= high
+        if effect.mode == "whole race":
+            again = record.raced(machine, effect.switch, effect.how, effect.on_top_of)
+            assert again == effect
+
+
+def test_the_records_of_the_checkout() -> None:
+    """At least one machine of two cores, on which all that helps brings ten times."""
+    machines = recorded.machines()
+    assert machines
+    for machine in machines:
+        check_recorded(machine)
+    cpu = [machine for machine in machines if machine.name.endswith("2 cores")]
+    assert any(machine.seconds() >= 10 * machine.seconds(*record.HELPFUL) for machine in cpu)
+
+
+def test_a_record_stands_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    effect = recorded.Effect("as_tensor", recorded.FORWARD, "time", (), 1.5, (1.4, 1.6), "faster")
+    runs = [recorded.Training((), seed, 3 + seed, 100.0, 0.6, True) for seed in range(3)]
+    task = TASK._asdict()
+    machine = recorded.Machine("a machine", "2026-01-01", "2.15", task, tuple(runs), (effect,))
+    monkeypatch.setattr(recorded, "machines", lambda: (machine,))
+    assert recorded.beside("as_tensor") == "Recorded on a machine: forward 1.50x [1.40, 1.60]."
+    assert recorded.beside("compile") == ""
+    assert recorded.images_to_target() == 4 * TASK.images
+
+
+# --------------------------------------------------------------------------- command line
+
+
+def test_the_command_prints_measures_and_keeps(
+    path: Path, figures: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["board", "data_loading", "--keep"]) == 0
+    assert "Kept, in" in capsys.readouterr().out
+    assert main(["board", "as_tensor", "--leave"]) == 0
+    assert main(["board"]) == 0
+    shown = capsys.readouterr().out
+    assert "data_loading" in shown and "Tried and not kept: as_tensor" in shown
+    assert main(["board", "amp"]) == 2
+    assert "no such switch" in capsys.readouterr().err
+    assert main(["board", "--keep"]) == 2
+    assert "name the switch" in capsys.readouterr().err
