@@ -26,13 +26,17 @@ from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
 from labkit.measure import measuring
 from labkit.race import RaceRun
 
-# Epochs without end, of the same mix of training and validation.
-ENDLESS = 10**9
-SMALL = TASK._replace(images=pick(cpu=320, cuda=2560, test=20), epochs=ENDLESS, cycle=ENDLESS)
-TIMED = SMALL._replace(validation=SMALL.images // 5, target=math.inf)
+# Epochs without end, of the mix of training and validation that the task has.
+TIMED = TASK._replace(
+    images=pick(cpu=128, cuda=2560, test=20),
+    validation=pick(cpu=26, cuda=512, test=4),
+    target=math.inf,
+    epochs=10**9,
+    cycle=10**9,
+)
 EARLY = TASK._replace(
-    images=pick(cpu=1_280, cuda=10_000, test=64),
-    validation=pick(cpu=512, cuda=2_000, test=32),
+    images=pick(cpu=1_000, cuda=10_000, test=64),
+    validation=pick(cpu=250, cuda=2_000, test=32),
     target=pick(cpu=0.30, cuda=0.5, test=0.1),
     epochs=pick(cpu=6, cuda=10, test=2),
     cycle=pick(cpu=3, cuda=5, test=2),
@@ -88,7 +92,7 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
         return Workload(step, TIMED.images, "images")
 
     lab = Lab(speedrun, threads=None, switched=[False, True])
-    result = lab.run(switched=True, seconds=seconds or pick(cpu=12.0, test=0.3))
+    result = lab.run(switched=True, seconds=seconds or pick(cpu=20.0, test=0.3))
     return _figure(
         switch,
         "time",

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from course.switches import SWITCHES
+
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begin anew."
 # How long to wait for another kernel. Writing takes milliseconds.
@@ -72,7 +74,10 @@ class Choices:
 
     @property
     def kept(self) -> tuple[Choice, ...]:
-        return tuple(choice for choice in self.made.values() if choice.kept)
+        """Those that were kept, of switches that there still are."""
+        return tuple(
+            choice for name, choice in self.made.items() if choice.kept and name in SWITCHES
+        )
 
     @property
     def switches(self) -> tuple[str, ...]:

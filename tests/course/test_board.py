@@ -335,6 +335,13 @@ def test_a_newer_file_is_left_alone(path: Path, figures: list[Any]) -> None:
     assert path.read_text() == newer and len(list(path.parent.glob("*.json"))) == 1
 
 
+def test_a_switch_of_another_version_stays_in_the_file(path: Path, figures: list[Any]) -> None:
+    keep(path, "warp")
+    assert store.read(path, MACHINE).switches == ()
+    keep(path, "as_tensor")
+    assert '"warp"' in path.read_text()
+
+
 def test_other_machines_stay(path: Path) -> None:
     kept_once(path)
     choice = Choice(figure("as_tensor"), kept=True)
