@@ -264,6 +264,7 @@ def test_every_switch_is_proven_alive() -> None:
 def test_clipping_limits_the_norm() -> None:
     """The gradients of a first step are larger than 1."""
     model = nn.Linear(4, 2)
+    nn.init.zeros_(model.weight)
     optimizer = speedrun.SGD(model.parameters(), lr=0.0)
     x, y = 100 * torch.ones(4, 4), torch.zeros(4, dtype=torch.int64)
     norms = []
