@@ -192,8 +192,16 @@ class _Timed:
         self.arm.close()
         return None
 
-    def warm_up(self, budget: float, stop: threading.Event | None = None) -> None:
-        """Build, run the cold first step, then find how many steps make a block long enough."""
+    def warm_up(
+        self,
+        budget: float,
+        stop: threading.Event | None = None,
+        on_block: Callable[[], None] | None = None,
+    ) -> None:
+        """Build, run the cold first step, then find how many steps make a block long enough.
+
+        ``on_block`` is called once, after the first one that is.
+        """
         self.cold = self._guard(self.arm.start)
         if self.cold is None:
             return
@@ -209,6 +217,9 @@ class _Timed:
                 self.steps = max(self.steps + 1, min(10 * self.steps, wanted))
                 continue
             self.step_seconds = min(self.step_seconds, elapsed / self.steps)
+            if on_block is not None:
+                on_block()
+                on_block = None
             if spent >= enough:
                 return
 
@@ -334,13 +345,25 @@ class _Run:
         for side in self.sides:
             if not self.halted():
                 self._say_that_it_starts(side)
-                side.warm_up(self.seconds, self.stop)
+                side.warm_up(self.seconds, self.stop, self._tell_first)
         searching = sum(min(0.25, self.seconds / 20) for _ in self.sides)
         searching += self._make_blocks_equal()
         self.begin = clock()
         # Finding the length of blocks is done once.
         cost = max(0.0, self.begin - built - searching) + 2 * self._warm_seconds()
         self.builds.begin(self.begin, cost)
+
+    def _tell_first(self) -> None:
+        """A first number as soon as each side has run one block: a rough one, of one pair."""
+        sides = [side.partial() for side in self.sides]
+        seconds = [side.step_seconds for side in self.sides]
+        if self.on_update is None or not all(map(math.isfinite, seconds)):
+            return
+        one, other = (
+            replace(side, times=(taken,)) for side, taken in zip(sides, seconds, strict=True)
+        )
+        self.on_update(replace(self.so_far(), baseline=one, candidate=other))
+        self.told = clock()
 
     def _say_that_it_starts(self, side: _Timed) -> None:
         if self.bar is not None and self.slow:

@@ -27,8 +27,9 @@ from labkit.results import changed
 from labkit.text import aligned, format_bytes
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
-# Operators: such as the copy of the loss between the backward pass and the optimizer.
-SHORTEST_PART = 8
+# Operators between two parts, such as the copy of the loss before the optimizer, are no part of
+# their own while they are fewer, and fewer than this share of the step.
+SHORTEST_PART, SHORTEST_SHARE = 8, 0.1
 
 
 @dataclass(frozen=True)
@@ -170,10 +171,11 @@ def record(step: Callable[[], Any], device: str) -> Timeline:
 def _beginnings(parts: Sequence[str]) -> tuple[tuple[int, str], ...]:
     """Where each part begins; a few operators between two others belong to the one before."""
     found: list[tuple[int, str]] = []
+    shortest = min(SHORTEST_PART, SHORTEST_SHARE * len(parts))
     begin = 0
     for name, group in itertools.groupby(parts):
         length = len(list(group))
-        if not found or (length >= SHORTEST_PART and found[-1][1] != name):
+        if not found or (length >= shortest and found[-1][1] != name):
             found.append((begin, name))
         begin += length
     return tuple(found)

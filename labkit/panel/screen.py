@@ -136,15 +136,15 @@ class PanelScreen:
         self._race.take(news)
         if isinstance(news, RaceRun) and not run.halted:
             self.live.say(f"Training {news.arm}, seed {news.seed}")
-        self.live.state = self._race_state(run, running=True)
+        self.live.state = self._race_state(run)
 
-    def _race_state(self, run: PanelRun, *, running: bool) -> dict[str, Any]:
+    def _race_state(self, run: PanelRun) -> dict[str, Any]:
         assert self._race is not None
         return self._race.state(self._guess.value) | {
             "mode": RACE,
             "guess": self._guess.value,
             "run": run.number,
-            "running": running,
+            "running": True,
         }
 
     def _next_value(self, run: PanelRun, position: Progress) -> None:
@@ -211,7 +211,7 @@ class PanelScreen:
         self.history.append(result)
         assert self._race is not None
         self._race.take(result)
-        self.live.state = self._race_state(run, running=False)
+        self.live.state = self._race_state(run)
         told: dict[str, Any] = {"sentence": race_sentence(result), "progress": 1.0}
         if len(result.arms) > 1:
             ratio, low, high = result.speedup(result.arms[1])
