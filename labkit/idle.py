@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from labkit.controls import Settings, names
+from labkit.controls import names
 from labkit.text import format_settings
 
 # Takes the settings of one side: whether its control is idle, or why, in words.
@@ -47,11 +47,13 @@ def why_idle(idle: Idle, settings: Mapping[str, Any]) -> str | None:
     return f"changes nothing with {format_settings(watched.read)}"
 
 
-def checked_idle(idle: Mapping[str, Idle] | None, defaults: Settings) -> dict[str, Idle]:
+def checked_idle(
+    idle: Mapping[str, Idle] | None, controls: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Idle]:
     """What was given as ``idle``, found to name controls and to be functions of the settings.
 
     TypeError for an unknown control, for what is no function, and for a function that reads what is
-    no control.
+    no control. Each is tried on the defaults and on each other value of one control.
     """
     if not isinstance(idle, Mapping | None):
         raise TypeError(
@@ -59,8 +61,9 @@ def checked_idle(idle: Mapping[str, Idle] | None, defaults: Settings) -> dict[st
             'idle={"prefetch": lambda s: s["workers"] == 0}'
         )
     checked = dict(idle or {})
-    if unknown := set(checked) - set(defaults):
-        raise TypeError(f"idle names {names(unknown)}; the controls are {names(defaults)}")
+    if unknown := set(checked) - set(controls):
+        raise TypeError(f"idle names {names(unknown)}; the controls are {names(controls)}")
+    defaults = {name: values[0] for name, values in controls.items()}
     for name, function in checked.items():
         if not callable(function):
             raise TypeError(
@@ -68,9 +71,11 @@ def checked_idle(idle: Mapping[str, Idle] | None, defaults: Settings) -> dict[st
                 'lambda s: s["workers"] == 0'
             )
         try:
-            why_idle(function, defaults)
+            for control, values in controls.items():
+                for value in values:
+                    why_idle(function, defaults | {control: value})
         except KeyError as error:
             raise TypeError(
-                f"idle of {name!r} reads {error.args[0]!r}; the controls are {names(defaults)}"
+                f"idle of {name!r} reads {error.args[0]!r}; the controls are {names(controls)}"
             ) from None
     return checked

@@ -91,7 +91,7 @@ class Lab:
         _check_type("counters", counters, bool)
         _check_type("learns", learns, bool)
         self.scenarios = checked_scenarios(scenarios, self.controls)
-        self.idle = checked_idle(idle, self.defaults)
+        self.idle = checked_idle(idle, self.controls)
         self.race_options = _checked_race(race, runs_in)
         if learns and not self.race_options:
             raise ValueError(
@@ -179,6 +179,7 @@ class Lab:
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
         on_update: Update | None = None,
+        on_rough: Update | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> Comparison:
@@ -187,6 +188,7 @@ class Lab:
         A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
+        ``on_rough`` receives a first number while both sides still warm up, for who watches.
         """
         seconds = budget(seconds)
         sides = self.sides(scenario, settings, baseline)
@@ -197,7 +199,9 @@ class Lab:
         with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
             for arm in arms:
                 stack.callback(arm.close)
-            result = alternate(*arms, seconds=seconds, on_update=on_update, stop=stop)
+            result = alternate(
+                *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
+            )
             result = replace(result, lab=self.name)
             if result.stopped:
                 return result

@@ -323,8 +323,10 @@ class _Run:
         most_builds: int,
         on_update: Update | None,
         stop: threading.Event | None,
+        on_rough: Update | None = None,
     ) -> None:
         self.sides, self.seconds, self.stop, self.on_update = sides, seconds, stop, on_update
+        self.on_rough = on_rough
         self.builds = _Builds(seconds, most_builds)
         self.bar: Any = None
         # Processes take seconds to come up: that is shown at once.
@@ -354,15 +356,15 @@ class _Run:
         self.builds.begin(self.begin, cost)
 
     def _tell_first(self) -> None:
-        """A first number as soon as each side has run one block: a rough one, of one pair."""
+        """A rough first number, as soon as each side has run one block."""
         sides = [side.partial() for side in self.sides]
         seconds = [side.step_seconds for side in self.sides]
-        if self.on_update is None or not all(map(math.isfinite, seconds)):
+        if self.on_rough is None or not all(map(math.isfinite, seconds)):
             return
         one, other = (
             replace(side, times=(taken,)) for side, taken in zip(sides, seconds, strict=True)
         )
-        self.on_update(replace(self.so_far(), baseline=one, candidate=other))
+        self.on_rough(replace(self.so_far(), baseline=one, candidate=other))
         self.told = clock()
 
     def _say_that_it_starts(self, side: _Timed) -> None:
@@ -471,13 +473,15 @@ def alternate(
     on_update: Update | None,
     stop: threading.Event | None,
     most_builds: int = MOST_BUILDS,
+    on_rough: Update | None = None,
 ) -> Comparison:
     """The engine of `compare` on two sides, with ``start``, ``block``, ``check`` and ``close``.
 
-    They are built up to ``most_builds`` times: ``close()`` and ``start()`` again.
+    They are built up to ``most_builds`` times: ``close()`` and ``start()`` again. ``on_rough``
+    receives one pair of warm blocks before the measuring proper: no part of the result.
     """
     sides = _Timed(baseline), _Timed(candidate)
-    run = _Run(sides, seconds, most_builds, on_update, stop)
+    run = _Run(sides, seconds, most_builds, on_update, stop, on_rough)
     try:
         run.warm_up()
         run.take()

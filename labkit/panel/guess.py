@@ -15,7 +15,7 @@ LEAST, MOST, STEP = -2, 4, 0.125
 QUESTIONS = {
     TIME: "Your guess: the candidate will be",
     MEMORY: "Your guess: the candidate will need",
-    RACE: "Your guess: the candidate will be at the target",
+    RACE: "Your guess: the candidate will reach the target",
 }
 # A guess this near, as a factor, is right whatever the interval; one within the interval is right
 # when it is at most so far.

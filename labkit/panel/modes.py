@@ -33,7 +33,26 @@ def job_of(
         return partial(_remember, lab, baseline, settings)
     if mode == RACE:
         return partial(_race, lab, baseline, settings)
-    return partial(lab.run, baseline=baseline, seconds=seconds, **settings)
+    return partial(_time, lab, baseline, settings, seconds)
+
+
+def _time(
+    lab: Lab,
+    baseline: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seconds: float,
+    *,
+    on_update: Any,
+    stop: Any,
+) -> Any:
+    return lab.run(
+        baseline=baseline,
+        seconds=seconds,
+        on_update=on_update,
+        on_rough=on_update,
+        stop=stop,
+        **settings,
+    )
 
 
 def _remember(

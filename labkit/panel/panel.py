@@ -252,11 +252,10 @@ class LabPanel:
         self._changes.touch()
 
     def _run_again(self) -> None:
-        if running() is not self.latest:
-            self._pressed(self.run)
-            return
-        if self.latest is not None:
-            self.latest.join()
+        """Once the run that a change has ended is over, the next one."""
+        latest = self.latest
+        if latest is not None and running() is latest:
+            latest.join()
         self._pressed(self.run)
 
     # ---------------------------------------------------------------------------------- the page

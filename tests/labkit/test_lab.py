@@ -520,6 +520,11 @@ def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
         ({"idle": {"row": bool}}, TypeError, "idle names 'row'; .*'precise', 'rows'"),
         ({"idle": {"rows": True}}, TypeError, "idle of 'rows' is True: give a function"),
         ({"idle": {"rows": lambda s: s["row"]}}, TypeError, "idle of 'rows' reads 'row'; the"),
+        (
+            {"idle": {"rows": lambda s: s["precise"] and s["row"]}},
+            TypeError,
+            "idle of 'rows' reads 'row'; the",
+        ),
         ({"race": 400}, TypeError, "race=400: give a dict"),
         ({"race": {"target": 1}}, TypeError, "race needs 'steps'"),
         ({"race": {"target": 1, "step": 3}}, TypeError, "no option 'step'; .*'seeds', 'steps'"),

@@ -415,6 +415,33 @@ def test_stop_before_and_during_a_run():
     assert result.stopped and result.ratios and "stopped early" in str(result)
 
 
+def test_a_rough_first_number_comes_before_all_others_and_is_no_part_of_the_result():
+    told = []
+    lab = Lab(lambda twice: Workload(work(2 if twice else 1)), twice=[False, True], memory=False)
+    result = lab.run(
+        twice=True,
+        seconds=0.3,
+        on_rough=lambda rough: told.append(("rough", rough)),
+        on_update=lambda partial: told.append(("partial", partial)),
+    )
+    kinds = [kind for kind, _ in told]
+    assert kinds[0] == "rough" and kinds.count("rough") == 1
+    rough = told[0][1]
+    assert rough.pairs == 1 and rough.verdict == "unclear"
+    assert rough.candidate.settings == {"twice": True}
+    assert rough.candidate.times[0] not in result.candidate.times
+
+
+def work(products):
+    matrix = torch.randn(64, 64)
+
+    def step():
+        for _ in range(products):
+            matrix @ matrix
+
+    return step
+
+
 def test_an_interrupt_returns_what_there_is():
     calls = []
 

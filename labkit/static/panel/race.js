@@ -45,7 +45,9 @@ function drawRace(canvas, state) {
 
   ink.strokeStyle = colour("text");
   line(ink, [[left, y(state.target)], [right, y(state.target)]], [2, 3]);
-  label(sheet, `target ${state.target}`, left + 6, y(state.target) - 8, colour("text"));
+  ink.textAlign = "right";
+  label(sheet, `target ${state.target}`, right, y(state.target) - 8, colour("text"));
+  ink.textAlign = "left";
   for (const { side, reached, live, points } of curves) {
     const hue = colour(side ? "candidate" : "baseline");
     ink.strokeStyle = ink.fillStyle = hue;
