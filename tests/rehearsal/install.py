@@ -177,7 +177,37 @@ def _profile_with_device_times() -> None:
     torch.autograd.profiler.profile.__init__ = (  # type: ignore[method-assign]
         lambda self, *a, use_device=None, **k: old(self, *a, **k)
     )
+    ensure = torch.autograd.profiler.profile._ensure_function_events
+
+    def ensure_once(self: Any) -> None:
+        known = self._function_events
+        ensure(self)
+        if self._function_events is not known:
+            _each_operator_once(self._function_events)
+
+    torch.autograd.profiler.profile._ensure_function_events = ensure_once  # type: ignore[method-assign]
     torch.autograd.profiler.emit_nvtx = lambda enabled=True, **_: contextlib.nullcontext()  # type: ignore
+
+
+def _each_operator_once(events: list[Any]) -> None:
+    """Take out the events of the rehearsal's own mode.
+
+    The profiler sees an operator twice: where it is called, and where the mode runs it.
+    """
+    gone = set()
+    for event in events:
+        if event.name != "PythonDispatchMode":
+            continue
+        gone.add(event.id)
+        outer = event.cpu_parent
+        if outer is None:
+            continue
+        for inner in event.cpu_children:
+            inner.cpu_parent = outer
+            if inner.name == outer.name:
+                inner.cpu_parent = outer.cpu_parent
+                gone.add(outer.id)
+    events[:] = [event for event in events if event.id not in gone]
 
 
 def _compile_with_eager() -> None:

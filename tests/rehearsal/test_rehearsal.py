@@ -117,6 +117,22 @@ def test_compiled_code_and_the_scaler_run() -> None:
     assert done.stdout.split() == ["cuda:0", "cuda:0"], done.stderr
 
 
+def test_the_profiler_sees_each_operator_once() -> None:
+    code = """if True:
+        import torch
+        net = torch.nn.Linear(16, 16, device="cuda")
+        x = torch.randn(4, 16, device="cuda")
+        with torch.profiler.profile() as profiler:
+            net(x).sum().backward()
+        names = [event.name for event in profiler.events()]
+        row = [row for row in profiler.key_averages() if row.key == "aten::addmm"]
+        print(names.count("aten::addmm"), row[0].count, row[0].self_device_time_total > 0,
+              "PythonDispatchMode" in names)
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["1", "1", "True", "False"], done.stderr
+
+
 def test_operators_that_another_mode_calls_on_stay_on_the_card() -> None:
     # The backward of autocast's cast names, in C++, the device that it sees.
     code = """if True:
