@@ -77,12 +77,21 @@ class LabPanel:
 
     @property
     def scenario(self) -> str | None:
-        """The scenario whose situation is shown, if there is one."""
+        """The scenario that is shown, if there is one: the first of those that say the most."""
+        best, said = None, -1
         for name, settings in self.lab.scenarios.items():
-            wanted = self._situation_of(settings)
-            if wanted and all(self._shows(each, value) for each, value in wanted.items()):
-                return name
-        return None
+            if len(settings) > said and self._shows(settings):
+                best, said = name, len(settings)
+        return best
+
+    def _shows(self, scenario: dict[str, Any]) -> bool:
+        """Whether both sides have its situation, and the candidate what it names besides."""
+        baseline, candidate = self.settings("baseline"), self.settings()
+        situation = self._situation_of(scenario)
+        wanted = {name: value for name, value in scenario.items() if name in candidate} | situation
+        return all(candidate[name] == value for name, value in wanted.items()) and all(
+            baseline[name] == value for name, value in situation.items()
+        )
 
     def settings(self, side: str = "candidate") -> dict[str, Any]:
         """What is chosen for "baseline" or "candidate".
@@ -312,10 +321,6 @@ class LabPanel:
             if control.settable:
                 found[name] = settings.get(name, control.values[0])
         return found
-
-    def _shows(self, name: str, value: Any) -> bool:
-        control = self.controls[name]
-        return bool(control.baseline.value == control.candidate.value == value)
 
     def _details_changed(self, _: object) -> None:
         if self.buttons.details.value:

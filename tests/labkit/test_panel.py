@@ -530,6 +530,34 @@ def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 8}
 
 
+def test_the_scenario_that_is_shown_is_told_by_all_that_it_names() -> None:
+    lab = Lab(
+        make_learner,
+        rate=[0.01, 0.1, 0.2],
+        situation={"rows": [4, 8]},
+        scenarios={
+            "eight": {"rows": 8},
+            "eight, fast": {"rows": 8, "rate": 0.2},
+            "four": {},
+            "slow": {"rate": 0.01},
+        },
+    )
+    panel = LabPanel(lab)
+    assert panel.scenario == "four"
+    panel.scenarios["eight"].click()
+    assert panel.scenario == "eight"
+    panel.scenarios["eight, fast"].click()
+    assert panel.scenario == "eight, fast"
+    panel.controls["rate"].candidate.value = 0.1
+    assert panel.scenario == "eight"
+    panel.controls["rows"].link.value = False
+    panel.controls["rows"].baseline.value = 4
+    assert panel.scenario is None
+    panel.scenarios["slow"].click()
+    assert panel.scenario == "slow"
+    panel.close()
+
+
 def test_a_scenario_that_this_machine_cannot_show_is_grey_and_says_why() -> None:
     lab = Lab(
         make_learner,
@@ -802,3 +830,16 @@ def test_another_process_that_measures_is_told(
     panel.screen._asked = -math.inf
     panel.run(wait=True)
     assert panel.screen.live.notice == ""
+
+
+def test_a_change_during_a_sweep_leaves_it_alone(panel: LabPanel) -> None:
+    panel.run(wait=True)
+    panel.buttons.swept.value = "size"
+    panel.sweep()
+    swept = panel.latest
+    panel.controls["kind"].candidate.value = "sum"
+    results = panel.wait(60)
+    assert panel.latest is swept
+    assert isinstance(results, Sweep)
+    assert [result.candidate.settings["size"] for result in results] == [8, 16, 32]
+    assert {result.candidate.settings["kind"] for result in results} == {"mean"}
