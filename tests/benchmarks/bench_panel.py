@@ -99,6 +99,7 @@ def tell_changes(page: NotebookPage) -> None:
         panel.wait_number()
         waits.append(time.monotonic() - begin)
     panel.stop()
+    panel.wait_finished()
     waits.sort()
     print(
         f"first number after a change: median {waits[len(waits) // 2]:.2f} s, "
