@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ SCRIPTS = ("elements.js", "charts.js", "race.js", "memory.js", "panel.js")
 
 # On the canvas.
 MOST_POINTS, MOST_BANDS = 150, 36
+# Seconds between two drawings: each takes time from what is measured.
+SELDOM = 0.45
 
 Band = tuple[float, float, float]
 Lines = Sequence[tuple[str, float]]
@@ -84,6 +87,7 @@ class Chart:
         self._bands: list[Band] = []
         self._lines: Lines = ()
         self._note = ""
+        self._drawn = -math.inf
         live.state = fixed | {"run": number, "running": True}
 
     def restart(self, lines: Lines, note: str) -> None:
@@ -91,11 +95,16 @@ class Chart:
         self._bands = []
         self._lines = lines
         self._note = note
+        self._drawn = -math.inf
 
     def draw(self, position: Progress, *, done: bool = False) -> None:
         """Show a partial result, or the last one."""
         so_far = position.partial
         self._bands.append((len(so_far.ratios), *so_far.interval))
+        now = time.monotonic()
+        if now - self._drawn < SELDOM and not done:
+            return
+        self._drawn = now
         part = min(1.0, so_far.seconds / self._budget)
         whole = (position.index + part) / position.count
         left = f"{max(0.0, self._budget - so_far.seconds):.0f} s left"

@@ -77,23 +77,35 @@ function adopt(root) {
 }
 
 // Bars of both sides, each group on a scale of its own: [title, [[side, length, low, high, text]]].
+// They are made once and then moved: to lay the page out anew takes time from what is measured.
 function fillBars(box, groups) {
+  const rows = (groups ?? []).flatMap(([, sides]) => sides);
+  const shape = (groups ?? []).map(([title, sides]) => `${title} ${sides.length}`).join();
+  if (box.dataset.shape !== shape) makeBars(box, groups ?? []);
+  box.dataset.shape = shape;
+  const tracks = box.querySelectorAll(".labkit-track");
+  const values = box.querySelectorAll(".labkit-value");
+  rows.forEach(([, length, low, high, text], number) => {
+    const [bar, whisker] = tracks[number].children;
+    bar.style.width = `${100 * (length ?? 0)}%`;
+    whisker.hidden = low === null || high === null;
+    whisker.style.left = `${100 * (low ?? 0)}%`;
+    whisker.style.width = `${100 * ((high ?? 0) - (low ?? 0))}%`;
+    if (values[number].textContent !== text) values[number].textContent = text;
+  });
+}
+
+function makeBars(box, groups) {
   box.replaceChildren();
-  for (const [title, rows] of groups ?? []) {
+  for (const [title, sides] of groups) {
     element("div", "title", box, title);
-    rows.forEach(([side, length, low, high, text], number) => {
+    sides.forEach(([side], number) => {
       element("div", "label", box, side);
       const track = element("div", `track labkit-side${number}`, box);
       track.setAttribute("aria-hidden", "true");
-      if (length !== null) {
-        element("i", "length", track).style.width = `${100 * length}%`;
-      }
-      if (low !== null && high !== null) {
-        const whisker = element("i", "whisker", track);
-        whisker.style.left = `${100 * low}%`;
-        whisker.style.width = `${100 * (high - low)}%`;
-      }
-      element("div", "value", box, text);
+      element("i", "length", track);
+      element("i", "whisker", track);
+      element("div", "value", box);
     });
   }
 }

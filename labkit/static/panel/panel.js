@@ -67,7 +67,10 @@ const shows = (page) => ({
     page.sentence.textContent = state.sentence ?? "";
     page.told.textContent = state.told ?? "";
     fillBars(page.bars, state.bars);
-    fill(page.sides, state.sides ? [SIDE_HEADS, ...state.sides] : [], (text) => text);
+    // Out of sight while it changes, unless the details are shown.
+    if (!state.running || live.closest(".labkit-detailed")) {
+      fill(page.sides, state.sides ? [SIDE_HEADS, ...state.sides] : [], (text) => text);
+    }
     const others = (state.recorded ?? []).map(
       ([name, ratio]) => `; recorded on ${name}: ${ratio.toFixed(2)}×`,
     );
