@@ -1,0 +1,169 @@
+// 18: two balls on a slope that ends at a wall, one with its gradients clipped.
+
+const GENTLE = 0.06; // curvature of the slope
+const FOOT = 7; // its lowest point
+const WALL = { at: 8, height: 4, width: 0.06 };
+const STEPS = 60;
+
+const wall = (w) => 1 / (1 + Math.exp(-(w - WALL.at) / WALL.width));
+const loss = (w) => 0.1 + (GENTLE / 2) * (w - FOOT) ** 2 + WALL.height * wall(w);
+
+function gradient(w) {
+  const part = wall(w);
+  return GENTLE * (w - FOOT) + (WALL.height * part * (1 - part)) / WALL.width;
+}
+
+// Places of the ball before each of `STEPS` steps, and behind the last.
+// `clip`: the largest norm of a gradient; null: any.
+function walk({ start, rate, noise, seed }, clip) {
+  const next = uniform(seed);
+  const places = [start];
+  for (let step = 0; step < STEPS; step++) {
+    const w = places[step];
+    let slope = gradient(w) + noise * normal(next);
+    if (clip !== null) slope *= Math.min(1, clip / Math.abs(slope));
+    places.push(w - rate * slope);
+  }
+  return places;
+}
+
+// ---------------------------------------------------------------- drawing
+
+const [LEFT, RIGHT] = [-8, 10];
+const TOP = 6; // highest loss on the hill
+const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
+const STARTS = steps(-4, 8.4, 0.1);
+const both = (state) => [walk(state, null), walk(state, state.clip)];
+
+function hill({ left, right, top, bottom }) {
+  return { x: linear(LEFT, RIGHT, left, right), y: linear(-0.25, TOP, bottom, top) };
+}
+
+function drawHill(pen, area) {
+  const { x, y } = hill(area);
+  const curve = steps(LEFT, RIGHT, 0.04).map((w) => [x(w), y(Math.min(TOP, loss(w)))]);
+  const floor = [[area.right, area.bottom], [area.left, area.bottom]];
+  pen.path([...curve, ...floor], "fill pale");
+  pen.path(curve, "line grey");
+  pen.text(area.left + 4, area.top + 2, "loss", "small faint");
+  pen.text(area.right, area.bottom + 16, "one weight", "small faint end");
+}
+
+// The ball after so many steps, where it has been, and its latest step.
+function drawBall(pen, area, places, now, hue, lift) {
+  const { x, y } = hill(area);
+  const spot = (w) => [x(w), y(Math.min(TOP, loss(w))) - lift];
+  places.slice(0, now).forEach((w) => {
+    if (w >= LEFT && w <= RIGHT) pen.dot(...spot(w), 3, `fill ${hue} half`);
+  });
+  const w = places[now];
+  if (now && Math.abs(w - places[now - 1]) > 0.8) {
+    const [from, to] = [spot(clamp(places[now - 1], LEFT, RIGHT)), spot(clamp(w, LEFT, RIGHT))];
+    pen.arrow(...from, ...to, hue);
+  }
+  if (w >= LEFT && w <= RIGHT) {
+    pen.dot(...spot(w), 8, `fill ${hue}`);
+    return;
+  }
+  const [side, look] = w < LEFT ? [area.left + 6, ""] : [area.right - 6, "end"];
+  const arrow = w < LEFT ? "◀" : "▶";
+  pen.text(side, area.top + 40 + 2 * lift, `${arrow} thrown to ${w.toFixed(0)}`, `bold ${hue} ${look}`);
+}
+
+function drawLosses(pen, walks, now, { left, right, top, bottom }) {
+  const x = linear(0, STEPS, left, right);
+  const most = Math.max(10, ...walks.flat().map(loss)) * 1.3;
+  const y = logarithmic(0.08, most, bottom, top);
+  const marks = [0.1, 1, 10, 100, 1000, 10000].filter((value) => value < most);
+  pen.text(left, top - 10, "loss after each step", "small faint");
+  rows(pen, marks, y, left, right, (value) => value.toLocaleString("en"));
+  columns(pen, steps(0, STEPS, 20), x, bottom);
+  pen.text(right, bottom + 33, "steps", "small faint end");
+  walks.forEach((places, i) => {
+    const points = places.map((w, step) => [x(step), y(clamp(loss(w), 0.08, most))]);
+    pen.path(points, `line ${BALLS[i][0]} soft`);
+    pen.path(points.slice(0, now + 1), `line ${BALLS[i][0]}`);
+    pen.dot(...points[now], 5, `fill ${BALLS[i][0]}`);
+  });
+}
+
+function places({ width, narrow }) {
+  if (narrow) {
+    return {
+      hill: { left: 4, right: width - 4, top: 14, bottom: 230 },
+      losses: { left: 46, right: width - 8, top: 294, bottom: 400 },
+    };
+  }
+  const split = Math.round(width * 0.63);
+  return {
+    hill: { left: 4, right: split, top: 14, bottom: 264 },
+    losses: { left: split + 62, right: width - 8, top: 28, bottom: 264 },
+  };
+}
+
+function drawLegend(pen, area) {
+  BALLS.forEach(([hue, words], i) => {
+    pen.dot(area.left + 10 + 100 * i, area.bottom + 13, 5, `fill ${hue}`);
+    pen.text(area.left + 20 + 100 * i, area.bottom + 17, words, "small");
+  });
+}
+
+function inWords(state) {
+  const [free, clipped] = both(state);
+  const furthest = Math.min(...free.map((w, i) => (i ? w - free[i - 1] : 0)));
+  const [a, b] = [free, clipped].map((all) => loss(all[STEPS]).toPrecision(2));
+  const ends = `After ${STEPS} steps the loss is ${Number(a)} without clipping, ${Number(b)} with it.`;
+  if (furthest > -3) return `The ball has not met the wall. ${ends}`;
+  const longest = state.rate * state.clip;
+  return `One step from the wall throws the ball ${Math.round(-furthest)} back; clipped, no step is longer than ${Number(longest.toPrecision(2))}. ${ends}`;
+}
+
+function render({ el }) {
+  const state = { rate: 1, clip: 1, noise: 0.4, start: 1, step: STEPS, seed: 4 };
+  let grip;
+  const frame = new Frame(el, {
+    name: "loss-cliff",
+    ask: "What does one step from a cliff do, and what does clipping change?",
+    task: "Press Play. Then lower the clipping norm: when is it too small? Drag the orange start.",
+    caption:
+      "Simulated: one weight on a made-up loss, a gentle slope that ends at a wall. Each step of SGD " +
+      "is −(learning rate) × (gradient + noise of the batch); both balls meet the same noise. " +
+      "Clipping shortens a gradient that is longer than the norm, and leaves its direction. " +
+      "Nothing here is measured; the panel below trains a real network.",
+    state,
+    height: (width) => (width < NARROW ? 440 : 300),
+    draw: (pen, now, size) => {
+      const area = places(size);
+      const walks = both(now);
+      drawHill(pen, area.hill);
+      walks.forEach((each, i) => drawBall(pen, area.hill, each, now.step, BALLS[i][0], 9));
+      drawLosses(pen, walks, now.step, area.losses);
+      drawLegend(pen, area.hill);
+      const { x, y } = hill(area.hill);
+      grip?.(x(now.start), y(Math.min(TOP, loss(now.start))) + 16);
+      return inWords(now);
+    },
+  });
+  const text = (value) => String(value);
+  frame.slider({ name: "rate", label: "learning rate", values: [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3], text });
+  frame.slider({ name: "clip", label: "clipping norm", values: [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20], text });
+  frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1), text });
+  frame.slider({ name: "step", label: "step", values: steps(0, STEPS, 1) });
+  frame.player({ name: "step", values: steps(0, STEPS, 1), seconds: 8 });
+  frame.button({
+    name: "again",
+    text: () => "Other noise",
+    press: () => frame.set({ seed: state.seed + 1 }),
+  });
+  grip = frame.grip({
+    name: "start",
+    label: "where the balls start",
+    look: "orange",
+    values: STARTS,
+    from: (x) => hill(places({ width: frame.stage.clientWidth, narrow: frame.narrow }).hill).x.back(x),
+  });
+  return () => frame.close();
+}
+
+export { loss, gradient, walk };
+export default { render };

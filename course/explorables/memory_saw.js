@@ -1,0 +1,301 @@
+// 11: the memory of one training step of a chain of equal blocks, with checkpoints.
+
+// What one block needs, in tensors of equal size, and its time, in forward passes.
+const BLOCK = { saved: 4, output: 1, bare: 2, working: 1, forward: 1, backward: 2 };
+const INPUT = 1;
+const [NOTHING, OUTPUT, ALL] = [0, 1, 2];
+
+// Places of the checkpoints behind every `every` blocks; none where there are no more blocks.
+function regular(blocks, every) {
+  return Array.from({ length: blocks - 1 }, (_, i) => i + 1).filter((place) => place % every === 0);
+}
+
+// One step, event by event. `cuts`: before which blocks the step keeps only what crosses there;
+// all segments but the last run again in the backward pass.
+// Each event: what runs, tensors alive after it and at most in it, what each block holds.
+function account(blocks, cuts) {
+  const step = { alive: INPUT, events: [], clock: 0, held: Array(blocks).fill(NOTHING), again: 0 };
+  const bounds = [0, ...cuts, blocks];
+  const last = bounds.length - 2;
+  for (let segment = 0; segment < last; segment++) {
+    for (let i = bounds[segment]; i < bounds[segment + 1]; i++) bare(step, i, bounds[segment]);
+  }
+  for (let i = bounds[last]; i < blocks; i++) forward(step, i);
+  const top = step.events[step.events.length - 1];
+  top.peak = Math.max(top.peak, step.alive + 1); // the loss
+  for (let i = blocks - 1; i >= bounds[last]; i--) backward(step, i);
+  for (let segment = last - 1; segment >= 0; segment--) {
+    // The gradient of the segment's output takes the place of that output.
+    step.held[bounds[segment + 1] - 1] = NOTHING;
+    step.again += bounds[segment + 1] - bounds[segment];
+    for (let i = bounds[segment]; i < bounds[segment + 1]; i++) forward(step, i, "again");
+    step.alive -= BLOCK.output;
+    for (let i = bounds[segment + 1] - 1; i >= bounds[segment]; i--) backward(step, i);
+  }
+  return {
+    events: step.events,
+    peak: Math.max(...step.events.map(({ peak }) => peak)),
+    seconds: step.clock,
+    again: step.again,
+  };
+}
+
+function note(step, kind, block, above, change, seconds) {
+  const [peak, begin] = [step.alive + above, step.clock];
+  step.alive += change;
+  step.clock += seconds;
+  const [alive, end, held] = [step.alive, step.clock, [...step.held]];
+  step.events.push({ kind, block, alive, peak, begin, end, held });
+}
+
+function bare(step, block, first) {
+  if (block > first) step.held[block - 1] = NOTHING;
+  step.held[block] = OUTPUT;
+  const change = block > first ? 0 : BLOCK.output;
+  note(step, "bare", block, BLOCK.bare, change, BLOCK.forward);
+}
+
+function forward(step, block, kind = "forward") {
+  step.held[block] = ALL;
+  note(step, kind, block, BLOCK.saved, BLOCK.saved, BLOCK.forward);
+}
+
+function backward(step, block) {
+  step.held[block] = NOTHING;
+  note(step, "backward", block, BLOCK.output + BLOCK.working, -BLOCK.saved, BLOCK.backward);
+}
+
+// ---------------------------------------------------------------- drawing
+
+const TIMES = steps(0, 1, 0.005);
+const STRIP = 96; // pixels
+const HUES = { forward: "blue", bare: "orange", again: "purple", backward: "green" };
+const WORDS = {
+  forward: "forward, keeps all",
+  bare: "forward, keeps its end",
+  again: "forward again",
+  backward: "backward",
+};
+
+const cutsOf = (state) => state.own ?? regular(state.blocks, state.every);
+
+// Which event runs at this part of the step.
+function eventAt({ events, seconds }, time) {
+  return events.find(({ end }) => time * seconds < end) ?? events[events.length - 1];
+}
+
+function strip({ width }, blocks) {
+  const left = 52;
+  const size = (width - left - 8) / blocks;
+  return { x: (place) => left + size * place, size, top: 26 };
+}
+
+// The network as a row of blocks, and which of its tensors are in memory now.
+function drawStrip(pen, state, now, size) {
+  const { x, size: wide, top } = strip(size, state.blocks);
+  pen.text(x(0), 12, "the blocks, and what of each is in memory at the grey line", "small faint");
+  pen.text(x(0) - 8, top + 30, "in", "small end faint");
+  now.held.forEach((what, block) => {
+    const runs = block === now.block;
+    const [left, inner] = [x(block) + 3, wide - 6];
+    pen.rect(left, top, inner, 44, runs ? `fill ${HUES[now.kind]}` : "fill pale", 4);
+    if (runs) pen.rect(left + 2, top + 2, inner - 4, 40, "fill paper", 3);
+    for (let cell = 0; cell < BLOCK.saved; cell++) {
+      const filled = what === ALL || (what === OUTPUT && cell === 0);
+      const look = !filled ? "fill edge" : what === ALL ? "fill blue" : "fill orange";
+      pen.rect(left + 4, top + 34 - 10 * cell, inner - 8, 7, look, 2);
+    }
+    if (wide > 18) pen.text(left + inner / 2, top + 60, block + 1, "small faint middle");
+  });
+}
+
+function drawTime(pen, state, { left, right, top, bottom }) {
+  const [plain, now] = [account(state.blocks, []), account(state.blocks, cutsOf(state))];
+  const most = plain.peak * 1.06;
+  const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
+  const x = linear(0, longest, left, right);
+  const y = linear(0, most, bottom, top);
+  pen.text(left, top - 10, "tensors in memory, over the time of one step", "small faint");
+  rows(pen, ticks(0, most, 4), y, left, right);
+  for (const { kind, peak, begin, end } of now.events) {
+    pen.rect(x(begin), y(peak), x(end) - x(begin) + 0.4, bottom - y(peak), `fill ${HUES[kind]}`);
+  }
+  const outline = plain.events.flatMap(({ begin, end, peak }) => [[x(begin), y(peak)], [x(end), y(peak)]]);
+  pen.path(outline, "line grey");
+  pen.line(left, y(now.peak), right, y(now.peak), "orange dash");
+  pen.text(right, y(now.peak) - 6, `peak ${now.peak}`, "bold end");
+  pen.line(left, bottom, right, bottom, "hair");
+  const at = x(state.time * now.seconds);
+  pen.line(at, top, at, bottom, "faint");
+  let shift = left;
+  for (const kind of Object.keys(HUES)) {
+    pen.rect(shift, bottom + 26, 10, 10, `fill ${HUES[kind]}`, 2);
+    pen.text(shift + 14, bottom + 35, WORDS[kind], "small faint");
+    shift += 24 + 6.4 * WORDS[kind].length;
+  }
+  return { now, plain, at };
+}
+
+// Peak by distance of the checkpoints; returns the place of the present distance.
+function drawCurve(pen, state, peak, { left, right, top, bottom }) {
+  const all = steps(1, state.blocks, 1).map((every) => account(state.blocks, regular(state.blocks, every)).peak);
+  const most = Math.max(...all) * 1.06;
+  const x = linear(0, state.blocks, left, right);
+  const y = linear(0, most, bottom, top);
+  pen.text(left, top - 10, "peak, by distance of checkpoints", "small faint");
+  rows(pen, ticks(0, most, 4), y, left, right);
+  columns(pen, ticks(0, state.blocks, 4), x, bottom);
+  pen.text(right, bottom + 33, "blocks between two", "small faint end");
+  pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
+  all.forEach((value, i) => pen.dot(x(i + 1), y(value), 3.5, "fill grey"));
+  if (state.own) {
+    pen.line(left, y(peak), right, y(peak), "orange dash");
+    pen.text(right, y(peak) - 6, `yours: ${peak}`, "small bold end");
+  }
+  return [x(state.every), y(all[state.every - 1])];
+}
+
+function places({ width, narrow }) {
+  const top = STRIP + 34;
+  if (narrow) {
+    return {
+      time: { left: 52, right: width - 8, top, bottom: top + 170 },
+      curve: { left: 52, right: width - 8, top: top + 254, bottom: top + 364 },
+    };
+  }
+  const split = Math.round(width * 0.66);
+  return {
+    time: { left: 52, right: split, top, bottom: top + 190 },
+    curve: { left: split + 58, right: width - 10, top, bottom: top + 190 },
+  };
+}
+
+function inWords(state, now, plain) {
+  const part = (now.peak / plain.peak).toFixed(2);
+  const longer = (now.seconds / plain.seconds).toFixed(2);
+  if (!now.again) return `No checkpoint: the peak is ${plain.peak} tensors.`;
+  return (
+    `Peak ${now.peak} tensors instead of ${plain.peak} (${part}×). ` +
+    `${now.again} of ${state.blocks} blocks run forward again: the step takes ${longer}× the time.`
+  );
+}
+
+// Buttons between the blocks. The arrow keys move from one to the next.
+function gates(frame, state) {
+  const row = html("div", "gates", frame.stage);
+  row.setAttribute("role", "group");
+  frame.adopt(row, "checkpoints");
+  const toggle = (place) => {
+    const cuts = cutsOf(state);
+    const own = cuts.includes(place) ? cuts.filter((cut) => cut !== place) : [...cuts, place];
+    frame.set({ own: own.sort((a, b) => a - b) });
+  };
+  const make = (place) => {
+    const gate = html("button", "gate", row);
+    gate.type = "button";
+    frame.adopt(gate, `checkpoint before block ${place + 1}`);
+    gate.addEventListener("click", () => toggle(place));
+    gate.addEventListener("keydown", (event) => {
+      const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!move) return;
+      row.children[clamp(place - 1 + move, 0, row.children.length - 1)].focus();
+      event.preventDefault();
+    });
+    gate.addEventListener("focus", () => {
+      for (const other of row.children) other.tabIndex = other === gate ? 0 : -1;
+    });
+    gate.tabIndex = place === 1 ? 0 : -1;
+  };
+  return (size) => {
+    if (row.children.length !== state.blocks - 1) {
+      row.replaceChildren();
+      for (let place = 1; place < state.blocks; place++) make(place);
+    }
+    const { x, top } = strip(size, state.blocks);
+    const cuts = cutsOf(state);
+    [...row.children].forEach((gate, i) => {
+      gate.style.left = `${x(i + 1)}px`;
+      gate.style.top = `${top + 22}px`;
+      gate.setAttribute("aria-pressed", cuts.includes(i + 1));
+    });
+  };
+}
+
+function render({ el }) {
+  const state = { blocks: 16, every: 8, own: null, time: 0.2 };
+  const grips = {};
+  const frame = new Frame(el, {
+    name: "memory-saw",
+    ask: "Where do checkpoints go, so that the peak is lowest?",
+    task: "Drag the orange dot. Press Play and watch the blocks. Then click between two blocks to place a checkpoint yourself.",
+    caption:
+      "Simulated: a chain of equal blocks. Each saves 4 tensors for its backward, the last of which is " +
+      "its output; a backward takes twice the time of a forward. With checkpoints, a block's forward " +
+      "keeps nothing but the output at the end of its segment, and the segment runs forward again " +
+      "before its backward. Parameters and the optimizer are left out. The account is that of " +
+      "the course's planner, sublinear. Nothing here is measured; the panel below measures.",
+    state,
+    height: (width) => STRIP + (width < NARROW ? 450 : 275),
+    draw: (pen, now, size) => {
+      const area = places(size);
+      const found = drawTime(pen, now, area.time);
+      drawStrip(pen, now, eventAt(found.now, now.time), size);
+      grips.gates?.(size);
+      grips.time?.(found.at, area.time.bottom);
+      grips.every?.(...drawCurve(pen, now, found.now.peak, area.curve));
+      return inWords(now, found.now, found.plain);
+    },
+  });
+  const text = (every) => {
+    if (state.own) return "your own";
+    if (every === state.blocks) return "none";
+    return every === 1 ? "every block" : `every ${every} blocks`;
+  };
+  // Whoever moves the slider wants no places of their own any more.
+  const change = (every) => frame.set({ every, own: null });
+  const values = () => steps(1, state.blocks, 1);
+  frame.slider({
+    name: "blocks",
+    label: "blocks",
+    values: [4, 6, 9, 12, 16, 20, 25],
+    change: (blocks) => frame.set({ blocks, own: null, every: Math.min(state.every, blocks) }),
+  });
+  frame.slider({
+    name: "every",
+    label: "checkpoints",
+    values,
+    text,
+    change,
+  });
+  frame.player({ name: "time", values: TIMES, seconds: 9 });
+  grips.every = frame.grip({
+    name: "every",
+    label: "distance of checkpoints, on the curve",
+    look: "orange",
+    values,
+    text,
+    change,
+    from: (x) => {
+      const { left, right } = places({ width: frame.stage.clientWidth, narrow: frame.narrow }).curve;
+      return linear(0, state.blocks, left, right).back(x);
+    },
+  });
+  grips.time = frame.grip({
+    name: "time",
+    label: "time in the step",
+    look: "dark",
+    values: TIMES,
+    text: (time) => `${Math.round(100 * time)} % of the step`,
+    from: (x) => {
+      const { left, right } = places({ width: frame.stage.clientWidth, narrow: frame.narrow }).time;
+      const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
+      const now = account(state.blocks, cutsOf(state)).seconds;
+      return linear(0, longest, left, right).back(x) / now;
+    },
+  });
+  grips.gates = gates(frame, state);
+  return () => frame.close();
+}
+
+export { regular, account, BLOCK, INPUT };
+export default { render };

@@ -1,0 +1,216 @@
+// 00: two programs on a machine whose speed drifts, timed in two orders.
+
+const RUN = 10; // milliseconds of program A on a calm machine
+const EXPERIMENTS = 200;
+
+// Which program runs when: A A A B B B, or A B B A A B B A. `runs` of each, an even number.
+function order(plan, runs) {
+  if (plan === "sequence") {
+    return Array.from({ length: 2 * runs }, (_, i) => (i < runs ? "A" : "B"));
+  }
+  return Array.from({ length: 2 * runs }, (_, i) => "ABBA"[i % 4]);
+}
+
+// Relative speed of the machine over the whole measurement, t from 0 to 1: one slow wave.
+function weather(seed) {
+  const next = uniform(seed);
+  const [waves, phase] = [0.3 + 0.5 * next(), next()];
+  return (t) => 0.5 * Math.sin(2 * Math.PI * (waves * t + phase));
+}
+
+// Times in milliseconds of all runs in this order. drift, noise, planted: fractions.
+function experiment({ plan, runs, drift, noise, planted, seed }) {
+  const wave = weather(seed);
+  const next = uniform(seed + 1000003);
+  const count = 2 * runs;
+  return order(plan, runs).map((program, i) => {
+    const length = program === "A" ? RUN : RUN * (1 + planted);
+    const time = length * (1 + drift * wave((i + 0.5) / count)) * (1 + noise * normal(next));
+    return { program, time };
+  });
+}
+
+// 97.5 % quantile of Student's t, from the normal one (Abramowitz and Stegun 26.7.5).
+function quantile(freedom) {
+  const z = 1.959963985;
+  const terms = [
+    (z ** 3 + z) / 4,
+    (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96,
+    (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384,
+  ];
+  return z + sum(terms.map((term, i) => term / freedom ** (i + 1)));
+}
+
+const variance = (values) => {
+  const middle = mean(values);
+  return sum(values.map((value) => (value - middle) ** 2)) / (values.length - 1);
+};
+
+// How much longer B takes (a fraction), with the 95 % interval that a reader would compute:
+// from two groups of runs, or from the differences inside each A B B A.
+function verdict(plan, taken) {
+  const of = (program) => taken.filter((run) => run.program === program).map((run) => run.time);
+  const [a, b] = [of("A"), of("B")];
+  const difference = mean(b) - mean(a);
+  let half = 0;
+  if (plan === "sequence") {
+    const error = Math.sqrt((variance(a) + variance(b)) / a.length);
+    half = quantile(2 * a.length - 2) * error;
+  } else {
+    const inside = Array.from({ length: taken.length / 4 }, (_, i) => {
+      const [a1, b1, b2, a2] = taken.slice(4 * i, 4 * i + 4).map((run) => run.time);
+      return (b1 + b2 - a1 - a2) / 2;
+    });
+    half = quantile(inside.length - 1) * Math.sqrt(variance(inside) / inside.length);
+  }
+  const [low, high] = [(difference - half) / mean(a), (difference + half) / mean(a)];
+  const claim = low > 0 ? "B slower" : high < 0 ? "B faster" : "no difference";
+  return { difference: difference / mean(a), low, high, claim };
+}
+
+// What many experiments on as many machines claim.
+function claims(settings) {
+  return Array.from({ length: EXPERIMENTS }, (_, i) => {
+    const seed = settings.seed + 7919 * i;
+    return verdict(settings.plan, experiment({ ...settings, seed })).claim;
+  });
+}
+
+// right: the claim is true; missed: a difference is there, and none is claimed
+function judge(claim, planted) {
+  if (claim === "no difference") return planted ? "missed" : "none";
+  return planted && claim === "B slower" ? "right" : "wrong";
+}
+
+// ---------------------------------------------------------------- drawing
+
+const PLANS = [
+  ["sequence", "One after the other", "A A A … B B B"],
+  ["turn", "In turn", "A B B A  A B B A …"],
+];
+const ROWS = { narrow: 290, wide: 184 }; // pixels
+const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
+const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)} %`;
+
+function drawRuns(pen, state, plan, { left, right, top, bottom }) {
+  const taken = experiment({ ...state, plan });
+  const room = 1.12 * (state.drift / 2 + 2.4 * state.noise + state.planted) + 0.015;
+  const x = linear(0, taken.length, left, right);
+  const y = linear(RUN * (1 - room), RUN * (1 + room), bottom, top);
+  const wave = weather(state.seed);
+  const inside = (value) => clamp(y(value), top, bottom);
+  const marks = ticks(RUN * (1 - room), RUN * (1 + room), 5);
+  const last = marks[marks.length - 1];
+  rows(pen, marks, y, left, right, (value) => `${value}${value === last ? " ms" : ""}`);
+  const path = steps(0, 100, 1).map((i) => [
+    left + ((right - left) * i) / 100,
+    y(RUN * (1 + state.drift * wave(i / 100))),
+  ]);
+  pen.path(path, "line grey half thick");
+  const radius = taken.length > 80 ? 2.6 : 4;
+  taken.forEach(({ program, time }, i) => {
+    const [across, up] = [x(i + 0.5), inside(time)];
+    if (program === "A") pen.dot(across, up, radius, "fill blue");
+    else pen.rect(across - radius, up - radius, 2 * radius, 2 * radius, "fill orange");
+  });
+  const level = (wanted) =>
+    y(mean(taken.filter(({ program }) => program === wanted).map(({ time }) => time)));
+  const above = level("A") < level("B") ? "A" : "B";
+  for (const [program, hue] of [["A", "blue"], ["B", "orange"]]) {
+    pen.line(left, level(program), right, level(program), `${hue} thin`);
+    const shift = program === above ? 0 : 10;
+    pen.text(right + 6, level(program) + shift, program, `small bold ${hue}`);
+  }
+  return verdict(plan, taken);
+}
+
+const LOOKS = { right: "fill green", wrong: "fill red", none: "fill edge", missed: "fill edge" };
+
+// One small square for each experiment, the claims first.
+function drawWaffle(pen, found, planted, { left, top, size, across }) {
+  const rank = { wrong: 0, right: 1, missed: 2, none: 2 };
+  const judged = found.map((claim) => judge(claim, planted)).sort((a, b) => rank[a] - rank[b]);
+  judged.forEach((word, i) => {
+    const [column, row] = [i % across, Math.floor(i / across)];
+    pen.rect(left + size * column, top + size * row, size - 2, size - 2, LOOKS[word], 2);
+  });
+  const count = (wanted) => judged.filter((word) => word === wanted).length;
+  return { wrong: count("wrong"), right: count("right") };
+}
+
+function drawRow(pen, state, [plan, title, pattern], top, { width, narrow }) {
+  const split = narrow ? width : width - 270;
+  const area = { left: 46, right: split - 24, top: top + 42, bottom: top + 158 };
+  pen.text(0, top + 12, title, "bold");
+  pen.text(area.right, top + 12, pattern, "small faint end");
+  const now = drawRuns(pen, state, plan, area);
+  const { claim } = now;
+  const word = claim === "no difference" ? "no difference claimed" : `claims: ${claim}`;
+  const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
+  const told = `B − A: ${signed(now.difference)} [${signed(now.low)}, ${signed(now.high)}], ${word}`;
+  pen.text(area.left, top + 30, told, `small bold ${hue}`);
+  const found = claims({ ...state, plan });
+  const waffle = narrow
+    ? { left: 46, top: top + 196, size: (width - 70) / 40, across: 40 }
+    : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
+  const counts = drawWaffle(pen, found, state.planted, waffle);
+  const head = `${EXPERIMENTS} such experiments:`;
+  const [x, y] = narrow ? [46, top + 186] : [split + 16, top + 30];
+  pen.text(x, y, head, "small faint");
+  const parts = [[counts.wrong, "wrong", "red"], [counts.right, "right", "green"]];
+  let shift = 148;
+  for (const [count, text, colour] of state.planted ? parts : parts.slice(0, 1)) {
+    pen.text(x + shift, y, `${count} ${text}`, `small bold ${colour}`);
+    shift += 62;
+  }
+  return counts;
+}
+
+function inWords(state, counts) {
+  const [sequence, turn] = counts;
+  const all = `of ${EXPERIMENTS}`;
+  if (!state.planted) {
+    return (
+      `The programs are equal, yet a difference is claimed in ${sequence.wrong} ${all} ` +
+      `one after the other, in ${turn.wrong} ${all} in turn.`
+    );
+  }
+  return (
+    `B is ${percent(state.planted)} slower. Found in ${sequence.right} ${all} one after the other ` +
+    `(${sequence.wrong} say faster), in ${turn.right} ${all} in turn (${turn.wrong}).`
+  );
+}
+
+function render({ el }) {
+  const state = { drift: 0.06, noise: 0.02, planted: 0, runs: 20, seed: 5 };
+  const frame = new Frame(el, {
+    name: "noisy-timing",
+    ask: "Two programs are equal. How often does a timing say that one is slower?",
+    task: "Raise the drift. Then make B really slower: which order finds it?",
+    caption:
+      "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
+      "(heat, other programs); each run adds random noise. An experiment claims a difference when " +
+      "the 95 % interval of B − A leaves out 0. Each square is one experiment on another machine. " +
+      "Nothing here is measured. The panels of this course measure in turn.",
+    state,
+    height: (width) => (width < NARROW ? 2 * ROWS.narrow : 2 * ROWS.wide),
+    draw: (pen, now, size) => {
+      const step = size.narrow ? ROWS.narrow : ROWS.wide;
+      const counts = PLANS.map((plan, i) => drawRow(pen, now, plan, step * i, size));
+      return inWords(now, counts);
+    },
+  });
+  frame.slider({ name: "drift", label: "drift of the machine", values: steps(0, 0.2, 0.01), text: percent });
+  frame.slider({ name: "noise", label: "noise of each run", values: steps(0.005, 0.08, 0.005), text: percent });
+  frame.slider({ name: "planted", label: "B is slower by", values: steps(0, 0.1, 0.005), text: percent });
+  frame.slider({ name: "runs", label: "runs of each", values: [8, 12, 20, 40, 80] });
+  frame.button({
+    name: "again",
+    text: () => "Another machine",
+    press: () => frame.set({ seed: state.seed + 1 }),
+  });
+  return () => frame.close();
+}
+
+export { order, weather, experiment, quantile, verdict, claims, judge };
+export default { render };
