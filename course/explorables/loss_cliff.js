@@ -29,14 +29,14 @@ function walk({ start, rate, noise, seed }, clip) {
 
 // ---------------------------------------------------------------- drawing
 
-const [LEFT, RIGHT] = [-8, 10];
-const TOP = 6; // highest loss on the hill
+const [LEFT, RIGHT] = [-10, 10];
+const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
 function hill({ left, right, top, bottom }) {
-  return { x: linear(LEFT, RIGHT, left, right), y: linear(-0.25, TOP, bottom, top) };
+  return { x: linear(LEFT, RIGHT, left, right), y: linear(-0.4, TOP, bottom, top) };
 }
 
 function drawHill(pen, area) {
@@ -111,15 +111,20 @@ function drawLegend(pen, area) {
 function inWords(state) {
   const [free, clipped] = both(state);
   const furthest = Math.min(...free.map((w, i) => (i ? w - free[i - 1] : 0)));
-  const [a, b] = [free, clipped].map((all) => loss(all[STEPS]).toPrecision(2));
-  const ends = `After ${STEPS} steps the loss is ${Number(a)} without clipping, ${Number(b)} with it.`;
-  if (furthest > -3) return `The ball has not met the wall. ${ends}`;
-  const longest = state.rate * state.clip;
-  return `One step from the wall throws the ball ${Math.round(-furthest)} back; clipped, no step is longer than ${Number(longest.toPrecision(2))}. ${ends}`;
+  const short = (value) => Number(value.toPrecision(2));
+  const highest = [free, clipped].map((all) => short(Math.max(...all.map(loss))));
+  const last = [free, clipped].map((all) => short(loss(all[STEPS])));
+  const ends = `After ${STEPS} steps the loss is ${last[0]} without clipping, ${last[1]} with it.`;
+  if (furthest > -3) return `The unclipped ball was not thrown. ${ends}`;
+  return (
+    `One step throws the unclipped ball ${Math.round(-furthest)} back: its loss rises to ` +
+    `${highest[0]}. Clipped, no step is longer than ${short(state.rate * state.clip)}, and the ` +
+    `loss stays below ${short(highest[1] + 0.1)}. ${ends}`
+  );
 }
 
 function render({ el }) {
-  const state = { rate: 1, clip: 1, noise: 0.4, start: 1, step: STEPS, seed: 4 };
+  const state = { rate: 1, clip: 1, noise: 0.4, start: 1, step: 44, seed: 3 };
   let grip;
   const frame = new Frame(el, {
     name: "loss-cliff",

@@ -218,7 +218,10 @@ function inWords(state) {
   const ratio = full.seconds / half.seconds;
   const told = ratio < 1.02 ? "nothing gained" : `${times(ratio)} as fast`;
   const change = `${duration(full.seconds)} → ${duration(half.seconds)}, ${told}`;
-  return `${size}, ${state.format}: ${change}. ${LIMITS[half.limit]}`;
+  const { peak } = MACHINES[state.machine];
+  const flat = half.limit === "arithmetic" && peak[state.format] === peak.fp32;
+  const why = flat ? `This machine calculates no faster in ${state.format}.` : LIMITS[half.limit];
+  return `${size}, ${state.format}: ${change}. ${why}`;
 }
 
 function render({ el }) {

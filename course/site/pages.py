@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from course import explorables
 from course.notebook_files import (
     ROOT,
     about,
@@ -185,6 +186,8 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
             note = "Nothing on this page was computed for it: its figures were recorded."
             download = f"{{download}}`The notebook </files/{name}.ipynb>`"
             cells.append(_text(f"*{note} {download} measures on your machine.*"))
+        if "explorable" in kind:
+            cell.outputs = [_alive(cell.source, name)]
         if "panel" in kind:
             cells += _in_place_of_the_panel(every, path.stem, first)
         if "reference" in kind and "recorded" not in page.metadata:
@@ -198,6 +201,19 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
         kernelspec=page.metadata["kernelspec"], language_info={"name": "python"}
     )
     return page
+
+
+def _alive(source: str, name: str) -> NotebookNode:
+    """The output of a cell that ends in ``Roofline()``: it runs in the reader's browser."""
+    found = re.search(r"^(\w+)\(\)\s*\Z", source, flags=re.MULTILINE)
+    there = sorted(each.__name__ for each in explorables.Explorable.__subclasses__())
+    if found is None or found[1] not in there:
+        raise ValueError(
+            f"{name}: a cell tagged 'explorable' ends in one of {', '.join(there)}, "
+            f"with (); this one is {source!r}"
+        )
+    page = explorables.alive(getattr(explorables, found[1]))
+    return nbformat.v4.new_output("display_data", {"text/html": page})
 
 
 def _in_place_of_the_panel(

@@ -4,16 +4,30 @@ and on a page without a kernel.
 
 from __future__ import annotations
 
+import heapq
 import math
+import re
 import statistics
+import subprocess
+import sys
+from collections import deque
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
+from course import explorables
 from course.explorables.explorable import module
+from course.notebook_files import ROOT
+from course.site import pages
+from sublinear.chain import Around, Block, Chain, Option
+from sublinear.searches.simple import from_splits
+
+from .harness import JupyterServer, NotebookPage
 
 pytestmark = pytest.mark.browser
 
@@ -160,3 +174,387 @@ def test_noisy_timing_teaches_what_it_says(blank: Page) -> None:
     assert model("judge", "B slower", 0) == model("judge", "B faster", 0.01) == "wrong"
     assert model("judge", "B slower", 0.01) == "right"
     assert model("judge", "no difference", 0.01) == "missed"
+
+
+def takes(lengths: list[float], train: float, workers: int, prefetch: int) -> list[float]:
+    """When training takes each batch: the pipeline as events in order of time."""
+    queues: list[deque[int]] = [deque() for _ in range(workers)]
+    busy = [False] * workers
+    events: list[tuple[float, str, int]] = []
+    ready: set[int] = set()
+    taken: list[float] = []
+    issued, training = 0, False
+
+    def start(worker: int, now: float) -> None:
+        if queues[worker] and not busy[worker]:
+            batch = queues[worker].popleft()
+            busy[worker] = True
+            heapq.heappush(events, (now + lengths[batch], "loaded", batch))
+
+    def issue(now: float) -> None:
+        nonlocal issued
+        if issued < len(lengths):
+            queues[issued % workers].append(issued)
+            issued += 1
+            start((issued - 1) % workers, now)
+
+    for _ in range(workers * prefetch):
+        issue(0)
+    while events:
+        now, kind, batch = heapq.heappop(events)
+        if kind == "loaded":
+            ready.add(batch)
+            busy[batch % workers] = False
+            start(batch % workers, now)
+        else:
+            training = False
+        if not training and len(taken) in ready:
+            training = True
+            heapq.heappush(events, (now + train, "trained", len(taken)))
+            taken.append(now)
+            issue(now)
+    return taken
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("prefetch", [1, 2, 5])
+def test_pipeline_is_the_discrete_simulation(blank: Page, workers: int, prefetch: int) -> None:
+    model = Model(blank, "loader_pipeline")
+    settings = {"workers": workers, "prefetch": prefetch, "uneven": 0.7, "seed": 3}
+    for load, train in ((60, 25), (20, 30), (100, 10)):
+        settings |= {"load": load, "train": train}
+        shape = Mulberry32(3)
+        lengths = [load * (1 + 0.7 * (2 * shape.uniform() - 1)) for _ in range(60)]
+        found = model("pipeline", settings, 60)
+        assert [batch["take"] for batch in found] == pytest.approx(
+            takes(lengths, train, workers, prefetch)
+        )
+        assert [batch["end"] - batch["begin"] for batch in found] == pytest.approx(lengths)
+        assert max(batch["worker"] for batch in found) == workers - 1
+
+
+def test_even_loads_take_the_longer_of_training_and_loading_by_workers(blank: Page) -> None:
+    model = Model(blank, "loader_pipeline")
+    for workers, load, train, prefetch in product((0, 1, 3, 7), (60, 20), (25,), (1, 2)):
+        settings = {"workers": workers, "load": load, "train": train, "prefetch": prefetch}
+        found = model("stepTime", settings | {"uneven": 0, "seed": 3})
+        expected = max(train, load / workers) if workers else load + train
+        assert found["step"] == pytest.approx(expected, rel=0.01)
+        assert found["wait"] == pytest.approx(expected - train, abs=0.5)
+
+
+def test_prefetch_helps_uneven_loads_only(blank: Page) -> None:
+    model = Model(blank, "loader_pipeline")
+    settings = {"workers": 2, "load": 50, "train": 25, "seed": 3}
+
+    def step(prefetch: int, uneven: float) -> float:
+        changes = {"prefetch": prefetch, "uneven": uneven}
+        return model("stepTime", settings | changes)["step"]
+
+    assert step(8, 0) == pytest.approx(step(1, 0), rel=0.01)
+    assert step(8, 0.9) < 0.95 * step(1, 0.9)
+
+
+def chain_of(blocks: int, model: Model) -> Chain:
+    """The explorable's chain as sublinear's: a tensor is a byte."""
+    one = model.value("BLOCK")
+    save = Option(
+        "all", one["saved"], one["forward"], one["backward"], one["saved"], one["working"]
+    )
+    each = [
+        Block(f"block {number}", one["output"], (save,), 0, one["bare"], one["forward"])
+        for number in range(blocks)
+    ]
+    after = Around(peak_bytes=1)
+    return Chain(tuple(each), model.value("INPUT"), 0, 1, "none", "estimated", after=after)
+
+
+@pytest.mark.parametrize("blocks", [2, 4, 9, 16])
+def test_memory_saw_agrees_with_sublinear(blank: Page, blocks: int) -> None:
+    model = Model(blank, "memory_saw")
+    chain = chain_of(blocks, model)
+    everys = [model("regular", blocks, every) for every in range(1, blocks + 1)]
+    own = [[1], [blocks - 1], sorted({1, blocks // 2, blocks - 1})]
+    assert everys[0] == list(range(1, blocks)) and everys[-1] == []
+    names = {"forward": "forward", "again": "forward", "bare": "bare", "backward": "backward"}
+    for cuts in everys + own:
+        costs = from_splits(chain, cuts, "test").costs
+        found = model("account", blocks, cuts)
+        told = [
+            (names[event["kind"]], event["block"], event["alive"], event["peak"])
+            for event in found["events"]
+        ]
+        assert told == [tuple(moment) for moment in costs.timeline]
+        assert found["peak"] == costs.peak_bytes
+        assert found["seconds"] == costs.seconds
+        assert found["again"] == costs.run_again
+        last = found["events"][-1]
+        assert last["held"] == [0] * blocks and last["alive"] == model.value("INPUT")
+
+
+def test_the_lowest_peak_is_near_the_square_root(blank: Page) -> None:
+    model = Model(blank, "memory_saw")
+    peaks = {
+        every: model("account", 16, model("regular", 16, every))["peak"] for every in (1, 4, 16)
+    }
+    assert peaks[4] < peaks[1] < peaks[16]
+
+
+def test_loss_cliff_is_the_walk(blank: Page) -> None:
+    model = Model(blank, "loss_cliff")
+
+    def loss(w: float) -> float:
+        return 0.1 + 0.03 * (w - 7) ** 2 + 4 / (1 + math.exp(-(w - 8) / 0.06))
+
+    for w in (-3, 1, 6.5, 7.9, 8, 8.1):
+        slope = (loss(w + 1e-5) - loss(w - 1e-5)) / 2e-5
+        assert model("loss", w) == pytest.approx(loss(w))
+        assert model("gradient", w) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+    state = {"start": 1, "rate": 1, "noise": 0.4, "seed": 3}
+    for clip in (None, 1, 0.1):
+        noise, places = Mulberry32(3), [1.0]
+        for _ in range(60):
+            slope = model("gradient", places[-1]) + 0.4 * noise.normal()
+            if clip is not None and abs(slope) > clip:
+                slope = math.copysign(clip, slope)
+            places.append(places[-1] - slope)
+        assert model("walk", state, clip) == pytest.approx(places)
+
+
+def test_clipping_keeps_the_ball_on_the_slope(blank: Page) -> None:
+    model = Model(blank, "loss_cliff")
+    state = {"start": 1, "rate": 1, "noise": 0.4, "seed": 3}
+    free, clipped = model("walk", state, None), model("walk", state, 1)
+    steps = [abs(b - a) for a, b in pairwise(clipped)]
+    assert min(free) < -5
+    assert min(clipped) > 0 and max(steps) <= 1 + 1e-9
+    assert model("loss", model("walk", state, 0.05)[-1]) > 2 * model("loss", clipped[-1])
+
+
+# --------------------------------------------------------------------------------------- in a page
+
+NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff"]
+# A slider of each, and what it is called on the screen.
+SLIDERS = {
+    "NoisyTiming": "drift",
+    "LoaderPipeline": "load",
+    "Roofline": "width",
+    "MemorySaw": "every",
+    "LossCliff": "clip",
+}
+
+
+class Moving:
+    """One explorable on a page."""
+
+    def __init__(self, page: Page, root: Locator) -> None:
+        self.page, self.root = page, root
+        root.locator(".xp-result", has_text=re.compile(r"\w")).wait_for(timeout=30_000)
+
+    def shown(self) -> str:
+        """The drawing and the result in words."""
+        picture = self.root.locator(".xp-picture").inner_html()
+        return picture + self.root.locator(".xp-result").inner_text()
+
+    def press(self, node: Locator, key: str) -> None:
+        """A key on a focused control; returns once it is drawn."""
+        node.focus()
+        self.page.keyboard.press(key)
+        self.page.evaluate(
+            "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+        )
+
+    def slider(self, name: str) -> Locator:
+        return self.root.locator(f"input.xp-range.xp-{name}")
+
+    def overflow(self) -> int:
+        """Pixels by which something is wider than the frame."""
+        return self.root.evaluate(
+            """root => {
+                const right = node => node.getBoundingClientRect().right;
+                const parts = [...root.querySelectorAll('text, rect, input, select, button')];
+                return Math.max(...parts.map(right)) - right(root);
+            }"""
+        )
+
+
+def drag(moving: Moving, grip: Locator, across: float, down: float = 0) -> None:
+    grip.scroll_into_view_if_needed()
+    box = grip.bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    moving.page.mouse.move(x, y)
+    moving.page.mouse.down()
+    moving.page.mouse.move(x + across, y + down, steps=4)
+    moving.page.mouse.up()
+    moving.page.wait_for_timeout(100)
+
+
+@pytest.fixture(scope="module")
+def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser)
+    cells = [f"from course.explorables import {name}\n{name}()" for name in NAMES]
+    page.open([*cells, "Roofline()"], "explorables.ipynb")
+    assert page.run_all() == []
+    yield page
+    page.close()
+
+
+def on(notebook: NotebookPage, index: int) -> Moving:
+    return Moving(notebook.page, notebook.page.locator(".course-explorable").nth(index))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, name: str) -> None:
+    moving, cells = on(notebook, NAMES.index(name)), notebook.cells()
+    slider = moving.slider(SLIDERS[name])
+    for key in ("ArrowRight", "ArrowLeft"):
+        before = moving.shown()
+        moving.press(slider, key)
+        assert moving.shown() != before, key
+    grips = moving.root.locator(".xp-grip").all()
+    assert len(grips) == {"NoisyTiming": 0, "Roofline": 2, "MemorySaw": 2}.get(name, 1)
+    for grip in grips:
+        label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
+        assert label and value
+        before = moving.shown()
+        moving.press(grip, "ArrowRight")
+        assert moving.shown() != before, label
+        assert grip.get_attribute("aria-valuetext") != value
+    for node in [slider, *grips, *moving.root.locator("button, select").all()]:
+        assert node.get_attribute("aria-label")
+        node.focus()
+        for key in ("b", "d", "d", "x"):
+            notebook.page.keyboard.press(key)
+    assert notebook.cells() == cells
+    assert not [line for line in notebook.console if "course" in line or "render" in line]
+    notebook.screenshot(f"explorable-{name}", moving.root)
+
+
+def test_two_of_one_kind_do_not_disturb_each_other(notebook: NotebookPage) -> None:
+    first, second = on(notebook, NAMES.index("Roofline")), on(notebook, len(NAMES))
+    still, before = first.shown(), second.shown()
+    second.press(second.slider("width"), "End")
+    second.root.locator(".xp-fp32").check()
+    notebook.page.wait_for_timeout(100)
+    assert first.shown() == still
+    assert second.shown() != before
+    assert first.root.locator(".xp-bf16").is_checked()
+
+
+def test_dark_theme_and_narrow_page(notebook: NotebookPage) -> None:
+    ground = "node => getComputedStyle(node).backgroundColor"
+    ink = "node => getComputedStyle(node.querySelector('text')).fill"
+    every = [on(notebook, index) for index in range(len(NAMES))]
+    light = [(each.root.evaluate(ground), each.root.evaluate(ink)) for each in every]
+    notebook.page.set_viewport_size({"width": 700, "height": 1000})
+    notebook.set_theme("dark")
+    try:
+        for each, name, before in zip(every, NAMES, light, strict=True):
+            now = each.root.evaluate(ground), each.root.evaluate(ink)
+            assert now[0] != before[0] and now[1] != before[1], name
+            assert each.overflow() <= 0, name
+            notebook.screenshot(f"explorable-{name}-dark", each.root)
+    finally:
+        notebook.set_theme("light")
+        notebook.page.set_viewport_size({"width": 1300, "height": 1000})
+
+
+# ------------------------------------------------------------------------------------- on the site
+
+
+@pytest.fixture(scope="module")
+def static(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page of the site with all explorables in it, opened as a file."""
+    folder = tmp_path_factory.mktemp("site")
+    source, out = folder / "source", folder / "out"
+    source.mkdir()
+    notebook = nbformat.v4.new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    )
+    notebook.cells = [nbformat.v4.new_markdown_cell("# All explorables")]
+    for name in NAMES:
+        code = f"from course.explorables import {name}\n\n{name}()"
+        notebook.cells.append(nbformat.v4.new_code_cell(code, metadata={"tags": ["explorable"]}))
+    path = folder / "index.ipynb"
+    nbformat.write(notebook, path)
+    nbformat.write(page_of(path, source), source / "index.ipynb")
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "-q"]
+    command += ["-c", str(ROOT / "course" / "site"), str(source), str(out)]
+    subprocess.run(command, check=True, timeout=300)
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.goto((out / "index.html").as_uri())
+    yield page
+    page.close()
+
+
+def page_of(path: Path, folder: Path) -> nbformat.NotebookNode:
+    return pages.notebook_page(path, path.stem, folder / "figures", set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_the_static_site_it_lives_without_a_kernel(static: Page, name: str) -> None:
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    before = moving.shown()
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    assert moving.shown() != before
+    assert moving.overflow() <= 0
+
+
+def test_grips_are_dragged(static: Page) -> None:
+    for name, grip, across in (
+        ("Roofline", ".xp-grip.xp-orange", 60),
+        ("LoaderPipeline", ".xp-grip", 60),
+        ("MemorySaw", ".xp-grip.xp-every", -60),
+        ("MemorySaw", ".xp-grip.xp-time", 120),
+        ("LossCliff", ".xp-grip", -60),
+    ):
+        moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+        before = moving.shown()
+        drag(moving, moving.root.locator(grip), across)
+        assert moving.shown() != before, name
+
+
+def test_a_checkpoint_is_placed_by_a_click_and_by_a_key(static: Page) -> None:
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("MemorySaw")))
+    gate = moving.root.get_by_label("checkpoint before block 3", exact=True)
+    pressed = gate.get_attribute("aria-pressed")
+    gate.click()
+    static.wait_for_timeout(100)
+    assert gate.get_attribute("aria-pressed") != pressed
+    assert "your own" in moving.root.inner_text()
+    moving.press(gate, "Space")
+    assert gate.get_attribute("aria-pressed") == pressed
+    moving.press(gate, "ArrowRight")
+    label = static.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert label == "checkpoint before block 4"
+
+
+def test_play_moves_by_itself_and_stops(static: Page) -> None:
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("LossCliff")))
+    play = moving.root.locator("button.xp-play")
+    play.click()
+    moving.root.get_by_text("Pause").wait_for()
+    before = moving.shown()
+    static.wait_for_timeout(500)
+    assert moving.shown() != before
+    play.click()
+    moving.root.get_by_text("Play").wait_for()
+    still = moving.shown()
+    static.wait_for_timeout(300)
+    assert moving.shown() == still
+
+
+def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
+    notebook = nbformat.v4.new_notebook()
+    cell = nbformat.v4.new_code_cell("print(1)", metadata={"tags": ["explorable"]})
+    notebook.cells = [cell]
+    path = tmp_path / "a.ipynb"
+    nbformat.write(notebook, path)
+    with pytest.raises(ValueError, match="a: a cell tagged 'explorable' ends in one of"):
+        page_of(path, tmp_path)
+
+
+def test_every_explorable_is_tried_here() -> None:
+    known = {each.__name__ for each in explorables.Explorable.__subclasses__()}
+    assert known == set(NAMES)
