@@ -97,7 +97,7 @@ function drawCurve(pen, state, { left, right, top, bottom }) {
   const x = linear(0, MOST, left, right);
   const y = linear(0, most, bottom, top);
   pen.text(left, top - 10, "time of a step, by workers", "small faint");
-  rows(pen, ticks(0, most, 4), y, left, right, (value) => `${value}`);
+  rows(pen, ticks(0, most, 6), y, left, right, (value) => `${value}${value ? "" : " ms"}`);
   columns(pen, steps(0, MOST, 2), x, bottom);
   pen.line(left, y(state.train), right, y(state.train), "green dash");
   pen.text(right, y(state.train) + 15, "training alone", "small bold green end");

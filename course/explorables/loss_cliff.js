@@ -59,7 +59,9 @@ function drawBall(pen, area, places, now, hue, lift) {
   const w = places[now];
   if (now && Math.abs(w - places[now - 1]) > 0.8) {
     const [from, to] = [spot(clamp(places[now - 1], LEFT, RIGHT)), spot(clamp(w, LEFT, RIGHT))];
-    pen.arrow(...from, ...to, hue);
+    const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
+    const short = (i) => to[i] - (10 / length) * (to[i] - from[i]); // in front of the ball
+    pen.arrow(...from, short(0), short(1), hue);
   }
   if (w >= LEFT && w <= RIGHT) {
     pen.dot(...spot(w), 8, `fill ${hue}`);
@@ -145,7 +147,9 @@ function render({ el }) {
       drawLosses(pen, walks, now.step, area.losses);
       drawLegend(pen, area.hill);
       const { x, y } = hill(area.hill);
-      grip?.(x(now.start), y(Math.min(TOP, loss(now.start))) + 16);
+      const low = y(Math.min(TOP, loss(now.start))) + 16;
+      grip?.(x(now.start), low);
+      pen.text(x(now.start) - 16, low + 4, "start", "small bold end");
       return inWords(now);
     },
   });

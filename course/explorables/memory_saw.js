@@ -94,7 +94,6 @@ function strip({ width }, blocks) {
 function drawStrip(pen, state, now, size) {
   const { x, size: wide, top } = strip(size, state.blocks);
   pen.text(x(0), 12, "the blocks, and what of each is in memory at the grey line", "small faint");
-  pen.text(x(0) - 8, top + 30, "in", "small end faint");
   now.held.forEach((what, block) => {
     const runs = block === now.block;
     const [left, inner] = [x(block) + 3, wide - 6];

@@ -37,6 +37,7 @@ function quantile(freedom) {
     (z ** 3 + z) / 4,
     (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96,
     (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384,
+    (79 * z ** 9 + 776 * z ** 7 + 1482 * z ** 5 - 1920 * z ** 3 - 945 * z) / 92160,
   ];
   return z + sum(terms.map((term, i) => term / freedom ** (i + 1)));
 }

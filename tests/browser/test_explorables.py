@@ -152,7 +152,7 @@ def test_noisy_timing_is_seeded_and_its_interval_right(blank: Page, plan: str) -
         assert [run["time"] for run in found] == pytest.approx([time for _, time in taken])
         told = model("verdict", plan, found)
         low, high = interval(plan, taken)
-        assert (told["low"], told["high"]) == pytest.approx((low, high), abs=2e-5)
+        assert (told["low"], told["high"]) == pytest.approx((low, high), abs=1e-4)
         expected = "B slower" if low > 0 else "B faster" if high < 0 else "no difference"
         assert told["claim"] == expected
 
@@ -292,12 +292,16 @@ def test_memory_saw_agrees_with_sublinear(blank: Page, blocks: int) -> None:
         assert last["held"] == [0] * blocks and last["alive"] == model.value("INPUT")
 
 
-def test_the_lowest_peak_is_near_the_square_root(blank: Page) -> None:
+def test_the_lowest_peak_is_at_the_square_root_of_blocks_by_saved(blank: Page) -> None:
+    """A segment of k of n blocks: n / k outputs stay, and 4 k tensors while it runs again."""
     model = Model(blank, "memory_saw")
-    peaks = {
-        every: model("account", 16, model("regular", 16, every))["peak"] for every in (1, 4, 16)
-    }
-    assert peaks[4] < peaks[1] < peaks[16]
+    for blocks, best in ((16, 2), (36, 3)):
+        peaks = [
+            model("account", blocks, model("regular", blocks, every))["peak"]
+            for every in range(1, blocks + 1)
+        ]
+        assert min(peaks) == peaks[best - 1]
+        assert peaks[0] > peaks[best - 1] < peaks[-1]
 
 
 def test_loss_cliff_is_the_walk(blank: Page) -> None:
@@ -435,11 +439,11 @@ def test_two_of_one_kind_do_not_disturb_each_other(notebook: NotebookPage) -> No
     first, second = on(notebook, NAMES.index("Roofline")), on(notebook, len(NAMES))
     still, before = first.shown(), second.shown()
     second.press(second.slider("width"), "End")
-    second.root.locator(".xp-fp32").check()
+    second.root.locator(".xp-format-fp32").check()
     notebook.page.wait_for_timeout(100)
     assert first.shown() == still
     assert second.shown() != before
-    assert first.root.locator(".xp-bf16").is_checked()
+    assert first.root.locator(".xp-format-bf16").is_checked()
 
 
 def test_dark_theme_and_narrow_page(notebook: NotebookPage) -> None:
@@ -534,12 +538,12 @@ def test_play_moves_by_itself_and_stops(static: Page) -> None:
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("LossCliff")))
     play = moving.root.locator("button.xp-play")
     play.click()
-    moving.root.get_by_text("Pause").wait_for()
+    play.filter(has_text="Pause").wait_for()
     before = moving.shown()
     static.wait_for_timeout(500)
     assert moving.shown() != before
     play.click()
-    moving.root.get_by_text("Play").wait_for()
+    play.filter(has_text="Play").wait_for()
     still = moving.shown()
     static.wait_for_timeout(300)
     assert moving.shown() == still
