@@ -59,7 +59,7 @@ function drawBall(pen, area, places, now, hue, lift) {
   const w = places[now];
   if (now && Math.abs(w - places[now - 1]) > 0.8) {
     const [from, to] = [spot(clamp(places[now - 1], LEFT, RIGHT)), spot(clamp(w, LEFT, RIGHT))];
-    const length = Math.hypot(to[0] - from[0], to[1] - from[1]);
+    const length = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1;
     const short = (i) => to[i] - (10 / length) * (to[i] - from[i]); // in front of the ball
     pen.arrow(...from, short(0), short(1), hue);
   }
