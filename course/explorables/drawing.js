@@ -163,6 +163,12 @@ class Frame {
     this.request();
   }
 
+  // Of the stage, in pixels.
+  size() {
+    const width = this.stage.clientWidth;
+    return { width, narrow: width < NARROW };
+  }
+
   setter(name) {
     return (value) => this.set({ [name]: value });
   }
@@ -182,8 +188,7 @@ class Frame {
     this.picture.setAttribute("width", width);
     this.picture.setAttribute("height", height);
     this.pen.clear();
-    this.narrow = width < NARROW;
-    const words = this.paint(this.pen, this.state, { width, height, narrow: this.narrow });
+    const words = this.paint(this.pen, this.state, this.size());
     if (this.result.textContent !== words) this.result.textContent = words;
     this.picture.setAttribute("aria-label", words);
     this.watchers.forEach((watch) => watch());
@@ -232,7 +237,9 @@ class Frame {
       input.addEventListener("change", () => this.set({ [name]: value }));
       return [input, value];
     });
-    this.watch(() => inputs.forEach(([input, value]) => (input.checked = this.state[name] === value)));
+    this.watch(() => {
+      for (const [input, value] of inputs) input.checked = this.state[name] === value;
+    });
   }
 
   // One of many, with long names.
@@ -303,7 +310,8 @@ class Frame {
     const to = (index) => change(list()[clamp(index, 0, list().length - 1)]);
     node.addEventListener("keydown", (event) => {
       const now = nearest(list(), this.state[name]);
-      const moves = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
+      const up = { ArrowRight: 1, ArrowUp: 1, PageUp: 5 };
+      const moves = { ...up, ArrowLeft: -1, ArrowDown: -1, PageDown: -5 };
       const ends = { Home: 0, End: list().length - 1 };
       if (event.key in moves) to(now + moves[event.key]);
       else if (event.key in ends) to(ends[event.key]);

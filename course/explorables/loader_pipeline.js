@@ -51,7 +51,8 @@ function drawBar(pen, x, [begin, end], y, height, look, word) {
   if (left >= x(SHOWN)) return;
   pen.rect(left + 0.5, y, Math.max(1, right - left - 1), height, look, 3);
   const room = right - left > 8 + 7 * String(word ?? "").length;
-  if (word !== undefined && room) pen.text((left + right) / 2, y + height / 2 + 4, word, "small bold on middle");
+  if (word === undefined || !room) return;
+  pen.text((left + right) / 2, y + height / 2 + 4, word, "small bold on middle");
 }
 
 function drawLanes(pen, state, { left, right, top }) {
@@ -121,14 +122,14 @@ function places({ width, narrow }) {
 
 function inWords(state) {
   const { step, wait } = stepTime(state);
-  const more = stepTime({ ...state, workers: state.workers + 1 }).step;
   const names = ["No worker", "One worker"];
   const who = names[state.workers] ?? `${state.workers} workers`;
-  const waits = state.workers ? `${ms(wait)} of it waiting for data` : `${ms(state.load)} of it loading`;
-  const saved = step - more;
-  const next =
-    saved < 0.01 * step ? "One more worker would bring nothing." : `One more would save ${ms(saved)}.`;
-  return `${who}: ${ms(step)} a step, ${wait < 0.01 * step && state.workers ? "no waiting" : waits}. ${next}`;
+  let waits = `${ms(wait)} of it waiting for data`;
+  if (!state.workers) waits = `${ms(state.load)} of it loading`;
+  else if (wait < 0.01 * step) waits = "no waiting";
+  const saved = step - stepTime({ ...state, workers: state.workers + 1 }).step;
+  const more = saved < 0.01 * step ? "worker would bring nothing" : `would save ${ms(saved)}`;
+  return `${who}: ${ms(step)} a step, ${waits}. One more ${more}.`;
 }
 
 function render({ el }) {
@@ -137,12 +138,15 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "loader-pipeline",
     ask: "When does one more worker bring nothing?",
-    task: "Drag the orange dot to add workers. Then change the times. Prefetch matters only for uneven loads: why?",
+    task:
+      "Drag the orange dot to add workers. Then change the times. " +
+      "Prefetch matters only for uneven loads: why?",
     caption:
-      "Simulated: each batch is loaded by one worker and trained on in order, as PyTorch's DataLoader " +
-      "does; prefetch is the number of batches that each worker may be ahead. Every worker has a " +
-      "core of its own here, and handing a batch over takes no time. The step time is the mean of " +
-      `${COUNTED} steps. Nothing here is measured; the panel below measures your machine.`,
+      "Simulated: each batch is loaded by one worker and trained on in order, as PyTorch's " +
+      "DataLoader does; prefetch is the number of batches that each worker may be ahead. " +
+      "Every worker has a " +
+      "core of its own here, and handing a batch over takes no time. The step time is the mean " +
+      `of ${COUNTED} steps. Nothing here is measured; the panel below measures your machine.`,
     state,
     height: (width) => (width < NARROW ? 520 : 300),
     draw: (pen, now, size) => {
@@ -168,7 +172,7 @@ function render({ el }) {
     look: "orange",
     values: steps(0, MOST, 1),
     from: (x) => {
-      const { left, right } = places({ width: frame.stage.clientWidth, narrow: frame.narrow }).curve;
+      const { left, right } = places(frame.size()).curve;
       return linear(0, MOST, left, right).back(x);
     },
   });

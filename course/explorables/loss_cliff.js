@@ -32,6 +32,8 @@ function walk({ start, rate, noise, seed }, clip) {
 const [LEFT, RIGHT] = [-10, 10];
 const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
+const RATES = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3];
+const NORMS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
@@ -69,7 +71,8 @@ function drawBall(pen, area, places, now, hue, lift) {
   }
   const [side, look] = w < LEFT ? [area.left + 6, ""] : [area.right - 6, "end"];
   const arrow = w < LEFT ? "◀" : "▶";
-  pen.text(side, area.top + 40 + 2 * lift, `${arrow} thrown to ${w.toFixed(0)}`, `bold ${hue} ${look}`);
+  const words = `${arrow} thrown to ${w.toFixed(0)}`;
+  pen.text(side, area.top + 40 + 2 * lift, words, `bold ${hue} ${look}`);
 }
 
 function drawLosses(pen, walks, now, { left, right, top, bottom }) {
@@ -133,8 +136,9 @@ function render({ el }) {
     ask: "What does one step from a cliff do, and what does clipping change?",
     task: "Press Play. Then lower the clipping norm: when is it too small? Drag the orange start.",
     caption:
-      "Simulated: one weight on a made-up loss, a gentle slope that ends at a wall. Each step of SGD " +
-      "is −(learning rate) × (gradient + noise of the batch); both balls meet the same noise. " +
+      "Simulated: one weight on a made-up loss, a gentle slope that ends at a wall. Each step of " +
+      "SGD is −(learning rate) × (gradient + noise of the batch); " +
+      "both balls meet the same noise. " +
       "Clipping shortens a gradient that is longer than the norm, and leaves its direction. " +
       "Nothing here is measured; the panel below trains a real network.",
     state,
@@ -153,10 +157,9 @@ function render({ el }) {
       return inWords(now);
     },
   });
-  const text = (value) => String(value);
-  frame.slider({ name: "rate", label: "learning rate", values: [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3], text });
-  frame.slider({ name: "clip", label: "clipping norm", values: [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20], text });
-  frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1), text });
+  frame.slider({ name: "rate", label: "learning rate", values: RATES });
+  frame.slider({ name: "clip", label: "clipping norm", values: NORMS });
+  frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1) });
   frame.slider({ name: "step", label: "step", values: steps(0, STEPS, 1) });
   frame.player({ name: "step", values: steps(0, STEPS, 1), seconds: 8 });
   frame.button({
@@ -169,7 +172,7 @@ function render({ el }) {
     label: "where the balls start",
     look: "orange",
     values: STARTS,
-    from: (x) => hill(places({ width: frame.stage.clientWidth, narrow: frame.narrow }).hill).x.back(x),
+    from: (x) => hill(places(frame.size()).hill).x.back(x),
   });
   return () => frame.close();
 }

@@ -119,8 +119,8 @@ function drawTime(pen, state, { left, right, top, bottom }) {
   for (const { kind, peak, begin, end } of now.events) {
     pen.rect(x(begin), y(peak), x(end) - x(begin) + 0.4, bottom - y(peak), `fill ${HUES[kind]}`);
   }
-  const outline = plain.events.flatMap(({ begin, end, peak }) => [[x(begin), y(peak)], [x(end), y(peak)]]);
-  pen.path(outline, "line grey");
+  const ends = ({ begin, end, peak }) => [[x(begin), y(peak)], [x(end), y(peak)]];
+  pen.path(plain.events.flatMap(ends), "line grey");
   pen.line(left, y(now.peak), right, y(now.peak), "orange dash");
   pen.text(right, y(now.peak) - 6, `peak ${now.peak}`, "bold end");
   pen.line(left, bottom, right, bottom, "hair");
@@ -137,7 +137,9 @@ function drawTime(pen, state, { left, right, top, bottom }) {
 
 // Peak by distance of the checkpoints; returns the place of the present distance.
 function drawCurve(pen, state, peak, { left, right, top, bottom }) {
-  const all = steps(1, state.blocks, 1).map((every) => account(state.blocks, regular(state.blocks, every)).peak);
+  const { blocks } = state;
+  const peakOf = (every) => account(blocks, regular(blocks, every)).peak;
+  const all = steps(1, blocks, 1).map(peakOf);
   const most = Math.max(...all) * 1.06;
   const x = linear(0, state.blocks, left, right);
   const y = linear(0, most, bottom, top);
@@ -226,12 +228,15 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "memory-saw",
     ask: "Where do checkpoints go, so that the peak is lowest?",
-    task: "Drag the orange dot. Press Play and watch the blocks. Then click between two blocks to place a checkpoint yourself.",
+    task:
+      "Drag the orange dot. Press Play and watch the blocks. " +
+      "Then click between two blocks to place a checkpoint yourself.",
     caption:
-      "Simulated: a chain of equal blocks. Each saves 4 tensors for its backward, the last of which is " +
-      "its output; a backward takes twice the time of a forward. With checkpoints, a block's forward " +
-      "keeps nothing but the output at the end of its segment, and the segment runs forward again " +
-      "before its backward. Parameters and the optimizer are left out. The account is that of " +
+      "Simulated: a chain of equal blocks. Each saves 4 tensors for its backward, one of which " +
+      "is its output; a backward takes twice the time of a forward. With checkpoints, forward " +
+      "keeps nothing but the output at the end of a segment, and the segment runs forward " +
+      "again before its backward. Parameters and the optimizer are left out. " +
+      "The account is that of " +
       "the course's planner, sublinear. Nothing here is measured; the panel below measures.",
     state,
     height: (width) => STRIP + (width < NARROW ? 450 : 275),
@@ -275,7 +280,7 @@ function render({ el }) {
     text,
     change,
     from: (x) => {
-      const { left, right } = places({ width: frame.stage.clientWidth, narrow: frame.narrow }).curve;
+      const { left, right } = places(frame.size()).curve;
       return linear(0, state.blocks, left, right).back(x);
     },
   });
@@ -286,7 +291,7 @@ function render({ el }) {
     values: TIMES,
     text: (time) => `${Math.round(100 * time)} % of the step`,
     from: (x) => {
-      const { left, right } = places({ width: frame.stage.clientWidth, narrow: frame.narrow }).time;
+      const { left, right } = places(frame.size()).time;
       const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
       const now = account(state.blocks, cutsOf(state)).seconds;
       return linear(0, longest, left, right).back(x) / now;

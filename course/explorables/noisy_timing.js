@@ -148,7 +148,8 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow }) {
   const { claim } = now;
   const word = claim === "no difference" ? "no difference claimed" : `claims: ${claim}`;
   const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
-  const told = `B − A: ${signed(now.difference)} [${signed(now.low)}, ${signed(now.high)}], ${word}`;
+  const interval = `[${signed(now.low)}, ${signed(now.high)}]`;
+  const told = `B − A: ${signed(now.difference)} ${interval}, ${word}`;
   pen.text(area.left, top + 30, told, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
@@ -177,8 +178,8 @@ function inWords(state, counts) {
     );
   }
   return (
-    `B is ${percent(state.planted)} slower. Found in ${sequence.right} ${all} one after the other ` +
-    `(${sequence.wrong} say faster), in ${turn.right} ${all} in turn (${turn.wrong}).`
+    `B is ${percent(state.planted)} slower. Found in ${sequence.right} ${all} one after the ` +
+    `other (${sequence.wrong} say faster), in ${turn.right} ${all} in turn (${turn.wrong}).`
   );
 }
 
@@ -190,8 +191,10 @@ function render({ el }) {
     task: "Raise the drift. Then make B really slower: which order finds it?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
-      "(heat, other programs); each run adds random noise. An experiment claims a difference when " +
-      "the 95 % interval of B − A leaves out 0. Each square is one experiment on another machine. " +
+      "(heat, other programs); each run adds random noise. " +
+      "An experiment claims a difference when " +
+      "the 95 % interval of B − A leaves out 0. " +
+      "Each square is one experiment on another machine. " +
       "Nothing here is measured. The panels of this course measure in turn.",
     state,
     height: (width) => (width < NARROW ? 2 * ROWS.narrow : 2 * ROWS.wide),
@@ -201,9 +204,12 @@ function render({ el }) {
       return inWords(now, counts);
     },
   });
-  frame.slider({ name: "drift", label: "drift of the machine", values: steps(0, 0.2, 0.01), text: percent });
-  frame.slider({ name: "noise", label: "noise of each run", values: steps(0.005, 0.08, 0.005), text: percent });
-  frame.slider({ name: "planted", label: "B is slower by", values: steps(0, 0.1, 0.005), text: percent });
+  const parts = [
+    ["drift", "drift of the machine", steps(0, 0.2, 0.01)],
+    ["noise", "noise of each run", steps(0.005, 0.08, 0.005)],
+    ["planted", "B is slower by", steps(0, 0.1, 0.005)],
+  ];
+  for (const [name, label, values] of parts) frame.slider({ name, label, values, text: percent });
   frame.slider({ name: "runs", label: "runs of each", values: [8, 12, 20, 40, 80] });
   frame.button({
     name: "again",

@@ -5,14 +5,16 @@ const MACHINES = {
   avx2: {
     label: "CPU, 2 cores",
     source:
-      "2 cores at 3 GHz with AVX2: 32 operations per clock and core; memory DDR4-3200, two channels",
+      "2 cores at 3 GHz with AVX2: 32 operations per clock and core; " +
+      "memory DDR4-3200, two channels",
     bandwidth: 51.2e9,
     peak: { fp32: 0.192e12, bf16: 0.192e12, fp16: 0.192e12 },
   },
   amx: {
     label: "CPU, 2 cores, AMX",
     source:
-      "2 cores at 2.5 GHz, Intel's figures per clock and core: 64 operations with AVX-512, 1,024 in bf16 with AMX; memory DDR5-4800, one channel",
+      "2 cores at 2.5 GHz, Intel's figures per clock and core: 64 operations with AVX-512, " +
+      "1,024 in bf16 with AMX; memory DDR5-4800, one channel",
     bandwidth: 38.4e9,
     peak: { fp32: 0.32e12, bf16: 5.12e12, fp16: 0.32e12 },
   },
@@ -24,7 +26,8 @@ const MACHINES = {
   },
   h100: {
     label: "H100",
-    source: "NVIDIA's H100 SXM data sheet, without sparsity; fp32 without TF32, as PyTorch's default",
+    source:
+      "NVIDIA's H100 SXM data sheet, without sparsity; fp32 without TF32, as PyTorch's default",
     bandwidth: 3350e9,
     peak: { fp32: 67e12, bf16: 989e12, fp16: 989e12 },
   },
@@ -66,8 +69,9 @@ function rate(value) {
 
 function duration(seconds) {
   const micro = seconds * 1e6;
-  if (micro < 1000) return `${Number(micro.toPrecision(3))} µs`;
-  return micro < 1e6 ? `${Number((micro / 1e3).toPrecision(3))} ms` : `${(micro / 1e6).toFixed(2)} s`;
+  if (micro < 1e3) return `${Number(micro.toPrecision(3))} µs`;
+  if (micro < 1e6) return `${Number((micro / 1e3).toPrecision(3))} ms`;
+  return `${seconds.toFixed(2)} s`;
 }
 
 const times = (ratio) => `${ratio >= 10 ? ratio.toFixed(1) : ratio.toFixed(2)}×`;
@@ -133,7 +137,8 @@ function drawDots(pen, state, plane, area) {
     }
     pen.dot(across, up, 8, `fill ${HUES[format]}`);
     const side = format === "fp32" ? -14 : 16;
-    pen.text(across + side, up + 18, format, `small bold ${format === "fp32" ? "end faint" : HUES[format]}`);
+    const look = format === "fp32" ? "end faint" : HUES[format];
+    pen.text(across + side, up + 18, format, `small bold ${look}`);
     return [across, up];
   });
   if (places.length > 1) {
@@ -271,7 +276,7 @@ function render({ el }) {
     values: [0, 1, 2, 5, 10, 20, 50, 100].map((micro) => micro * 1e-6),
     text: duration,
   });
-  const stage = () => places({ width: frame.stage.clientWidth, narrow: frame.narrow });
+  const stage = () => places(frame.size());
   const text = (value) => value.toLocaleString("en");
   grips.plane = frame.grip({
     name: "width",
