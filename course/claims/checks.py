@@ -22,12 +22,6 @@ def set_to_none_is_the_default() -> bool:
     return signature.parameters["set_to_none"].default is True
 
 
-def a_timer_that_does_not_wait() -> bool:
-    from d2l import torch as d2l
-
-    return "synchronize" not in inspect.getsource(d2l.Timer)
-
-
 def operations_of_a_product() -> bool:
     return 2 * 256**3 == 33_554_432
 
