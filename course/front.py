@@ -44,8 +44,8 @@ PARTS = [
 ]
 # A notebook with one of these tags has this form.
 OWN = {"explorable", "saw", "breaks", "board", "more"}
-# The first one toggles no technique.
-EXEMPT = {"00_start_here": {"breaks", "board"}}
+# The first one only runs the script.
+EXEMPT = {"00_start_here": {"board"}}
 
 # What the course does not say, and what it says instead.
 WORDS = {

@@ -516,11 +516,13 @@ def index(readme: str) -> str:
     effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
     lines = []
     for line in readme.splitlines():
-        if found := re.match(r"\| \[(\w+)\]\(notebooks/(?:deeper/)?\1\.ipynb\) \| .*? \|", line):
-            name = found[1]
-            said = about(notebook_path(name))
+        if found := re.match(r"\| \[(\w+)\]\(notebooks/[\w/]+\.ipynb\) \| (.*?) \|", line):
+            name, shows = found.groups()
+            path = notebook_path(name)
+            said = about(path)
             runs = "CPU; more on a GPU" if "cuda" in said.needs else "CPU, GPU"
-            line = f"{found[0]} {runs} | {said.minutes} | {effects.get(name, '–')} |"
+            line = f"| [{name}](notebooks/{place(path)}.ipynb) | {shows} | {runs} | {said.minutes} "
+            line += f"| {effects.get(name, '–')} |"
         lines.append(line)
     return "\n".join(lines) + "\n"
 

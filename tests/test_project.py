@@ -239,7 +239,7 @@ def commands() -> list[str]:
 def test_readme_has_the_two_commands() -> None:
     course, tests = commands()
     assert course.endswith(
-        "uv run jupyter lab --ServerApp.root_dir=. notebooks/deeper/00_start_here.ipynb"
+        "uv run jupyter lab --ServerApp.root_dir=. notebooks/00_start_here.ipynb"
     )
     assert tests.endswith("uv run pytest")
     # the same set-up

@@ -72,6 +72,8 @@ def _files(student: bool) -> dict[str, str]:
         else:
             text = path.read_text(encoding="utf-8")
         files[f"notebooks/{place(path)}.ipynb"] = text
+    for picture in (NOTEBOOKS / "pictures").glob("*.svg"):
+        files[f"notebooks/pictures/{picture.name}"] = picture.read_text(encoding="utf-8")
     # The notebooks link to it. What it links to and is not copied becomes plain text.
     results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")

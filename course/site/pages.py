@@ -19,6 +19,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from course import explorables
+from course.claims import gains
+from course.front import is_front
 from course.notebook_files import (
     ROOT,
     about,
@@ -28,6 +30,7 @@ from course.notebook_files import (
     read_notebook,
     tags,
 )
+from course.shortlist import shortlist
 from course.site import recorded
 
 DOCUMENTS = [
@@ -71,12 +74,9 @@ def write_source(folder: Path) -> None:
         if name == "course/teaching.md":
             text = link_notebooks(text)
         page.write_text(mend_links(text, name, known), encoding="utf-8")
+    for pictures in ("course/site/images", "notebooks/pictures"):
+        shutil.copytree(ROOT / pictures, folder / pictures, dirs_exist_ok=True)
     (folder / "index.md").write_text(_index(known), encoding="utf-8")
-    shutil.copytree(
-        ROOT / "course" / "site" / "images",
-        folder / "course" / "site" / "images",
-        dirs_exist_ok=True,
-    )
     for path in course_notebooks():
         name = place(path)
         page, file = (folder / kind / f"{name}.ipynb" for kind in ("notebooks", "files"))
@@ -170,7 +170,8 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
     What is drawn goes to the folder ``figures``.
     """
     page = read_notebook(path)
-    every = recorded.shown(path.stem)
+    # A front notebook shows its records in one small chart, at its end.
+    every = [] if is_front(page) else recorded.shown(path.stem)
     for index, each in enumerate(every):
         if each.drawn:
             _draw(each, figures / f"{path.stem}-{index}")
@@ -190,6 +191,7 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
             cell.outputs = [_alive(cell.source, name)]
         if "panel" in kind:
             cells += _in_place_of_the_panel(every, path.stem, first)
+        cells += _behind_cells_of_a_front(cell, kind, path.stem)
         if "reference" in kind and "recorded" not in page.metadata:
             # once, behind the first cell of this tag
             page.metadata["recorded"] = True
@@ -226,6 +228,23 @@ def _in_place_of_the_panel(
     note += f" The figure below was recorded on {every[first].lead}."
     figure = _figure(every[first], f"{name}-{first}")
     return [_text(f":::{{note}}\n{note}\n:::"), _text(figure)]
+
+
+def _behind_cells_of_a_front(cell: NotebookNode, kind: set[str], name: str) -> list[NotebookNode]:
+    """What stands for the outputs of its board, and of its last cell."""
+    if "board" in kind:
+        note = "In JupyterLab, the board of your own speedrun stands here."
+        return [_text(f":::{{note}}\n{note}\n:::")]
+    if "more" in kind and cell.cell_type == "code":
+        return [_text(f"```{{raw}} html\n{_chart(cell.source, name)}\n```")]
+    return []
+
+
+def _chart(source: str, name: str) -> str:
+    """What the last cell of a front notebook shows, without anything of the builder's own."""
+    if "shortlist(" in source:
+        return shortlist(yours=False)._repr_html_().replace('.ipynb"', '.html"')
+    return gains(name)._repr_html_()
 
 
 def claims(name: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook_files import course_notebooks, notebook_path, place
+from course.front import is_front
+from course.notebook_files import course_notebooks, notebook_path, place, read_notebook
 
 from .harness import ROOT, NotebookPage
 
@@ -67,10 +68,10 @@ def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=place)
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
-    name = place(path).replace("/", "-")
+    shot = place(path).replace("/", "-")
     lab_page.open(path)
     assert lab_page.run_all() == []
-    lab_page.screenshot(f"{name}-top")
+    lab_page.screenshot(f"{shot}-top")
 
     panel = lab_page.panel()
     for name in panel.names("toggle")[:1]:
@@ -86,9 +87,10 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     panel.wait_number()
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
-    machines = [option.inner_text() for option in panel.root.locator(".labkit-beside option").all()]
-    assert len(machines) > 1, "no recorded run to draw beside the reader's"
-    lab_page.screenshot(f"{name}-panel", panel.root)
+    long = not is_front(read_notebook(path))
+    machines = panel.root.locator(".labkit-beside option").count()
+    assert machines > 1 or not long, "no recorded run to draw beside the reader's"
+    lab_page.screenshot(f"{shot}-panel", panel.root)
 
     panel.set_budget(60)
     panel.run()
@@ -98,5 +100,5 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     assert panel.wait_finished().startswith(("Stopped:", "Done:"))
     assert len(panel.history()) == 2
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
-    lab_page.screenshot(f"{name}-page")
+    assert any("image/png" in output.get("data", {}) for output in outputs) or not long
+    lab_page.screenshot(f"{shot}-page")

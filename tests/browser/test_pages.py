@@ -22,7 +22,7 @@ def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Brow
         for name in (
             "index",
             "notebooks/05_batch_size",
-            "notebooks/deeper/00_start_here",
+            "notebooks/00_start_here",
             "RESULTS",
             "course/teaching",
         ):

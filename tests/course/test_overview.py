@@ -37,7 +37,7 @@ def test_every_bottleneck_is_relieved_and_picks_its_own(
     )  # reading all records takes a while
     everything = overview.techniques()
     assert [each.notebook for each in everything.techniques] == [path.stem for path in PATHS[1:]]
-    assert "](deeper/06_mixed_precision.ipynb)" in everything._repr_markdown_()
+    assert "](06_mixed_precision.ipynb)" in everything._repr_markdown_()
     for bottleneck in overview.BOTTLENECKS:
         picked = overview.techniques(bottleneck).techniques
         assert picked and picked == tuple(

@@ -5,19 +5,18 @@ import re
 
 import pytest
 
-from course import notebooks as notebook_tool
-from course.notebook_files import notebook_path, read_notebook
+from course.notebook_files import course_notebooks, place, read_notebook
 from course.records import reference
 from labkit.race import RaceResult
 from labkit.results import Comparison
 
-NAMES = [path.stem for path in notebook_tool.notebooks() if not path.stem.startswith("_")]
+PATHS = course_notebooks()
 
 # What looks like a measurement: a number with a unit of time, of bytes or of images, or a factor.
 MEASURED = re.compile(
     r"(?<![\w.,])\d[\d.,]*\d?\s?(?:x(?! ?\d)|ms|µs|s|MiB|GiB|KiB|MB|GB|images/s|GB/s|%)(?![\w-])"
 )
-BOUND = re.compile(r"\[([^\]]*)\]\(\.\./RESULTS\.md[^)]*\)")
+BOUND = re.compile(r"\[([^\]]*)\]\((?:\.\./)+RESULTS\.md[^)]*\)")
 # A number of somebody else's, with its source in the same paragraph or row of a table.
 CITED = re.compile(
     r"\b(?:19|20)\d\d\b|arXiv|[Ss]ection \d|Guide\b|\bblog\b|\brecipe\b|\barticle\b|\bpaper\b|"
@@ -31,9 +30,9 @@ SET = {
 }
 
 
-def prose(name):
+def prose(path):
     """The paragraphs, list items and rows of a notebook's text, without code and formulas."""
-    for cell in read_notebook(notebook_path(name)).cells:
+    for cell in read_notebook(path).cells:
         if cell.cell_type == "markdown":
             text = re.sub(
                 r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`", " ", cell.source, flags=re.DOTALL
@@ -84,9 +83,9 @@ def unbound(name, paragraphs, numbers):
                     yield f"{text} is neither cited nor linked to RESULTS.md: {paragraph[:80]!r}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_prose_holds_a_measured_number_that_is_in_no_record(name):
-    assert list(unbound(name, prose(name), recorded_numbers(name))) == []
+@pytest.mark.parametrize("path", PATHS, ids=place)
+def test_no_prose_holds_a_measured_number_that_is_in_no_record(path):
+    assert list(unbound(path.stem, prose(path), recorded_numbers(path.stem))) == []
 
 
 def test_the_search_for_unbound_numbers_finds_them():

@@ -19,6 +19,7 @@ from course.notebook_files import (
     ROOT,
     about,
     course_notebooks,
+    first_notebooks,
     long_notebooks,
     place,
     read_notebook,
@@ -206,7 +207,7 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
         re.findall(r"^### (\d\d_\w+)\n\n\*\*Class\*\* (\d+)\.", GUIDE, flags=re.MULTILINE)
     )
     assert [name for name in NAMES if name not in sections] == [], "course/teaching.md lacks these"
-    for path in NOTEBOOKS:
+    for path in first_notebooks():
         minutes = about(path).minutes
         assert minutes <= int(sections[path.stem]) <= minutes + 30, (
             f"{path.stem}: {minutes} on its card"

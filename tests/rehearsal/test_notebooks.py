@@ -1,16 +1,17 @@
 """Notebooks run from top to bottom on a rehearsed card.
 
-CI runs a few of them on a small card; `pytest tests/rehearsal --rehearse all` runs every notebook
-on cards of 80, 16 and 8 GB (about an hour and a half of one core).
+CI runs the front ones and a deeper one on a small card; `pytest tests/rehearsal --rehearse all`
+runs every notebook on cards of 80, 16 and 8 GB (about an hour and a half of one core).
 """
 
 import pytest
 
-from course.notebook_files import course_notebooks, notebook_path, place
+from course.front import is_front
+from course.notebook_files import course_notebooks, notebook_path, place, read_notebook
 from tests.rehearsal.notebooks import rehearse_notebook
 
-# A start, a toggle, memory.
-FEW = ("deeper/00_start_here", "deeper/06_mixed_precision", "deeper/11_activation_checkpointing")
+FRONT = [path for path in course_notebooks() if is_front(read_notebook(path))]
+FEW = [*map(place, FRONT), "deeper/11_activation_checkpointing"]
 CARDS = ("80", "16", "8")
 
 

@@ -1,0 +1,131 @@
+"""The map of the course on one screen: ten techniques to try first, with the reader's own figures
+from the speedrun beside the recorded ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from course.board import Board
+from course.claims import ledger
+from course.claims.findings import gain, gain_in_words
+from course.front import is_front
+from course.notebook_files import about, notebook_path, place, read_notebook
+from course.switches import SWITCHES
+from labkit import html
+from labkit.text import aligned, format_factor
+
+TEN = (
+    "01_timing_and_vectorization",
+    "03_learning_rate_schedules",
+    "04_data_loading",
+    "05_batch_size",
+    "06_mixed_precision",
+    "08_optimizers",
+    "11_activation_checkpointing",
+    "18_gradient_clipping",
+    "20_validation_without_grad",
+    "22_compile_and_cuda_graphs",
+)
+HEAD = ["technique", "relieves", "you", "recorded", "of what"]
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a machine's record says under a headline: above 1 is a gain."""
+
+    value: float
+    text: str
+    headline: str
+    machine: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row: ``yours`` is the factor in the reader's own speedrun, nan where it was not measured.
+
+    ``relieves`` is the first of its bottlenecks, ``recorded`` the largest gain among the headlines
+    of the notebook's claims.
+    """
+
+    title: str
+    path: str
+    relieves: str
+    front: bool
+    yours: float
+    recorded: Gain | None
+
+    def texts(self) -> list[str]:
+        """The row as texts."""
+        yours = NOTHING if math.isnan(self.yours) else f"{format_factor(self.yours)}x"
+        recorded = [NOTHING, NOTHING]
+        if self.recorded:
+            recorded = [self.recorded.text, self.recorded.headline]
+        form = " (front)" if self.front else ""
+        return [f"{self.title}{form}", self.relieves, yours, *recorded]
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Ten rows: `print` it, or end a cell in it for a table with links."""
+
+    entries: tuple[Entry, ...]
+    said: str
+
+    def __str__(self) -> str:
+        return aligned([HEAD, *(entry.texts() for entry in self.entries)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows: list[list[str]] = [HEAD]
+        for entry in self.entries:
+            title, *texts = entry.texts()
+            link = html.element("a", title, href=f"{entry.path}.ipynb")
+            rows.append([link, *texts])
+        return html.result(html.table(rows), html.note(self.said))
+
+
+def shortlist(*, yours: bool = True) -> Shortlist:
+    """Ten techniques: what each relieves, whether its notebook is front or long, what it brought.
+
+    Without ``yours`` the reader's own figures are left out.
+    """
+    own, said = {}, ""
+    if yours:
+        board = Board()
+        said = board.said
+        for name, choice in board.choices.made.items():
+            own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
+    entries = tuple(_entry(name, own) for name in TEN)
+    machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
+    where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
+    return Shortlist(entries, f"{where} {said}".strip())
+
+
+def _entry(name: str, own: Mapping[str, float]) -> Entry:
+    path = notebook_path(name)
+    said = about(path)
+    return Entry(
+        title=f"{name[:2]} {said['title']}",
+        path=place(path),
+        relieves=said["map"]["relieves"][0],
+        front=is_front(read_notebook(path)),
+        yours=own.get(name[:2], math.nan),
+        recorded=_recorded(name),
+    )
+
+
+def _recorded(name: str) -> Gain | None:
+    """The largest gain among the headlines, each of the machine that recorded it last."""
+    found = []
+    for claim, findings in ledger(name).rows():
+        known = [finding for finding in findings if not math.isnan(finding.value)]
+        if claim.headline and known:
+            value, *_ = gain(claim, known[-1])
+            text = gain_in_words(claim, value)
+            found.append(Gain(value, text, claim.headline, known[-1].name))
+    return max(found, key=lambda each: each.value, default=None)

@@ -1,0 +1,246 @@
+"""The form of the front notebooks, their recipes, and that their techniques act.
+
+The limits are functions in `course.front`. Here each is held on every front notebook and on the
+template, and each is shown to find what it is there for.
+"""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import labkit
+from course import front
+from course import notebooks as tool
+from course.notebook_files import (
+    NOTEBOOKS,
+    about,
+    code_cells,
+    course_notebooks,
+    place,
+    read_notebook,
+    tags,
+)
+from labkit import count, seed_all
+from labkit.preserve import preserve_flags
+
+PATHS = [path for path in tool.notebooks() if front.is_front(read_notebook(path))]
+each_front = pytest.mark.parametrize("path", PATHS, ids=place)
+
+
+@each_front
+@pytest.mark.parametrize("limit", front.LIMITS, ids=lambda limit: limit.__name__)
+def test_limit(path: Path, limit: Callable[[nbformat.NotebookNode], Iterator[str]]) -> None:
+    assert list(limit(read_notebook(path))) == []
+
+
+@each_front
+def test_parts(path: Path) -> None:
+    exempt = front.EXEMPT.get(path.stem, set())
+    assert list(front.parts(read_notebook(path), exempt)) == []
+
+
+def test_pictures_are_small_and_described() -> None:
+    shown = {}
+    for path in PATHS:
+        for cell in front.texts(read_notebook(path)):
+            found = re.findall(r"!\[([^\]]*)\]\(pictures/(\S+)\)", cell.source)
+            shown |= {name: len(alt) for alt, name in found}
+    there = {path.name: path.stat().st_size for path in (NOTEBOOKS / "pictures").iterdir()}
+    assert shown.keys() == there.keys()
+    assert max(there.values()) < 150_000
+    assert min(shown.values()) > 20
+
+
+def test_no_two_notebooks_have_one_title() -> None:
+    """A submission is known by the title of its notebook."""
+    titles = [about(path).title for path in course_notebooks()]
+    assert len(set(titles)) == len(titles)
+
+
+# ------------------------------------------------------------------------------------- the recipe
+
+
+def reader() -> dict[str, Any]:
+    """What a recipe may use: a small model of the reader's, its data, and the usual imports."""
+    seed_all(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, targets = torch.randn(16, 8), torch.randint(4, (16,))
+
+    def step() -> None:
+        F.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return {
+        "labkit": labkit,
+        "time": time,
+        "step": step,
+        "new_step": step,
+        "torch": torch,
+        "nn": nn,
+        "F": F,
+        "DataLoader": torch.utils.data.DataLoader,
+        "device": torch.device("cpu"),
+        "model": model,
+        "optimizer": optimizer,
+        "loss_function": nn.CrossEntropyLoss(),
+        "dataset": torch.utils.data.TensorDataset(inputs, targets),
+        "inputs": inputs,
+        "targets": targets,
+    }
+
+
+# How far the weights after a step may be apart, by what becomes of the numbers (metadata.map).
+APART = {"same": 1e-6, "rounding": 1e-2}
+
+
+@each_front
+def test_the_recipe_runs_and_learns_the_same(path: Path) -> None:
+    blocks = front.recipe(read_notebook(path))
+    trained = []
+    for block in blocks:
+        names = reader()
+        untrained = nn.utils.parameters_to_vector(names["model"].parameters()).detach().clone()
+        exec(compile(block, f"recipe of {path.stem}", "exec"), names)
+        weights = nn.utils.parameters_to_vector(names["model"].parameters()).detach()
+        assert weights.isfinite().all()
+        assert not weights.equal(untrained), "no step was taken"
+        trained.append(weights)
+    result = about(path).get("map", {}).get("result")
+    if result in APART:
+        torch.testing.assert_close(*trained, rtol=0, atol=APART[result])
+
+
+# ------------------------------------------------------------------------ the technique is alive
+
+
+@contextlib.contextmanager
+def names_of(path: Path) -> Iterator[dict[str, Any]]:
+    """What the cells up to the panel define."""
+    names: dict[str, Any] = {}
+    with preserve_flags():
+        for tag in ("setup", "workload", "panel"):
+            for cell in code_cells(read_notebook(path), tag):
+                exec(compile(cell.source, f"{path.stem}, {tag}", "exec"), names)
+        yield names
+
+
+def counters(names: dict[str, Any], **settings: Any) -> Any:
+    """What a step with these settings does."""
+    seed_all(0)
+    workload = names["make_workload"](**names["lab"].settings(settings))
+    try:
+        return count(workload.step)
+    finally:
+        if workload.close:
+            workload.close()
+
+
+def fewer_bytes_are_kept(names: dict[str, Any]) -> None:
+    plain, cast = counters(names), counters(names, precision="bf16")
+    assert cast.saved_bytes < 0.75 * plain.saved_bytes
+    assert cast.flops == plain.flops
+
+
+def fewer_calls(names: dict[str, Any]) -> None:
+    one_by_one, at_once = counters(names), counters(names, rows=names["rows_in_all"])
+    assert at_once.launches < one_by_one.launches / 10
+    assert at_once.flops == one_by_one.flops
+
+
+def less_work_is_done(names: dict[str, Any]) -> None:
+    assert counters(names).flops == 64 * counters(names, rows=1).flops
+
+
+# By notebook: a counter that only the technique moves.
+ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "_template": fewer_calls,
+    "00_start_here": less_work_is_done,
+    "06_mixed_precision": fewer_bytes_are_kept,
+}
+
+
+@each_front
+def test_the_technique_acts(path: Path) -> None:
+    with names_of(path) as names:
+        ALIVE[path.stem](names)
+
+
+# ----------------------------------------------------------------- each limit finds its own fault
+
+
+@pytest.fixture
+def good() -> nbformat.NotebookNode:
+    return read_notebook(tool.TEMPLATE_FILE)
+
+
+def cell(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
+    return next(cell for cell in notebook.cells if tag in tags(cell))
+
+
+def said(notebook: nbformat.NotebookNode) -> str:
+    return "\n".join(front.check_front(notebook, "_template"))
+
+
+def test_the_template_is_in_form(good: nbformat.NotebookNode) -> None:
+    assert said(good) == ""
+
+
+@pytest.mark.parametrize("tag", [tag for tag, _, _ in front.PARTS])
+def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
+    good.cells = [each for each in good.cells if tag not in tags(each)]
+    assert f"no cell tagged {tag!r}" in said(good)
+
+
+def test_each_limit_finds_its_fault(good: nbformat.NotebookNode) -> None:
+    def problems(tag: str, source: str) -> str:
+        notebook = deepcopy(good)
+        cell(notebook, tag).source += source
+        return said(notebook)
+
+    many = deepcopy(good)
+    many.cells += [nbformat.v4.new_code_cell("1")] * front.MOST_CELLS
+    assert "cells; at most 16" in said(many)
+    assert "words of text; at most 700" in problems("more", "\nword" * 700)
+    assert "words what was seen; at most 150" in problems("saw", "\nword" * 150)
+    assert "lines of code; at most 110" in problems("setup", "\npass" * 110)
+    assert "a cell of" in problems("breaks", "\npass" * 25)
+    assert "columns; at most 100" in problems("setup", "\n# " + 100 * "x")
+    assert "blocks of Python on its card" in problems("card", "\n```python\npass\n```\n")
+    assert "times without a budget: lab.run(" in problems("breaks", "\nlab.run()")
+    assert "times for 4" in problems("breaks", "\nlab.run(seconds=pick(cpu=40, test=1))")
+    assert "says 'dearer'" in problems("saw", "\nThis is dearer.")
+    assert "says 'samples a second'" in problems("breaks", "\n# 30 samples a second")
+
+
+def test_the_recipe_is_short(good: nbformat.NotebookNode) -> None:
+    card = cell(good, "card")
+    card.source = card.source.replace("```python\n", "```python\n" + "pass\n" * 10, 1)
+    assert "lines; at most 10" in said(good)
+
+
+def test_the_panel_is_early_and_the_order_holds(good: nbformat.NotebookNode) -> None:
+    panel = cell(good, "panel")
+    good.cells.remove(panel)
+    late = deepcopy(good)
+    late.cells.append(panel)
+    assert "stands among the first 6" in said(late)
+    assert "has 'saw' before 'panel'" in said(late)
+    good.cells.insert(0, panel)
+    assert "does not begin with its card" in said(good)
+
+
+def test_code_links_and_formulas_are_no_words() -> None:
+    text = "Two [words](https://a.b/c)\n\n```python\nx = 1\n```\n\n$$a + b$$\n\n<b>more</b>"
+    assert front.count_words(text) == 3

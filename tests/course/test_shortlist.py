@@ -1,0 +1,60 @@
+"""The map of 00: ten rows, with the reader's own figures beside recorded ones."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from course import shortlist as module
+from course.board import store
+from course.board.measure import machine_name
+from course.front import is_front
+from course.notebook_files import NOTEBOOKS, read_notebook
+from course.overview import BOTTLENECKS
+from course.shortlist import TEN, shortlist
+
+
+def figure(switch: str, factor: float) -> store.Figure:
+    return store.Figure(switch, "time", (), factor, (factor, factor), "faster", 100.0)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A board on which mixed precision was measured, and not kept."""
+    path = tmp_path / "board.json"
+    monkeypatch.setenv("LABKIT_BOARD", str(path))
+    choice = store.Choice(figure("mixed_precision", 1.75), kept=False)
+    store.change(path, machine_name(), lambda choices: choices.with_choice(choice))
+    return path
+
+
+def test_ten_rows_lead_to_their_notebooks() -> None:
+    entries = shortlist(yours=False).entries
+    assert len(entries) == len(TEN) == 10
+    for entry in entries:
+        path = NOTEBOOKS / f"{entry.path}.ipynb"
+        assert entry.front == is_front(read_notebook(path))
+        assert entry.relieves in BOTTLENECKS
+        assert entry.recorded is not None and entry.recorded.value > 1
+        assert math.isnan(entry.yours)
+
+
+def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> None:
+    found = shortlist()
+    by_title = {entry.title[:2]: entry for entry in found.entries}
+    assert by_title.pop("06").yours == 1.75
+    assert all(math.isnan(entry.yours) for entry in by_title.values())
+    html = found._repr_html_()
+    assert "<td>1.75x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
+    assert len(re.findall("<tr>", html)) == 11
+    assert "1.75x" in str(found)
+    assert "1.75x" not in str(shortlist(yours=False))
+
+
+def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
+    own.write_text("{")
+    found = shortlist()
+    assert "damaged" in found._repr_html_()
+    assert len(found.entries) == 10
+    assert module.NOTHING in str(found)
