@@ -14,6 +14,9 @@ from nbformat import NotebookNode
 from course.classroom.files import Exercise, check_name, python
 from course.notebook_files import code_cells
 
+# They do nothing but bind names: imports may have effects.
+BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.ClassDef)
+
 
 def names(source: str) -> tuple[set[str], set[str]]:
     """Global names that a cell uses, in all its functions, and those that it binds."""
@@ -100,15 +103,13 @@ def _definitions(source: str, wanted: set[str]) -> str:
 
 
 def _needed(statements: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:
-    """All statements but the assignments to names that nobody needs."""
+    """All statements but those that only bind names that nobody needs. Imports stay."""
     tables = [(each, *names(ast.unparse(each))) for each in statements]
     while True:
         kept = [
             (each, used)
             for each, used, bound in tables
-            if not bound
-            or bound & needed
-            or not isinstance(each, (ast.Assign, ast.AnnAssign, ast.AugAssign))
+            if not bound or bound & needed or not isinstance(each, BINDING)
         ]
         grown = needed.union(*(used for _, used in kept))
         if grown == needed:

@@ -26,7 +26,7 @@ from course.classroom.files import (
 )
 from course.classroom.slices import answer, names
 from course.cli import main
-from course.notebook_files import ROOT, code_cells
+from course.notebook_files import NOTEBOOKS, ROOT, code_cells
 from course.notebook_files import place as place_of
 
 LINUX = sys.platform.startswith("linux")
@@ -120,7 +120,8 @@ def test_student_copies_hold_no_solutions(path: Path, copies: tuple[Path, Path])
 
 def test_copies_are_kept_unless_forced(copies: tuple[Path, Path], tmp_path: Path) -> None:
     written = build(tmp_path)
-    assert len(written) == len(course_notebooks()) + 1
+    pictures = list((NOTEBOOKS / "pictures").glob("*.svg"))
+    assert len(written) == len(course_notebooks()) + len(pictures) + 1
     assert build(tmp_path) == [], "nothing to do"
     mine, missing = written[0], written[1]
     mine.write_text("my work", encoding="utf-8")
@@ -351,7 +352,8 @@ def test_only_what_is_needed_runs() -> None:
         id="",
         number=0,
     )
-    setup = ("setup", "import os\nsize = 3\ndata = load(size)\nseed(size)")
+    idle = "def idle():\n    return data"
+    setup = ("setup", f"import os\nsize = 3\ndata = load(size)\nseed(size)\n{idle}")
     helper, heavy = ("", "def helper():\n    return base"), ("", "base = other = 1")
     given = ("exercise", "def f():\n    return helper()\nexercises.check_x(g)")
     course = notebook(setup, heavy, ("exercise", exercise.stub), ("solution", "f = helper = 2"))
@@ -364,7 +366,7 @@ def test_only_what_is_needed_runs() -> None:
             "import os",
             "size = 3",
             "seed(size)",
-            # data are needed by nobody, size by the call that stays
+            # data and idle are needed by nobody, size by the call that stays
         ),
         *("def helper():\n    return base", "base = other = 1"),
         # the call of a check is made afterwards, and by the course
