@@ -25,13 +25,15 @@ NEAR, FAR = 1.05, 1.2
 class Guess:
     """A slider for the factor that the reader expects, in each mode its own.
 
-    `lock` is the first Run; ``again`` is the button that unlocks it.
+    `lock` is the first Run; ``again`` is the button that unlocks it. A slider that was never moved
+    is no guess: it is neither drawn nor held against what was measured.
     """
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self._values = dict.fromkeys(QUESTIONS, 1.0)
         self._locked: set[str] = set()
+        self._made: set[str] = set()
         self.question = marked(W.Label(), "question")
         self.slider = marked(
             W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
@@ -49,6 +51,16 @@ class Guess:
     def value(self) -> float:
         """The factor that was guessed."""
         return self._values[self.mode]
+
+    @property
+    def made(self) -> bool:
+        """Whether the reader has guessed in this mode."""
+        return self.mode in self._made
+
+    @property
+    def drawn(self) -> float:
+        """The factor that a chart shows; 0 without a guess."""
+        return self.value if self.made else 0.0
 
     @property
     def locked(self) -> bool:
@@ -78,17 +90,26 @@ class Guess:
         self._refresh()
 
     def told(self, measured: float, interval: tuple[float, float]) -> str:
-        """How far the guess was from what was measured, in words; "" where nothing was."""
+        """How far the guess was from what was measured, in words; "" without the one or other."""
+        if not self.made:
+            return ""
         return distance(self.value, measured, interval)
 
     def _moved(self, _: object) -> None:
+        # Another mode has set the slider to its own value: nobody has moved it.
+        if self.slider.value == self._values[self.mode]:
+            return
         self._values[self.mode] = self.slider.value
+        self._made.add(self.mode)
         self._refresh()
 
     def _refresh(self) -> None:
         self.slider.disabled = self.locked
         self.again.layout.visibility = "visible" if self.locked else "hidden"
-        self.text.value = in_words(self.mode, self.value)
+        if self.made:
+            self.text.value = in_words(self.mode, self.value)
+        else:
+            self.text.value = "no guess" if self.locked else "move the slider"
 
 
 def in_words(mode: str, factor: float) -> str:

@@ -62,8 +62,11 @@ class RaceView:
         return min(1.0, done / (2 * seeds))
 
     def _expected(self, guess: float) -> float | None:
-        """When the candidate arrives if the guess is right; None before the baseline has."""
-        if self.result is None or not self.result.arms:
+        """When the candidate arrives if the guess is right; None before the baseline has.
+
+        0 stands for no guess.
+        """
+        if not guess or self.result is None or not self.result.arms:
             return None
         median = self.result.median(self.result.arms[0])
         return median / guess if math.isfinite(median) else None

@@ -101,7 +101,7 @@ class PanelScreen:
 
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
-        fixed = {"mode": run.mode, "guess": self._guess.value, "guessed": self._guess.text.value}
+        fixed = {"mode": run.mode, "guess": self._guess.drawn, "guessed": self._guess.text.value}
         self._chart = Chart(self.live, run.number, run.budget, fixed)
         self._race = None
         if run.mode == RACE:
@@ -140,9 +140,9 @@ class PanelScreen:
 
     def _race_state(self, run: PanelRun) -> dict[str, Any]:
         assert self._race is not None
-        return self._race.state(self._guess.value) | {
+        return self._race.state(self._guess.drawn) | {
             "mode": RACE,
-            "guess": self._guess.value,
+            "guess": self._guess.drawn,
             "run": run.number,
             "running": True,
         }
@@ -226,7 +226,7 @@ class PanelScreen:
         self.history.append(result)
         told = memory_view.state(result)
         told["told"] = self._guess.told(result.ratio, (result.ratio, result.ratio))
-        fixed = {"mode": MEMORY, "guess": self._guess.value}
+        fixed = {"mode": MEMORY, "guess": self._guess.drawn}
         self.live.state = fixed | {"run": run.number, "running": True}
         self._keep(run, told)
         self._publish(result, plots.memory_figure)

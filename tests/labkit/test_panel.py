@@ -617,6 +617,24 @@ def test_the_guess_is_locked_by_the_first_run_drawn_and_held_against_it(learner:
     assert learner.guess.slider.disabled
 
 
+def test_a_slider_that_was_never_moved_is_no_guess(learner: LabPanel) -> None:
+    assert learner.guess.text.value == "move the slider"
+    learner.run(wait=True)
+    state = learner.screen.live.state
+    assert state["guess"] == 0 and not state.get("told", "").startswith("You guessed")
+    assert learner.guess.text.value == "no guess" and learner.guess.locked
+    learner.guess.again.click()
+    learner.guess.slider.value = 2.0
+    learner.guess.slider.value = 1.0
+    learner.run(wait=True)
+    assert learner.screen.live.state["told"].startswith("You guessed 1.0×")
+    # The slider of another mode shows that mode's own value, and nobody has moved it.
+    learner.modes.value = "Memory"
+    assert not learner.guess.made
+    learner.modes.value = "Time"
+    assert learner.guess.made
+
+
 @pytest.mark.parametrize(
     ("factor", "measured", "interval", "words"),
     [
