@@ -41,6 +41,7 @@ HELPFUL = (
     "bias_before_batchnorm",
     "validation_without_grad",
     "optimizers",
+    "gradient_clipping",
     "learning_rate_schedules",
 )
 
