@@ -65,13 +65,29 @@ def record(minutes: float | None = None, path: Path | None = None) -> int:
 
 
 def _next(machine: Machine) -> Callable[[], Machine] | None:
-    """The first unit that is not there yet."""
-    for switches in wanted_trainings():
+    """The first unit that is not there yet: the whole, then what is timed, then what is raced."""
+    timed = [wanted for wanted in wanted_effects() if not SWITCHES[wanted[0]].learns]
+    raced = [wanted for wanted in wanted_effects() if SWITCHES[wanted[0]].learns]
+    return (
+        _next_training(machine, [(), HELPFUL])
+        or _next_effect(machine, timed)
+        or _next_training(machine, wanted_trainings())
+        or _next_effect(machine, raced)
+    )
+
+
+def _next_training(machine: Machine, sets: list[tuple[str, ...]]) -> Callable[[], Machine] | None:
+    for switches in sets:
         for seed in range(MOST_SEEDS):
             if seed not in {run.seed for run in machine.of(*switches)}:
                 return partial(_train, machine, switches, seed)
-    for wanted in wanted_effects():
-        if wanted[:2] not in {(effect.switch, effect.how) for effect in machine.effects}:
+    return None
+
+
+def _next_effect(machine: Machine, effects: list[Wanted]) -> Callable[[], Machine] | None:
+    known = {(effect.switch, effect.how) for effect in machine.effects}
+    for wanted in effects:
+        if wanted[:2] not in known:
             return partial(_take_effect, machine, *wanted)
     return None
 
@@ -111,7 +127,7 @@ def _train(machine: Machine, switches: tuple[str, ...], seed: int) -> Machine:
 
 def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Machine:
     if SWITCHES[switch].learns:
-        effect = raced(machine, switch, how, below)
+        effect = whole_race(machine, switch, how, below)
     else:
         found = measure(switch, below)
         effect = Effect(switch, how, "time", below, found.factor, found.interval, found.verdict)
@@ -119,7 +135,7 @@ def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]
     return replace(machine, effects=(*machine.effects, effect))
 
 
-def raced(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
+def whole_race(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
     """What a switch brought in whole trainings, which are recorded already."""
     runs = []
     for name, switches in (("off", below), ("on", (*below, switch))):
