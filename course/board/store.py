@@ -166,13 +166,13 @@ def _content(path: Path) -> dict[str, Any]:
         raise Damaged(f"{shown(path)} is damaged: it holds no board.")
     if schema > SCHEMA:
         raise BoardError(
-            f"{shown(path)} was written by a newer version of the course (schema {schema}; this one "
-            f"knows {SCHEMA}). It is left as it is: update the course, or move the file away."
+            f"{shown(path)} was written by a newer version of the course (schema {schema}; this "
+            f"one knows {SCHEMA}). It is left as it is: update the course, or move the file away."
         )
     if schema < SCHEMA:
         raise Damaged(
-            f"{shown(path)} was written by an older version of the course (schema {schema}; this one "
-            f"knows {SCHEMA})."
+            f"{shown(path)} was written by an older version of the course (schema {schema}; this "
+            f"one knows {SCHEMA})."
         )
     return content
 
