@@ -3,12 +3,14 @@
 The slow script and the fast one train to the target on five seeds; then each switch is measured
 twice: *forward*, on top of those before it, and *left out* of all that help. Every unit is written
 as soon as it is there, and what is there is not measured again: a recording may be cut off, or
-be taken in parts (``--minutes``).
+be taken in parts (``--minutes``). A unit during which other programs used more than a twentieth of
+the machine is not written but taken again: beside waiting threads a training takes twice its time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,6 +47,8 @@ HELPFUL = (
     "learning_rate_schedules",
 )
 
+# The part of the machine that other programs may use meanwhile.
+MOST_OTHERS = 0.05
 # A switch, how its effect is taken, and what is on beside it.
 Wanted = tuple[str, str, tuple[str, ...]]
 
@@ -58,10 +62,39 @@ def record(minutes: float | None = None, path: Path | None = None) -> int:
         if minutes is not None and time.monotonic() - begin > 60 * minutes:
             print("Some is left: call again to go on.")
             return 1
-        machine = work()
+        watch = Watch()
+        found = work()
+        if watch.others() > MOST_OTHERS:
+            print(f"Other programs used {watch.others():.0%} of the machine: taken again.")
+            continue
+        machine = found
         _write(path, machine)
     print("All is recorded.")
     return 0
+
+
+class Watch:
+    """How much of the machine other programs use from now on; Linux tells."""
+
+    def __init__(self) -> None:
+        self._begin = self._look()
+
+    def others(self) -> float:
+        """As a part of all cores; 0 where the system does not tell."""
+        now = self._look()
+        passed, busy, own = (after - before for before, after in zip(self._begin, now, strict=True))
+        return max(0.0, (busy - own) / passed / (os.cpu_count() or 1))
+
+    def _look(self) -> tuple[float, float, float]:
+        """Seconds that passed, that all cores worked, and that they worked for this process."""
+        own = sum(os.times()[:4])
+        try:
+            first = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+        except OSError:
+            return time.monotonic(), own, own
+        user, nice, system, _, _, *interrupts = map(int, first.split()[1:9])
+        busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), busy, own
 
 
 def _next(machine: Machine) -> Callable[[], Machine] | None:
@@ -69,7 +102,7 @@ def _next(machine: Machine) -> Callable[[], Machine] | None:
     timed = [wanted for wanted in wanted_effects() if not SWITCHES[wanted[0]].learns]
     raced = [wanted for wanted in wanted_effects() if SWITCHES[wanted[0]].learns]
     return (
-        _next_training(machine, [(), HELPFUL])
+        _next_training(machine, [HELPFUL, ()])
         or _next_effect(machine, timed)
         or _next_training(machine, wanted_trainings())
         or _next_effect(machine, raced)
@@ -107,7 +140,7 @@ def wanted_effects() -> list[Wanted]:
 
 def wanted_trainings() -> list[tuple[str, ...]]:
     """Nothing on; all that helps on; and what the races of switches that learn are made of."""
-    sets = [(), HELPFUL]
+    sets: list[tuple[str, ...]] = [HELPFUL, ()]
     for switch, _, below in wanted_effects():
         if SWITCHES[switch].learns:
             sets += [below, (*below, switch)]

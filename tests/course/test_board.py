@@ -438,6 +438,7 @@ def fake_work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(record, "measure", fake)
     # Tidying up before each unit takes longer than all else here.
     monkeypatch.setattr(record, "prepared", nullcontext)
+    monkeypatch.setattr(record.Watch, "others", lambda self: 0.0)
     return done
 
 
@@ -452,10 +453,34 @@ def test_a_recording_goes_on_where_it_was_cut_off(
         with pytest.raises(KeyboardInterrupt):
             record.record(path=path)
     trained = list(fake_work)
-    assert trained[:6] == ["0 0", "0 1", "0 2", "0 3", "0 4", f"{len(record.HELPFUL)} 0"]
+    assert trained[4:10] == [f"{len(record.HELPFUL)} 4", "0 0", "0 1", "0 2", "0 3", "0 4"]
     assert record.record(path=path) == 0
     # No training is done twice.
     assert len([work for work in fake_work if " " in work]) == len(trained)
+
+
+def test_a_unit_beside_others_is_taken_again(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([0.5, 0.06, 0.06, 0.5, *[0.01] * 500])
+    monkeypatch.setattr(record.Watch, "others", lambda self: next(looks))
+    assert record.record(path=tmp_path / "speedrun.json") == 0
+    first = f"{len(record.HELPFUL)} 0"
+    assert fake_work[:4] == [first, first, first, f"{len(record.HELPFUL)} 1"]
+
+
+def test_others_are_seen() -> None:
+    """A process that works for as long as we wait, on one core."""
+    if not Path("/proc/stat").exists():
+        assert record.Watch().others() == 0
+        return
+    watch = record.Watch()
+    code = "import time; end = time.time() + 1\nwhile time.time() < end: pass"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        while process.poll() is None:
+            time.sleep(0.05)
+        seen = watch.others()
+    assert seen > 0.3 / (os.cpu_count() or 1)
 
 
 def interrupt(*_: Any) -> Any:
