@@ -163,6 +163,8 @@ def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]
         effect = whole_race(machine, switch, how, below)
     else:
         found = measure(switch, below)
+        if found.stopped:
+            raise KeyboardInterrupt
         effect = Effect(switch, how, "time", below, found.factor, found.interval, found.verdict)
     print(f"{switch}, {how}: {effect.factor:.3f}x {effect.verdict}", flush=True)
     return replace(machine, effects=(*machine.effects, effect))

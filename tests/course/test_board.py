@@ -459,6 +459,18 @@ def test_a_recording_goes_on_where_it_was_cut_off(
     assert len([work for work in fake_work if " " in work]) == len(trained)
 
 
+def test_an_interrupted_figure_is_not_recorded(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "speedrun.json"
+    stopped = figure("vectorization", stopped=True)
+    monkeypatch.setattr(record, "measure", lambda *_: stopped)
+    with pytest.raises(KeyboardInterrupt):
+        record.record(path=path)
+    (machine,) = recorded.read(path)
+    assert machine.trainings and not machine.effects
+
+
 def test_a_unit_beside_others_is_taken_again(
     tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
