@@ -92,7 +92,7 @@ class Board:
             self.said = f"{word} in this cell, but not saved. {error}"
             return
         self._unsaved.clear()
-        self.said = f"{word}, in {self.path}. {notice}".strip()
+        self.said = f"{word}, in {store.shown(self.path)}. {notice}".strip()
 
     def _add_unsaved(self, choices: Choices) -> Choices:
         for choice in self._unsaved:

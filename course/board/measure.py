@@ -24,6 +24,7 @@ from course.speedrun import train
 from course.switches import SWITCHES, TASK, Task
 from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
 from labkit.measure import measuring
+from labkit.progress import progress
 from labkit.race import RaceRun
 
 # Epochs without end, of the mix of training and validation that the task has.
@@ -155,7 +156,10 @@ def _one_seed(task: Task, sides: dict[str, Sequence[str]], seed: int) -> list[Ra
     names = list(sides)
     if seed % 2:
         names.reverse()
-    return [run_once(task, name, sides[name], seed) for name in names]
+    runs = []
+    for name in progress(iterable=names, desc=f"race, seed {seed}", unit="training", delay=2):
+        runs.append(run_once(task, name, sides[name], seed))
+    return runs
 
 
 def run_once(task: Task, name: str, switches: Sequence[str], seed: int) -> RaceRun:

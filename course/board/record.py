@@ -3,12 +3,14 @@
 The slow script and the fast one train to the target on five seeds; then each switch is measured
 twice: *forward*, on top of those before it, and *left out* of all that help. Every unit is written
 as soon as it is there, and what is there is not measured again: a recording may be cut off, or
-be taken in parts (``--minutes``).
+be taken in parts (``--minutes``). A unit during which other programs used more than a twentieth of
+the machine is not written but taken again: beside waiting threads a training takes twice its time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,9 +43,12 @@ HELPFUL = (
     "bias_before_batchnorm",
     "validation_without_grad",
     "optimizers",
+    "gradient_clipping",
     "learning_rate_schedules",
 )
 
+# The part of the machine that other programs may use meanwhile.
+MOST_OTHERS = 0.05
 # A switch, how its effect is taken, and what is on beside it.
 Wanted = tuple[str, str, tuple[str, ...]]
 
@@ -57,20 +62,65 @@ def record(minutes: float | None = None, path: Path | None = None) -> int:
         if minutes is not None and time.monotonic() - begin > 60 * minutes:
             print("Some is left: call again to go on.")
             return 1
-        machine = work()
+        watch = Watch()
+        found = work()
+        if watch.others() > MOST_OTHERS:
+            print(f"Other programs used {watch.others():.0%} of the machine: taken again.")
+            continue
+        machine = found
         _write(path, machine)
     print("All is recorded.")
     return 0
 
 
+class Watch:
+    """How much of the machine other programs use from now on; Linux tells."""
+
+    def __init__(self) -> None:
+        self._begin = self._look()
+
+    def others(self) -> float:
+        """As a part of all cores; 0 where the system does not tell."""
+        now = self._look()
+        passed, busy, own = (after - before for before, after in zip(self._begin, now, strict=True))
+        return max(0.0, (busy - own) / passed / (os.cpu_count() or 1))
+
+    def _look(self) -> tuple[float, float, float]:
+        """Seconds that passed, that all cores worked, and that they worked for this process."""
+        own = sum(os.times()[:4])
+        try:
+            first = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+        except OSError:
+            return time.monotonic(), own, own
+        user, nice, system, _, _, *interrupts = map(int, first.split()[1:9])
+        busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), busy, own
+
+
 def _next(machine: Machine) -> Callable[[], Machine] | None:
-    """The first unit that is not there yet."""
-    for switches in wanted_trainings():
+    """The first unit that is not there yet: the whole, then what is timed, then what is raced."""
+    timed = [wanted for wanted in wanted_effects() if not SWITCHES[wanted[0]].learns]
+    raced = [wanted for wanted in wanted_effects() if SWITCHES[wanted[0]].learns]
+    return (
+        _next_training(machine, [HELPFUL, ()])
+        or _next_effect(machine, timed)
+        or _next_training(machine, wanted_trainings())
+        or _next_effect(machine, raced)
+    )
+
+
+def _next_training(machine: Machine, sets: list[tuple[str, ...]]) -> Callable[[], Machine] | None:
+    for switches in sets:
         for seed in range(MOST_SEEDS):
             if seed not in {run.seed for run in machine.of(*switches)}:
                 return partial(_train, machine, switches, seed)
-    for wanted in wanted_effects():
-        if wanted[:2] not in {(effect.switch, effect.how) for effect in machine.effects}:
+    return None
+
+
+def _next_effect(machine: Machine, effects: list[Wanted]) -> Callable[[], Machine] | None:
+    known = {(effect.switch, effect.how) for effect in machine.effects}
+    for wanted in effects:
+        if wanted[:2] not in known:
             return partial(_take_effect, machine, *wanted)
     return None
 
@@ -90,7 +140,7 @@ def wanted_effects() -> list[Wanted]:
 
 def wanted_trainings() -> list[tuple[str, ...]]:
     """Nothing on; all that helps on; and what the races of switches that learn are made of."""
-    sets = [(), HELPFUL]
+    sets: list[tuple[str, ...]] = [HELPFUL, ()]
     for switch, _, below in wanted_effects():
         if SWITCHES[switch].learns:
             sets += [below, (*below, switch)]
@@ -110,15 +160,17 @@ def _train(machine: Machine, switches: tuple[str, ...], seed: int) -> Machine:
 
 def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Machine:
     if SWITCHES[switch].learns:
-        effect = raced(machine, switch, how, below)
+        effect = whole_race(machine, switch, how, below)
     else:
         found = measure(switch, below)
+        if found.stopped:
+            raise KeyboardInterrupt
         effect = Effect(switch, how, "time", below, found.factor, found.interval, found.verdict)
     print(f"{switch}, {how}: {effect.factor:.3f}x {effect.verdict}", flush=True)
     return replace(machine, effects=(*machine.effects, effect))
 
 
-def raced(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
+def whole_race(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
     """What a switch brought in whole trainings, which are recorded already."""
     runs = []
     for name, switches in (("off", below), ("on", (*below, switch))):

@@ -17,7 +17,7 @@ SCHEMA = 1
 # How an effect was taken.
 FORWARD, LEFT_OUT, ADDED = "forward", "left out", "added to all"
 # Epochs that the slow script takes to the target where nothing is recorded.
-UNRECORDED = 3
+UNRECORDED = 5
 
 
 @dataclass(frozen=True)

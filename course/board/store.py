@@ -109,6 +109,13 @@ def board_path() -> Path:
     return folder / "pytorch-speed-lab" / "board.json"
 
 
+def shown(path: Path) -> str:
+    """The path as it is shown: a notebook that is passed on should not name its reader's home."""
+    if path.is_relative_to(Path.home()):
+        return str(Path("~") / path.relative_to(Path.home()))
+    return str(path)
+
+
 def read(path: Path, machine: str) -> Choices:
     """The choices made on a machine; none where there is no file. BoardError says what is wrong."""
     return _choices(_content(path), machine)
@@ -135,7 +142,9 @@ def change(path: Path, machine: str, how: Callable[[Choices], Choices]) -> tuple
             _replace(path, json.dumps(content, indent=2) + "\n")
     except OSError as error:
         why = error.strerror or str(error)
-        raise BoardError(f"{path} cannot be written: {why}. Nothing in it has changed.") from error
+        raise BoardError(
+            f"{shown(path)} cannot be written: {why}. Nothing in it has changed."
+        ) from error
     return present, said
 
 
@@ -145,25 +154,25 @@ def _content(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {"schema": SCHEMA, "about": ABOUT, "machines": {}}
     except UnicodeDecodeError:
-        raise Damaged(f"{path} is damaged: it is no text.") from None
+        raise Damaged(f"{shown(path)} is damaged: it is no text.") from None
     except OSError as error:
-        raise BoardError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise BoardError(f"{shown(path)} cannot be read: {error.strerror or error}.") from error
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
-        raise Damaged(f"{path} is damaged: {error}.") from None
+        raise Damaged(f"{shown(path)} is damaged: {error}.") from None
     schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, int) or not isinstance(content.get("machines"), dict):
-        raise Damaged(f"{path} is damaged: it holds no board.")
+        raise Damaged(f"{shown(path)} is damaged: it holds no board.")
     if schema > SCHEMA:
         raise BoardError(
-            f"{path} was written by a newer version of the course (schema {schema}; this one "
-            f"knows {SCHEMA}). It is left as it is: update the course, or move the file away."
+            f"{shown(path)} was written by a newer version of the course (schema {schema}; this "
+            f"one knows {SCHEMA}). It is left as it is: update the course, or move the file away."
         )
     if schema < SCHEMA:
         raise Damaged(
-            f"{path} was written by an older version of the course (schema {schema}; this one "
-            f"knows {SCHEMA})."
+            f"{shown(path)} was written by an older version of the course (schema {schema}; this "
+            f"one knows {SCHEMA})."
         )
     return content
 
@@ -256,7 +265,7 @@ def _locked(path: Path) -> Iterator[None]:
         while not _lock(file):
             if time.monotonic() > end:
                 raise BoardError(
-                    f"{path} is in use: another kernel has been writing for {PATIENCE:g} s. "
+                    f"{shown(path)} is in use: another kernel has been writing for {PATIENCE:g} s. "
                     "Nothing has changed; try again, or restart that kernel."
                 )
             time.sleep(0.02)
