@@ -2,6 +2,9 @@
 returns which.
 """
 
+from course.exercises.front_04 import check_04_prefetch
+from course.exercises.front_11 import check_11_recompute
+from course.exercises.front_18 import check_18_clipped_update
 from course.exercises.lab_00 import check_00_speedup
 from course.exercises.lab_01 import check_01_blocked_product
 from course.exercises.lab_02 import check_02_largest_rate
@@ -35,6 +38,7 @@ __all__ = [
     "check_02_largest_rate",
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
+    "check_04_prefetch",
     "check_05_fastest_batch",
     "check_06_clip_order",
     "check_07_kahan_add",
@@ -42,6 +46,7 @@ __all__ = [
     "check_09_steps_until_it_pays",
     "check_10_one_read",
     "check_11_best_segments",
+    "check_11_recompute",
     "check_12_lowest_peak",
     "check_13_one_update",
     "check_14_one_reduction",
@@ -49,6 +54,7 @@ __all__ = [
     "check_16_to_float32",
     "check_17_replay",
     "check_18_clip_to_usual",
+    "check_18_clipped_update",
     "check_19_drop_bias",
     "check_20_validate",
     "check_21_recalibrate",

@@ -1,0 +1,149 @@
+"""The exercise of the front notebook 11: a checkpoint written as an autograd function."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from course.exercises import check_11_recompute
+
+
+def function(forward, backward):
+    """`answer(piece, x)` from the two methods of an autograd function."""
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    made = type("Recompute", (torch.autograd.Function,), methods)
+    return made.apply
+
+
+def keep(ctx, piece, x):
+    ctx.piece, ctx.random = piece, torch.get_rng_state()
+    ctx.save_for_backward(x)
+    return piece(x)
+
+
+def again(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        torch.set_rng_state(ctx.random)
+        y = ctx.piece(x)
+    y.backward(gradient)
+    return None, x.grad
+
+
+def stub(piece, x):
+    raise NotImplementedError("your turn")
+
+
+def without_dropout(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        y = ctx.piece(x)
+    y.backward(gradient)
+    return None, x.grad
+
+
+def sets_the_state_for_good(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    torch.set_rng_state(ctx.random)
+    with torch.enable_grad():
+        y = ctx.piece(x)
+    y.backward(gradient)
+    return None, x.grad
+
+
+def only_the_input(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        y = ctx.piece(x)
+    return None, torch.autograd.grad(y, x, gradient)[0]
+
+
+def no_chain_rule(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        ctx.piece(x).sum().backward()
+    return None, x.grad
+
+
+def parameters_only(ctx, gradient):
+    with torch.enable_grad():
+        y = ctx.piece(ctx.saved_tensors[0].detach())
+    y.backward(gradient)
+    return None, None
+
+
+def without_grad_mode(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    y = ctx.piece(x)
+    y.backward(gradient)
+    return None, x.grad
+
+
+def keeps_the_graph(ctx, piece, x):
+    with torch.enable_grad():
+        inner = x.detach().requires_grad_()
+        ctx.inner, ctx.y = inner, piece(inner)
+    ctx.save_for_backward(x, ctx.y)
+    return ctx.y.detach()
+
+
+def uses_the_graph(ctx, gradient):
+    ctx.y.backward(gradient)
+    return None, ctx.inner.grad
+
+
+def without_gradient(piece, x):
+    with torch.no_grad():
+        return piece(x)
+
+
+def evaluates(ctx, piece, x):
+    """Dropout off: no random numbers to repeat."""
+    ctx.piece, ctx.random = piece.eval(), torch.get_rng_state()
+    ctx.save_for_backward(x)
+    return piece(x)
+
+
+def plain(piece, x):
+    return piece(x)
+
+
+def ready_made(piece, x):
+    return checkpoint(piece, x, use_reentrant=False)
+
+
+def test_the_solution_passes(capsys):
+    before = torch.get_rng_state()
+    assert check_11_recompute(function(keep, again)) is True
+    assert capsys.readouterr().out.startswith("✓")
+    assert torch.equal(torch.get_rng_state(), before) and torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (stub, "return the output of the piece; returned was None"),
+        (lambda piece, x: None, "return the output of the piece; returned was None"),
+        (without_gradient, "the output needs no gradient: autograd has to know"),
+        (plain, "are kept for the backward pass"),
+        (ready_made, "build it yourself, as a torch.autograd.Function"),
+        (function(keep, without_dropout), "a piece with dropout: the gradient of"),
+        (function(keep, sets_the_state_for_good), "the backward pass changes the random state"),
+        (
+            function(keep, only_the_input),
+            "a piece without dropout: weight 0.0.weight got no gradient",
+        ),
+        (function(keep, no_chain_rule), "a piece without dropout: the gradient of"),
+        (function(keep, parameters_only), "without dropout: the input got no gradient"),
+        (function(keeps_the_graph, uses_the_graph), "are kept for the backward pass"),
+        (function(evaluates, again), "a piece with dropout: the output is not that of piece(x)"),
+    ],
+)
+def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
+    assert check_11_recompute(answer) is False
+    printed = capsys.readouterr().out
+    assert printed.startswith("not yet: ") and hint in printed, printed
+
+
+def test_errors_of_autograd_are_raised():
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        check_11_recompute(function(keep, without_grad_mode))
