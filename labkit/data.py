@@ -15,10 +15,12 @@ import tarfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from labkit.progress import progress
 from labkit.sources import cache_dir, copies, damage, files
@@ -27,6 +29,7 @@ from labkit.text import write_whole
 __all__ = [
     "CIFAR10_CLASSES",
     "airfoil",
+    "by_value",
     "cifar10",
     "cifar10_jpeg",
     "copies",
@@ -126,6 +129,35 @@ def digits() -> tuple[Tensor, Tensor]:
     images, labels = load_digits(return_X_y=True)
     scaled = np.rint(images.reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
     return torch.from_numpy(scaled), torch.from_numpy(labels.astype(np.int64))
+
+
+def by_value(dataset: Dataset) -> Dataset:
+    """The same data set, which reaches the workers of a `DataLoader` together with its class.
+
+    A worker that is not forked gets the data set as a pickle. That names its class, and a class
+    of a notebook is in no module that the worker could import.
+    """
+    return _ByValue(dataset)
+
+
+class _ByValue(Dataset):
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._dataset[index]
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        import cloudpickle
+
+        return _from_bytes, (cloudpickle.dumps(self._dataset),)
+
+
+def _from_bytes(content: bytes) -> Dataset:
+    return by_value(pickle.loads(content))
 
 
 def packs(name: str) -> dict[Path, str | None]:

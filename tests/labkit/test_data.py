@@ -309,3 +309,25 @@ def test_real_cifar10(real: Path, cache: Path) -> None:
     assert len(ours) == 20 and ours <= planes
     (pack,) = all_files(cache)
     assert pack.name.startswith("cifar10-train-jpeg.")
+
+
+# Workers
+
+
+def test_a_data_set_by_value_reaches_a_process_that_cannot_import_its_class() -> None:
+    class Squares(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> int:
+            return index**2
+
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(Squares())
+    sent = data.by_value(Squares())
+    for _ in range(2):
+        # A worker may hand it on to one of its own.
+        sent = pickle.loads(pickle.dumps(sent))
+        assert [sent[index] for index in range(len(sent))] == [0, 1, 4, 9, 16]
+    loader = torch.utils.data.DataLoader(sent, 5, num_workers=1, multiprocessing_context="spawn")
+    assert [batch.tolist() for batch in loader] == [[0, 1, 4, 9, 16]]
