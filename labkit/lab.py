@@ -320,7 +320,9 @@ class Lab:
         options = {"threads": self.threads} | self.race_options | options
         _check_race_has_an_end(options)
         base = self.settings(self._shared(candidates) | dict(baseline or {}))
-        chosen = {difference(base, self.defaults) or "baseline": base}
+        # The situation is no side's own: it names none.
+        own = {name: base[name] for name in self.technique}
+        chosen = {difference(self.defaults | own, self.defaults) or "baseline": base}
         for candidate in candidates:
             settings = self.settings(candidate)
             label = difference(settings, base) or "same settings"

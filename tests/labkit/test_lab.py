@@ -453,7 +453,7 @@ def test_a_sweep_of_the_situation_moves_both_sides(both):
 
 def test_a_race_takes_the_lab_s_options_and_its_situation(both):
     result = both.race({"precise": True, "rows": 8})
-    assert result.arms == ("rows=8", "precise=True")
+    assert result.arms == ("baseline", "precise=True")
     assert (result.target, result.metric, len(result.runs)) == (1e-3, "loss", 4)
     assert both.race({"precise": True}, target=1e9).target == 1e9
     with pytest.raises(ValueError, match="rows=16: another candidate has 8"):
