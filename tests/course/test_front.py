@@ -5,6 +5,7 @@ template, and each is shown to find what it is there for.
 """
 
 import contextlib
+import multiprocessing
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import labkit
 from course import front
@@ -30,7 +32,7 @@ from course.notebook_files import (
     read_notebook,
     tags,
 )
-from labkit import count, seed_all
+from labkit import MemoryMeter, count, seed_all
 from labkit.preserve import preserve_flags
 
 PATHS = [path for path in tool.notebooks() if front.is_front(read_notebook(path))]
@@ -163,11 +165,76 @@ def less_work_is_done(names: dict[str, Any]) -> None:
     assert counters(names).flops == 64 * counters(names, rows=1).flops
 
 
+def workers_decode(names: dict[str, Any]) -> None:
+    """Workers are processes, which end; what is cached is prepared once."""
+    decoded = []
+    prepare = names["prepare"]
+
+    def noted(picture: torch.Tensor) -> torch.Tensor:
+        decoded.append(1)
+        return prepare(picture)
+
+    names["prepare"] = noted
+    # Workers and cached; then processes during an epoch, and pictures that this one decoded.
+    for workers, cached, processes, here in (
+        (0, False, 0, len(names["images"])),
+        (2, False, 2, 0),
+        (0, True, 0, 0),
+    ):
+        settings = names["lab"].settings({"num_workers": workers, "cached": cached})
+        workload = names["make_workload"](**settings)
+        decoded.clear()
+        workload.step()
+        assert len(multiprocessing.active_children()) == processes
+        assert len(decoded) == here
+        workload.close()
+        assert not multiprocessing.active_children()
+
+
+def entrances_are_kept(names: dict[str, Any]) -> None:
+    plain, whole, pieces = (counters(names, pieces=number) for number in (0, 1, 8))
+    assert pieces.saved_bytes < 0.3 * plain.saved_bytes
+    # A second forward pass of all blocks, but for the last product of a piece, which nobody needs.
+    assert 1.25 < pieces.flops / plain.flops < 4 / 3
+    assert pieces.flops <= whole.flops < 4 / 3 * plain.flops
+    # One piece keeps little as well, until all of it is computed again.
+    peaks = []
+    for number in (0, 1, 8):
+        step = names["make_workload"](**names["lab"].settings({"pieces": number})).step
+        step()
+        with MemoryMeter(saved=False) as memory:
+            step()
+        peaks.append(memory.peak)
+    assert peaks[1] > 0.95 * peaks[0]
+    assert peaks[2] < 0.5 * peaks[0]
+
+
+def no_gradient_is_longer(names: dict[str, Any]) -> None:
+    norms = []
+
+    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        norms.append(nn.utils.get_total_norm([weight.grad for weight in weights]).item())
+
+    hook = register_optimizer_step_pre_hook(note)
+    try:
+        for max_norm in ("off", 0.01):
+            counters(names, max_norm=max_norm)
+    finally:
+        hook.remove()
+    off, clipped = norms
+    assert off > 0.1
+    assert clipped == pytest.approx(0.01, rel=1e-3)
+
+
 # By notebook: a counter that only the technique moves.
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "_template": fewer_calls,
     "00_start_here": less_work_is_done,
+    "04_data_loading": workers_decode,
     "06_mixed_precision": fewer_bytes_are_kept,
+    "11_activation_checkpointing": entrances_are_kept,
+    "18_gradient_clipping": no_gradient_is_longer,
 }
 
 
