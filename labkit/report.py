@@ -323,6 +323,9 @@ def _race_title(result: RaceResult) -> str:
         if math.isnan(ratio) or math.isinf(result.median(arm)):
             words += f"; {arm} did not reach it"
             continue
+        if math.isinf(ratio):
+            words += f"; {arm} reached it, {baseline} did not: {result.verdict(arm)}"
+            continue
         interval = f"95 % interval {format_factor(low)} to {format_factor(high)}"
         seeds = _number(len(result.of(arm)), "seed")
         words += (

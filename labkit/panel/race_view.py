@@ -78,32 +78,42 @@ def told(result: RaceResult) -> dict[str, Any]:
         return {}
     baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
-    arrived = []
-    for role, arm in zip(("baseline", "candidate"), result.arms, strict=False):
-        arrived.append(f"{role} {result.arrived(arm)} of {len(result.of(arm))}")
-    detail = f"target reached: {', '.join(arrived)}"
-    if not math.isnan(low + high):
+    detail = f"target reached: baseline {_reached(result, baseline)}"
+    detail += f", candidate {_reached(result, candidate)}"
+    figure, caption = f"{factor(ratio)}×", "as fast to the target"
+    if not 0 < ratio < math.inf:
+        figure, caption = _reached(result, candidate), "reached the target"
+        detail = f"of the baseline {_reached(result, baseline)}"
+    elif not math.isnan(low + high):
         detail = f"95 % interval {format_factor(low)} – {format_factor(high)}\n{detail}"
     medians = [result.median(arm) for arm in (baseline, candidate)]
     texts = [format_seconds(median) for median in medians]
     intervals = [result.interval(arm) for arm in (baseline, candidate)]
     return {
-        "speedup": f"{factor(ratio)}×",
-        "caption": "as fast to the target",
+        "speedup": figure,
+        "caption": caption,
         "verdict": result.verdict(candidate),
         "detail": detail,
         "bars": [group("Training time to the target", medians, texts, intervals)],
     }
 
 
+def _reached(result: RaceResult, arm: str) -> str:
+    """``3 of 5``: the seeds of a side that reached the target."""
+    return f"{result.arrived(arm)} of {len(result.of(arm))}"
+
+
 def race_summary(result: RaceResult) -> str:
     """What the status line says of a race."""
     if len(result.arms) < 2:
         return "only the baseline has run"
-    candidate = result.arms[1]
+    baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
     if math.isnan(ratio):
         return "nobody reached the target"
+    if not 0 < ratio < math.inf:
+        counts = f"{_reached(result, candidate)}, of the baseline {_reached(result, baseline)}"
+        return f"{result.verdict(candidate)}, target reached by {counts}"
     shown = f"{result.verdict(candidate)}, {format_factor(ratio)}×"
     if not math.isnan(low + high):
         shown += f" [{format_factor(low)}, {format_factor(high)}]"
@@ -116,11 +126,14 @@ def race_sentence(result: RaceResult) -> str:
     aim = f"{result.metric} of {sign} {result.target:g}"
     if len(result.arms) < 2 or not any(run.reached for run in result.runs):
         return f"No run reached {aim}."
-    candidate = result.arms[1]
+    baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
-    if math.isinf(result.median(candidate)):
-        reached = f"{result.arrived(candidate)} of {len(result.of(candidate))} seeds"
-        return f"The candidate reached {aim} in {reached}."
+    if not 0 < ratio < math.inf or math.isinf(result.median(candidate)):
+        reached = f"{_reached(result, candidate)} seeds"
+        return (
+            f"The candidate reached {aim} in {reached}, "
+            f"the baseline in {_reached(result, baseline)}."
+        )
     found = f"The candidate is {format_factor(ratio)} times as fast to {aim} as the baseline"
     if math.isnan(low + high):
         return f"{found} (one seed)."

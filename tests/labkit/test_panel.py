@@ -22,8 +22,8 @@ from IPython.utils.capture import capture_output
 from labkit import neighbours
 from labkit.lab import Lab
 from labkit.measure import measuring
-from labkit.panel import LabPanel, guess, live
-from labkit.race import RaceResult
+from labkit.panel import LabPanel, guess, live, race_view
+from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
 from labkit.switches import torch_flags
@@ -836,6 +836,31 @@ def test_what_is_rarely_used_stands_behind_more(panel: LabPanel) -> None:
     assert "labkit-detailed" in panel.widget._dom_classes
     panel.buttons.details.value = False
     assert "labkit-detailed" not in panel.widget._dom_classes
+
+
+@pytest.mark.parametrize(
+    ("arrives", "figure", "badge", "sentence"),
+    [
+        ((), "0 of 5", "unclear", "No run reached accuracy of at least 0.5."),
+        (("new",), "5 of 5", "faster", "in 5 of 5 seeds, the baseline in 0 of 5."),
+        (("old",), "0 of 5", "slower", "in 0 of 5 seeds, the baseline in 5 of 5."),
+        (("old", "new"), "2.00×", "faster", "is 2.00 times as fast"),
+    ],
+)
+def test_a_race_that_a_side_does_not_finish(
+    arrives: tuple[str, ...], figure: str, badge: str, sentence: str
+) -> None:
+    runs = []
+    for seed in range(5):
+        for name, seconds in (("old", 2.0 + seed), ("new", 1.0 + seed / 2)):
+            metric = 0.6 if name in arrives else 0.1
+            runs.append(RaceRun(name, seed, ((10, seconds, metric),), name in arrives))
+    race = RaceResult(tuple(runs), 0.5, "accuracy", True)
+    told = race_view.told(race)
+    assert (told["speedup"], told["verdict"]) == (figure, badge)
+    assert "inf" not in told["speedup"] + told["detail"]
+    words = race_view.race_sentence(race)
+    assert sentence in words and "inf" not in words + race_view.race_summary(race)
 
 
 def test_another_process_that_measures_is_told(
