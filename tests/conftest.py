@@ -27,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="few",
         help="notebooks on rehearsed GPUs: a few on one card, or all of them on three",
     )
+    parser.addoption(
+        "--labs",
+        choices=("few", "all"),
+        default="few",
+        help="notebooks in the browser: the front ones and a few long ones, or all of them",
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,8 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     if not math.isfinite(floor):
         floor = 0.0
     detail = ""
-    if run.ratios:
+    # One pair has no interval.
+    if len(run.ratios) > 1:
         detail = f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
     newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]

@@ -302,6 +302,13 @@ class Panel:
         number.wait_for(timeout=timeout * 1000)
         return time.monotonic() - start
 
+    def wait_result(self, timeout: float = 60) -> None:
+        """Wait until that run has something to keep: more than its first, rough number."""
+        run = self._before + 1
+        kept = re.compile("interval|target reached|of the baseline|live tensors")
+        detail = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-detail", has_text=kept)
+        detail.wait_for(timeout=timeout * 1000)
+
     def wait_finished(self, timeout: float = 120) -> str:
         """Wait until the run that was last started from here has begun and ended."""
         run = self._before + 1

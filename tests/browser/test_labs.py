@@ -1,5 +1,7 @@
-"""Every notebook of the course in a real browser: run all cells, operate its first panel, take
-pictures.
+"""Notebooks in a real browser: run all cells, operate the first panel, take pictures.
+
+Those of the front form, and a few long ones; `pytest tests/browser --labs all` takes every one
+(about a quarter of an hour). All of them run without a browser in `tests/course/test_notebooks.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +17,20 @@ from .harness import ROOT, NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
-NOTEBOOKS = course_notebooks()
+# A planner, worker processes, sides in processes of their own.
+FEW = ("12_sublinear_memory", "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
 
 
-def test_there_are_notebooks() -> None:
-    assert NOTEBOOKS, "notebooks/ holds no numbered notebook"
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "path" not in metafunc.fixturenames:
+        return
+    wanted = []
+    for path in course_notebooks():
+        chosen = path.stem in FEW or is_front(read_notebook(path))
+        if chosen or metafunc.config.getoption("--labs") == "all":
+            wanted.append(path)
+    assert wanted, "notebooks/ holds no numbered notebook"
+    metafunc.parametrize("path", wanted, ids=map(place, wanted))
 
 
 def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> None:
@@ -66,7 +77,6 @@ def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
         assert "Error" not in box.inner_text()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=place)
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     shot = place(path).replace("/", "-")
     lab_page.open(path)
@@ -94,7 +104,7 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
 
     panel.set_budget(60)
     panel.run()
-    panel.wait_number()
+    panel.wait_result()
     panel.stop()
     # done: its intervals were narrow before the click
     assert panel.wait_finished().startswith(("Stopped:", "Done:"))
