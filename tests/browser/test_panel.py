@@ -173,7 +173,7 @@ def test_stop_answers_and_the_next_run_works(opened: NotebookPage) -> None:
     panel.set_run_on_change(False)
     panel.set_budget(60)
     panel.run()
-    panel.wait_number()
+    panel.wait_result()
     panel.set_slider("size", 1)  # applies to the next run
     pressed = time.monotonic()
     panel.stop()
