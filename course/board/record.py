@@ -110,8 +110,9 @@ def _next(machine: Machine) -> Callable[[], Machine] | None:
 
 
 def _next_training(machine: Machine, sets: list[tuple[str, ...]]) -> Callable[[], Machine] | None:
-    for switches in sets:
-        for seed in range(MOST_SEEDS):
+    # Seed by seed, so that both sides of a ratio find the machine in one state.
+    for seed in range(MOST_SEEDS):
+        for switches in sets:
             if seed not in {run.seed for run in machine.of(*switches)}:
                 return partial(_train, machine, switches, seed)
     return None
