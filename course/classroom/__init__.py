@@ -1,7 +1,9 @@
 """For teachers: copies of the notebooks for students (``build``), and the check of their answers.
 
 A submission is data until it runs: `files` reads it, `slices` finds in its syntax tree what an
-exercise needs, `check` writes the table, `judge` runs the code.
+exercise needs. `check` judges it and writes the table, `feedback` what a student reads. The code
+itself runs in `answerer`, behind a wall of `sandbox`; `remote` talks to it in `values` only.
+`otter` hands everything over to another grader.
 """
 
 from __future__ import annotations
@@ -40,20 +42,49 @@ def add_parsers(actions: Any) -> None:
     )
     check.add_argument("--csv", type=Path, metavar="FILE", help="write the table to this file, too")
     check.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds for an exercise (60)"
+        "--feedback", type=Path, metavar="DIR", help="write a file for each submission's student"
+    )
+    check.add_argument("--jobs", type=int, default=1, metavar="N", help="submissions at a time (1)")
+    check.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds for an exercise, counted after the imports (60)",
+    )
+    check.add_argument(
+        "--memory", type=int, default=4096, metavar="MB", help="for an exercise (4096)"
+    )
+    check.add_argument(
+        "--disk", type=int, default=256, metavar="MB", help="for what an exercise writes (256)"
+    )
+    check.add_argument(
+        "--image", default="speed-lab-class", help="container image, for docker or podman"
+    )
+    check.add_argument(
+        "--trust-submissions",
+        action="store_true",
+        help="run them without a sandbox: for submissions that you trust with your files",
+    )
+    otter = actions.add_parser(
+        "otter", help="hand submissions and tests over to otter-grader's format"
+    )
+    otter.add_argument("out", type=Path, metavar="OUT", help="folder to write")
+    otter.add_argument(
+        "paths", nargs="*", type=Path, metavar="NOTEBOOK", help="submissions, or folders of them"
     )
 
 
 def main(args: Any) -> int:
-    """``build`` or ``check``.
+    """``build``, ``check`` or ``otter``.
 
     0 when all ran, 1 when a submission could not be read, 2 for wrong usage.
     """
-    from course.classroom.build import main as build
-    from course.classroom.check import main as check
+    from course.classroom import build, check, otter
 
+    mains = {"build": build.main, "check": check.main, "otter": otter.main}
     try:
-        return build(args) if args.command == "build" else check(args)
+        return mains[args.command](args)
     except (CourseError, OSError) as error:
         print(f"course: {error}", file=sys.stderr)
         return 2

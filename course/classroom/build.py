@@ -13,23 +13,46 @@ from course.classroom.files import CourseError, course_notebooks, read_notebook
 from course.notebook_files import NOTEBOOKS, ROOT, notebook_text, place
 from labkit.text import write_whole
 
+# cells that hold an answer: of an exercise, or of a guess
+ANSWERS = {"solution", "claims", "reference"}
+# the text that introduces recorded figures begins at a heading, or is all of its cell
+_INTRODUCTION = re.compile(r"(?:\A|^#+ )(?:(?!^#+ ).)*\Z", flags=re.MULTILINE | re.DOTALL)
+_RECORDED = re.compile(r",\s*recorded=records\.reference\([^()]*\)")
+_PRINTED = re.compile(r"print\(records\.reference\([^()]*\)\)")
+_RESULTS = re.compile(r"\[RESULTS\.md\]\([^)]*\)")
+
 
 def student_copy(notebook: NotebookNode) -> NotebookNode:
-    """The notebook without solutions, and without outputs, which would answer its questions."""
+    """The notebook without solutions, recorded figures, claims and outputs: with nothing that
+    answers its questions.
+    """
     copy = deepcopy(notebook)
-    copy["cells"] = [
-        cell for cell in copy["cells"] if "solution" not in cell["metadata"].get("tags", ())
-    ]
+    cells: list[NotebookNode] = []
     for cell in copy["cells"]:
-        if cell["cell_type"] == "code":
+        tags = set(cell["metadata"].get("tags", ()))
+        code = cell["cell_type"] == "code"
+        if tags & {"claims", "reference"} and cells and cells[-1]["cell_type"] == "markdown":
+            kept = _INTRODUCTION.sub("", cells[-1]["source"]).rstrip()
+            cells[-1]["source"] = kept
+            cells = cells if kept else cells[:-1]
+        # the code at the end of a front notebook draws recorded gains
+        if tags & ANSWERS or (code and "more" in tags):
+            continue
+        if code:
             cell["outputs"], cell["execution_count"] = [], None
+            source = _RECORDED.sub("", cell["source"])
+            cell["source"] = _PRINTED.sub('print("your teacher has a recorded run")', source)
+        else:
+            cell["source"] = _RESULTS.sub("your teacher has them", cell["source"])
+        cells.append(cell)
+    copy["cells"] = cells
     return copy
 
 
 def build(
     student: Path | None = None, instructor: Path | None = None, *, force: bool = False
 ) -> list[Path]:
-    """Write the copies into ``OUT/notebooks``, beside ``OUT/RESULTS.md``.
+    """Write the copies into ``OUT/notebooks``, for instructors beside ``OUT/RESULTS.md``.
 
     Returns what was written.
 
@@ -74,6 +97,8 @@ def _files(student: bool) -> dict[str, str]:
         files[f"notebooks/{place(path)}.ipynb"] = text
     for picture in (NOTEBOOKS / "pictures").glob("*.svg"):
         files[f"notebooks/pictures/{picture.name}"] = picture.read_text(encoding="utf-8")
+    if student:
+        return files
     # The notebooks link to it. What it links to and is not copied becomes plain text.
     results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")

@@ -1,52 +1,53 @@
-"""Checks what students handed in: each exercise in a process of its own, in a copy of the
-submission's folder.
+"""Checks what students handed in: each exercise in a process of its own, behind a wall.
+
+The check itself runs here (`remote`): what the student's process sends are values, and a verdict
+needs the right ones. Some checks look at what happens inside the answer, and so can be made only
+beside it; the column ``judged`` says which.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
-import json
 import math
+import multiprocessing
 import os
 import re
 import shutil
-import site
-import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course.classroom.files import CourseError, exercises, original, read_notebook
+from course import exercises as checks
+from course.classroom.feedback import write_feedback
+from course.classroom.files import CourseError, Exercise, exercises, original, read_notebook
+from course.classroom.remote import Process, Remote, Stopped, raise_error
+from course.classroom.sandbox import Limits, Wall, find_wall
 from course.classroom.slices import answer
-from course.notebook_files import ROOT
+from course.exercises.tell import NotYet
 
 RESULTS = (
     "passed",
     "not yet",
     "error",
     "time limit",
+    "memory limit",
+    "process limit",
     "wrote outside",
     "not attempted",
     "unreadable",
 )
-# variables that name folders of the caller's
-FOREIGN = (
-    "JUPYTER",
-    "LABKIT_",
-    "XDG_",
-    "TORCHINDUCTOR_",
-    "TRITON_",
-)
+# variables of the caller's that a student's process gets
+KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
 UNTOUCHED = "the stub is as it was, or its cell is gone"
 # bytes and files that are copied with a notebook; where there is more, none
-BESIDE = (
-    64 * 2**20,
-    500,
-)
+BESIDE = (64 * 2**20, 500)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 
@@ -59,9 +60,12 @@ class Outcome(NamedTuple):
     # one of RESULTS
     result: str
     message: str = ""
+    # from the end of the imports
     seconds: float = 0.0
-    # what kept it from writing outside its folder
-    guard: str = ""
+    # outside: here, from values alone; both: also beside the answer; inside: only there
+    judged: str = ""
+    # what kept it from the rest of the machine
+    wall: str = ""
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
@@ -83,11 +87,12 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterator[Outcome]:
+def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outcome]:
     """Check all exercises of one submission, and yield what became of each.
 
     Nothing that it holds ends the caller.
     """
+    limits = limits or Limits()
     try:
         submission = read_notebook(path)
         course = original(path, submission)
@@ -95,23 +100,16 @@ def check(path: Path, *, timeout: float = 60.0, landlock: bool = True) -> Iterat
         yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
         return
     for exercise in exercises(course):
-        row = Outcome(
-            _plain(path),
-            course.stem,
-            exercise.check.removeprefix("check_"),
-            "not attempted",
-            UNTOUCHED,
-        )
+        name = exercise.check.removeprefix("check_")
+        row = Outcome(_plain(path), course.stem, name, "not attempted", UNTOUCHED)
         try:
             cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             yield row._replace(result="error", message=_plain(f"{type(error).__name__}: {error}"))
             continue
         if cells is not None:
-            job = {"cells": cells, "check": exercise.check, "call": exercise.call}
-            found = _run(path, job | {"timeout": timeout, "landlock": landlock})
-            row = row._replace(**found | {"message": _plain(found["message"])})
-        yield row
+            row = _checked(row, path, exercise, cells, wall, limits)
+        yield row._replace(message=_plain(row.message))
 
 
 def _plain(text: object) -> str:
@@ -119,68 +117,65 @@ def _plain(text: object) -> str:
     return _UNPRINTABLE.sub(" ", str(text)).strip()[:400]
 
 
-def _run(path: Path, job: dict[str, Any]) -> dict[str, Any]:
-    """Let the judge run a job in a folder that is gone afterwards; fields of the outcome."""
-    with tempfile.TemporaryDirectory(prefix="labkit-course-", ignore_cleanup_errors=True) as box:
-        work, home, scratch = folders = [
-            Path(box).resolve() / name for name in ("work", "home", "tmp")
-        ]
-        for folder in folders:
-            folder.mkdir()
+def _checked(
+    row: Outcome, path: Path, exercise: Exercise, cells: list[str], wall: Wall, limits: Limits
+) -> Outcome:
+    """Run one answer, and judge it."""
+    with tempfile.TemporaryDirectory(prefix="labkit-course-", ignore_cleanup_errors=True) as folder:
+        box = Path(folder).resolve()
         for file in [*_beside(path), path]:
-            (work / file.relative_to(path.parent)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, work / file.relative_to(path.parent))
-        # shm: of torch's workers
-        shared = [place for place in ("/dev/shm", os.devnull) if os.path.exists(place)]
-        done = subprocess.run(
-            [sys.executable, "-P", Path(__file__).with_name("judge.py")],
-            input=json.dumps(job | {"work": str(work), "places": [*map(str, folders), *shared]}),
-            env=_environment(home, scratch),
-            capture_output=True,
-            encoding="utf-8",
-        )
-    # without Landlock's version 6 an answer may kill its judge
-    if done.returncode < 0:
-        return {"result": "error", "message": f"its judge was ended by signal {-done.returncode}"}
-    if done.returncode or "broken" in (found := json.loads(done.stdout)):
-        why = found["broken"] if not done.returncode else done.stderr
-        raise CourseError(f"answers cannot be run here: {why}")
-    return {
-        name: found[name] for name in ("result", "message", "seconds", "guard") if name in found
-    }
-
-
-def _environment(home: Path, scratch: Path) -> dict[str, str]:
-    """One without the user's own folders.
-
-    The small sizes, and no GPU: the checks' results hold on every machine.
-    """
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
-    if data := os.environ.get("LABKIT_DATA"):
-        kept["LABKIT_DATA"] = os.path.abspath(data)
-    private = (
-        "MPLCONFIGDIR",
-        "IPYTHONDIR",
-        "JUPYTER_CONFIG_DIR",
-        "JUPYTER_DATA_DIR",
-        "JUPYTER_RUNTIME_DIR",
+            there = box / "given" / file.relative_to(path.parent)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, there)
+        (box / "work").mkdir()
+        with Process(wall, box, _environment(), limits) as process:
+            result, message = _verdict(process, exercise, cells)
+            seconds = round(time.monotonic() - process.began, 1)
+        if process.outside:
+            result, message = "wrote outside", process.outside
+    judged = getattr(checks, exercise.check).judged
+    return row._replace(
+        result=result, message=message, seconds=seconds, judged=judged, wall=wall.name
     )
-    kept |= {name: str(home / name.lower()) for name in private} | {
-        "HOME": str(home),
-        "TMPDIR": str(scratch),
-    }
-    kept |= {
+
+
+def _verdict(process: Process, exercise: Exercise, cells: list[str]) -> tuple[str, str]:
+    """Result and message."""
+    check = getattr(checks, exercise.check)
+    call: Any = ast.parse(exercise.call, mode="eval").body
+    asked = [ast.unparse(each) for each in call.args]
+    try:
+        raise_error(process.ask({"do": "run", "cells": cells, "asked": asked}))
+        if check.judged != "inside":
+            check.__wrapped__(*(Remote(process, number) for number in range(len(asked))))
+        if check.judged != "outside":
+            told = process.ask({"do": "judge", "name": exercise.check})
+            raise_error(told)
+            if told.get("passed") is not True:
+                raise NotYet(str(told.get("hint")))
+    except NotYet as missing:
+        return "not yet", str(missing)
+    except Stopped as stopped:
+        return stopped.result, str(stopped)
+    # of the student's code, or of a check that met values which it did not expect
+    except Exception as error:
+        return "error", ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+    return "passed", ""
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the caller's own; the small sizes, and no GPU: checks hold on every machine."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    if "LABKIT_DATA" in kept:
+        kept["LABKIT_DATA"] = os.path.abspath(kept["LABKIT_DATA"])
+    return kept | {
         "MPLBACKEND": "Agg",
         "CUDA_VISIBLE_DEVICES": "",
         "LABKIT_SIZE": "test",
+        # several answers run at a time
+        "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    paths = [
-        str(ROOT),
-        *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
-    ]
-    absolute = os.pathsep.join(os.path.abspath(path) for path in paths)
-    return kept | {"PYTHONPATH": absolute, "PYTHONUSERBASE": site.getuserbase()}
 
 
 def _beside(path: Path) -> list[Path]:
@@ -206,41 +201,78 @@ def _beside(path: Path) -> list[Path]:
     return found
 
 
+def check_all(
+    paths: Sequence[Path], wall: Wall, limits: Limits, jobs: int
+) -> Iterator[list[Outcome]]:
+    """The rows of each submission, as soon as they are known; ``jobs`` submissions at a time."""
+    if jobs == 1:
+        for path in paths:
+            yield list(check(path, wall, limits))
+        return
+    # spawned: torch's threads do not survive a fork
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, spawn) as pool:
+        try:
+            for done in as_completed([pool.submit(_rows, path, wall, limits) for path in paths]):
+                yield done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _rows(path: Path, wall: Wall, limits: Limits) -> list[Outcome]:
+    return list(check(path, wall, limits))
+
+
+def limits_of(args: Any) -> Limits:
+    """The limits that a command line names. CourseError for what cannot be one."""
+    for name in ("timeout", "memory", "disk", "jobs"):
+        value = getattr(args, name)
+        if not (math.isfinite(value) and value > 0):
+            raise CourseError(f"--{name} {value:g}: use a positive number")
+    return Limits(args.timeout, args.memory, args.disk)
+
+
 def main(args: Any) -> int:
-    """``python -m course check``: prints a row as soon as it is known."""
-    if not (math.isfinite(args.timeout) and args.timeout > 0):
-        raise CourseError(f"--timeout {args.timeout:g}: use a positive number of seconds")
+    """``python -m course check``: prints rows as soon as they are known."""
+    limits = limits_of(args)
     if not hasattr(os, "fork"):
         raise CourseError("checking needs Linux or macOS; on Windows use WSL")
     if args.csv is not None and args.csv.suffix == ".ipynb":
         raise CourseError(f"--csv {args.csv}: this is a notebook")
-    paths, rows = find(args.paths), []
+    paths = find(args.paths)
+    wall = find_wall(trust=args.trust_submissions, image=args.image)
+    rows: list[Outcome] = []
     width = max(len("submission"), *(len(_plain(path)) for path in paths))
-    form = f"{{:{width}}}  {{:26}}  {{:13}}  {{:>7}}  {{}}"
+    form = f"{{:{width}}}  {{:26}}  {{:13}}  {{:>7}}  {{:7}}  {{}}"
     with ExitStack() as stack:
         file = stack.enter_context(open(args.csv or os.devnull, "w", encoding="utf-8", newline=""))
         table = csv.writer(file)
         table.writerow(Outcome._fields)
-        print(form.format("submission", "exercise", "result", "seconds", "message"))
-        for row in (row for path in paths for row in check(path, timeout=args.timeout)):
-            rows.append(row)
-            print(
-                form.format(row.submission, row.exercise, row.result, row.seconds, row.message),
-                flush=True,
-            )
-            # A spreadsheet takes a text that begins like this for a formula.
-            table.writerow(
-                [f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row]
-            )
+        print(form.format("submission", "exercise", "result", "seconds", "judged", "message"))
+        for found in check_all(paths, wall, limits, args.jobs):
+            rows += found
+            for row in found:
+                shown = (row.submission, row.exercise, row.result, row.seconds, row.judged)
+                print(form.format(*shown, row.message), flush=True)
+                # A spreadsheet takes a text that begins like this for a formula.
+                table.writerow(
+                    [f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row]
+                )
             file.flush()
+            if args.feedback is not None:
+                write_feedback(args.feedback, found)
+    _close(rows, wall)
+    return int(any(row.result == "unreadable" for row in rows))
+
+
+def _close(rows: Sequence[Outcome], wall: Wall) -> None:
     counts = Counter(row.result for row in rows)
     print(", ".join(f"{counts[result]} {result}" for result in RESULTS if counts[result]))
-    print(
-        *{
-            f"writing outside their folders was stopped by: {row.guard}"
-            for row in rows
-            if row.guard
-        },
-        sep="\n",
-    )
-    return int(counts["unreadable"] > 0)
+    print(f"wall: {wall.name}")
+    beside = [row for row in rows if row.result == "passed" and row.judged != "outside"]
+    if beside:
+        print(
+            f"{len(beside)} of those that passed were judged beside the answer, in part or wholly "
+            '("both", "inside"): code that sets out to cheat can. Read these before you give marks.'
+        )

@@ -107,18 +107,30 @@ def exercises(path: Path) -> tuple[Exercise, ...]:
 
 
 def original(path: Path, notebook: NotebookNode) -> Path:
-    """The course's notebook that a submission is a copy of, by its title in the metadata or else
-    by its file name.
+    """The course's notebook that a submission is a copy of: by its title in the metadata, else by
+    its file name, else by the checks that it calls; of several the one with most of its cells.
     """
     about = notebook["metadata"].get("labkit")
     title = about.get("title") if isinstance(about, dict) else None
-    found = [each for each in course_notebooks() if _title(each) == title]
-    found = found or [each for each in course_notebooks() if each.stem in path.stem]
-    if len(found) != 1:
+    course = course_notebooks()
+    found = [each for each in course if _title(each) == title]
+    found = found or [each for each in course if each.stem in path.stem]
+    if not found:
+        text = "\n".join(each["source"] for each in code_cells(notebook))
+        called = set(re.findall(r"\bcheck_\w+", text))
+        found = [each for each in course if called & {one.check for one in exercises(each)}]
+    if not found:
         raise CourseError(
-            "belongs to no notebook of the course, by its title (metadata.labkit) or its file name"
+            "belongs to no notebook of the course, by its title (metadata.labkit), its file name "
+            "or a check that it calls"
         )
-    return found[0]
+    own = {each["source"].strip() for each in notebook["cells"]}
+    return max(found, key=lambda each: len(own & _sources(each)))
+
+
+@cache
+def _sources(path: Path) -> frozenset[str]:
+    return frozenset(each["source"].strip() for each in read_notebook(path)["cells"])
 
 
 @cache

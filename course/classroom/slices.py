@@ -1,5 +1,7 @@
-"""Which code of a submission an exercise needs: found in its text, so that a check takes
-seconds.
+"""Which code of a submission an exercise needs: found in its text, so that a check takes seconds.
+
+What a name is bound to by `exec` or an import of `*` is not in the text; such code runs when it
+stands in the exercise's own cell.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -
     ]
     chosen = {cells.index(each): python(each["source"]) for each in own + new}
     given = "".join(_definitions(source, asked) for source in chosen.values())
-    if given in ("", _definitions(exercise.stub, asked)):
+    if given == _definitions(exercise.stub, asked) or not (given or _changed(own, exercise.stub)):
         return None
 
     setup = code_cells(submission, "setup") or code_cells(course, "setup")
@@ -80,6 +82,15 @@ def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -
             needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
     code = [_WithoutChecks().visit(ast.parse(chosen[at], "the exercise")) for at in sorted(chosen)]
     return [ast.unparse(each) for each in (*_needed(prelude, needed), *code)]
+
+
+def _changed(own: list[Any], stub: str) -> bool:
+    """Whether the exercise's cell does something else now, by `exec` for example."""
+    return any(
+        ast.parse(source, "the exercise").body
+        and ast.dump(ast.parse(source)) != ast.dump(ast.parse(stub))
+        for source in (python(each["source"]) for each in own)
+    )
 
 
 def _bound(cell: dict[str, Any]) -> set[str]:

@@ -16,7 +16,10 @@ Prefetch = Callable[[Iterable[Any], int], Any]
 PATIENCE = 5.0
 
 
-@check("the same batches in the same order, loaded ahead of you, and no more of them than asked")
+@check(
+    "the same batches in the same order, loaded ahead of you, and no more of them than asked",
+    judged="inside",
+)
 def check_04_prefetch(answer: Prefetch) -> None:
     """`answer(batches, ahead)` yields the batches in order, with at most `ahead` of them loaded
     before they are asked for.

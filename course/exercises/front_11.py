@@ -15,7 +15,10 @@ OUTPUT = "the output"
 Checkpoint = Callable[[nn.Module, Tensor], Any]
 
 
-@check("the same gradients to the last bit, the same dropout, and only the entrance was kept")
+@check(
+    "the same gradients to the last bit, the same dropout, and only the entrance was kept",
+    judged="inside",
+)
 def check_11_recompute(answer: Checkpoint) -> None:
     """`answer(piece, x)` is `piece(x)`, with an autograd function that keeps `x` alone and runs
     the piece again in the backward pass.

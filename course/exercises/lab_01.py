@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from course.exercises.tell import NotYet, attempt, check
 
 
-@check("the blocks fit together, also where they do not divide the shape")
+@check("the blocks fit together, also where they do not divide the shape", judged="both")
 def check_01_blocked_product(answer: Callable[..., Any]) -> None:
     """``answer(B, C, rows, columns)`` is B @ C, computed in blocks of at most ``rows`` x
     ``columns`` elements.

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from course.exercises.tell import NotYet, attempt, check
 
 
-@check("no update is lost, and everything stayed in 16 bits")
+@check("no update is lost, and everything stayed in 16 bits", judged="both")
 def check_07_kahan_add(answer: Callable[..., Any]) -> None:
     """`answer(weight, carry, update)` adds an update to 16-bit weights, in place, with Kahan's
     carry.

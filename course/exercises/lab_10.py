@@ -13,7 +13,7 @@ from course.exercises.tell import NotYet, attempt, check
 from labkit.counters import count
 
 
-@check("the right mean, one read an epoch, and no graph outlives its step")
+@check("the right mean, one read an epoch, and no graph outlives its step", judged="inside")
 def check_10_one_read(answer: Callable[..., Any]) -> None:
     """`answer(step, batches)` calls `step(batch)` for each batch and returns the mean loss, a
     float, with one read.

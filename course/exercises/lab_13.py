@@ -29,7 +29,7 @@ class _SGD(torch.optim.SGD):
         return super().step(closure)
 
 
-@check("one update, the mean over all tokens, and the memory of one micro-batch")
+@check("one update, the mean over all tokens, and the memory of one micro-batch", judged="both")
 def check_13_one_update(answer: Callable[..., Any]) -> None:
     """`answer(model, optimizer, micro_batches, max_norm)` makes one update of a language model
     from micro-batches ``(inputs, targets)`` with different numbers of tokens: the mean loss over
@@ -61,7 +61,8 @@ def _problem(answer: Callable[..., Any], lengths: list[list[int]], max_norm: flo
         wrong = _guesses(model, parts)
         wanted, before, optimizer.steps = wrong.pop("right"), _vector(model), 0
         wanted = wanted * min(1.0, max_norm / (wanted.norm().item() + 1e-6))
-        held = saved_bytes(partial(attempt, answer, model, optimizer, parts, max_norm))
+        given = [(inputs.clone(), targets.clone()) for inputs, targets in parts]
+        held = saved_bytes(partial(attempt, answer, model, optimizer, given, max_norm))
         moved = before - _vector(model)
         if optimizer.steps == 0:
             return "the optimizer made no step"

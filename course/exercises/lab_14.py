@@ -16,7 +16,7 @@ from course.exercises.tell import NotYet, attempt, check
 MicroBatches = list[tuple[Tensor, Tensor]]
 
 
-@check("the right gradient, exchanged once for any number of micro-batches")
+@check("the right gradient, exchanged once for any number of micro-batches", judged="inside")
 def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) -> None:
     """``answer(model, micro_batches)`` leaves the gradient of the mean loss of all equally large
     micro-batches in the parameters of a DistributedDataParallel model, and lets the processes

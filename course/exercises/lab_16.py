@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
 
 
-@check("shared where it may be, copied where it must be")
+@check("shared where it may be, copied where it must be", judged="both")
 def check_16_to_float32(answer: Callable[..., Any]) -> None:
     """`answer(x)` is a float32 tensor of an array or list: shared where that is possible and
     safe, else a copy.
@@ -38,7 +38,7 @@ def check_16_to_float32(answer: Callable[..., Any]) -> None:
             raise NotYet(f"{case} gave {found}: return a float32 tensor")
         if not np.array_equal(tensor.numpy(force=True), wanted):
             raise NotYet(f"{case} gave other numbers: {tensor.tolist()}")
-        if not isinstance(given, np.ndarray):
+        if far(answer) or not isinstance(given, np.ndarray):
             continue
         if np.shares_memory(tensor.numpy(force=True), given) == shared:
             continue

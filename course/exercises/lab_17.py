@@ -28,7 +28,7 @@ def _step(
     return step
 
 
-@check("the tool is on for one step, and only when there is something to find")
+@check("the tool is on for one step, and only when there is something to find", judged="inside")
 def check_17_replay(answer: Callable[[Step], str | None]) -> None:
     """``answer(step)`` calls a step; if its loss is not finite, once more in anomaly mode.
 

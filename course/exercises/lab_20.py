@@ -25,7 +25,7 @@ class _Witness(nn.Module):
         return x
 
 
-@check("the right mean, nothing recorded, and the network given back as it was")
+@check("the right mean, nothing recorded, and the network given back as it was", judged="both")
 def check_20_validate(answer: Callable[..., Any]) -> None:
     """`answer(net, batches)` is the mean cross-entropy over all samples, measured as a
     validation should be.

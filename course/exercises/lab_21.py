@@ -32,10 +32,10 @@ def check_21_recalibrate(answer: Callable[..., Any]) -> None:
     for training in (True, False):
         mine = copy.deepcopy(net).train(training)
         weights = [parameter.detach().clone() for parameter in mine.parameters()]
-        with preserve_rng():
-            attempt(answer, mine, batches)
-        norms = [module for module in mine.modules() if isinstance(module, nn.BatchNorm2d)]
         wanted, old = _averages(net, batches), _averages(net, [])
+        with preserve_rng():
+            attempt(answer, mine, [batch.clone() for batch in batches])
+        norms = [module for module in mine.modules() if isinstance(module, nn.BatchNorm2d)]
         means = [norm.running_mean for norm in norms]
         if _agree(means, [mean for mean, _ in old]):
             raise NotYet("the running averages are still the old ones")

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
 from labkit.counters import count
 
 
-@check("one graph for long and for short vectors")
+@check("one graph for long and for short vectors", judged="both")
 def check_22_one_graph(answer: Callable[..., Any]) -> None:
     """``answer(x, limit)`` is x, shortened to the length ``limit`` if it is longer: one graph,
     and no host read.
@@ -39,6 +39,8 @@ def check_22_one_graph(answer: Callable[..., Any]) -> None:
                 f"{values} with the limit {limit:g} has to give {wanted.tolist()}, yours {shown}"
             )
 
+    if far(answer):
+        return
     reads = count(lambda: answer(torch.tensor([3.0, 4.0]), 1.0)).host_reads
     if reads:
         raise NotYet(

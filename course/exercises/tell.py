@@ -2,13 +2,19 @@
 
 A check is a function under `@check(praise)` that takes the reader's answer, tries its cases one
 after the other, and raises `NotYet` where one is wrong.
+
+`course check` runs a check in a process of its own, to which the student's function is `far`: only
+values come back. ``judged`` says how much of a check that can do: it is right for all that looks
+at what the function returns and changes ("outside"). A check that also counts what happens inside
+is run a second time beside the answer ("both"), and one that hands over functions or looks at
+graphs runs only there ("inside").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 Arguments = ParamSpec("Arguments")
 
@@ -17,7 +23,9 @@ class NotYet(Exception):
     """A case that is wrong; its message is the hint."""
 
 
-def check(praise: str) -> Callable[[Callable[Arguments, None]], Callable[Arguments, bool]]:
+def check(
+    praise: str, *, judged: Literal["outside", "both", "inside"] = "outside"
+) -> Callable[[Callable[Arguments, None]], Callable[Arguments, bool]]:
     """Make a list of cases a check: it prints ``✓ praise`` or the hint, and returns which."""
 
     def decorate(cases: Callable[Arguments, None]) -> Callable[Arguments, bool]:
@@ -29,9 +37,15 @@ def check(praise: str) -> Callable[[Callable[Arguments, None]], Callable[Argumen
                 return verdict(False, praise, str(missing))
             return verdict(True, praise, "")
 
+        checked.__dict__["judged"] = judged
         return checked
 
     return decorate
+
+
+def far(answer: Callable[..., Any]) -> bool:
+    """Whether an answer runs in another process, where its operators cannot be counted."""
+    return bool(getattr(answer, "far", False))
 
 
 def verdict(right: bool, praise: str, hint: str) -> bool:

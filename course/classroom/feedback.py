@@ -1,0 +1,56 @@
+"""What a student reads: a file for each submission, in sentences."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course.classroom.files import CourseError
+from labkit.text import write_whole
+
+if TYPE_CHECKING:
+    from course.classroom.check import Outcome
+
+SAID = {
+    "passed": "Right in every case that was tried.",
+    "not yet": "Not yet right: {message}.",
+    "error": "Your code ended with an error: `{message}`. Restart the kernel and run the notebook "
+    "from the top: an answer may need a name that only your session had.",
+    "time limit": "It did not end in time: {message}. Is there a loop that never ends?",
+    "memory limit": "It needed too much memory: {message}.",
+    "process limit": "It started too many processes: {message}.",
+    "wrote outside": "It {message}, which is outside its folder. Write files beside the notebook.",
+    "not attempted": "Nothing was handed in here: {message}.",
+    "unreadable": "The file could not be read: {message}. Save the notebook and hand it in again.",
+}
+
+
+def feedback(rows: Sequence[Outcome]) -> str:
+    """The text on one submission, in Markdown."""
+    passed = sum(row.result == "passed" for row in rows)
+    title = rows[0].notebook or "your submission"
+    lines = [f"# {title}", "", f"{passed} of {len(rows)} exercises right.", ""]
+    for row in rows:
+        message = row.message.rstrip(".").replace("`", "'")
+        if row.exercise:
+            lines += [f"## {row.exercise}: {row.result}", ""]
+        lines += [SAID[row.result].format(message=message), ""]
+    if any(row.result == "not yet" for row in rows):
+        lines += ["The check in the notebook says the same: change the cell and run it again.", ""]
+    return "\n".join(lines)
+
+
+def write_feedback(folder: Path, rows: Sequence[Outcome]) -> Path:
+    """Write the text on one submission into ``folder``; returns the file."""
+    submission = Path(rows[0].submission)
+    # students name their files alike
+    mark = hashlib.sha256(str(submission).encode()).hexdigest()[:6]
+    owner = submission.parent.name or "submission"
+    path = folder / f"{owner}-{submission.stem}-{mark}.feedback.md"
+    try:
+        write_whole(path, feedback(rows))
+    except OSError as error:
+        raise CourseError(f"--feedback {folder}: {error.strerror or error}") from None
+    return path

@@ -1,0 +1,229 @@
+"""A student's function as the judge sees it: it runs in a process behind a wall.
+
+The judge calls `Remote(...)` like a function. Its arguments go there, what it returned and changed
+comes back as values (`values`), and the check looks at those, here, where no code of the student's
+runs. So there is no verdict to forge: a lie is a wrong answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+import torch
+
+from course.classroom import values
+from course.classroom.files import CourseError
+from course.classroom.sandbox import Limits, Trust, Wall
+
+MB = 2**20
+# bytes of one message: no exercise needs more, and the judge has to hold it
+LONGEST = 64 * MB
+# seconds for the imports, on a slow machine that does other work
+START = 300.0
+# errors of a student's code that checks look for; any other arrives as a plain Exception
+ERRORS = {
+    each.__name__: each
+    for each in (
+        NotImplementedError,
+        AssertionError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OSError,
+    )
+}
+
+
+class Stopped(Exception):
+    """The process was ended, or ended itself: ``result``, and why."""
+
+    def __init__(self, result: str, why: str) -> None:
+        super().__init__(why)
+        self.result = result
+
+
+class Process:
+    """A student's code behind a wall. Use it in a ``with`` statement: it ends with the block."""
+
+    def __init__(self, wall: Wall, box: Path, environment: dict[str, str], limits: Limits) -> None:
+        self.wall, self.box, self.limits = wall, box, limits
+        self.outside = ""
+        self._given, self._work = wall.places(box)
+        homes = {"HOME": str(self._work / "home"), "TMPDIR": str(self._work / "tmp")}
+        self._command = wall.command(box, environment | homes, limits)
+
+    def __enter__(self) -> Process:
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._to, False)
+        os.set_blocking(self._from, False)
+        self._deadline = time.monotonic() + START
+        try:
+            limits = {"memory": self.limits.memory, "disk": self.limits.disk}
+            places = {"given": str(self._given), "work": str(self._work)}
+            programs = not isinstance(self.wall, Trust)
+            self.ask(limits | places | {"programs": programs})
+        except Stopped as why:
+            self._errors.seek(0)
+            said = self._errors.read()[-1000:].decode(errors="replace").strip()
+            self.end()
+            raise CourseError(f"answers cannot be run here: {said or why}") from None
+        except BaseException:
+            self.end()
+            raise
+        self.began = time.monotonic()
+        self._deadline = self.began + self.limits.seconds
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kill the process and all it started."""
+        family = [] if self._process.poll() is not None else list(self._family())
+        # nobody is left in it
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self.wall.end(self.box)
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            assert file is not None
+            # what it had not read is lost
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Send a message and wait for the answer. Stopped at a limit, or when the process ends."""
+        data = pickle.dumps(message)
+        self._write(struct.pack("!Q", len(data)) + data)
+        (length,) = struct.unpack("!Q", self._read(8))
+        if length > LONGEST:
+            raise Stopped("error", f"it answered with {length / MB:.0f} MB")
+        try:
+            told = json.loads(self._read(length))
+        except (ValueError, RecursionError):
+            told = None
+        if not isinstance(told, dict):
+            raise Stopped("error", "it answered with something else than values")
+        outside = told.get("outside")
+        self.outside = self.outside or str(*outside[:1] if isinstance(outside, list) else "")
+        return told
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            if self._wait(writing=True):
+                try:
+                    data = data[os.write(self._to, data) :]
+                except BrokenPipeError:
+                    self._ended()
+
+    def _read(self, length: int) -> bytes:
+        found = bytearray()
+        while len(found) < length:
+            if self._wait(writing=False):
+                some = os.read(self._from, min(length - len(found), MB))
+                found += some or self._ended()
+        return bytes(found)
+
+    def _wait(self, *, writing: bool) -> bool:
+        """Whether the pipe is ready now; Stopped where a limit was passed meanwhile."""
+        ends = ([], [self._to]) if writing else ([self._from], [])
+        ready = select.select(*ends, [], 0.1)
+        if ready[0] or ready[1]:
+            return True
+        if time.monotonic() > self._deadline:
+            raise Stopped("time limit", f"stopped after {self.limits.seconds:g} s")
+        family = self._family()
+        if len(family) > self.limits.processes:
+            raise Stopped("process limit", f"more than {self.limits.processes} processes")
+        if sum(family.values()) > self.limits.memory * MB:
+            raise Stopped("memory limit", f"more than {self.limits.memory} MB")
+        return False
+
+    def _ended(self) -> NoReturn:
+        """Raise its end as Stopped."""
+        code = self._process.wait()
+        # bubblewrap and containers tell a signal as a shell does
+        code = 128 - code if code > 128 else code
+        how = signal.strsignal(-code) if code < 0 else f"exit code {code}"
+        raise Stopped("error", f"the process ended before its check did: {how}")
+
+    def _family(self) -> dict[int, int]:
+        """The process and its descendants: the bytes of memory that each has. Linux only."""
+        parents: dict[int, int] = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            # it has just ended
+            with contextlib.suppress(OSError):
+                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        found = {self._process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        return {pid: _memory(pid) for pid in found & parents.keys()}
+
+
+def _memory(pid: int) -> int:
+    """Bytes of a process; what several share is divided among them, as after a fork."""
+    # it has just ended, or may not be looked at
+    with contextlib.suppress(OSError, ValueError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return int(text.partition("\nPss:")[2].split()[0]) * 1024
+    return 0
+
+
+class Remote:
+    """The answer number ``number`` of a process, to be called like a function."""
+
+    # checks ask for it: operators inside cannot be counted from here
+    far = True
+
+    def __init__(self, process: Process, number: int) -> None:
+        self.process, self.number = process, number
+
+    def __call__(self, *arguments: Any) -> Any:
+        data = values.send(arguments)
+        known = list(values.parts(arguments))
+        told = self.process.ask(
+            {"do": "call", "number": self.number, "grad": torch.is_grad_enabled(), "data": data}
+        )
+        if "parts" in told:
+            for part, now in zip(known, told["parts"], strict=True):
+                values.change(part, now, known)
+        raise_error(told)
+        return values.decode(told["value"], known)
+
+
+def raise_error(told: dict[str, Any]) -> None:
+    """Raise what the student's code raised, by its name and as the nearest of `ERRORS`."""
+    if "error" in told:
+        kinds = [str(each)[:80] for each in told["error"]]
+        nearest = next((ERRORS[name] for name in kinds if name in ERRORS), Exception)
+        raise type(kinds[0], (nearest,), {})(str(told["message"]))

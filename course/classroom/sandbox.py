@@ -1,0 +1,196 @@
+"""Walls around a student's process: bubblewrap, a container, or, where the teacher says so, trust.
+
+Inside there is no network, one folder that can be written, ``BOX``, and of the course only its
+packages: neither the notebooks with their solutions nor what others handed in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from course.classroom.files import CourseError
+from course.notebook_files import ROOT
+
+BOX, GIVEN = Path("/box"), Path("/given")
+ROOMS = ("course", "labkit", "sublinear")
+IMAGE = "speed-lab-class"
+# the program inside
+PROGRAM = ["-P", "-m", "course.classroom.answerer"]
+SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/etc")
+MB = 2**20
+
+REFUSED = """no sandbox here: what students handed in would run with your rights, on your files.
+Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`), or build the image of
+course/classroom/Dockerfile for docker or podman. If you trust the submissions, say so with
+--trust-submissions: then only Python's own calls are kept from changing your files."""
+
+
+class Limits(NamedTuple):
+    """What one exercise may use."""
+
+    # from the end of the imports
+    seconds: float = 60.0
+    # MB of memory, of all its processes together
+    memory: int = 4096
+    # MB in its folder
+    disk: int = 256
+    processes: int = 64
+
+
+class Wall(Protocol):
+    """A way to run a program that cannot reach further than it should."""
+
+    @property
+    def name(self) -> str:
+        """What the table says of it."""
+
+    def places(self, box: Path) -> tuple[Path, Path]:
+        """The submission's folder and the one that can be written, as the program sees them."""
+
+    def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        """The command line; ``box/given`` holds the submission's folder."""
+
+    def end(self, box: Path) -> None:
+        """End what killing the command line leaves alive."""
+
+
+class Bubblewrap:
+    """Namespaces of the Linux kernel, by the program `bwrap`."""
+
+    name = "bubblewrap"
+
+    def places(self, box: Path) -> tuple[Path, Path]:
+        return GIVEN, BOX
+
+    def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        bound: list[str] = []
+        for place in readable():
+            bound += ["--ro-bind", place, place]
+        variables = environment | {"PYTHONPATH": _python_path()}
+        for name, value in variables.items():
+            bound += ["--setenv", name, value]
+        return [
+            "bwrap",
+            "--unshare-all",
+            "--die-with-parent",
+            "--new-session",
+            "--cap-drop",
+            "ALL",
+            "--clearenv",
+            *("--proc", "/proc", "--dev", "/dev"),
+            *("--size", str(limits.disk * MB), "--tmpfs", "/dev/shm"),
+            *bound,
+            *("--ro-bind", str(box / "given"), str(GIVEN)),
+            *("--size", str(limits.disk * MB), "--tmpfs", str(BOX)),
+            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(BOX), "--"),
+            *(sys.executable, *PROGRAM),
+        ]
+
+    def end(self, box: Path) -> None:
+        """Nothing: the first process of its namespace dies with the command, and all with it."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """An image that holds the course's libraries; the course itself comes from here."""
+
+    # docker or podman
+    name: str
+    image: str = IMAGE
+
+    def places(self, box: Path) -> tuple[Path, Path]:
+        return GIVEN, BOX
+
+    def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        bound = [f"--volume={box / 'given'}:{GIVEN}:ro"]
+        bound += [f"--volume={ROOT / room}:/course/{room}:ro" for room in ROOMS]
+        variables = environment | {"PYTHONPATH": "/course"}
+        if data := variables.get("LABKIT_DATA"):
+            bound.append(f"--volume={data}:/data:ro")
+            variables["LABKIT_DATA"] = "/data"
+        return [
+            *(self.name, "run", "--rm", "--interactive", "--init", f"--name={box.name}"),
+            *("--network=none", "--read-only", "--cap-drop=ALL"),
+            "--security-opt=no-new-privileges",
+            f"--user={os.getuid()}:{os.getgid()}",
+            *(f"--memory={limits.memory}m", f"--memory-swap={limits.memory}m"),
+            f"--pids-limit={limits.processes}",
+            f"--shm-size={limits.disk}m",
+            f"--tmpfs={BOX}:rw,size={limits.disk}m,mode=1777",
+            *bound,
+            *(f"--env={name}={value}" for name, value in variables.items()),
+            *(f"--workdir={BOX}", self.image, "python", *PROGRAM),
+        ]
+
+    def end(self, box: Path) -> None:
+        # killing the command line would leave the container running
+        subprocess.run([self.name, "kill", box.name], capture_output=True)
+
+
+class Trust:
+    """No wall: for submissions that their teacher trusts, in a folder that is gone afterwards."""
+
+    name = "trusted"
+
+    def places(self, box: Path) -> tuple[Path, Path]:
+        return box / "given", box / "work"
+
+    def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        variables = environment | {"PYTHONPATH": _python_path()}
+        set_them = [f"{name}={value}" for name, value in variables.items()]
+        return ["env", "--ignore-environment", *set_them, sys.executable, *PROGRAM]
+
+    def end(self, box: Path) -> None:
+        """Nothing more: its process group was killed."""
+
+
+def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
+    """The best wall of this machine; CourseError where there is none, unless told to trust."""
+    if trust:
+        return Trust()
+    if _works(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]):
+        return Bubblewrap()
+    for name in ("docker", "podman"):
+        if _works([name, "image", "inspect", image]):
+            return Container(name, image)
+    raise CourseError(REFUSED)
+
+
+def _works(command: list[str]) -> bool:
+    if shutil.which(command[0]) is None:
+        return False
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def import_paths() -> list[str]:
+    """The folders that modules come from, but for the checkout itself: it holds the solutions."""
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    found = [*given, *site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        found.append(site.getusersitepackages())
+    paths = [os.path.abspath(path) for path in found if os.path.isdir(path)]
+    return [path for path in dict.fromkeys(paths) if path != str(ROOT)]
+
+
+def _python_path() -> str:
+    return os.pathsep.join([str(ROOT), *import_paths()])
+
+
+def readable() -> list[str]:
+    """What a program can read: the system, Python, its libraries, the rooms, the data sets."""
+    python = Path(sys.executable)
+    found = [*SYSTEM, sys.prefix, sys.base_prefix, str(python.parent), str(python.resolve().parent)]
+    found += [*import_paths(), *(str(ROOT / room) for room in ROOMS)]
+    found.append(os.environ.get("LABKIT_DATA", str(ROOT / "data" / "cache")))
+    there = [os.path.abspath(place) for place in found if os.path.isdir(place)]
+    return list(dict.fromkeys(there))
