@@ -22,7 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-LIST_ITERATOR: type = type(iter([]))
+KINDS = (
+    Tensor,
+    np.ndarray,
+    list,
+    nn.Module,
+    torch.optim.Optimizer,
+    torch.amp.GradScaler,
+)
+LIST_ITERATOR: Any = type(iter([]))
 DTYPES = {str(each): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 Known = dict[int, int]
 
@@ -146,9 +154,7 @@ def parts(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
     elif isinstance(value, tuple):
         for each in value:
             yield from parts(each, seen)
-    elif isinstance(
-        value, Tensor | list | nn.Module | torch.optim.Optimizer | torch.amp.GradScaler
-    ):
+    elif isinstance(value, KINDS):
         seen.add(id(value))
         yield value
         for each in _inside(value):
@@ -180,6 +186,9 @@ def state(part: Any, known: Known, gradient: Tensor | None) -> Any:
             "grad": None if grad is None else _tensor(grad),
             "same": grad is gradient,
         }
+    if isinstance(part, np.ndarray):
+        # no exercise changes one: only that it is the same is told
+        return None
     if isinstance(part, list):
         return [encode(each, known) for each in part]
     if isinstance(part, torch.amp.GradScaler):
@@ -202,6 +211,8 @@ def change(part: Any, told: Any, known: list[Any]) -> None:
     if isinstance(part, Tensor):
         if part.grad_fn is None:
             _change_tensor(part, told)
+    elif isinstance(part, np.ndarray):
+        return
     elif isinstance(part, list):
         part[:] = [decode(each, known) for each in told]
     elif isinstance(part, torch.amp.GradScaler):
@@ -213,8 +224,8 @@ def change(part: Any, told: Any, known: list[Any]) -> None:
                 tensor = tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
             setattr(part, name, tensor)
         for name, each in vars(part).copy().items():
-            if not name.startswith("_") and _plain(each):
-                setattr(part, name, decode(told["plain"].get(name), []))
+            if name in told["plain"] and not name.startswith("_") and _plain(each):
+                setattr(part, name, decode(told["plain"][name], []))
 
 
 def _change_tensor(part: Tensor, told: dict[str, Any]) -> None:

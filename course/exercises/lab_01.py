@@ -27,6 +27,7 @@ def check_01_blocked_product(answer: Callable[..., Any]) -> None:
             torch.randn(n, inner, generator=generator),
             torch.randn(inner, m, generator=generator),
         )
+        right = B @ C
         with _Products() as products:
             got = attempt(answer, B, C, rows, columns)
         where = f"({n}, {inner}) by ({inner}, {m}) in blocks of ({rows}, {columns})"
@@ -35,7 +36,7 @@ def check_01_blocked_product(answer: Callable[..., Any]) -> None:
         if not isinstance(got, torch.Tensor) or got.shape != (n, m):
             shape = tuple(got.shape) if isinstance(got, torch.Tensor) else got
             raise NotYet(f"{where} has the shape {(n, m)}, yours {shape}")
-        if not torch.allclose(got, B @ C, atol=1e-5):
+        if not torch.allclose(got, right, atol=1e-5):
             raise NotYet(f"{where}: some elements are not those of B @ C")
         if products.largest > rows * columns:
             raise NotYet(f"{where}: one of your products had {products.largest} elements")

@@ -27,12 +27,12 @@ def check_16_to_float32(answer: Callable[..., Any]) -> None:
         ("a read-only array", frozen, False),
         ("a list of arrays", [numbers, numbers], False),
     ):
+        wanted = np.array(given, dtype=np.float32)
         try:
             tensor = attempt(answer, given)
         except (TypeError, ValueError) as error:
             # torch's own words for what it cannot share.
             raise NotYet(f"at {case} Python said: {error}") from error
-        wanted = np.asarray(given, dtype=np.float32)
         if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float32:
             found = getattr(tensor, "dtype", type(tensor).__name__)
             raise NotYet(f"{case} gave {found}: return a float32 tensor")

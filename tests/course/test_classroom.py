@@ -338,34 +338,47 @@ def victim(tmp_path: Path) -> Path:
     return folder
 
 
-LOSING = {
-    "rmtree": "shutil.rmtree({folder!r})",
-    "rmtree, errors ignored": "shutil.rmtree({folder!r}, ignore_errors=True)",
-    "rmtree of the parent": "shutil.rmtree(os.path.dirname({folder!r}))",
-    "unlink beside an open folder": "os.unlink('a.txt', dir_fd=os.open({folder!r}, os.O_RDONLY))",
-    "rename": "os.rename({folder!r}, 'mine')",
-    "truncate": "open({folder!r} + '/a.txt', 'w')",
-    "Path.unlink": "pathlib.Path({folder!r}, 'a.txt').unlink()",
-    "a link": "os.symlink({folder!r}, 'link'); open('link/a.txt', 'w')",
-    "another program": "subprocess.run(['rm', '-r', {folder!r}])",
-}
+LOSING = (
+    "shutil.rmtree(folder)",
+    "shutil.rmtree(os.path.dirname(folder))",
+    "os.unlink('a.txt', dir_fd=os.open(folder, os.O_RDONLY))",
+    "os.rename(folder, 'mine')",
+    "open(folder + '/a.txt', 'w')",
+    "pathlib.Path(folder, 'a.txt').unlink()",
+    "os.symlink(folder, 'link'); open('link/a.txt', 'w')",
+    "os.truncate(folder + '/a.txt', 0)",
+    "subprocess.run(['rm', '-r', folder], check=True)",
+)
 
 
 @each_wall
-@pytest.mark.parametrize("losing", LOSING)
 def test_nothing_outside_is_deleted(
-    submit: Callable[..., Path], victim: Path, losing: str, wall: Wall
+    submit: Callable[..., Path], victim: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = LOSING[losing].format(folder=str(victim))
-    source = (
-        f"import os, pathlib, shutil, subprocess\ntry:\n    {line}\nexcept OSError:\n    pass\n"
-    )
+    """Whatever is tried is refused, with no help from the kernel where there is no sandbox."""
+    source = f"import os, pathlib, shutil, subprocess\nfolder = {str(victim)!r}\n"
+    source += "shutil.rmtree(folder, ignore_errors=True)\n"
+    for line in LOSING:
+        source += f"try:\n    {line}\n    raise SystemExit({line!r})\n"
+        source += "except (OSError, subprocess.CalledProcessError):\n    pass\n"
     row = one(submit(source + RIGHT), wall)
     kept = {path.name: path.read_text(encoding="utf-8") for path in victim.rglob("*.txt")}
     assert kept == {"a.txt": "kept", "b.txt": "kept"}
-    # in a sandbox the folder is not there, so that some calls have nothing to report
-    if wall.name == "trusted" and losing != "another program":
-        assert row.result == "wrote outside" and str(victim.parent) in row.message, row
+    assert row.result == "wrote outside" and str(victim) in row.message, row
+    # with the first wall the code went on to its end; without the second one it would be lost
+    if wall.name == "bubblewrap":
+        monkeypatch.setattr(sandbox, "PROGRAM", ["-P", "-c", WITHOUT_HOOK])
+        assert one(submit(source + RIGHT), wall).result == "passed"
+        assert (victim / "a.txt").exists()
+
+
+# the sandbox alone
+WITHOUT_HOOK = """
+import runpy
+from course.classroom import hook
+hook.watch = lambda *anything, **more: None
+runpy.run_module("course.classroom.answerer", run_name="__main__")
+"""
 
 
 @needs_bubblewrap
@@ -533,12 +546,11 @@ def best_segments(n, a, b):
 }
 
 
-@each_wall
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_verdict_cannot_be_forged(submit: Callable[..., Path], forgery: str, wall: Wall) -> None:
-    row = one(submit("from course import exercises\n" + WRONG + FORGERIES[forgery]), wall)
+def test_a_verdict_cannot_be_forged(submit: Callable[..., Path], forgery: str) -> None:
+    row = one(submit("from course import exercises\n" + WRONG + FORGERIES[forgery]), Trust())
     assert row.result in ("not yet", "error"), row
-    assert (row.judged, row.wall) == ("outside", wall.name)
+    assert (row.judged, row.wall) == ("outside", "trusted")
 
 
 @pytest.mark.parametrize("forgery", list(FORGERIES)[:4])
@@ -552,7 +564,7 @@ def test_beside_the_answer_it_could(
 
 
 def test_of_checks_that_are_made_beside_the_answer_the_values_hold(tmp_path: Path) -> None:
-    """A check that counts inside the answer, too: with its counter forged, values still decide."""
+    """A check that counts inside the answer, too: its counter forged and its question changed."""
     path = NOTEBOOKS / "01_timing_and_vectorization.ipynb"
     notebook = read_notebook(path)
     forged = """
@@ -560,6 +572,7 @@ from course import exercises
 import torch
 exercises.check_01_blocked_product.__wrapped__.__code__ = (lambda answer: None).__code__
 def blocked_product(B, C, rows, columns):
+    B.zero_()
     return torch.zeros(len(B), C.shape[1])
 """
     code_cells(notebook, "exercise")[0]["source"] = forged
@@ -791,8 +804,10 @@ def test_otter_grades_what_is_handed_over(submit: Callable[..., Path], tmp_path:
     written = hand_over(tmp_path / "otter", paths)
     said = {}
     for path in (each for each in written if each.suffix == ".ipynb"):
-        command = [sys.executable, "-m", "otter", "check", path, "-t", path.parent.parent / "tests"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        otter = [sys.executable, "-c", "from otter.cli import cli; cli()"]
+        command = [*otter, "check", path, "-t", path.parent.parent / "tests"]
+        search = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": search}
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
