@@ -3,10 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# Eager, because `measure` and `race` are functions in modules of the same name: whoever imports the
-# module later must not replace the function. All of these need nothing beyond torch and NumPy.
+# Eager, because `measure`, `race` and `diagnose` are functions in modules of the same name: whoever
+# imports the module later must not replace the function. All of these need nothing beyond torch and
+# NumPy.
 from labkit.counters import Counters, count
 from labkit.device import pick, pick_device, seed_all, synchronize
+from labkit.diagnose import diagnose
 from labkit.lab import Lab
 from labkit.measure import compare, measure
 from labkit.memory import MemoryMeter
@@ -48,6 +50,7 @@ __all__ = [
     "compare",
     "count",
     "data",
+    "diagnose",
     "lr_find",
     "machine_card",
     "measure",

@@ -1,10 +1,13 @@
-"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets."""
+"""The `labkit` command: `doctor` prints the machine card, `data` looks after data sets, `diagnose`
+finds out what makes a training step slow.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from labkit import data, sources
 from labkit.text import aligned
@@ -22,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from labkit.machine import doctor
 
         return doctor()
+    if args.command == "diagnose":
+        return _diagnose(parser, args)
     unknown = [name for name in args.names if name not in sources.SETS]
     if unknown:
         known = ", ".join(sources.SETS)
@@ -35,11 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="labkit", description="PyTorch Speed Lab: machine card, data sets."
+        prog="labkit", description="PyTorch Speed Lab: machine card, data sets, diagnosis."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     card = "print this machine's card: devices, switches, measured rates"
     commands.add_parser("doctor", help=card, description=card)
+    slow = "run a script's training step for a while, and say what makes it slow"
+    step = commands.add_parser("diagnose", help=slow, description=slow)
+    step.add_argument("step", metavar="SCRIPT.py:STEP", help="a file, and a function in it")
+    loader = "what gives the step its batches, in the same file; without it the step takes none"
+    step.add_argument("--batches", metavar="NAME", help=loader)
+    step.add_argument("--seconds", type=float, default=20.0, help="how long to measure (20)")
     sets = commands.add_parser("data", help="list, fetch or verify the data sets")
     actions = sets.add_subparsers(required=True, metavar="ACTION")
     names = f"{', '.join(sources.SETS)}; all if none is named"
@@ -52,6 +63,42 @@ def _parser() -> argparse.ArgumentParser:
         action.add_argument("names", nargs="*", metavar="NAME", help=names)
         action.set_defaults(run=run)
     return parser
+
+
+def _diagnose(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
+    """Load the script as a module, without its main part, and diagnose its step."""
+    from labkit.diagnose import check_call, diagnose
+
+    file, colon, name = args.step.rpartition(":")
+    path = Path(file)
+    if not colon or not name.isidentifier():
+        parser.error(f"{args.step!r} names no function: use SCRIPT.py:STEP")
+    if not path.is_file():
+        parser.error(f"there is no file {file!r}")
+    module = _loaded(path)
+    for wanted in filter(None, (name, args.batches)):
+        if not hasattr(module, wanted):
+            parser.error(f"{file} has no {wanted!r} at its top level")
+    batches = getattr(module, args.batches) if args.batches else None
+    step = getattr(module, name)
+    try:
+        check_call(step, batches, args.seconds)
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+    print(diagnose(step, batches, seconds=args.seconds))
+    return 0
+
+
+def _loaded(path: Path) -> ModuleType:
+    """The script as a module; what it imports from its own folder is found."""
+    sys.path.insert(0, str(path.parent))
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # Worker processes and pickle look it up by its name.
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _list(names: list[str]) -> int:

@@ -1,0 +1,50 @@
+"""What a step does beside forward pass, backward pass and update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from labkit.diagnose.checks.batch_size import batch_size
+from labkit.diagnose.clock import share_of
+from labkit.diagnose.findings import Finding
+from labkit.diagnose.phases import Phases
+from labkit.diagnose.subject import Subject
+
+# A little of it is in every step: logging, moving a batch.
+LEAST = 0.08
+
+
+def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
+    """A loop over the samples of a batch in Python; other work around the training."""
+    seen = subject.seen
+    wholes = [sum(step.values()) for step in phases.steps]
+    size = batch_size(subject.batches) or seen.samples
+    launches = seen.launches.get("before", 0)
+    before = [step.get("before", 0.0) for step in phases.steps]
+    if size and size >= 4 and launches >= size:
+        share, interval = share_of(before, wholes)
+        yield Finding(
+            "loop over samples in Python",
+            share,
+            interval,
+            f"by the clock: {launches} operators before the model sees its {size} samples",
+            "Transform the batch as one tensor (N, ...), with a random number for each sample;\n"
+            "or each sample in a worker of the loader, beside the step.",
+            "01_timing_and_vectorization",
+        )
+        before = [0.0] * len(before)
+    if not seen.roots or not seen.backwards or seen.zeroed or seen.profiled:
+        return
+    rest = [step.get("rest", 0.0) for step in phases.steps]
+    beside = [one + other for one, other in zip(before, rest, strict=True)]
+    share, interval = share_of(beside, wholes)
+    if interval[0] >= LEAST and not seen.unused:
+        yield Finding(
+            "work beside forward, backward and update",
+            share,
+            interval,
+            "by the clock: before the model is called, and after the update",
+            "Log, print, save and compute metrics every 100th step, not in each;\n"
+            "prepare batches in the loader's workers.",
+            "01_timing_and_vectorization",
+        )

@@ -1,0 +1,109 @@
+"""When a step enters and leaves its modules, its backward pass and its optimizer.
+
+All by torch's global hooks, and by one exchange: ``Tensor.backward`` looks
+`torch.autograd.backward` up when it is called. What the step itself calls, and not another module,
+is a *root*.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as module_hooks
+from torch.optim import optimizer as optimizer_hooks
+
+from labkit.diagnose.patches import patched
+
+
+class Listener:
+    """What is told of a step; every method does nothing by default."""
+
+    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """A root is called."""
+
+    def forward_ends(self, root: nn.Module, output: Any) -> None:
+        """A root has returned."""
+
+    def module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        """Any module has returned."""
+
+    def backward_begins(self) -> None:
+        """`torch.autograd.backward` is called."""
+
+    def backward_ends(self) -> None:
+        """It has returned."""
+
+    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer's step is called."""
+
+    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has returned."""
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell ``listener`` what this thread's steps do inside."""
+    thread = threading.get_ident()
+    depth = 0
+
+    def enters(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        nonlocal depth
+        if threading.get_ident() != thread or _is_compiling():
+            return
+        depth += 1
+        if depth == 1:
+            listener.forward_begins(module, inputs)
+
+    def leaves(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        nonlocal depth
+        if threading.get_ident() != thread or _is_compiling():
+            return
+        depth = max(0, depth - 1)
+        listener.module_ends(module, inputs, output)
+        if depth == 0:
+            listener.forward_ends(module, output)
+
+    with ExitStack() as stack:
+        for handle in (
+            module_hooks.register_module_forward_pre_hook(enters),
+            module_hooks.register_module_forward_hook(leaves, always_call=True),
+            optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener)),
+            optimizer_hooks.register_optimizer_step_post_hook(_ends(listener)),
+        ):
+            stack.callback(handle.remove)
+        stack.enter_context(patched(torch.autograd, "backward", _told(listener)))
+        yield
+
+
+def _is_compiling() -> bool:
+    return torch.compiler.is_compiling()
+
+
+def _begins(listener: Listener) -> Callable[..., None]:
+    def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        listener.update_begins(optimizer)
+
+    return begins
+
+
+def _ends(listener: Listener) -> Callable[..., None]:
+    def ends(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        listener.update_ends(optimizer)
+
+    return ends
+
+
+def _told(listener: Listener) -> Callable[..., None]:
+    backward = torch.autograd.backward
+
+    def told(*args: Any, **keywords: Any) -> None:
+        listener.backward_begins()
+        backward(*args, **keywords)
+        listener.backward_ends()
+
+    return told

@@ -1,0 +1,42 @@
+"""An end for what hangs: a step, or a loader whose worker waits for ever.
+
+Only the main thread of a program can be interrupted, by a signal of the operating system. Elsewhere
+what hangs is not ended, and what was merely slow is told when it is over.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+
+@contextmanager
+def limit(seconds: float, what: str) -> Iterator[None]:
+    """TimeoutError when the block takes more than ``seconds``; it says ``what`` took so long."""
+    late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
+
+    def ring(number: int, frame: FrameType | None) -> NoReturn:
+        place = ""
+        if frame is not None:
+            place = f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
+        raise TimeoutError(late + place)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not (in_main and hasattr(signal, "setitimer")):
+        begin = time.monotonic()
+        yield
+        if time.monotonic() - begin > seconds:
+            raise TimeoutError(late)
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    old = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *old)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,186 @@
+"""What a function can reach and change: what has to be put back after it ran.
+
+Followed are its closure, the globals that its code names, the object it is bound to, and the same
+of the functions that it names, unless they belong to a library. Objects of the reader's own classes
+are looked into; data are not.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+# Larger containers and tensors that no model or optimizer owns are data: they are not copied.
+MOST_BYTES = 2**26
+MOST_ENTRIES = 10_000
+_LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "random", "math", "time")
+_CONTAINERS = (list, dict, deque)
+_NOTHING = object()
+
+
+@dataclass
+class Reached:
+    """``state``: objects to put back; ``data``: tensors too large for that, by name.
+
+    ``cells`` and ``names`` are variables that the function may bind anew: closure cells, and
+    globals with the dictionary that holds them. ``objects`` are those of the reader's own classes,
+    whose attributes are bound anew.
+    """
+
+    state: list[Any] = field(default_factory=list)
+    data: dict[str, torch.Tensor] = field(default_factory=dict)
+    loaders: list[Any] = field(default_factory=list)
+    cells: dict[str, types.CellType] = field(default_factory=dict)
+    names: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+
+
+def reached(function: Any) -> Reached:
+    """What ``function`` can reach."""
+    found = Reached()
+    todo: list[tuple[str, Any, int]] = [("step", function, 0)]
+    seen: dict[int, Any] = {}
+    while todo:
+        name, item, depth = todo.pop(0)
+        if id(item) in seen or depth > 6:
+            continue
+        seen[id(item)] = item
+        if _keep(name, item, found):
+            continue
+        todo += [(label, inner, depth + 1) for label, inner in _inside(item, found)]
+    return found
+
+
+def _keep(name: str, item: Any, found: Reached) -> bool:
+    """Whether ``item`` is state or data, and needs no looking into."""
+    if isinstance(item, torch.Tensor):
+        if (item.is_leaf and item.requires_grad) or item.nbytes <= MOST_BYTES:
+            found.state.append(item)
+        else:
+            found.data[name] = item
+        return True
+    if isinstance(item, DataLoader):
+        found.loaders.append(item)
+        if item.generator is not None:
+            found.state.append(item.generator)
+        return True
+    if isinstance(item, torch.Generator) or hasattr(type(item), "state_dict"):
+        found.state.append(item)
+        return True
+    if isinstance(item, _CONTAINERS):
+        if _small(item):
+            found.state.append(item)
+        return True
+    return isinstance(item, (Dataset, types.ModuleType, type, str, bytes, int, float))
+
+
+def _small(container: Any) -> bool:
+    if len(container) > MOST_ENTRIES:
+        return False
+    values = container.values() if isinstance(container, dict) else container
+    return sum(each.nbytes for each in values if isinstance(each, torch.Tensor)) <= MOST_BYTES
+
+
+def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:
+    """What ``item`` holds, by name."""
+    if isinstance(item, functools.partial):
+        yield "func", item.func
+        yield from _numbered([*item.args, *item.keywords.values()])
+    elif isinstance(item, types.MethodType):
+        yield "self", item.__self__
+        yield "func", item.__func__
+    elif isinstance(item, types.FunctionType):
+        if not _of_library(item.__module__):
+            yield from _of_function(item, found)
+    elif isinstance(item, tuple):
+        yield from _numbered(item)
+    elif hasattr(item, "__dict__") and not _of_library(type(item).__module__):
+        found.objects.append(item)
+        yield from list(vars(item).items())
+        if callable(item) and isinstance(type(item).__call__, types.FunctionType):
+            yield "call", type(item).__call__
+
+
+def _numbered(items: Any) -> Iterator[tuple[str, Any]]:
+    for number, each in enumerate(items):
+        yield str(number), each
+
+
+def _of_library(module: str | None) -> bool:
+    return (module or "").split(".")[0] in _LIBRARIES
+
+
+def _of_function(function: types.FunctionType, found: Reached) -> Iterator[tuple[str, Any]]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        found.cells[name] = cell
+        content = _content(cell)
+        if content is not _NOTHING:
+            yield name, content
+    yield from _numbered(function.__defaults__ or ())
+    for code in _codes(function.__code__):
+        for line in dis.get_instructions(code):
+            name = str(line.argval)
+            if line.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                found.names.append((name, function.__globals__))
+            if line.opname.endswith("_GLOBAL") and name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        # Not bound yet.
+        return _NOTHING
+
+
+class Bindings:
+    """Variables of a function as they were; ``restore()`` names those that it has bound anew."""
+
+    def __init__(self, found: Reached) -> None:
+        self._cells = [(name, cell, _content(cell)) for name, cell in found.cells.items()]
+        self._names = [(name, space, space.get(name, _NOTHING)) for name, space in found.names]
+        self._objects = [(item, dict(vars(item))) for item in found.objects]
+
+    def restore(self) -> list[str]:
+        """Bind every variable as before."""
+        changed = []
+        for name, cell, value in self._cells:
+            if _content(cell) is value:
+                continue
+            changed.append(name)
+            if value is _NOTHING:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = value
+        for name, space, value in self._names:
+            if space.get(name, _NOTHING) is value:
+                continue
+            changed.append(name)
+            if value is _NOTHING:
+                space.pop(name, None)
+            else:
+                space[name] = value
+        for item, before in self._objects:
+            now = vars(item)
+            names = [name for name in now.keys() | before if now.get(name) is not before.get(name)]
+            changed += sorted(names)
+            now.clear()
+            now.update(before)
+        return list(dict.fromkeys(changed))

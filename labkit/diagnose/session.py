@@ -1,0 +1,325 @@
+"""The whole of a diagnosis: look at one step, time its parts, then experiment while time lasts.
+
+First each experiment gets a short run. Those that may save something get a longer one, the most
+promising first. Everything that the step reaches is put back at the end, and the models and
+optimizers after each experiment too, so that none trains on what another left.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from labkit.device import is_out_of_memory, release_memory
+from labkit.diagnose import memory
+from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, update
+from labkit.diagnose.experiment import Change, Experiment, both
+from labkit.diagnose.findings import LEAST_SHARE, Diagnosis, Finding, ranked
+from labkit.diagnose.limit import limit
+from labkit.diagnose.observe import count_operators, observe
+from labkit.diagnose.phases import Phases, timed
+from labkit.diagnose.reach import Bindings, reached
+from labkit.diagnose.subject import Subject, copy_of, cores
+from labkit.measure import measuring
+from labkit.preserve import preserve_state
+from labkit.progress import progress
+
+# Parts of the budget: streaming the loader, cutting the step, and one experiment of each kind.
+STREAMING = 0.2
+CUTTING = 0.08
+SCREENING = 0.025
+# The longest that one experiment is repeated.
+LONGEST = 0.15
+
+
+class Session:
+    """One diagnosis while it runs."""
+
+    def __init__(
+        self,
+        step: Callable[..., object],
+        batches: Any,
+        seconds: float,
+        patience: float,
+        state: tuple[Any, ...],
+    ) -> None:
+        self.subject = Subject(step, batches)
+        self.seconds, self.patience = seconds, patience
+        self.begin = time.perf_counter()
+        self.found: list[Finding] = []
+        self.unmeasured: dict[str, str] = {}
+        self.notes: list[str] = []
+        self.step_seconds = math.nan
+        self.phases: dict[str, float] = {}
+        self.reached = reached(step)
+        self.state = state
+        self.owners: list[Any] = []
+        # The share of waiting for batches that is no part of the step itself.
+        self.waiting = 0.0
+        # The share of what was found that costs the same in a step of any batch.
+        self.per_step = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that are left."""
+        return self.begin + self.seconds - time.perf_counter()
+
+    def run(self) -> Diagnosis:
+        """Everything, in turn; all is put back, whatever is raised."""
+        bindings = Bindings(self.reached)
+        try:
+            with measuring(None), ExitStack() as stack:
+                self._remember(stack)
+                with _named(self.subject.call), self._bar():
+                    self._look(stack)
+                    self._cut()
+                    self._experiments()
+        finally:
+            changed = bindings.restore()
+            end_started(self.subject.loader)
+        self._tell(changed)
+        return Diagnosis(
+            ranked(self.found),
+            self.step_seconds,
+            time.perf_counter() - self.begin,
+            self.phases,
+            tuple(self.notes),
+            self.unmeasured,
+        )
+
+    def _remember(self, stack: ExitStack) -> None:
+        objects = [*self.state, *self.reached.state]
+        generator = getattr(self.subject.loader, "generator", None)
+        if generator is not None:
+            objects.append(generator)
+        for item in objects:
+            stack.enter_context(preserve_state(item))
+        self.owners += objects
+        self.versions = {name: each._version for name, each in self.reached.data.items()}
+
+    @contextmanager
+    def _bar(self) -> Iterator[None]:
+        with progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as bar:
+            self.advance = lambda: bar.update(min(bar.total, self.seconds - self.left) - bar.n)
+            yield
+
+    def _look(self, stack: ExitStack) -> None:
+        """The first steps: what is used, and how much memory."""
+        subject = self.subject
+        if subject.takes_batches:
+            with limit(self.patience, "loading the first batches"):
+                subject.keep(subject.loader)
+            end_started(subject.loader)
+        probe = [copy_of(batch) for batch in subject.batches[:1]]
+        versions = [each._version for each in _tensors(probe)]
+
+        def remember(item: Any) -> None:
+            if not any(item is known for known in self.owners):
+                stack.enter_context(preserve_state(item))
+                self.owners.append(item)
+
+        with limit(self.patience, "the first step"):
+            subject.seen = observe(subject.serve(probe), remember)
+        if versions != [each._version for each in _tensors(probe)]:
+            subject.copied = True
+            self.notes.append("the step writes into its batches; it was given copies")
+        step = subject.serve()
+        begin = time.perf_counter()
+        with limit(self.patience, "the second step"):
+            step()
+        self.step_seconds = time.perf_counter() - begin
+        self.advance()
+        with self._may_fail("operators, one by one"):
+            count_operators(step, subject.seen)
+        with self._may_fail("memory of a step"):
+            use = memory.use_of(step, subject.seen.device)
+            subject.peak = use.peak
+            leak = memory.finding(use)
+            if leak is not None:
+                self.found.append(leak)
+        self.advance()
+
+    def _cut(self) -> None:
+        """Streaming, and the phases of a step: by the clock."""
+        subject = self.subject
+        with recompiles.watched() as compilations, self._kept():
+            waiting = None
+            if subject.takes_batches:
+                with limit(self.patience, "reading from the loader"):
+                    waiting, found = loading.finding(subject, STREAMING * self.seconds)
+                wholes = found.wholes
+                if wholes:
+                    self.step_seconds = sum(wholes) / len(wholes)
+            self.advance()
+            before = len(compilations.seconds)
+            phases = timed(subject.serve(), CUTTING * self.seconds)
+            if not subject.takes_batches:
+                wholes = phases.wholes
+                self.step_seconds = sum(wholes) / len(wholes)
+                before = len(compilations.seconds)
+                waiting = loading.inside(phases)
+        if waiting is not None:
+            self.found.append(waiting)
+        self._from_phases(phases, wholes)
+        if compilations.seconds[:before] and wholes:
+            compiled = [sum(compilations.seconds[:before]) / len(wholes)] * len(wholes)
+            again = recompiles.finding(compilations, wholes, compiled)
+            if again is not None:
+                self.found.append(again)
+        self.advance()
+
+    def _from_phases(self, phases: Phases, wholes: list[float]) -> None:
+        subject = self.subject
+        shares = phases.shares()
+        alone = sum(phases.wholes) / len(phases.steps)
+        scale = 1.0
+        if subject.takes_batches and wholes:
+            # Of the time with waiting for data, as everything that is said.
+            scale = min(1.0, alone * len(wholes) / sum(wholes))
+            shares = {name: scale * share for name, share in shares.items()}
+            if scale < 1:
+                self.waiting = 1 - scale
+                shares = {"data": 1 - scale} | shares
+        self.phases = shares
+        for finding in update.findings(subject, phases):
+            self.found.append(_scaled(finding, scale))
+            if finding.interval[0] >= LEAST_SHARE:
+                self.per_step += finding.share
+        for finding in samples.findings(subject, phases):
+            self.found.append(_scaled(finding, scale))
+
+    def _experiments(self) -> None:
+        """Short runs of all, then longer ones of those that may save something."""
+        every = [experiment for check in EXPERIMENTS for experiment in check(self.subject)]
+        promising: list[tuple[float, Experiment]] = []
+        for experiment in every:
+            if not experiment.last:
+                promising += self._screened(experiment, nullcontext)
+        promising.sort(key=lambda pair: -pair[0])
+        saved: dict[str, tuple[float, Experiment]] = {}
+        for number, (_, experiment) in enumerate(promising):
+            rest = self.left / (len(promising) - number + 1)
+            share = self._experiment(experiment, rest, nullcontext, 1.0)
+            if share > saved.get(experiment.name, (0.0,))[0]:
+                saved[experiment.name] = share, experiment
+        mended = both(*(each.change for _, each in saved.values() if each.step is None))
+        remains = math.prod(1 - share for share, each in saved.values() if each.step is None)
+        for experiment in every:
+            if experiment.last:
+                for _ in self._screened(experiment, mended):
+                    self._experiment(experiment, self.left, mended, remains)
+
+    def _screened(self, experiment: Experiment, around: Change) -> list[tuple[float, Experiment]]:
+        """What an experiment may save at most, by a short run; nothing where that is too little."""
+        if self.left < 2 * self.step_seconds:
+            self.unmeasured[experiment.name] = "the time was over; seconds= takes more"
+            return []
+        share = 0.0
+        with self._kept(), self._may_fail(experiment.name):
+            share = experiment.glance(self.subject.serve(), SCREENING * self.seconds, around)
+        self.advance()
+        # Four blocks say little: what comes near to the least share goes on.
+        if share < experiment.least / 2:
+            return []
+        return [(share, experiment)]
+
+    def _experiment(
+        self, experiment: Experiment, seconds: float, around: Change, remains: float
+    ) -> float:
+        """Run an experiment; the share of the step that it saves, 0 where that is not sure.
+
+        ``remains`` is the part of the step that is left when both sides run in ``around``.
+        """
+        seconds = min(LONGEST * self.seconds, max(SCREENING * self.seconds, seconds))
+        with self._kept(), self._may_fail(experiment.name):
+            result = experiment.run(self.subject.serve(), seconds, around)
+            self.advance()
+            if experiment.named(result):
+                finding = _scaled(experiment.finding(result), remains)
+                if experiment.last:
+                    # A larger batch would also spread what has a remedy of its own.
+                    finding = _less(finding, self.per_step * (1 - 1 / experiment.samples))
+                self.found.append(_scaled(finding, 1 - self.waiting))
+                return finding.share
+        return 0.0
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Models and optimizers as they were before."""
+        with preserve_state(*self.owners):
+            yield
+
+    @contextmanager
+    def _may_fail(self, name: str) -> Iterator[None]:
+        """A change that the step does not bear is told, and ends only itself."""
+        try:
+            with limit(self.patience, name):
+                yield
+        except Exception as error:
+            # Whatever it is: the same step ran without the change.
+            text = str(error).splitlines() or [""]
+            self.unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
+            if is_out_of_memory(error):
+                release_memory()
+
+    def _tell(self, changed: list[str]) -> None:
+        busy = _busy()
+        if busy > 1.5 * cores():
+            self.notes.append(f"other programs use this machine too (load {busy:.1f})")
+        if self.subject.seen.written:
+            names = ", ".join(dict.fromkeys(self.subject.seen.written))
+            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
+        if changed:
+            self.notes.append(f"the step binds {', '.join(changed)} anew; bound as before again")
+        for name, version in self.versions.items():
+            if self.reached.data[name]._version != version:
+                self.notes.append(f"the step changed {name}, which was too large to be put back")
+
+
+def _busy() -> float:
+    """How many threads of all programs wanted a core in the last minute; 0 where unknown."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def end_started(loader: Any) -> None:
+    """End workers that outlive their iterator, which the diagnosis started."""
+    iterator = getattr(loader, "_iterator", None)
+    if iterator is not None and hasattr(iterator, "_shutdown_workers"):
+        iterator._shutdown_workers()
+        loader._iterator = None
+
+
+def _tensors(batches: list[Any]) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(batches) if isinstance(each, torch.Tensor)]
+
+
+def _less(finding: Finding, share: float) -> Finding:
+    """The finding without a share that another one has told."""
+    low, high = finding.interval
+    interval = max(0.0, low - share), max(0.0, high - share)
+    return replace(finding, share=max(0.0, finding.share - share), interval=interval)
+
+
+def _scaled(finding: Finding, scale: float) -> Finding:
+    """A share of the step alone as a share of the step with its wait for data."""
+    low, high = finding.interval
+    return replace(finding, share=scale * finding.share, interval=(scale * low, scale * high))
+
+
+@contextmanager
+def _named(call: Any) -> Iterator[None]:
+    """An error of the step says that it is the step's own."""
+    try:
+        yield
+    except Exception as error:
+        name = getattr(call, "__name__", type(call).__name__)
+        error.add_note(f"(while diagnosing {name!r}; all that it changed was put back)")
+        raise

@@ -1,0 +1,135 @@
+"""A with-block around a loop of one's own: where its time goes, by the clock, as it runs.
+
+Nothing is changed in the loop, so nothing is found by experiment: `labkit.diagnose` on a step says
+more. A step ends where the next batch is asked for, or where a forward pass follows an update.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from labkit.diagnose.checks import loading as waits
+from labkit.diagnose.checks import recompiles, update
+from labkit.diagnose.events import listening
+from labkit.diagnose.findings import Diagnosis, Finding, ranked
+from labkit.diagnose.observe import Seen
+from labkit.diagnose.phases import Phases, loaders_told
+
+# The first steps allocate and compile: they are not counted, where there are more.
+WARM_UP = 2
+
+
+class Watch(Phases):
+    """``with labkit.diagnose.watch() as found:`` around a loop; ``found.diagnosis`` afterwards.
+
+    At an accelerator every phase is waited for, which makes the loop slower while it is watched.
+    RuntimeError when ``diagnosis`` is asked for inside the block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stack = ExitStack()
+        self._seen = Seen()
+        self._compilations = recompiles.Compilations()
+        self._busy = False
+        self._seconds = 0.0
+        self._diagnosis: Diagnosis | None = None
+
+    def __enter__(self) -> Watch:
+        stack = self._stack
+        stack.enter_context(listening(self))
+        stack.enter_context(loaders_told(self))
+        self._compilations = stack.enter_context(recompiles.watched())
+        self._seconds = time.perf_counter()
+        self.cut("begin")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+        if self._busy:
+            self.cut("end")
+        self._seconds = time.perf_counter() - self._seconds
+        if error is None:
+            self._diagnosis = self._judge()
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """What was found, once the block is left."""
+        if self._diagnosis is None:
+            raise RuntimeError("the block still runs, or failed: ask when it is done")
+        return self._diagnosis
+
+    def __str__(self) -> str:
+        return str(self._diagnosis or "the block still runs")
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.diagnosis._repr_html_()
+
+    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if self._busy and self._last[0] == "update end":
+            self._next_step()
+        self._seen._phase = "forward"
+        self._seen.forward_begins(root, inputs)
+        super().forward_begins(root, inputs)
+
+    def forward_ends(self, root: nn.Module, output: Any) -> None:
+        super().forward_ends(root, output)
+        self._seen.forward_ends(root, output)
+
+    def backward_begins(self) -> None:
+        super().backward_begins()
+        self._seen.backwards += 1
+        self._busy = True
+
+    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        super().update_begins(optimizer)
+        self._seen.update_begins(optimizer)
+
+    def _next_step(self) -> None:
+        self.cut("end")
+        self.cut("begin")
+        self._busy = False
+
+    def loader_begins(self, loader: Any) -> None:
+        if self._busy:
+            self._next_step()
+        super().loader_begins(loader)
+
+    def _judge(self) -> Diagnosis:
+        if len(self.steps) > 3 * WARM_UP:
+            del self.steps[:WARM_UP]
+        wholes = self.wholes
+        found: list[Finding] = []
+        if wholes:
+            waiting = waits.inside(self)
+            found += [waiting] if waiting else []
+            found += update.by_clock(self._seen, self)
+            compiled = [sum(self._compilations.seconds) / len(wholes)] * len(wholes)
+            again = recompiles.finding(self._compilations, wholes, compiled)
+            found += [again] if again else []
+        mean = sum(wholes) / len(wholes) if wholes else 0.0
+        return Diagnosis(ranked(found), mean, self._seconds, self.shares(), tuple(self._notes()))
+
+    def _notes(self) -> list[str]:
+        seen = self._seen
+        notes = []
+        if seen.anomaly:
+            notes.append("anomaly mode is on; labkit.diagnose(step) measures what it costs")
+        if seen.profiled:
+            notes.append("a profiler records; labkit.diagnose(step) measures what it costs")
+        if seen.unused:
+            notes.append("forward passes in evaluation mode record a graph: use torch.no_grad()")
+        return notes

@@ -1,0 +1,1 @@
+"""Programs with planted faults, tuned programs, and the tests of the diagnosis."""
