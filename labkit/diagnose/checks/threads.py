@@ -22,7 +22,9 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     for count in dict.fromkeys((cores(), 1)):
         if count == now:
             continue
-        name = "too many CPU threads" if count < now else "too few CPU threads"
+        name = "too few CPU threads"
+        if count < now:
+            name = "too many CPU threads" if now > cores() else "threads for work that is too small"
         yield Experiment(
             name,
             f"by experiment: {count} threads instead of {now}, on {cores()} cores",

@@ -243,7 +243,7 @@ def test_an_experiment_that_the_step_does_not_bear_is_told():
             raise RuntimeError("eight and no more")
         train(batch)
 
-    found = labkit.diagnose(step, batches(), seconds=SHORT)
+    found = labkit.diagnose(step, batches(), seconds=8)
     reason = found.unmeasured["batch too small for the fixed costs of a step"]
     assert reason == "RuntimeError: eight and no more"
 
