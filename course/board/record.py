@@ -45,6 +45,7 @@ HELPFUL = (
     "optimizers",
     "gradient_clipping",
     "learning_rate_schedules",
+    "batch_size",
 )
 
 # The part of the machine that other programs may use meanwhile.
