@@ -119,7 +119,7 @@ def compare(
 def measuring(threads: int | None) -> Iterator[None]:
     """What every measurement happens in: alone, on ``threads`` torch threads.
 
-    Everything global is given back afterwards. RuntimeError while another measurement is running.
+    Everything global is given back afterwards. Busy while another measurement is running.
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise ValueError(

@@ -10,6 +10,13 @@ import threading
 from labkit.neighbours import Presence
 
 
+class Busy(RuntimeError):
+    """Another measurement is running in this kernel. A notebook shows the message alone."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Busy: {self}"]
+
+
 class Turn:
     """Who measures now.
 
@@ -25,13 +32,13 @@ class Turn:
     def take(self, thread: threading.Thread) -> None:
         """Let ``thread`` measure, which need not have been started yet.
 
-        RuntimeError while another one does.
+        Busy while another one does.
         """
         with self._lock:
             if self.holder not in (None, thread):
-                raise RuntimeError(
-                    "another measurement is running in this kernel; "
-                    "two at once would disturb each other: wait"
+                raise Busy(
+                    "another measurement is running in this kernel; two at once would disturb "
+                    "each other: wait, or press Stop on its panel, then run this again"
                 )
             if self.holder is None:
                 self._presence.begin()

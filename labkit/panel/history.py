@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from labkit.panel.live import factor
 from labkit.panel.modes import MEMORY, RACE, TIME
 from labkit.race import RaceResult
 from labkit.results import Comparison
-from labkit.text import format_seconds
+from labkit.text import format_factor, format_seconds
 from labkit.timeline import MemoryComparison
 
 
@@ -23,10 +22,14 @@ def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[
     texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
     memory = " → ".join(side.peak_text for side in found.arms)
     if isinstance(found, MemoryComparison):
-        ratio = "–" if math.isnan(found.ratio) else f"{factor(found.ratio)}×"
+        ratio = "–" if math.isnan(found.ratio) else f"{format_factor(found.ratio)}×"
         return [*texts, MEMORY, "", "", ratio, "", "", memory]
     texts += [TIME, *(format_seconds(side.median) for side in found.arms)]
-    texts += [f"{factor(found.speedup)}×", " – ".join(map(factor, found.interval)), found.verdict]
+    texts += [
+        f"{format_factor(found.speedup)}×",
+        " – ".join(map(format_factor, found.interval)),
+        found.verdict,
+    ]
     return [*texts, memory]
 
 
@@ -37,5 +40,5 @@ def _race(number: int, found: RaceResult) -> list[str]:
     if not others:
         return [*texts, *medians, "", "–", "", "", "-"]
     ratio, low, high = found.speedup(others[0])
-    interval = f"{factor(low)} – {factor(high)}"
-    return [*texts, *medians, f"{factor(ratio)}×", interval, found.verdict(others[0]), "-"]
+    interval = f"{format_factor(low)} – {format_factor(high)}"
+    return [*texts, *medians, f"{format_factor(ratio)}×", interval, found.verdict(others[0]), "-"]

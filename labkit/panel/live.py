@@ -21,7 +21,7 @@ from labkit import report
 from labkit.panel import bars
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Progress
-from labkit.text import format_rate, format_seconds
+from labkit.text import format_factor, format_rate, format_seconds
 
 STATIC = Path(__file__).parents[1] / "static"
 
@@ -126,7 +126,7 @@ class Chart:
 
 def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     """What the page draws: texts, and the points thinned to what a canvas can show."""
-    low, high = (factor(bound, 3) for bound in run.interval)
+    low, high = (format_factor(bound) for bound in run.interval)
     floor = run.noise_floor
     if not math.isfinite(floor):
         floor = 0.0
@@ -137,7 +137,7 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
     newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]
     return {
-        "speedup": f"{factor(run.speedup)}×",
+        "speedup": f"{format_factor(run.speedup)}×",
         "caption": "as fast as the baseline",
         "verdict": run.verdict,
         "detail": detail,
@@ -150,17 +150,6 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     }
 
 
-def factor(ratio: float, digits: int = 2) -> str:
-    """``1.234`` -> ``'1.23'``, ``0.01234`` -> ``'0.012'``, ``1234.5`` -> ``'1,234'``."""
-    if math.isnan(ratio):
-        return "–"
-    if ratio < 0.1:
-        return f"{ratio:.{digits}g}"
-    if ratio < 100:
-        return f"{ratio:.{digits}f}"
-    return f"{ratio:,.0f}"
-
-
 def summary(runs: Sequence[Comparison]) -> str:
     """What the status line says of the runs."""
     if len(runs) > 1:
@@ -169,8 +158,8 @@ def summary(runs: Sequence[Comparison]) -> str:
     for role, side in zip(report.ROLES, run.arms, strict=True):
         if side.error:
             return f"the {role} ended by {side.error}"
-    interval = ", ".join(map(factor, run.interval))
-    return f"{run.verdict}, {factor(run.speedup)}× [{interval}]; {run.taken}"
+    interval = ", ".join(map(format_factor, run.interval))
+    return f"{run.verdict}, {format_factor(run.speedup)}× [{interval}]; {run.taken}"
 
 
 def _side(name: str, side: Measurement) -> list[str]:

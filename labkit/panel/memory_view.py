@@ -9,8 +9,7 @@ import numpy as np
 
 from labkit import report
 from labkit.panel.bars import group
-from labkit.panel.live import factor
-from labkit.text import format_bytes
+from labkit.text import format_bytes, format_factor
 from labkit.timeline import MemoryComparison, Timeline
 
 # On the canvas, of each side.
@@ -22,7 +21,7 @@ SAME = 0.01
 def state(found: MemoryComparison) -> dict[str, Any]:
     """For the page."""
     ratio = found.ratio
-    shown = f"{factor(ratio)}×"
+    shown = f"{format_factor(ratio)}×"
     verdict, badge = _verdict(ratio)
     values = [math.nan if side.peak is None else side.peak for side in found.arms]
     texts = [side.peak_text for side in found.arms]

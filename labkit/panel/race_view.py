@@ -9,7 +9,6 @@ import numpy as np
 
 from labkit.device import pick
 from labkit.panel.bars import group
-from labkit.panel.live import factor
 from labkit.race import RaceResult, RaceRun
 from labkit.text import format_factor, format_seconds
 
@@ -80,7 +79,7 @@ def told(result: RaceResult) -> dict[str, Any]:
     ratio, low, high = result.speedup(candidate)
     detail = f"target reached: baseline {_reached(result, baseline)}"
     detail += f", candidate {_reached(result, candidate)}"
-    figure, caption = f"{factor(ratio)}×", "as fast to the target"
+    figure, caption = f"{format_factor(ratio)}×", "as fast to the target"
     if not 0 < ratio < math.inf:
         figure, caption = _reached(result, candidate), "reached the target"
         detail = f"of the baseline {_reached(result, baseline)}"

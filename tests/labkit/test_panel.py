@@ -27,6 +27,7 @@ from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
 from labkit.switches import torch_flags
+from labkit.text import format_factor
 from labkit.timeline import MemoryComparison
 from labkit.turn import TURN
 
@@ -336,8 +337,9 @@ def test_after_a_reload_results_go_into_the_panel(panel: LabPanel) -> None:
 
 
 def test_numbers_of_every_size() -> None:
-    shown = [live.factor(ratio) for ratio in (1.2345, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))]
-    assert shown == ["1.23", "0.012", "0.50", "12.35", "12,346", "–"]
+    ratios = (1.2345, 1.0045, 0.01234, 0.5, 12.3456, 12345.6, float("nan"))
+    shown = [format_factor(ratio) for ratio in ratios]
+    assert shown == ["1.23", "1.004", "0.012", "0.50", "12.35", "12,346", "-"]
 
 
 def test_not_a_lab() -> None:
@@ -886,3 +888,17 @@ def test_a_change_during_a_sweep_leaves_it_alone(panel: LabPanel) -> None:
     assert isinstance(results, Sweep)
     assert [result.candidate.settings["size"] for result in results] == [8, 16, 32]
     assert {result.candidate.settings["kind"] for result in results} == {"mean"}
+
+
+def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shell = InteractiveShell()
+    shell.user_ns.update(TURN=TURN, someone=threading.Thread())
+    TURN.take(threading.current_thread())
+    try:
+        shell.run_cell("TURN.take(someone)")
+    finally:
+        TURN.give_back()
+    said = capsys.readouterr().out
+    assert said.startswith("Busy: another measurement is running") and said.count("\n") == 1
