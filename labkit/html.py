@@ -179,17 +179,23 @@ def table(rows: Sequence[Sequence[str]]) -> Markup:
     if not rows:
         return Markup()
     head, *body = rows
+    kinds = [_kind_of(column) for column in zip(*body, strict=True)] or [""] * len(head)
     titles = []
-    for text in head:
-        titles.append(element("th", text, scope="col"))
+    for text, kind in zip(head, kinds, strict=True):
+        titles.append(element("th", text, scope="col", kind=kind))
     lines = []
     for name, *cells in body:
         line = [element("th", name, scope="row")]
-        for cell in cells:
-            line.append(element("td", cell))
+        for cell, kind in zip(cells, kinds[1:], strict=True):
+            line.append(element("td", cell, kind=kind))
         lines.append(element("tr", *line))
     inner = [element("thead", element("tr", *titles)), element("tbody", *lines)]
     return element("div", element("table", *inner), kind="scroll")
+
+
+def _kind_of(column: Sequence[str]) -> str:
+    """Words begin at the left; numbers end at the right."""
+    return "words" if any(cell[:1].isalpha() for cell in column) else ""
 
 
 def progress(part: float, text: str) -> Markup:

@@ -45,7 +45,6 @@ HELPFUL = (
     "optimizers",
     "gradient_clipping",
     "learning_rate_schedules",
-    "batch_size",
 )
 
 # The part of the machine that other programs may use meanwhile.

@@ -132,8 +132,10 @@ def distance(guess: float, measured: float, interval: tuple[float, float]) -> st
     low, high = interval
     off = max(guess / measured, measured / guess)
     within = low <= guess <= high
-    if off < NEAR or (within and off < FAR):
-        return f"{begin}: right."
+    if within and off < FAR:
+        return f"{begin}: right, it lies within the interval."
+    if off < NEAR:
+        return f"{begin}: right, within {NEAR - 1:.0%}."
     if within:
         return f"{begin}: still possible, the interval is wide."
     if guess > measured:
