@@ -58,11 +58,11 @@ def verdict(right: bool, praise: str, hint: str) -> bool:
 
 
 def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the reader's function; an empty stub (NotImplementedError, or ``...``) gives None.
+    """Call the reader's function; NotYet for a stub (NotImplementedError), None for one of ``...``.
 
     Any other error of the reader's own code is raised: its traceback is the best hint there is.
     """
     try:
         return answer(*arguments)
     except NotImplementedError:
-        return None
+        raise NotYet("write the function, then run this cell again") from None

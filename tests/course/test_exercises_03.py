@@ -35,10 +35,6 @@ def peak_one_late(step, max_lr, total_steps, pct_start, div_factor, final_div_fa
     )
 
 
-def stub(step, max_lr, total_steps, pct_start, div_factor, final_div_factor):
-    raise NotImplementedError("your turn")
-
-
 def test_the_solution_passes(capsys):
     assert check_03_one_cycle_lr(solution)
     assert "✓" in capsys.readouterr().out
@@ -52,7 +48,7 @@ def test_wrong_answers_do_not(answer, capsys):
     assert "not yet: at step" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("answer", [stub, lambda *_: None])
+@pytest.mark.parametrize("answer", [lambda *_: None])
 def test_the_stub_is_told_that_it_is_one(answer, capsys):
     assert not check_03_one_cycle_lr(answer)
     assert "returns nothing yet" in capsys.readouterr().out

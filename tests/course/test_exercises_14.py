@@ -24,8 +24,7 @@ def test_the_solution_passes_and_leaves_no_process_group(capsys):
     assert torch.equal(state, torch.get_rng_state())
 
 
-def stub(model, micro_batches):
-    raise NotImplementedError("your turn")
+def stub(model, micro_batches): ...
 
 
 def empty(model, micro_batches): ...

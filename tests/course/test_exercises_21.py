@@ -41,8 +41,7 @@ def recalibrate(
         net.train(training)
 
 
-def stub(net: nn.Module, batches: list[torch.Tensor]) -> None:
-    raise NotImplementedError("your turn")
+def stub(net: nn.Module, batches: list[torch.Tensor]) -> None: ...
 
 
 def trains_too(net: nn.Module, batches: list[torch.Tensor]) -> None:

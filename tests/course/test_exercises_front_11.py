@@ -29,8 +29,7 @@ def again(ctx, gradient):
     return None, x.grad
 
 
-def stub(piece, x):
-    raise NotImplementedError("your turn")
+def stub(piece, x): ...
 
 
 def without_dropout(ctx, gradient):

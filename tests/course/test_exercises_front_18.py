@@ -59,8 +59,7 @@ def right_with_torch(losses, scaler, optimizer, max_norm):
     return norm
 
 
-def stub(losses, scaler, optimizer, max_norm):
-    raise NotImplementedError("your turn")
+def stub(losses, scaler, optimizer, max_norm): ...
 
 
 def never_clips(losses, scaler, optimizer, max_norm):

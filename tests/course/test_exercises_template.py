@@ -10,8 +10,7 @@ import pytest
 from course import exercises
 
 
-def stub(samples: int, rows: int) -> int:
-    raise NotImplementedError("your turn")
+def stub(samples: int, rows: int) -> int: ...
 
 
 @pytest.mark.parametrize(
