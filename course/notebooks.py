@@ -516,13 +516,13 @@ def index(readme: str) -> str:
     effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
     lines = []
     for line in readme.splitlines():
-        if found := re.match(r"\| \[(\w+)\]\(notebooks/[\w/]+\.ipynb\) \| (.*?) \|", line):
+        if found := re.match(r"\| \[\d+\]\(notebooks/(?:\w+/)?(\w+)\.ipynb\) (.*?) \|", line):
             name, shows = found.groups()
             path = notebook_path(name)
-            said = about(path)
-            runs = "CPU; more on a GPU" if "cuda" in said.needs else "CPU, GPU"
-            line = f"| [{name}](notebooks/{place(path)}.ipynb) | {shows} | {runs} | {said.minutes} "
-            line += f"| {effects.get(name, '–')} |"
+            # RESULTS.md has all
+            effect = "; ".join(effects.get(name, "–").split("; ")[:2])
+            line = f"| [{name[:2]}](notebooks/{place(path)}.ipynb) {shows} "
+            line += f"| {about(path).minutes} | {effect} |"
         lines.append(line)
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -141,12 +142,14 @@ def _download(name: str, entry: Entry, path: Path) -> None:
             pooch.retrieve(url, entry["checksum"], path.name, path.parent, downloader=fetch)
     except RequestException as error:
         raise ConnectionError(
-            f"{name}: {url} cannot be reached ({_innermost(error)}). Without internet, put "
-            f"{_wanted(name)} into a folder and set the variable LABKIT_DATA to it."
+            f"{name}: {url} cannot be reached ({_innermost(error)}). Without internet, "
+            f"{_by_hand(name)}"
         ) from error
     except ValueError as error:
+        sums = re.search(r"expected \S+ but got \w+", str(error))
         raise OSError(
-            f"{entry['name']} came damaged from {url}: {error} It was not kept; try again"
+            f"{entry['name']}: what came from {url} is another file, as when a proxy answers "
+            f"({sums[0] if sums else error}). It was not kept; try again, or {_by_hand(name)}"
         ) from None
     # pooch's temporary file is for its owner alone; a cache is often one for a whole class.
     path.chmod(0o644)
@@ -170,6 +173,11 @@ def _innermost(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def _by_hand(name: str) -> str:
+    """What a reader can do, who has the files from elsewhere."""
+    return f"put {_wanted(name)} into a folder and set the variable LABKIT_DATA to it."
 
 
 def _wanted(name: str) -> str:

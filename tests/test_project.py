@@ -270,11 +270,10 @@ def test_environment_yml_is_in_step() -> None:
     assert f"python{PYPROJECT['project']['requires-python']}" in dependencies
     assert {"pip", "uv"} <= set(dependencies)
     assert len(dependencies) == 3, "libraries are named in pyproject.toml only"
-    # What a conda user types: the same in the README and in the file.
-    installing = re.search(
-        r"^conda env create(?:.*\n)+?(?=jupyter lab)", README, flags=re.MULTILINE
-    )
-    assert installing, "the README has no lines for conda"
+    # What a conda user types: the same in the documents and in the file.
+    guide = (ROOT / "course" / "installing.md").read_text(encoding="utf-8")
+    installing = re.search(r"^conda env create(?:.*\n)+?(?=jupyter lab)", guide, flags=re.MULTILINE)
+    assert installing, "the guide has no lines for conda"
     for line in installing[0].splitlines():
         assert f"#   {line}\n" in text
     for command in commands():
@@ -293,6 +292,10 @@ def test_a_bare_machine_gets_all_that_recording_needs() -> None:
     runs, imported = {"ipykernel", "msgspec", "nbclient", "nbformat"}, {"pytorch-optimizer"}
     assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | runs | imported
     assert "--group record" in (ROOT / ".ci" / "wheels").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.encode()) <= 8 * 1024
 
 
 def test_readme_indexes_exactly_the_notebooks() -> None:
@@ -318,10 +321,11 @@ def test_changelog_has_this_version() -> None:
     )
 
 
-def test_the_readme_s_tree_names_what_is_there() -> None:
+def test_the_tree_names_what_is_there() -> None:
     """Files and folders of the checkout; of labkit and sublinear what they export."""
     packages = {"labkit/": labkit, "sublinear/": sublinear}
-    tree = README.split("## What is where")[1].split("```")[1]
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tree = contributing.split("## Three rooms")[1].split("```")[1]
     room = ""
     missing = []
     for line in tree.strip("\n").splitlines():
@@ -344,6 +348,8 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "RESULTS.md",
+    "course/installing.md",
+    "course/measuring.md",
     "course/teaching.md",
     "data/README.md",
     "data/reference/README.md",

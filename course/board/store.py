@@ -22,6 +22,7 @@ from course.switches import SWITCHES
 
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begin anew."
+ELSEWHERE = "The variable LABKIT_BOARD names another place for it."
 # How long to wait for another kernel. Writing takes milliseconds.
 PATIENCE = 5.0
 
@@ -143,7 +144,7 @@ def change(path: Path, machine: str, how: Callable[[Choices], Choices]) -> tuple
     except OSError as error:
         why = error.strerror or str(error)
         raise BoardError(
-            f"{shown(path)} cannot be written: {why}. Nothing in it has changed."
+            f"{shown(path)} cannot be written: {why}. Nothing in it has changed. {ELSEWHERE}"
         ) from error
     return present, said
 
@@ -156,7 +157,8 @@ def _content(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise Damaged(f"{shown(path)} is damaged: it is no text.") from None
     except OSError as error:
-        raise BoardError(f"{shown(path)} cannot be read: {error.strerror or error}.") from error
+        why = error.strerror or str(error)
+        raise BoardError(f"{shown(path)} cannot be read: {why}. {ELSEWHERE}") from error
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:

@@ -38,6 +38,8 @@ DOCUMENTS = [
     "CONTRIBUTING.md",
     "notebooks/AUTHORING.md",
     "CHANGELOG.md",
+    "course/installing.md",
+    "course/measuring.md",
     "course/teaching.md",
     "data/README.md",
     "data/reference/README.md",
@@ -95,6 +97,7 @@ def _index(known: set[str]) -> str:
         entries.append(f"{number(path.stem)} {title} <notebooks/{place(path)}>")
     trees = {
         "Notebooks": entries,
+        "Using it": ["course/installing", "course/measuring"],
         "Results": [
             "Every claim, and what we found <RESULTS>",
             "Recorded machines <data/reference/README>",

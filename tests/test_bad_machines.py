@@ -1,0 +1,131 @@
+"""Machines that are in the way: each ends in one clear sentence, and nothing is lost."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGIN = b"<html>please log in</html>"
+ANSWERS = {
+    "nonsense": b"NONSENSE\r\n\r\n",
+    "a login page": b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(LOGIN), LOGIN),
+    "nothing": b"",
+}
+
+
+@contextmanager
+def proxy(answer: bytes) -> Iterator[str]:
+    """A server that answers everything alike; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            # closed at the end
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    with connection:
+                        connection.recv(4096)
+                        connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def run(
+    code: str, limit: Callable[[], None] | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, with these variables and none of the caller's proxies."""
+    dropped = ("XDG", "LABKIT", "NO_PROXY", "no_proxy")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(dropped)}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=kept | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=limit,
+    )
+
+
+FETCH = """
+import pathlib, sys
+from labkit import sources
+sources.cache_dir = lambda: pathlib.Path({cache!r})
+from labkit.cli import main
+sys.exit(main(["data", "fetch", "time_machine"]))
+"""
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_proxy_that_answers_nonsense(answer: str, tmp_path: Path) -> None:
+    with proxy(ANSWERS[answer]) as address:
+        names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+        done = run(FETCH.format(cache=str(tmp_path)), **dict.fromkeys(names, address))
+    assert done.returncode == 1
+    (said,) = done.stderr.strip().splitlines()
+    assert said.startswith("labkit: time") and "LABKIT_DATA" in said
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_no_internet(tmp_path: Path) -> None:
+    # the discard port: nothing listens there
+    done = run(FETCH.format(cache=str(tmp_path)), http_proxy="http://127.0.0.1:9")
+    assert done.returncode == 1
+    (said,) = done.stderr.strip().splitlines()
+    assert "cannot be reached" in said and "set the variable LABKIT_DATA" in said
+
+
+# root may write everywhere: a home below a file cannot be made by anybody
+NO_HOME = os.devnull + "/home"
+
+
+def test_a_home_that_cannot_be_written() -> None:
+    done = run("from labkit.cli import main; main(['data', 'list'])", HOME=NO_HOME)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_home_that_cannot_be_written_does_not_keep_the_board() -> None:
+    code = "from course.cli import main; main(['board'])"
+    done = run(code, HOME=NO_HOME)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "board.json cannot be read" in done.stdout and "LABKIT_BOARD" in done.stdout
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere the limit has no effect"
+)
+def test_four_gigabytes_of_memory_end_one_side_and_not_the_kernel() -> None:
+    def limit() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (4 * 2**30, 4 * 2**30))
+
+    code = """
+import torch, labkit
+def make(mib):
+    kept = torch.ones(mib * 2**18)
+    return labkit.Workload(lambda: kept[:64].sum(), samples=1)
+print(labkit.Lab(make, mib=[1, 8192]).run(mib=8192, seconds=0.3))
+print("the kernel lives")
+"""
+    done = run(code, limit)
+    assert done.returncode == 0, done.stderr
+    assert "out of memory" in done.stdout and "the kernel lives" in done.stdout
+
+
+def test_no_browser(tmp_path: Path) -> None:
+    """The browser tests are skipped in one sentence; the README's picture is not made."""
+    said = "no chromium, chromium-browser or google-chrome on PATH"
+    arguments = "-n0 -q -p no:cacheprovider tests/browser/test_panel.py -k sweep".split()
+    done = run(f"import pytest; pytest.main({arguments})", PATH=str(tmp_path), CI="")
+    assert "1 skipped" in done.stdout and said in done.stdout
+    done = run("from course.site.shots import main; raise SystemExit(main())", PATH=str(tmp_path))
+    assert done.returncode == 1 and done.stderr.strip() == said
