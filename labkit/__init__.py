@@ -17,7 +17,7 @@ from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Sweep
 from labkit.timing import Timer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # On first use (PEP 562): these import matplotlib, widgets or Pillow, which would cost more than
 # torch itself.

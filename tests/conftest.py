@@ -35,6 +35,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Modules for a first look, by `pytest -m quick`: nothing that trains, waits or starts a kernel.
+QUICK = """
+    test_project
+    course/test_claims course/test_coverage course/test_front course/test_notebook_files
+    course/test_overview course/test_prose course/test_records course/test_results_page
+    course/test_shortlist
+    labkit/test_cli labkit/test_counters labkit/test_data labkit/test_device labkit/test_in_short
+    labkit/test_machine labkit/test_memory labkit/test_models labkit/test_plots
+    labkit/test_preserve labkit/test_progress labkit/test_report labkit/test_results
+    labkit/test_schedule labkit/test_sources labkit/test_timeline labkit/test_timing
+    sublinear/test_apply sublinear/test_cost sublinear/test_figures sublinear/test_pareto
+    sublinear/test_plan sublinear/test_probe
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of these modules and of the exercises."""
+    quick = set(QUICK.split())
+    for item in items:
+        place = item.path.relative_to(ROOT / "tests").with_suffix("").as_posix()
+        if place in quick or place.startswith("course/test_exercises"):
+            item.add_marker("quick")
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse connections that leave this machine, so that no test passes or fails with a far

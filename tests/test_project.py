@@ -305,6 +305,13 @@ def test_readme_indexes_exactly_the_notebooks() -> None:
     assert notebook_tool.index(README) == README, "run `python -m course.notebooks index`"
 
 
+def test_the_quick_tier_names_modules_that_are_there() -> None:
+    text = (ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")
+    named = text.split('QUICK = """')[1].split('"""')[0].split()
+    assert len(named) == len(set(named)) > 20
+    assert [name for name in named if not (ROOT / "tests" / f"{name}.py").exists()] == []
+
+
 def test_one_version() -> None:
     (stated,) = re.findall(
         r'^__version__ = "(.*)"$',
