@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tests.rehearsal import places
@@ -45,7 +46,7 @@ import torch
 import labkit
 import sublinear.fit
 import sublinear.small_gpu
-from course.notebook_files import long_notebooks, long_path, read_notebook, tags
+from course.notebook_files import course_notebooks, notebook_path, place, read_notebook, tags
 from labkit import Comparison, Lab, Measurement, data
 from labkit.arms import LocalArm
 from labkit.race import RaceRun
@@ -94,7 +95,8 @@ LEFT_OUT: dict[str, dict[str, str]] = {
     "21_normalization": {"torch.linalg.lstsq(x, goal)": "some hundred numbers, solved exactly"},
 }
 
-# Controls that stay at the baseline while a lab's largest settings are looked for, and why.
+# Controls that stay at the baseline while a lab's largest settings are looked for, and why. A front
+# notebook and its deeper one have the same.
 PLANNED = "a plan needs less than the baseline, which keeps everything"
 HELD: dict[str, dict[str, str]] = {
     "04_data_loading": {"num_workers": "workers do not touch the card"},
@@ -283,7 +285,7 @@ def run_cells(found: Prediction, namespace: dict[str, Any], begin: int) -> None:
     global _now
     [card] = places.cards
     lost: dict[str, int] = {}
-    for number, cell in enumerate(read_notebook(long_path(found.notebook)).cells):
+    for number, cell in enumerate(read_notebook(notebook_path(found.notebook)).cells):
         if cell.cell_type != "code":
             continue
         if APART & set(tags(cell)):
@@ -313,7 +315,7 @@ def run_labs(found: Prediction, begin: int) -> None:
             continue
         key = f"{number} {lab.name}"
         try:
-            settings = worst(lab, HELD.get(found.notebook, {}))
+            settings = worst(lab, HELD.get(Path(found.notebook).name, {}))
             found.labs[key] = needed(lab, settings, settings) - begin
         except Exception as error:
             found.left_out[key] = failed(error)
@@ -447,7 +449,7 @@ def main() -> None:
     prepare()
     if not arguments.json:
         print(f"{'GB of a card of':32}" + "".join(f"{card:8}" for card in arguments.cards))
-    for name in arguments.names or [path.stem for path in long_notebooks()]:
+    for name in arguments.names or map(place, course_notebooks()):
         row = []
         for gigabytes in arguments.cards:
             with quietly():

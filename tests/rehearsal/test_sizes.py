@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook_files import code_cells, long_notebooks, long_path, read_notebook
+from course.notebook_files import code_cells, course_notebooks, notebook_path, place, read_notebook
 from labkit.device import LARGE_GPU, LEAST_GPU
 from tests.rehearsal import sizes
 
 ROOT = Path(__file__).resolve().parents[2]
 # They need most.
-FEW = ("09_cudnn_benchmark", "11_activation_checkpointing")
+FEW = ("09_cudnn_benchmark", "11_activation_checkpointing", "deeper/11_activation_checkpointing")
 # Of the card's memory: the rest is for work space and fragmentation.
 SHARE = 0.85
 # The card whose sizes are predicted, and the smallest one that takes them.
@@ -35,7 +35,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wanted = list(FEW)
     if metafunc.config.getoption("--rehearse") == "all":
-        wanted = [path.stem for path in long_notebooks()]
+        wanted = [place(path) for path in course_notebooks()]
     metafunc.parametrize("name", wanted)
 
 
@@ -77,12 +77,12 @@ def test_the_cards_are_those_that_pick_tells_apart():
 
 @pytest.mark.parametrize("table", [sizes.LEFT_OUT, sizes.HELD, sizes.BY_HAND])
 def test_the_exceptions_are_of_notebooks_that_there_are(table: dict) -> None:
-    assert table.keys() <= {path.stem for path in long_notebooks()}
+    assert table.keys() <= {path.stem for path in course_notebooks()}
 
 
 def test_what_is_left_out_is_in_the_notebooks() -> None:
     for notebook, texts in sizes.LEFT_OUT.items():
-        cells = [cell.source for cell in code_cells(read_notebook(long_path(notebook)))]
+        cells = [cell.source for cell in code_cells(read_notebook(notebook_path(notebook)))]
         for text in texts:
             assert sum(text in source for source in cells) == 1, (notebook, text)
 
