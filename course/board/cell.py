@@ -18,7 +18,7 @@ from labkit.device import test_size
 def board(switch: str | None = None, *, seconds: float | None = None, whole: bool = False) -> Board:
     """Measure ``switch`` on top of those that the reader kept, and ask whether to keep it.
 
-    Without a switch nothing is measured. ``seconds`` is the budget for the measuring proper, 20 by
+    Without a switch nothing is measured. ``seconds`` is the budget for the measuring proper, 10 by
     default; a race takes one seed at least. ``whole`` races to the target of the task on five
     seeds: minutes to an hour. An interrupt shows what there is by then. ValueError for an unknown
     switch.

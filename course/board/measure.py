@@ -43,6 +43,9 @@ EARLY = TASK._replace(
     cycle=pick(cpu=3, cuda=5, test=2),
 )
 MOST_SEEDS = 5
+# Torch's own number; in the test size one, since threads that wait for each other beside other
+# tests take ten times as long.
+THREADS = pick(cpu=None, test=1)
 
 
 def machine_name() -> str:
@@ -92,8 +95,8 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
 
         return Workload(step, TIMED.images, "images")
 
-    lab = Lab(speedrun, threads=None, switched=[False, True])
-    result = lab.run(switched=True, seconds=seconds or pick(cpu=20.0, test=0.3))
+    lab = Lab(speedrun, threads=THREADS, switched=[False, True])
+    result = lab.run(switched=True, seconds=seconds or pick(cpu=10.0, test=0.3))
     return _figure(
         switch,
         "time",
@@ -108,7 +111,7 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
 
 
 def _raced(switch: str, below: tuple[str, ...], seconds: float | None, task: Task) -> Figure:
-    with measuring(threads=None):
+    with measuring(threads=THREADS):
         result = race_to(task, {"off": below, "on": (*below, switch)}, seconds)
     ratio, low, high = result.speedup("on")
     reached = [run for run in result.of("off") if run.curve]
@@ -132,7 +135,7 @@ def race_to(
 
     An interrupt ends it with the seeds that are complete; KeyboardInterrupt if none is.
     """
-    budget = seconds or pick(cpu=20.0, test=0.1)
+    budget = seconds or pick(cpu=10.0, test=0.1)
     runs: list[RaceRun] = []
     begin = time.perf_counter()
     stopped = False
@@ -199,7 +202,7 @@ def _figure(
 @contextmanager
 def prepared() -> Iterator[None]:
     """Alone in this kernel, with torch's own number of threads; all is given back afterwards."""
-    with _quietly(), measuring(threads=None):
+    with _quietly(), measuring(threads=THREADS):
         yield
 
 
