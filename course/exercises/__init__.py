@@ -5,6 +5,7 @@ returns which.
 from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_18 import check_18_clipped_update
+from course.exercises.front_23 import check_23_find
 from course.exercises.lab_00 import check_00_speedup
 from course.exercises.lab_01 import check_01_blocked_product
 from course.exercises.lab_02 import check_02_largest_rate
@@ -59,5 +60,6 @@ __all__ = [
     "check_20_validate",
     "check_21_recalibrate",
     "check_22_one_graph",
+    "check_23_find",
     "check_template_calls",
 ]

@@ -11,6 +11,7 @@ __all__ = [
     "LossCliff",
     "MemorySaw",
     "NoisyTiming",
+    "ReadTimeline",
     "Roofline",
     "alive",
 ]
@@ -44,3 +45,9 @@ class LossCliff(Explorable):
     """18: SGD at a cliff of the loss, with clipped gradients and without."""
 
     _esm = module("loss_cliff")
+
+
+class ReadTimeline(Explorable):
+    """23: the lanes of host and device, with a fault that the reader guesses."""
+
+    _esm = module("read_timeline")

@@ -66,6 +66,8 @@ class Session:
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
         self.per_step = 0.0
+        # By the clock alone: said where no experiment explains it.
+        self.beside: list[Finding] = []
 
     @property
     def left(self) -> float:
@@ -131,10 +133,11 @@ class Session:
         if versions != [each._version for each in _tensors(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
+        # The first step has no gradients to begin with, and compiles: the second one tells more.
         step = subject.serve()
         begin = time.perf_counter()
         with limit(self.patience, "the second step"):
-            step()
+            subject.seen = observe(step, remember)
         self.step_seconds = time.perf_counter() - begin
         self.advance()
         with self._may_fail("operators, one by one"):
@@ -194,7 +197,7 @@ class Session:
             if finding.interval[0] >= LEAST_SHARE:
                 self.per_step += finding.share
         for finding in samples.findings(subject, phases):
-            self.found.append(_scaled(finding, scale))
+            self.beside.append(_scaled(finding, scale))
 
     def _experiments(self) -> None:
         """Short runs of all, then longer ones of those that may save something."""
@@ -210,6 +213,8 @@ class Session:
             share = self._experiment(experiment, rest, nullcontext, 1.0)
             if share > saved.get(experiment.name, (0.0,))[0]:
                 saved[experiment.name] = share, experiment
+        explained = max((share for share, _ in saved.values()), default=0.0)
+        self.found += [each for each in self.beside if explained < each.share / 2]
         mended = both(*(each.change for _, each in saved.values() if each.step is None))
         remains = math.prod(1 - share for share, each in saved.values() if each.step is None)
         for experiment in every:

@@ -335,9 +335,42 @@ def test_clipping_keeps_the_ball_on_the_slope(blank: Page) -> None:
     assert model("loss", model("walk", state, 0.05)[-1]) > 2 * model("loss", clipped[-1])
 
 
+def lanes(load: float, launch: float, work: float, operators: list[int], reads: bool) -> Any:
+    """Ends of the steps on the device, and how long it works in each."""
+    host = device = 0.0
+    ends = []
+    for _ in range(6):
+        host += load
+        for count in operators:
+            for _ in range(count):
+                host += launch
+                device = max(device, host) + work
+            if reads:
+                host = max(host, device)
+        host = max(host, device - 30)
+        ends.append(device)
+    return (ends[5] - ends[2]) / 3, sum(operators) * work
+
+
+@pytest.mark.parametrize("size", [1, 5, 10])
+def test_the_timeline_is_that_of_a_queue(blank: Page, size: int) -> None:
+    model = Model(blank, "read_timeline")
+    shares = {}
+    for fault in model.value("CASES").values():
+        program = model("program", fault, size)
+        found = model("summary", model("timeline", program))
+        step, works = lanes(**program)
+        assert found["step"] == pytest.approx(step)
+        assert found["busy"] == pytest.approx(works / step)
+        shares[fault] = found["busy"]
+    assert shares["none"] > 0.999
+    if size == 5:
+        assert max(shares["data"], shares["launch"]) < 0.5 and shares["read"] < 0.9
+
+
 # --------------------------------------------------------------------------------------- in a page
 
-NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff"]
+NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff", "ReadTimeline"]
 # A slider of each, and what it is called on the screen.
 SLIDERS = {
     "NoisyTiming": "drift",
@@ -345,6 +378,7 @@ SLIDERS = {
     "Roofline": "width",
     "MemorySaw": "every",
     "LossCliff": "clip",
+    "ReadTimeline": "size",
 }
 
 
@@ -417,7 +451,8 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
         moving.press(slider, key)
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
-    assert len(grips) == {"NoisyTiming": 0, "Roofline": 2, "MemorySaw": 2}.get(name, 1)
+    expected = {"NoisyTiming": 0, "ReadTimeline": 0, "Roofline": 2, "MemorySaw": 2}
+    assert len(grips) == expected.get(name, 1)
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
         assert label and value

@@ -135,9 +135,9 @@ def one_worker_too_few(mended: bool) -> Program:
 
 @planted("loader workers started again every epoch")
 def restarted_loader(mended: bool) -> Program:
-    """Twelve batches an epoch, and new workers for each."""
+    """Six batches an epoch, and new workers for each."""
     loader = DataLoader(
-        Images(12 * 64),
+        Images(6 * 64),
         batch_size=64,
         num_workers=1,
         persistent_workers=mended,
@@ -182,20 +182,24 @@ def tiny_batch_of_images(mended: bool) -> Program:
 
 @planted("loop over samples in Python")
 def flipped_one_by_one(mended: bool) -> Program:
-    """Each image of the batch is shifted by itself, in the step."""
-    train = trainer(conv_net(16))
+    """Each row of the batch is flipped, scaled and blurred with noise by itself, in the step."""
+    train = trainer(mlp(256, 2))
 
     def step(batch: Any) -> object:
-        images, classes = batch
-        flips = torch.rand(len(images)) < 0.5
+        rows, classes = batch
+        flips, sizes = torch.rand(len(rows)) < 0.5, 1 + 0.1 * torch.randn(len(rows))
         if mended:
-            images = torch.where(flips[:, None, None, None], images.flip(3), images)
+            rows = torch.where(flips[:, None], rows.flip(1), rows) * sizes[:, None]
+            rows = rows + 0.01 * torch.randn_like(rows)
         else:
-            each = zip(images, flips, strict=True)
-            images = torch.stack([one.flip(2) * 1.0 if flip else one * 1.0 for one, flip in each])
-        return train((images.contiguous(memory_format=LAST), classes))
+            made = []
+            for row, flip, size in zip(rows, flips, sizes, strict=True):
+                changed = (row.flip(0) if flip else row) * size
+                made.append(changed + 0.01 * torch.randn_like(changed))
+            rows = torch.stack(made)
+        return train((rows, classes))
 
-    return Program(step, image_batches(64), 64)
+    return Program(step, row_batches(512), 512)
 
 
 # ------------------------------------------------------------------------------------------ update
