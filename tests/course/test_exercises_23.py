@@ -63,7 +63,7 @@ def test_the_solution_passes(capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (stub, "return a set of words"),
+        (stub, "write the function, then run this cell again"),
         (empty, "return a set of words"),
         (no_set, "3 is no set of words"),
         (other_words, "['slow'] are none of the words"),
