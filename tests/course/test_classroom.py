@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -351,21 +352,39 @@ LOSING = (
 )
 
 
+@pytest.fixture
+def verdicts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What came of each answer itself, also where the row says that it wrote outside."""
+    noted: list[tuple[str, str]] = []
+    judge = check_module._verdict
+
+    def judge_and_note(*arguments: Any) -> tuple[str, str]:
+        noted.append(judge(*arguments))
+        return noted[-1]
+
+    monkeypatch.setattr(check_module, "_verdict", judge_and_note)
+    return noted
+
+
 @each_wall
 def test_nothing_outside_is_deleted(
-    submit: Callable[..., Path], victim: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch
+    submit: Callable[..., Path],
+    victim: Path,
+    verdicts: list[tuple[str, str]],
+    wall: Wall,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever is tried is refused, with no help from the kernel where there is no sandbox."""
     source = f"import os, pathlib, shutil, subprocess\nfolder = {str(victim)!r}\n"
-    source += "shutil.rmtree(folder, ignore_errors=True)\n"
+    source += "try:\n    shutil.rmtree(folder, ignore_errors=True)\nexcept OSError:\n    pass\n"
     for line in LOSING:
         source += f"try:\n    {line}\n    raise SystemExit({line!r})\n"
         source += "except (OSError, subprocess.CalledProcessError):\n    pass\n"
     row = one(submit(source + RIGHT), wall)
+    assert verdicts == [("passed", "")], "every line was tried, and refused"
     kept = {path.name: path.read_text(encoding="utf-8") for path in victim.rglob("*.txt")}
     assert kept == {"a.txt": "kept", "b.txt": "kept"}
     assert row.result == "wrote outside" and str(victim) in row.message, row
-    # with the first wall the code went on to its end; without the second one it would be lost
     if wall.name == "bubblewrap":
         monkeypatch.setattr(sandbox, "PROGRAM", ["-P", "-c", WITHOUT_HOOK])
         assert one(submit(source + RIGHT), wall).result == "passed"
@@ -383,18 +402,19 @@ runpy.run_module("course.classroom.answerer", run_name="__main__")
 
 @needs_bubblewrap
 def test_a_sandbox_has_no_network_no_solutions_and_nobody_else_s_files(
-    submit: Callable[..., Path], tmp_path: Path
+    submit: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "another student.ipynb").write_text("{}", encoding="utf-8")
+    ours = {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "pid", "ipc", "mnt")}
     source = f"""
 import os, pathlib, subprocess
 import torch
 found = []
 for place in ({str(NOTEBOOKS)!r}, {str(tmp_path)!r}, {str(Path.home())!r}):
     found += [place for each in pathlib.Path(place).rglob("*.ipynb")]
-devices = [line.split(":")[0].strip() for line in open("/proc/net/dev") if ":" in line]
-if devices != ["lo"]:
-    found.append(devices)
+for kind, outside in {ours!r}.items():
+    if os.readlink("/proc/self/ns/" + kind) == outside:
+        found.append(kind)
 for place in ("/", "/usr", "/dev", "/etc", "/given", {str(ROOT / "course")!r}):
     try:
         open(place + "/new file", "w").close()
@@ -411,9 +431,9 @@ if os.path.exists("/usr/new"):
     found.append("touch")
 assert not found, found
 """
+    monkeypatch.setattr(sandbox, "PROGRAM", ["-P", "-c", WITHOUT_HOOK])
     row = one(submit(source + RIGHT))
-    # the hook reports Python's own attempt; an assertion that fails would be an error
-    assert row.result == "wrote outside" and "new file" in row.message, row
+    assert (row.result, row.message) == ("passed", "")
 
 
 def test_refuses_where_nothing_holds_unless_told_to_trust(
