@@ -1,5 +1,4 @@
-"""The README's picture: a panel of a real notebook after a live run on this machine, in a real
-browser.
+"""The README's picture in motion: a panel during two live runs on this machine, in a real browser.
 
     uv run python -m course.site.shots      writes images/panel.webp
 
@@ -14,20 +13,29 @@ import io
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from course.notebook_files import ROOT, notebook_path, read_notebook, tags
-from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium, running_server
+from tests.browser.harness import (
+    CHROMIUM_FLAGS,
+    NotebookPage,
+    Panel,
+    find_chromium,
+    running_server,
+)
 
-NOTEBOOK = "01_timing_and_vectorization"
-# from column by column to the whole product
-CONTROL, STEPS = "block", 4
+NOTEBOOK = "06_mixed_precision"
+# Pressed after the first run.
+SCENARIO = "tiny layers"
 SECONDS = 5.0
-# bytes
-LARGEST = 400_000
+# Between two frames, and how long the last one of a run stands.
+PACE, REST = 0.2, 2.0
+# In bytes.
+LARGEST = 2_000_000
 TARGET = ROOT / "course" / "site" / "images" / "panel.webp"
 
 
@@ -36,7 +44,7 @@ def main() -> int:
     if chromium is None:
         print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
         return 1
-    # the full size: what readers see
+    # The full size: what readers see.
     os.environ["LABKIT_SIZE"] = "full"
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -44,33 +52,80 @@ def main() -> int:
         sync_playwright() as p,
     ):
         browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = NotebookPage(server, browser, width=1180, height=1100, scale=2)
+        page = NotebookPage(server, browser, width=1040, height=1100)
         try:
-            path = notebook_path(NOTEBOOK)
-            page.open(path)
-            for index, cell in enumerate(read_notebook(path).cells):
-                page.run_cell(index)
-                if "panel" in tags(cell):
-                    break
-            panel = page.panel()
-            panel.set_slider(CONTROL, STEPS)
-            panel.set_budget(SECONDS)
-            panel.run()
-            panel.wait_number()
-            print(panel.wait_finished(), panel.speedup(), panel.verdict())
-            panel.root.scroll_into_view_if_needed()
-            picture = Image.open(io.BytesIO(panel.root.screenshot())).convert("RGB")
+            film = filmed(opened(page))
         finally:
             page.close()
             browser.close()
+    return written(film)
+
+
+def opened(page: NotebookPage) -> Panel:
+    """The panel of the notebook, whose cells are run up to it."""
+    path = notebook_path(NOTEBOOK)
+    page.open(path)
+    for index, cell in enumerate(read_notebook(path).cells):
+        if cell.cell_type == "code" and "explorable" not in tags(cell):
+            page.run_cell(index)
+        if "panel" in tags(cell):
+            break
+    return page.panel()
+
+
+def filmed(panel: Panel) -> list[tuple[Image.Image, float]]:
+    """Frames, with the seconds for which each is shown: a guess, a run, a scenario's run."""
+    panel.set_budget(SECONDS)
+    panel.guess(8)
+    panel.root.scroll_into_view_if_needed()
+    film = [(frame(panel), 1.0)]
+    panel.run()
+    film += run_through(panel)
+    panel.scenario(SCENARIO)
+    return film + run_through(panel)
+
+
+def run_through(panel: Panel) -> list[tuple[Image.Image, float]]:
+    """Frames from now to the end of the run that was just started."""
+    film = []
+    panel.wait_number()
+    while panel.running():
+        begin = time.monotonic()
+        film.append((frame(panel), PACE))
+        time.sleep(max(0.0, PACE - (time.monotonic() - begin)))
+    print(panel.wait_finished(), panel.speedup(), panel.verdict())
+    return [*film, (frame(panel), REST)]
+
+
+def frame(panel: Panel) -> Image.Image:
+    """The panel as it is."""
+    return Image.open(io.BytesIO(panel.root.screenshot())).convert("RGB")
+
+
+def written(film: list[tuple[Image.Image, float]]) -> int:
+    """Save the film as an animated WebP, as fine as its size may be; 1 if it is too large."""
+    size = (film[-1][0].width, max(each.height for each, _ in film))
+    frames = []
+    for each, _ in film:
+        whole = Image.new("RGB", size, "white")
+        whole.paste(each)
+        frames.append(whole)
+    milliseconds = [round(1000 * seconds) for _, seconds in film]
     TARGET.parent.mkdir(exist_ok=True)
-    for quality in (90, 80, 70, 60):
-        picture.save(TARGET, quality=quality, method=6)
+    for quality in (80, 65, 50, 35):
+        first, *others = frames
+        first.save(
+            TARGET,
+            save_all=True,
+            append_images=others,
+            duration=milliseconds,
+            loop=0,
+            quality=quality,
+            method=4,
+        )
         if TARGET.stat().st_size < LARGEST:
-            print(
-                f"{TARGET.relative_to(ROOT)}: {picture.width} x {picture.height}, "
-                f"{TARGET.stat().st_size} bytes"
-            )
+            told = f"{len(frames)} frames of {size[0]} x {size[1]}, {TARGET.stat().st_size} bytes"
+            print(f"{TARGET.relative_to(ROOT)}: {told}")
             return 0
     print(f"{TARGET}: larger than {LARGEST} bytes", file=sys.stderr)
     return 1
