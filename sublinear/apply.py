@@ -22,7 +22,8 @@ from torch.utils.checkpoint import (
 )
 
 from sublinear.blocks import Blocks, State, WrappedBlocks, split
-from sublinear.nodes import Checkpoint, Keep, Node, keeps
+from sublinear.blocks.blocks import Keywords, Program, sample_of
+from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms
 
@@ -83,6 +84,8 @@ def apply(
     if blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
     _check(plan, blocks)
+    if plan.loaded is not None and inputs is not None:
+        plan.loaded.check_sample(*sample_of(inputs))
     kind = type(model)
     body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
     planned: nn.Module = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
@@ -92,6 +95,8 @@ def apply(
 
 def _check(plan: Plan, blocks: Blocks) -> None:
     """Raise ValueError unless the plan fits the blocks, and its options do."""
+    if plan.made_for is not None:
+        plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     if len(plan) != len(blocks):
         raise ValueError(
             f"the plan is for {len(plan)} blocks, the model has {len(blocks)}: profile and plan "
@@ -126,11 +131,9 @@ class PlannedModel:
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
         runner = self.runs_by
-        runner.prepare()
-        if isinstance(runner.blocks, WrappedBlocks):
-            with runner.blocks.standing_in(runner.stand_in):
-                return original(*args, **kwargs)
-        return runner.run(runner.plan.nodes, runner.blocks.enter(args, kwargs))[0]
+        if torch.compiler.is_compiling() and runner.compiles:
+            return runner.compiled(args, kwargs)
+        return runner.forward(original, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
@@ -167,6 +170,35 @@ class _Runner:
         self.caches: dict[int, Context] = {}
         self.local = _Pass()
 
+    @property
+    def compiles(self) -> bool:
+        """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
+        wrapped = isinstance(self.blocks, WrappedBlocks)
+        return not wrapped and self.plan.depth < 2 and not any(self.plan.options)
+
+    def compiled(self, args: State, kwargs: Keywords) -> Any:
+        """What torch.compile follows: no counters, checks or spare buffers.
+
+        What it has compiled does the same each time, and updates running statistics once.
+        """
+        state = self.blocks.enter_plainly(args, kwargs)
+        for node in self.plan.nodes:
+            if isinstance(node, Checkpoint):
+                programs = [self.blocks.programs[block] for block in span(node)]
+                state = checkpoint(_one_after_the_other, programs, *state, use_reentrant=False)
+            else:
+                state = self.blocks.programs[node.block](*state)
+        return state[0]
+
+    @torch.compiler.disable
+    def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
+        """A forward by the plan. torch.compile leaves it as it is."""
+        self.prepare()
+        if isinstance(self.blocks, WrappedBlocks):
+            with self.blocks.standing_in(self.stand_in):
+                return original(*args, **kwargs)
+        return self.run(self.plan.nodes, self.blocks.enter(args, kwargs))[0]
+
     def prepare(self) -> None:
         """Before a forward. Raises RuntimeError if the model is not what the plan was made for."""
         self.blocks.check_unchanged()
@@ -185,10 +217,9 @@ class _Runner:
                 state = self.block(node.block, state)
         return state
 
-    def stand_in(self, *state: Any) -> torch.Tensor:
+    def stand_in(self, *state: Any) -> State:
         """What all wrapped modules do, called as the first of them is."""
-        output: torch.Tensor = self.run(self.plan.nodes, state)[0]
-        return output
+        return self.run(self.plan.nodes, state)
 
     def block(self, i: int, state: State) -> State:
         """One block, which leaves its running statistics alone if it runs again."""
@@ -219,6 +250,12 @@ class _Runner:
             context_fn=selective.contexts,
         )
         return result
+
+
+def _one_after_the_other(programs: list[Program], *state: Any) -> State:
+    for program in programs:
+        state = program(*state)
+    return state
 
 
 class _Selective:

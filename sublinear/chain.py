@@ -30,7 +30,7 @@ class Option:
     backward. ``forward_peak``: bytes above what was alive before the forward (the input was). At
     least ``saved_bytes``. ``backward_peak``: bytes above what was alive before the backward (saved,
     and the gradient of the output, were), without the gradients of the block's own parameters,
-    which do not grow with the batch.
+    which do not grow with the batch; negative where what was saved is gone before those are made.
     """
 
     name: str
@@ -41,8 +41,9 @@ class Option:
     backward_peak: int
 
     def __post_init__(self) -> None:
-        sizes = ("saved_bytes", "forward_peak", "backward_peak")
-        _check(self, *sizes, seconds=("forward", "backward"))
+        _check(self, "saved_bytes", "forward_peak", seconds=("forward", "backward"))
+        if not isinstance(self.backward_peak, int) or isinstance(self.backward_peak, bool):
+            raise TypeError(f"{self.name}: backward_peak={self.backward_peak!r}; a whole number")
         if self.forward_peak < self.saved_bytes:
             raise ValueError(
                 f"Option {self.name!r}: forward_peak={self.forward_peak} is below "
@@ -54,12 +55,15 @@ class Option:
 class Block:
     """A block and its options, the first of which saves everything.
 
-    ``output_bytes``: all tensors that cross to the next block; their gradients need as much.
+    ``output_bytes``: all tensors that cross to the next block. ``output_gradient_bytes``: their
+    gradients, when the block's backward begins; None: as much. A skip's gradient is a view that
+    holds all of the gradient of the concatenation, and values that nobody asks for have none.
     ``crossing``: the same one by one, where some cross more than one cut, as the skips of a U-Net
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward.
+    its output included. ``forward``: seconds of such a forward. ``shapes``: of its weights, in
+    words; empty where they are not known.
     """
 
     name: str
@@ -69,9 +73,13 @@ class Block:
     bare_peak: int
     forward: float
     crossing: Crossing = ()
+    output_gradient_bytes: int | None = None
+    shapes: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(self.options))
+        if self.output_gradient_bytes is not None:
+            _check(self, "output_gradient_bytes")
         _check(self, "output_bytes", "gradient_bytes", "bare_peak", seconds=("forward",))
         if not self.options:
             raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
@@ -82,6 +90,13 @@ class Block:
                 f"Block {self.name!r}: output_bytes={self.output_bytes}, "
                 f"but its crossing storages have {total}"
             )
+
+    @property
+    def cotangent_bytes(self) -> int:
+        """Gradients of what crosses to the next block, when the block's backward begins."""
+        if self.output_gradient_bytes is None:
+            return self.output_bytes
+        return self.output_gradient_bytes
 
 
 @dataclass(frozen=True)
@@ -107,9 +122,12 @@ class Chain:
     whole step; ``input_crossing``: what it reads one by one. ``fixed_bytes``: what else is:
     parameters, buffers, optimizer state, targets. ``after``: the loss, and a wrapped model's own
     code behind its blocks, forward and backward; the gradient of the last block's output is part of
-    its peak. ``before``: the backward of such code before the blocks. ``extra_seconds``: of a plain
+    its peak. ``before``: the backward of such code before the blocks. ``step_bytes``: what the
+    optimizer's step needs for a moment, beside the gradients. ``extra_seconds``: of a plain
     step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
-    blocks take longer alone than in their step. ``source``: "measured" or "estimated"; an estimate
+    blocks take longer alone than in their step. ``checkpoint_bytes``: what torch keeps of each
+    checkpoint besides, such as random states. ``sample``: shapes of one sample of the inputs, in
+    words. ``source``: "measured" or "estimated"; an estimate
     says from which roofline in ``device``.
     """
 
@@ -123,11 +141,14 @@ class Chain:
     input_crossing: Crossing = ()
     before: Around = field(default_factory=Around)
     after: Around = field(default_factory=Around)
+    step_bytes: int = 0
+    checkpoint_bytes: int = 0
+    sample: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "input_crossing", _crossing(self.input_crossing))
-        _check(self, "input_bytes", "fixed_bytes", "batch_size")
+        _check(self, "input_bytes", "fixed_bytes", "batch_size", "step_bytes", "checkpoint_bytes")
         if not self.blocks:
             raise ValueError("Chain: no blocks; a chain has at least one")
         if self.batch_size < 1:
@@ -147,11 +168,11 @@ class Chain:
 
         That is what crosses behind it and not before it.
         """
-        before, behind = self._cuts[first], self._cuts[last + 1]
+        before, behind = self.cuts[first], self.cuts[last + 1]
         return sum(size for storage, size in behind.items() if storage not in before)
 
     @cached_property
-    def _cuts(self) -> list[dict[object, int]]:
+    def cuts(self) -> list[dict[object, int]]:
         """Storages and bytes at each cut: before block 0, behind block 0, behind block 1, ..."""
         cuts: list[dict[object, int]] = [{**dict(self.input_crossing)}]
         for number, block in enumerate(self.blocks):
@@ -227,7 +248,7 @@ class _Scale:
             self.seconds(option.forward),
             self.seconds(option.backward),
             self.bytes(option.forward_peak),
-            self.bytes(option.backward_peak),
+            max(option.backward_peak, self.bytes(option.backward_peak)),
         )
 
     def block(self, block: Block) -> Block:
@@ -236,9 +257,13 @@ class _Scale:
         if crossing:
             # Rounded one by one, the sizes may sum up to more.
             output = sum(size for _, size in crossing)
+        cotangent = block.output_gradient_bytes
+        if cotangent is not None:
+            cotangent = self.bytes(cotangent)
         return replace(
             block,
             output_bytes=output,
+            output_gradient_bytes=cotangent,
             crossing=crossing,
             options=tuple(map(self.option, block.options)),
             bare_peak=self.bytes(block.bare_peak),

@@ -98,13 +98,17 @@ class _Step:
         elif kind == "drop":
             self.alive -= self.chain.held(event.first, event.block)
         elif kind == "rerun":
-            self.alive += self.blocks[event.block].output_bytes
+            self.alive += self.blocks[event.block].cotangent_bytes
         elif kind == "rerun over":
-            self.alive -= self.blocks[event.block].output_bytes
+            self.alive -= self.blocks[event.block].cotangent_bytes
+        elif kind == "over":
+            self.alive -= self.chain.checkpoint_bytes
         elif kind == "loss":
             self._around(self.chain.after)
         else:
             self._around(self.chain.before)
+            # By then all is gone but what the optimizer reads.
+            self._around(Around(peak_bytes=self.chain.step_bytes))
 
     def _forward(self, event: Event) -> None:
         option = self.blocks[event.block].options[event.option]
@@ -114,7 +118,9 @@ class _Step:
     def _bare(self, event: Event) -> None:
         costs, chain = self.blocks[event.block], self.chain
         change = chain.held(event.first, event.block)
-        if event.block > event.first:
+        if event.block == event.first:
+            self.alive += chain.checkpoint_bytes
+        else:
             change -= chain.held(event.first, event.block - 1)
         self.forwards[event.block] += 1
         self._note(event, costs.bare_peak, change, costs.forward)
@@ -122,7 +128,8 @@ class _Step:
     def _backward(self, event: Event) -> None:
         costs = self.blocks[event.block]
         option = costs.options[event.option]
-        above = costs.output_bytes + costs.gradient_bytes + option.backward_peak
+        own = max(0, costs.gradient_bytes + option.backward_peak)
+        above = costs.cotangent_bytes + own
         self._note(event, above, costs.gradient_bytes - option.saved_bytes, option.backward)
 
     def _note(self, event: Event, above: int, change: int, seconds: float) -> None:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from sublinear.nodes import Checkpoint, Keep, Node, span
 
-Kind = Literal["forward", "bare", "backward", "drop", "rerun", "rerun over", "loss", "end"]
+Kind = Literal["forward", "bare", "backward", "drop", "rerun", "rerun over", "over", "loss", "end"]
 
 RUNS: tuple[Kind, ...] = ("forward", "bare", "backward")
 
@@ -26,7 +26,7 @@ class Event(NamedTuple):
     ``backward``: its backward runs; what its forward saved with ``option`` is let go.
     ``drop``: the output of the checkpoint of ``first`` to ``block`` is let go, for its backward.
     ``rerun``: the checkpoint that ends with the block begins to run again, beside the gradient of
-    the block's output, until ``rerun over``.
+    the block's output, until ``rerun over``. ``over``: its backward is done.
     ``loss``, ``end``: the forward or the backward has reached the end of the chain.
     """
 
@@ -80,3 +80,4 @@ def _backward(nodes: Sequence[Node]) -> Iterator[Event]:
             yield from _forward(inside)
             yield Event("rerun over", blocks[-1])
             yield from _backward(inside)
+            yield Event("over", blocks[0])

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ from torch import nn
 from labkit.device import survive
 from labkit.measure import compare
 from labkit.memory import MemoryMeter
+from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
@@ -29,6 +31,7 @@ from sublinear.blocks import Blocks, WrappedBlocks, split
 from sublinear.budget import in_bytes
 from sublinear.chain import Chain
 from sublinear.cost import Costs
+from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import check_request
 from sublinear.planner import plan as find
@@ -37,6 +40,9 @@ from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.searches.simple import keep_all
 
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -44,7 +50,7 @@ class Fitted:
 
     ``note``: why the model was not read in a better way, and what could not be proven, if so;
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
-    the plain one.
+    the plain one; ``measured_bytes``: the peak of a real step, where a budget was given.
     """
 
     model: nn.Module
@@ -53,6 +59,7 @@ class Fitted:
     task: Training
     note: str = ""
     proof: str = ""
+    measured_bytes: int | None = None
 
     @property
     def chain(self) -> Chain:
@@ -75,7 +82,10 @@ class Fitted:
             _line(f"predicted ({chain.source} blocks)", self.predicted),
             _line("predicted without a plan", self.plain),
             f"{len(chain)} blocks on {chain.device}, method {plan.method!r}: {plan}",
+            picture(plan),
         ]
+        if self.measured_bytes is not None:
+            lines.insert(1, f"{'measured, one step':<30} {format_bytes(self.measured_bytes):>10}")
         if self.proof:
             lines.append(f"proven: {self.proof}")
         if self.note:
@@ -97,12 +107,17 @@ class Fitted:
         return Measured(comparison, self.predicted, self.plain)
 
     def _step(self, model: nn.Module) -> torch.Tensor:
-        loss = self.task.loss(model(*self.task.args, **self.task.kwargs))
-        loss.backward()
+        for _ in range(self.task.accumulate):
+            loss = self.task.loss(model(*self.task.args, **self.task.kwargs))
+            (loss / self.task.accumulate).backward()
         if self.task.optimizer is not None:
             self.task.optimizer.step()
         model.zero_grad(set_to_none=True)
         return loss.detach()
+
+    def step_peak(self) -> int | None:
+        """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
+        return self._peak(self.model)[0]
 
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
@@ -182,6 +197,8 @@ def fit(
     method: str = "menu",
     loss: Loss | None = None,
     optimizer: torch.optim.Optimizer | None = None,
+    accumulate: int = 1,
+    margin: float = 0.0,
     modules: list[str] | None = None,
     repeats: int = 3,
     prove: bool = True,
@@ -193,51 +210,125 @@ def fit(
 
     ``inputs``: a tensor, a tuple of the model's arguments, or a dict of its keyword arguments;
     ``loss``: of the model's output, the mean by default; ``optimizer``: its state counts, and its
-    step is part of the time; ``modules``: those to plan, by name, where torch cannot trace the
-    model; ``prove``: compare one step of the planned model with a plain one before it is returned.
+    step; ``accumulate``: over how many such batches gradients are added up before that step;
+    ``margin``: the part of the budget that stays free, for what operators need inside on a CPU and
+    no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
+    by name, where torch cannot trace the model; ``prove``: compare one step of the planned model
+    with a plain one, and its peak with the budget, before it is returned.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does. The model stays as it is.
     """
     limit = in_bytes(budget)
     # Before the profile, which may take minutes.
     check_request(limit, max_overhead, method)
+    _check_counts(accumulate, margin)
+    if limit is not None:
+        limit = int(limit * (1 - margin))
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
         task = training(inputs, kwargs, loss, optimizer)
-
-    def planned(blocks: Blocks) -> Fitted:
-        chain = profile(
-            model,
-            task.args,
-            task.kwargs,
-            loss=loss,
-            optimizer=optimizer,
-            blocks=blocks,
-            repeats=repeats,
-        )
-        found = find(chain, budget=limit, max_overhead=max_overhead, method=method)
-        by_plan = apply(model, found, task.args, blocks=blocks)
-        return Fitted(by_plan, found, model, task, blocks.note)
-
+    fitting = _Fitting(model, replace(task, accumulate=accumulate), limit, max_overhead, method)
     blocks = split(model, task.args, task.kwargs, modules=modules)
-    fitted = planned(blocks)
-    if not prove:
-        return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
-    proof = _proof(fitted)
-    if proof.differences and blocks.kind == "traced":
-        reason = f"traced, the model would not train as it does ({proof.differences[0]})"
-        try:
-            wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
-        except ValueError as error:
-            raise ValueError(_refusal(proof, str(error))) from None
-        fitted = planned(wrapped)
+    with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
+        fitted = fitting.planned(blocks, repeats, bar, prove)
+        if not prove:
+            return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
+        bar.set_description("comparing a step with a plain one")
         proof = _proof(fitted)
+        bar.update()
+        if proof.differences and blocks.kind == "traced":
+            reason = f"traced, the model would not train as it does ({proof.differences[0]})"
+            try:
+                wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
+            except ValueError as error:
+                raise ValueError(_refusal(proof, str(error))) from None
+            fitted = fitting.planned(wrapped, repeats, bar, prove)
+            proof = _proof(fitted)
     if proof.differences:
         raise ValueError(_refusal(proof, fitted.note))
     if proof.partial:
         return replace(fitted, note=_joined(fitted.note, proof.how))
     return replace(fitted, proof=proof.how)
+
+
+# Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
+_STAGES = 4
+
+# How often a plan is made again because a real step needed more than was predicted.
+_TRIES = 4
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """What is asked for: from blocks to a planned model that keeps to the budget."""
+
+    model: nn.Module
+    task: Training
+    limit: float | None
+    max_overhead: float | None
+    method: str
+
+    def planned(self, blocks: Blocks, repeats: int, bar: tqdm[Any], measure: bool) -> Fitted:
+        """Profile and plan; where ``measure``, until a real step keeps to the budget."""
+        chain = profile(
+            self.model,
+            self.task.args,
+            self.task.kwargs,
+            loss=self.task.loss,
+            optimizer=self.task.optimizer,
+            blocks=blocks,
+            repeats=repeats,
+            accumulate=self.task.accumulate > 1,
+            on_block=bar.update,
+        )
+        bar.update()
+        bar.set_description("searching for the plan")
+        fitted = self._by_plan(chain, blocks, self.limit)
+        bar.update()
+        if self.limit is None or not measure:
+            return fitted
+        bar.set_description("measuring a step")
+        fitted = self._held(fitted, chain, blocks, self.limit)
+        bar.update()
+        return fitted
+
+    def _by_plan(self, chain: Chain, blocks: Blocks, limit: float | None) -> Fitted:
+        found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
+        by_plan = apply(self.model, found, self.task.args, blocks=blocks)
+        return Fitted(by_plan, found, self.model, self.task, blocks.note)
+
+    def _held(self, fitted: Fitted, chain: Chain, blocks: Blocks, limit: float) -> Fitted:
+        """A plan whose real step keeps to the limit."""
+        aim = limit
+        for _ in range(_TRIES):
+            peak = fitted.step_peak()
+            if peak is None:
+                note = "a step of the plan did not fit into memory here"
+                return replace(fitted, note=_joined(fitted.note, note))
+            if peak <= limit:
+                return replace(fitted, measured_bytes=peak)
+            # What the account does not see takes up a part of the budget.
+            aim = min(aim, fitted.predicted.peak_bytes) - (peak - limit)
+            try:
+                fitted = self._by_plan(chain, blocks, aim)
+            except ValueError as error:
+                raise ValueError(
+                    f"budget={limit:.0f} bytes: a real step of the plan needed {peak} bytes, "
+                    f"{peak - limit:.0f} too many, and with that much less to spend: {error}"
+                ) from None
+        raise ValueError(
+            f"budget={limit:.0f} bytes: after {_TRIES} plans a real step still needed {peak}: "
+            "the device gives out memory in larger pieces than are counted; ask for less"
+        )
+
+
+def _check_counts(accumulate: object, margin: object) -> None:
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise ValueError(f"accumulate={accumulate!r}: a whole number of batches from 1 is accepted")
+    number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
+    if not (number and 0 <= margin < 1):  # type: ignore[operator]
+        raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
 
 
 def _proof(fitted: Fitted) -> Proof:

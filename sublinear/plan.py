@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from sublinear.chain import Chain, Json, load, store
 from sublinear.cost import Costs, simulate
 from sublinear.nodes import Checkpoint, Keep, as_json, as_text, checked, depth, from_json, keeps
 
-__all__ = ["Checkpoint", "Keep", "Plan"]
+__all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan"]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a plan was made for: the name of each block with the shapes of its weights, and more.
+
+    ``sample``: shapes of one sample of the inputs. ``peak_bytes`` and ``seconds`` are predicted.
+    """
+
+    blocks: tuple[tuple[str, str], ...]
+    sample: str
+    batch_size: int
+    device: str
+    peak_bytes: int
+    seconds: float
+
+    def check_sample(self, sample: str, batch_size: int) -> None:
+        """Raise ValueError, naming both, for inputs of another shape, or more of them."""
+        if not self.sample.startswith(sample):
+            raise ValueError(
+                f"the plan was made for samples of {self.sample}, these have {sample}: plan anew"
+            )
+        if batch_size > self.batch_size:
+            raise ValueError(
+                f"the plan was made for {self.batch_size} samples, with a peak of "
+                f"{self.peak_bytes} bytes, and these are {batch_size}: plan anew"
+            )
+
+    def check(self, names: tuple[str, ...], shapes: list[str]) -> None:
+        """Raise ValueError, naming both, unless a model's blocks are these."""
+        if len(names) != len(self.blocks):
+            raise ValueError(
+                f"the plan is for {len(self.blocks)} blocks, the model has {len(names)}: profile "
+                "and plan this model"
+            )
+        for i, (name, shape) in enumerate(self.blocks):
+            if shape and (name, shape) != (names[i], shapes[i]):
+                raise ValueError(
+                    f"the plan was made for another model: its block {i} is {name!r} with weights "
+                    f"{shape}, the model's is {names[i]!r} with {shapes[i]}"
+                )
 
 
 @dataclass(frozen=True)
@@ -18,13 +60,15 @@ class Plan:
     """A sequence of nodes that covers every block once, in order, and the method that found it.
 
     ``chain``: what the plan was made for, if that is known: then `costs` says what it costs. Two
-    plans are equal whatever their chains. Printed, parentheses are checkpoints and ``4/1`` is
-    block 4 with its option 1: ``[0 1 (2 3) (4/1 (5 6)) 7]``.
+    plans are equal whatever their chains. ``loaded``: what a plan from a file was made for.
+    Printed, parentheses are checkpoints and ``4/1`` is block 4 with its option 1:
+    ``[0 1 (2 3) (4/1 (5 6)) 7]``.
     """
 
     nodes: tuple[Keep | Checkpoint, ...]
     method: str
     chain: Chain | None = field(default=None, compare=False, repr=False)
+    loaded: Fingerprint | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", checked(self.nodes, "Plan"))
@@ -49,6 +93,11 @@ class Plan:
         return max(map(depth, self.nodes))
 
     @property
+    def options(self) -> tuple[int, ...]:
+        """The option of each block."""
+        return tuple(keep.option for keep in keeps(self.nodes))
+
+    @property
     def known_chain(self) -> Chain:
         """`chain`. Raises ValueError for a plan that was made without one."""
         if self.chain is None:
@@ -57,6 +106,23 @@ class Plan:
                 "make it with Plan(nodes, method, chain), or use simulate(chain, plan)"
             )
         return self.chain
+
+    @cached_property
+    def made_for(self) -> Fingerprint | None:
+        """The model and batch that it was made for, if that is known."""
+        chain = self.chain
+        if chain is None:
+            return self.loaded
+        blocks = tuple((block.name, block.shapes) for block in chain.blocks)
+        costs = self.costs
+        return Fingerprint(
+            blocks,
+            chain.sample,
+            chain.batch_size,
+            chain.device,
+            costs.peak_bytes,
+            costs.seconds,
+        )
 
     @cached_property
     def costs(self) -> Costs:
@@ -86,12 +152,15 @@ class Plan:
                 )
 
     def to_json(self, path: str | Path | None = None) -> Json:
-        """A plain dictionary, also written to ``path`` if there is one; the chain is no part of it.
+        """A plain dictionary, also written to ``path`` if there is one.
 
         A checkpoint is a list, a block its number, or an object of "block" and "option" where the
-        option is not 0.
+        option is not 0. Of the chain only the fingerprint is part of it, see `made_for`.
         """
-        return store({"method": self.method, "nodes": list(map(as_json, self.nodes))}, path)
+        data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
+        if self.made_for is not None:
+            data["made_for"] = asdict(self.made_for)
+        return store(data, path)
 
     @classmethod
     def from_json(cls, source: Json | str | Path) -> Plan:
@@ -106,4 +175,14 @@ class Plan:
                 "not a plan as to_json writes it: it has the keys 'method' (text) and "
                 "'nodes' (a list)"
             )
-        return cls(tuple(map(from_json, nodes)), method)
+        return cls(tuple(map(from_json, nodes)), method, loaded=_fingerprint(data.get("made_for")))
+
+
+def _fingerprint(data: Any) -> Fingerprint | None:
+    if data is None:
+        return None
+    try:
+        blocks = tuple((str(name), str(shapes)) for name, shapes in data["blocks"])
+        return Fingerprint(**{**data, "blocks": blocks})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a plan as to_json writes it: 'made_for': {error!r}") from None

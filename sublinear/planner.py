@@ -77,7 +77,7 @@ def plan(
     if budget < least:
         raise ValueError(
             f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
-            f"{_about(chain, floor)}; {_remedies(chain, budget, floor, method)}"
+            f"{_about(chain, floor)}; {_remedies(chain, budget, method)}"
         )
     return _fastest(chain, method, floor, int(budget))
 
@@ -200,20 +200,31 @@ def _size(size: float) -> str:
     return f"{size:.0f} bytes ({format_bytes(size)})"
 
 
-def _remedies(chain: Chain, budget: float, floor: Plan, method: str) -> str:
+def _remedies(chain: Chain, budget: float, method: str) -> str:
     """What would fit, and what would help."""
-    one = BUDGETED[method].lowest_peak(chain.at_batch(1)).costs.peak_bytes
     largest = max(chain.blocks, key=lambda block: block.options[0].saved_bytes)
-    if budget < one:
+    most = _most_samples(chain, int(budget), method)
+    if not most:
         fits = f"not even one sample fits: {_size(chain.fixed_bytes)} do not depend on the batch"
     else:
-        slope = max(1.0, (floor.costs.peak_bytes - one) / max(1, chain.batch_size - 1))
-        fits = f"about {1 + int((budget - one) / slope)} samples would fit"
+        fits = f"{most} samples would fit" if most > 1 else "one sample would fit"
     return (
         f"{fits}; what helps: a smaller batch with accumulated gradients, autocast, an optimizer "
         f"with less state, smaller modules than the largest block ({largest.name!r}, which saves "
         f"{_size(largest.options[0].saved_bytes)})"
     )
+
+
+def _most_samples(chain: Chain, budget: int, method: str) -> int:
+    """The largest batch below the chain's that fits; 0 if none does."""
+    low, high = 0, chain.batch_size
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _fits(chain.at_batch(middle), budget, None, method):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def check_request(budget: object, max_overhead: object, method: str) -> None:

@@ -24,19 +24,20 @@ def split(
     kwargs: Keywords | None = None,
     *,
     modules: list[str] | None = None,
-    width: int = 6,
+    width: int | None = None,
 ) -> Blocks:
     """Read ``model`` as blocks.
 
     ``args`` (a tensor or tuple) are example inputs, which only wrapped models need. ``modules``
     chooses by name the modules to wrap. ``width``: how many values may cross a cut of a trace, as
-    skips do. Raises ValueError, by name, for what would not train as before: hooks, other wrappers,
-    attributes set in forward, in-place changes of the input.
+    skips do; any number by default. Raises ValueError, by name, for what would not train as
+    before: hooks, other wrappers, attributes set in forward, in-place changes of the input.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")
-    if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-        raise ValueError(f"width={width!r}: a whole number of values from 1 is accepted")
+    whole = isinstance(width, int) and not isinstance(width, bool)
+    if width is not None and not (whole and width > 0):
+        raise ValueError(f"width={width!r}: a whole number of values from 1 is accepted, or None")
     refuse(model)
     inputs: State | None = None
     if isinstance(args, tuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import inspect
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -203,7 +204,8 @@ def snapshot(value: object, depth: int = 0) -> object:
     if isinstance(value, MethodType):
         return id(value.__self__), value.__func__
     if callable(value) or isinstance(value, type):
-        return id(value)
+        # While it traces, torch.fx replaces functions that it was told to keep.
+        return id(inspect.unwrap(value))
     return type(value), snapshot(_settings(value), depth + 1)
 
 

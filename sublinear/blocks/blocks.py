@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, ClassVar
 
+import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from sublinear.repeatable import hooks
 
@@ -18,6 +22,9 @@ Keywords = dict[str, Any]
 
 # The code of one block.
 Program = Callable[..., State]
+
+# Of a block, in the fingerprint of a plan.
+_SHOWN = 4
 
 OVERWRITES_INPUT = (
     "{name} overwrites the model's input in place, so that nothing could be computed from it "
@@ -30,7 +37,8 @@ class Blocks:
     """The blocks of one model. They share its modules; nothing is copied.
 
     ``inside``: the names of the model's modules that each block runs. ``note``: why no better kind
-    was possible, in plain words. ``parts``: the model's modules when it was read.
+    was possible, in plain words. ``reads``: the tensors of the model that each block's own code
+    reads, by name. ``parts``: the model's modules when it was read.
     """
 
     model: nn.Module
@@ -38,6 +46,7 @@ class Blocks:
     inside: tuple[tuple[str, ...], ...]
     programs: tuple[Program, ...]
     note: str = ""
+    reads: tuple[tuple[str, ...], ...] = ()
     parts: tuple[nn.Module, ...] = field(init=False, repr=False, compare=False)
 
     # "sequential", "traced" or "wrapped".
@@ -66,9 +75,43 @@ class Blocks:
         """The modules that block ``i`` runs."""
         return map(self.model.get_submodule, self.inside[i])
 
+    def tensors(self, i: int) -> dict[str, torch.Tensor]:
+        """Parameters and buffers that block ``i`` uses, by name, each once."""
+        found: dict[torch.Tensor, str] = {}
+        for name in self.inside[i]:
+            module = self.model.get_submodule(name)
+            for own in (module._parameters, module._buffers):
+                for label, tensor in own.items():
+                    if tensor is not None:
+                        found.setdefault(tensor, f"{name}.{label}")
+        for name in self.reads[i] if self.reads else ():
+            tensor = attrgetter(name)(self.model)
+            if torch.is_tensor(tensor):
+                found.setdefault(tensor, name)
+        return {name: tensor for tensor, name in found.items()}
+
+    def work(self, i: int) -> Hashable:
+        """What block ``i`` does with its modules and tensors: equal for blocks that do the same."""
+        return len(self.inside[i])
+
+    def shapes(self, i: int) -> str:
+        """The shapes of what block ``i`` uses, in words, such as "64x3x3x3 + 64"."""
+        sizes = []
+        for tensor in self.tensors(i).values():
+            sizes.append("x".join(map(str, tensor.shape)) or "1")
+        if len(sizes) <= _SHOWN:
+            return " + ".join(sizes) or "no weights"
+        shown = " + ".join(sizes[:_SHOWN])
+        mark = hashlib.sha256(" ".join(sizes).encode()).hexdigest()[:8]
+        return f"{shown} + {len(sizes) - _SHOWN} more ({mark})"
+
     def enter(self, args: State, kwargs: Keywords) -> State:
         """What crosses into the first block when the model is called so. Not for wrapped models."""
         raise NotImplementedError
+
+    def enter_plainly(self, args: State, kwargs: Keywords) -> State:
+        """`enter` without checks, as torch.compile can follow it."""
+        return self.enter(args, kwargs)
 
     def hookless(self) -> Iterator[nn.Module]:
         """The modules that must have no hooks: those that blocks run, or replace by their code."""
@@ -90,6 +133,20 @@ class Blocks:
                     f"{name} has {found} since the model was planned, which would not run, or "
                     "run again whenever a block is computed again: remove them, or plan it anew"
                 )
+
+
+def sample_of(*trees: object) -> tuple[str, int]:
+    """Shapes of one sample of inputs, such as "3x32x32 float32", and the number of samples.
+
+    That is the first dimension of the first tensor.
+    """
+    found = []
+    count = 0
+    for tensor in filter(torch.is_tensor, tree_leaves(trees)):
+        count = count or (tensor.shape[0] if tensor.dim() else 1)
+        shape = tensor.shape[1:] if tensor.dim() and tensor.shape[0] == count else tensor.shape
+        found.append(f"{'x'.join(map(str, shape)) or '1'} {str(tensor.dtype).split('.')[-1]}")
+    return ", ".join(found), count
 
 
 def below(model: nn.Module, names: list[str]) -> tuple[str, ...]:

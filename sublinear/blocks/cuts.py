@@ -10,6 +10,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import fx, nn
 
+from sublinear.blocks.aliases import certain, may_share, name_of
 from sublinear.blocks.blocks import changes_input, has_weights
 
 _WEIGHTED = {F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose2d, F.embedding, F.bilinear}
@@ -31,48 +32,26 @@ _IN_PLACE = {
     operator.ixor,
 }
 
-_VIEWS = {
-    "chunk",
-    "contiguous",
-    "expand",
-    "flatten",
-    "getitem",
-    "movedim",
-    "narrow",
-    "permute",
-    "reshape",
-    "select",
-    "split",
-    "squeeze",
-    "t",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "view",
-}
-
 
 def cuts(
-    model: nn.Module, nodes: list[fx.Node], placeholders: list[fx.Node], width: int
+    model: nn.Module, nodes: list[fx.Node], placeholders: list[fx.Node], width: int | None
 ) -> list[int]:
     """Where to cut: between two nodes with weights, where the fewest values cross, if they are few.
 
     As late as possible, and sooner than right before the second node only for fewer values than
-    cross there. ``width``: how many are few.
+    cross there. ``width``: how many are few; None: any number, since what crosses is counted byte
+    by byte.
     """
-    # The model's inputs are there anyway.
-    across = [0]
-    for end in range(1, len(nodes)):
-        across.append(len(crossing(nodes, [], end)))
+    across = _numbers_across(nodes)
     allowed = _allowed(model, nodes)
     heavy = [i for i, node in enumerate(nodes) if is_heavy(model, node)]
+    few = len(nodes) if width is None else width
     found = []
     for before, after in pairwise(heavy):
         fewer = max(1, across[after] - 1)
         best: int | None = None
         for end in range(before + 1, after + 1):
-            limit = width if end == after else min(width, fewer)
+            limit = few if end == after else min(few, fewer)
             if not allowed[end] or across[end] > limit:
                 continue
             if best is None or across[end] <= across[best]:
@@ -80,6 +59,23 @@ def cuts(
         if best is not None:
             found.append(best)
     return found
+
+
+def _numbers_across(nodes: list[fx.Node]) -> list[int]:
+    """How many values cross right before each node. The model's inputs are there anyway."""
+    place = {node: i for i, node in enumerate(nodes)}
+    change = [0] * (len(nodes) + 1)
+    for i, node in enumerate(nodes):
+        # The graph's output uses what it uses behind all nodes.
+        last = max((place.get(user, len(nodes)) for user in node.users), default=i)
+        change[i + 1] += 1
+        if last < len(nodes):
+            change[last + 1] -= 1
+    across, now = [], 0
+    for end in range(len(nodes)):
+        now += change[end]
+        across.append(now)
+    return across
 
 
 def _allowed(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
@@ -95,12 +91,23 @@ def _allowed(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
         allowed.append(before in after.all_input_nodes)
     for i, node in enumerate(nodes):
         for changed in overwritten(model, node):
-            # What it may share memory with.
-            while changed.all_input_nodes and not is_heavy(model, changed):
-                changed = changed.all_input_nodes[0]
-            made = place.get(changed, -1)
+            shared = [place[other] for other in _sharing(model, changed) if other in place]
+            made = min(shared, default=-1)
             allowed[made + 1 : i + 1] = [False] * (i - made)
     return allowed
+
+
+def _sharing(model: nn.Module, node: fx.Node) -> set[fx.Node]:
+    """The node, and all values whose memory it may have."""
+    found: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            # What changes a value in place returns it.
+            waiting += overwritten(model, value) or may_share(model, value)
+    return found
 
 
 def crossing(nodes: list[fx.Node], placeholders: list[fx.Node], end: int) -> list[fx.Node]:
@@ -136,27 +143,19 @@ def _is_in_place(model: nn.Module, node: fx.Node) -> bool:
         return changes_input(model.get_submodule(str(node.target)))
     if node.target in _IN_PLACE or _argument(node, "inplace") is True:
         return True
-    name = _name(node)
+    name = name_of(node)
     if name.startswith("__") and name.endswith("__"):
         return name.startswith("__i") and name not in ("__index__", "__invert__")
     return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
 
 
-def source(node: fx.Node) -> fx.Node:
-    """The value whose memory a node may share: through views and in-place operators."""
-    while node.all_input_nodes:
-        in_place = node.op == "call_function" and node.target in _IN_PLACE
-        if not in_place and _name(node) not in _VIEWS:
-            break
-        node = node.all_input_nodes[0]
-    return node
-
-
-def _name(node: fx.Node) -> str:
-    if isinstance(node.target, str):
-        return node.target
-    name: str = getattr(node.target, "__name__", "")
-    return name
+def source(model: nn.Module, node: fx.Node) -> fx.Node:
+    """The value whose memory a node has for certain: through views and in-place operators."""
+    while True:
+        before = overwritten(model, node) or certain(node)
+        if not before:
+            return node
+        node = before[0]
 
 
 def _argument(node: fx.Node, name: str) -> Any:

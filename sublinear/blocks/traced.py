@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,18 +45,21 @@ class TracedBlocks(Blocks):
     """Pieces of a trace, which holds what the model did in its mode.
 
     ``training``: the mode of each module when the model was read; ``baked``: the Python values that
-    it read; ``constants``: the arguments that were no tensors.
+    it read; ``constants``: the arguments that were no tensors. ``works``: see `work`.
+    ``defaults``: of the arguments.
     """
 
     training: tuple[bool, ...] = ()
+    works: tuple[Hashable, ...] = field(default=(), repr=False, compare=False)
     baked: Baked | None = field(default=None, repr=False, compare=False)
     constants: Keywords = field(default_factory=dict)
+    defaults: tuple[tuple[str, Any], ...] = ()
 
     kind = "traced"
 
     @classmethod
     def read(
-        cls, model: nn.Module, args: State | None, kwargs: Keywords, width: int
+        cls, model: nn.Module, args: State | None, kwargs: Keywords, width: int | None
     ) -> TracedBlocks:
         """Raises `CannotTrace`, or ValueError if the model overwrites its input."""
         constants = _constants(model, args, kwargs)
@@ -66,9 +69,9 @@ class TracedBlocks(Blocks):
             raise CannotTrace("its forward computes nothing that torch.fx sees")
         for node in nodes:
             for changed in overwritten(model, node):
-                if source(changed) in placeholders:
+                if source(model, changed) in placeholders:
                     raise ValueError(OVERWRITES_INPUT.format(name=node.name))
-        names, inside, programs = [], [], []
+        names, inside, programs, reads, works = [], [], [], [], []
         start, here = 0, placeholders
         for end in [*cuts(model, nodes, placeholders, width), len(nodes)]:
             piece = nodes[start:end]
@@ -76,20 +79,28 @@ class TracedBlocks(Blocks):
             leaving: State = tuple(after)
             if end == len(nodes):
                 leaving = (result,)
+            works.append(_work(piece, here, leaving))
             programs.append(_program(model, piece, here, leaving))
             called = [str(node.target) for node in piece if node.op == "call_module"]
             names.append(name_of(called or [_main_node(model, piece).name]))
             inside.append(below(model, called))
+            reads.append(tuple(str(node.target) for node in _own(piece, leaving)))
             start, here = end, after
         return cls(
             model,
             tuple(names),
             tuple(inside),
             tuple(programs),
+            reads=tuple(reads),
             training=_modes(model),
+            works=tuple(works),
             baked=baked,
             constants=constants,
+            defaults=tuple((name, p.default) for name, p in _parameters(model).items()),
         )
+
+    def work(self, i: int) -> Hashable:
+        return self.works[i]
 
     def enter(self, args: State, kwargs: Keywords) -> State:
         """Raises RuntimeError, by name, for an argument of another kind than was planned for."""
@@ -112,6 +123,14 @@ class TracedBlocks(Blocks):
                 "what the model did then; plan it anew with such an argument"
             )
         return state
+
+    def enter_plainly(self, args: State, kwargs: Keywords) -> State:
+        if len(args) > len(self.defaults):
+            raise TypeError(f"{len(args)} arguments, the model takes {len(self.defaults)}")
+        state = list(args)
+        for name, default in self.defaults[len(args) :]:
+            state.append(kwargs.get(name, default))
+        return tuple(state)
 
     def check_unchanged(self) -> None:
         super().check_unchanged()
@@ -328,20 +347,47 @@ def _why(error: Exception) -> str:
 # -------------------------------------------------------------------------------- code for a piece
 
 
-def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: State) -> Program:
-    """Code for a piece of the graph: from the values that cross into it to ``result``.
+def _work(piece: list[fx.Node], here: list[fx.Node], result: State) -> Hashable:
+    """What a piece does, with numbers for its values, and for the model's modules and tensors."""
+    numbers: dict[object, int] = {}
 
-    Parameters and buffers that the model's own code reads are looked up at each call, since moving
-    a model to another device replaces its buffers.
-    """
+    def number(key: object) -> int:
+        return numbers.setdefault(key, len(numbers))
+
+    def text(arguments: Any) -> str:
+        return str(fx.map_arg(arguments, lambda node: f"%{number(node)}"))
+
+    rows: list[Hashable] = [text(tuple(here))]
+    for node in piece:
+        target: object = node.target
+        if node.op == "call_module":
+            target = number(target)
+        elif node.op == "call_function":
+            target = f"{getattr(target, '__module__', '')}.{target!r}"
+        rows.append((node.op, target, text(node.args), text(node.kwargs)))
+        number(node)
+    rows.append(text(result))
+    return tuple(rows)
+
+
+def _own(piece: list[fx.Node], result: State) -> list[fx.Node]:
+    """The model's own tensors that a piece reads, or that it returns as they are."""
     read: dict[fx.Node, None] = {}
     for step in piece:
         read |= dict.fromkeys(step.all_input_nodes)
     for leaf in tree_leaves(result):
         if isinstance(leaf, fx.Node):
             read[leaf] = None
-    own = [node for node in read if node.op == "get_attr"]
+    return [node for node in read if node.op == "get_attr"]
 
+
+def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result: State) -> Program:
+    """Code for a piece of the graph: from the values that cross into it to ``result``.
+
+    Parameters and buffers that the model's own code reads are looked up at each call, since moving
+    a model to another device replaces its buffers.
+    """
+    own = _own(piece, result)
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in [*here, *own]:

@@ -1,13 +1,13 @@
 """Blocks of a model that cannot be traced: a run of modules, each fed by the one before.
 
-One of the modules does the work of all. What the others return is a token that only the next one
-may read: a model that adds up its hidden states would else train on the wrong ones without a word.
+The first of the modules does the work of all. What the others return is a token that only the next
+one may read: a model that adds up its hidden states would else train on the wrong ones without a
+word. Whatever else a module returns, the model gets as it is.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,20 +15,41 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below
+from sublinear.blocks.calls import Call, Layout, Link, longest_run, record
 from sublinear.repeatable import undisturbed
 
 
 @dataclass(frozen=True)
-class WrappedBlocks(Blocks):
-    """Some of the model's modules; what runs outside them is its own code.
+class Frame:
+    """How one module of the run is called, and what it returns.
 
-    ``extras``: keywords that all of them receive alike, and that cross behind the tensor.
+    What crosses from it to the next is the tensor that it hands on, the ``shared`` tensors that
+    all modules receive, and what the modules so far have returned besides.
     """
 
-    extras: tuple[str, ...] = ()
+    call: Call
+    taken: int
+    made: int
+
+    @property
+    def shared(self) -> list[int]:
+        """Where the arguments have tensors that all modules receive."""
+        return [place for place in self.call.given.places if place != self.taken]
+
+    @property
+    def besides(self) -> list[int]:
+        """Where the results have tensors that the next module does not take."""
+        return [place for place in self.call.returned.places if place != self.made]
+
+
+@dataclass(frozen=True)
+class WrappedBlocks(Blocks):
+    """Some of the model's modules; what runs outside them is its own code."""
+
+    frames: tuple[Frame, ...] = ()
 
     kind = "wrapped"
 
@@ -50,28 +71,29 @@ class WrappedBlocks(Blocks):
                 f"{reason}; modules can be wrapped instead, which needs example inputs to see how "
                 "they are fed"
             )
-        run = longest_run(_record(model, args, kwargs, chosen), chosen)
+        run, link = longest_run(record(model, args, kwargs, chosen), chosen)
         if not run:
             raise ValueError(
                 f"{reason}; and no two modules of the model feed one another directly, so that "
                 "nothing can be wrapped: choose modules by name, or write the part to be planned "
                 "as an nn.Sequential"
             )
-        extras = tuple(run[0].kwargs)
-        names, inside, programs = [], [], []
+        names, inside, programs, frames = [], [], [], []
         for call in run:
+            frame = _frame(call, link)
+            frames.append(frame)
             names.append(call.name)
             inside.append(below(model, [call.name]))
-            programs.append(_call_with(model.get_submodule(call.name).forward, extras))
+            programs.append(_program(model.get_submodule(call.name).forward, frame))
         ends = f"{names[0]} to {names[-1]}"
         note = (
             f"{reason}: planned are {len(names)} modules, {ends}; what runs outside them stays as "
             "it is"
         )
-        blocks = cls(model, tuple(names), tuple(inside), tuple(programs), note, extras)
+        blocks = cls(model, tuple(names), tuple(inside), tuple(programs), note, tuple(frames))
         with undisturbed(model), torch.no_grad():
             try:
-                with blocks.standing_in(lambda *state: blocks.run_all(*state)[0]):
+                with blocks.standing_in(blocks.run_all):
                     model(*args, **kwargs)
             except NotARun as error:
                 raise ValueError(f"{reason}; and {ends} cannot be wrapped: {error}") from None
@@ -82,11 +104,11 @@ class WrappedBlocks(Blocks):
             yield from self.modules(i)
 
     @contextmanager
-    def standing_in(self, work: Callable[..., torch.Tensor]) -> Iterator[None]:
+    def standing_in(self, work: Callable[..., State]) -> Iterator[None]:
         """Let ``work``, given what crosses into the first module, do what all of them do.
 
-        The others hand on its result. Raises RuntimeError where the model does not feed them to one
-        another, or uses what they return for anything else.
+        It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
+        model does not feed them to one another, or uses what they hand on for anything else.
         """
         modules = [self.model.get_submodule(name) for name in self.names]
         relay = _Relay(self, work)
@@ -103,6 +125,50 @@ class WrappedBlocks(Blocks):
                     module.__dict__["forward"] = forward
 
 
+def _frame(call: Call, link: Link | None) -> Frame:
+    if link is not None:
+        return Frame(call, link.taken, link.made)
+    # A single module: its first tensor counts, and its first result.
+    return Frame(call, call.given.places[0], call.returned.places[0])
+
+
+def _program(forward: Callable[..., Any], frame: Frame) -> Program:
+    places, count = frame.shared, len(frame.shared)
+
+    def program(x: Any, *rest: Any) -> State:
+        leaves = list(frame.call.given.values)
+        leaves[frame.taken] = x
+        for place, tensor in zip(places, rest[:count], strict=True):
+            leaves[place] = tensor
+        args, kwargs = tree_unflatten(leaves, frame.call.given.spec)
+        returned, spec = tree_flatten(forward(*args, **kwargs))
+        _check(frame.call, frame.call.returned, returned, spec, "returns")
+        return returned[frame.made], *rest, *(returned[place] for place in frame.besides)
+
+    return program
+
+
+def _check(call: Call, planned: Layout, leaves: list[Any], spec: TreeSpec, verb: str) -> None:
+    """Raise NotARun for other arguments or results than those that the plan was made with."""
+    if spec != planned.spec:
+        raise NotARun(
+            f"{call.name} {verb} another structure than when the model was planned: plan it anew"
+        )
+    for leaf, number, value in zip(leaves, planned.leaves, planned.values, strict=True):
+        if torch.is_tensor(leaf) != (number is not None):
+            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {_kind(number, value)}")
+        if number is None and not (type(leaf) is type(value) and leaf == value):
+            raise NotARun(f"{call.name} {verb} {_short(leaf)} where it had {value!r}: plan it anew")
+
+
+def _short(leaf: object) -> str:
+    return "a tensor" if torch.is_tensor(leaf) else repr(leaf)
+
+
+def _kind(number: int | None, value: object) -> str:
+    return repr(value) if number is None else "a tensor"
+
+
 class NotARun(RuntimeError):
     """Wrapped modules are not each fed by the one before, or used for something else."""
 
@@ -110,30 +176,43 @@ class NotARun(RuntimeError):
 class _Relay:
     """What stands in for the forwards of wrapped modules during one run of the model.
 
-    ``handed``: what each module that was called so far has returned.
+    ``handed``: what each module that was called so far hands to the next. ``besides``: what they
+    return to the model.
     """
 
-    def __init__(self, blocks: WrappedBlocks, work: Callable[..., torch.Tensor]) -> None:
-        self.names, self.extras, self.work = blocks.names, blocks.extras, work
+    def __init__(self, blocks: WrappedBlocks, work: Callable[..., State]) -> None:
+        self.names, self.frames, self.work = blocks.names, blocks.frames, work
         self.handed: list[torch.Tensor] = []
+        self.shared: list[torch.Tensor] = []
         self.result: torch.Tensor | None = None
+        self.besides: list[torch.Tensor] = []
 
-    def forward(self, i: int, x: torch.Tensor, /, **extras: Any) -> torch.Tensor:
+    def forward(self, i: int, /, *args: Any, **kwargs: Any) -> Any:
         """Module ``i`` is called."""
-        handed = self.handed
-        if len(handed) != i or (i and x is not handed[-1]):
+        frame, handed = self.frames[i], self.handed
+        given, spec = tree_flatten((args, kwargs))
+        _check(frame.call, frame.call.given, given, spec, "is given")
+        x, shared = given[frame.taken], [given[place] for place in frame.shared]
+        if i == 0 and not handed:
+            self.shared = shared
+            state = self.work(x, *shared)
+            self.result, self.besides = state[0], list(state[1 + len(shared) :])
+        same = all(one is two for one, two in zip(shared, self.shared, strict=True))
+        if len(handed) != i or (i and x is not handed[-1]) or not same:
             raise NotARun(
                 f"{self.names[i]} was not fed by the module before it, as it was when the model "
                 "was planned: plan it with other modules"
             )
-        if i == 0:
-            self.result = self.work(x, *(extras[key] for key in self.extras))
+        leaves = list(frame.call.returned.values)
+        for place in frame.besides:
+            leaves[place] = self.besides.pop(0)
         assert self.result is not None
         if i + 1 == len(self.names):
             handed.append(self.result)
         else:
             handed.append(_Token.of(self.names[i], self.names[i + 1]))
-        return handed[-1]
+        leaves[frame.made] = handed[-1]
+        return tree_unflatten(leaves, frame.call.returned.spec)
 
     def finish(self) -> None:
         if len(self.handed) != len(self.names):
@@ -156,117 +235,3 @@ class _Token(torch.Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         used = next(leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls))
         raise NotARun(f"{used.words}: plan it with other modules")
-
-
-# --------------------------------------------------------------------------- which modules to wrap
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a module.
-
-    ``single``: one tensor in, one out; ``fed_by``: the earlier call whose result its argument was.
-    """
-
-    name: str
-    single: bool
-    fed_by: str | None
-    kwargs: Keywords
-
-
-class _Listener:
-    """Notes the calls of modules, in the order in which they end."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-        # Maker by identity; weak, so that the model's activations are not kept alive for this.
-        self._results: dict[int, tuple[str, weakref.ref[torch.Tensor]]] = {}
-
-    def listen(self, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        fed_by = self._maker(args[0]) if args else None
-        result = forward(*args, **kwargs)
-        single = torch.is_tensor(result) and len(args) == 1
-        if torch.is_tensor(result):
-            self._results[id(result)] = name, weakref.ref(result)
-        self.calls.append(Call(name, single, fed_by, kwargs))
-        return result
-
-    def _maker(self, value: object) -> str | None:
-        if id(value) not in self._results:
-            return None
-        name, made = self._results[id(value)]
-        return name if made() is value else None
-
-
-def _record(
-    model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None
-) -> list[Call]:
-    """Run the model once and note each call of a module, or of the chosen ones."""
-    named = dict(model.named_modules())
-    if unknown := [name for name in chosen or [] if name not in named]:
-        some = ", ".join(list(named)[1:12])
-        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
-    listener = _Listener()
-    with undisturbed(model), torch.no_grad():
-        for name in chosen or list(named)[1:]:
-            module = named[name]
-            module.forward = partial(listener.listen, name, module.forward)
-        model(*args, **kwargs)
-    return listener.calls
-
-
-def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> list[Call]:
-    """The longest sequence of sibling modules, each called once and fed by the one before.
-
-    Of equals the one nearest to the top. Raises ValueError if the ``chosen`` are no such sequence.
-    """
-    families: dict[str, list[Call]] = {}
-    for call in calls:
-        parent = "" if chosen else call.name.rpartition(".")[0]
-        families.setdefault(parent, []).append(call)
-    runs: list[list[Call]] = []
-    for family in families.values():
-        runs += _runs(family)
-    best: list[Call] = []
-    if runs:
-        best = max(runs, key=lambda run: (len(run), -run[0].name.count(".")))
-    if chosen and len(best) < len(chosen):
-        run = {call.name for call in best}
-        missing = next(name for name in chosen if name not in run)
-        raise ValueError(
-            f"modules={chosen!r}: each must be called once, with one tensor that the one before it "
-            f"returned, and give one tensor; that is not so from {missing} on"
-        )
-    if len(best) > 1 or chosen:
-        return best
-    return []
-
-
-def _runs(family: list[Call]) -> list[list[Call]]:
-    """The sequences in which each call is fed by the one before with nothing in between."""
-    times = [call.name for call in family]
-    runs: list[list[Call]] = []
-    last: Call | None = None
-    for call in family:
-        if not call.single or times.count(call.name) > 1:
-            last = None
-            continue
-        if last is not None and _feeds(last, call):
-            runs[-1].append(call)
-        else:
-            runs.append([call])
-        last = call
-    return runs
-
-
-def _feeds(one: Call, two: Call) -> bool:
-    if one.name != two.fed_by or one.kwargs.keys() != two.kwargs.keys():
-        return False
-    return all(one.kwargs[key] is two.kwargs[key] for key in one.kwargs)
-
-
-def _call_with(forward: Callable[..., Any], keywords: tuple[str, ...]) -> Program:
-    def program(x: Any, *extras: Any) -> State:
-        return forward(x, **dict(zip(keywords, extras, strict=True))), *extras
-
-    return program

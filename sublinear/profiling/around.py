@@ -7,7 +7,7 @@ blocks but the last, whose output it begins with.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Around
 from sublinear.probe import MemoryProbe
-from sublinear.profiling.tensors import leaves, pull_on, size_of, tensors
+from sublinear.profiling.tensors import Place, leaves, pull_on, size_of, tensors
 from sublinear.profiling.training import Training
 
 # Bytes of the gradients that were made, by the identity of their parameters.
@@ -27,27 +27,32 @@ class Surroundings:
     """What runs before the blocks and behind them, the loss included, as in `Chain`.
 
     ``saved_bytes``: what the code before them saves. ``made``: the parameters, by identity, whose
-    gradients the code behind them makes.
+    gradients the code behind them makes. ``gradients``: where those of the last block's output lie,
+    tensor by tensor; None of what the loss does not use.
     """
 
     before: Around = field(default_factory=Around)
     after: Around = field(default_factory=Around)
     saved_bytes: int = 0
     made: frozenset[int] = frozenset()
+    gradients: list[Place | None] = field(default_factory=list)
 
 
 def surroundings(
-    blocks: Blocks, device: torch.device, task: Training, state: State
+    blocks: Blocks, device: torch.device, task: Training, state: State, accumulate: bool = False
 ) -> Surroundings:
     """Measure them. ``state``: what crosses into the last block.
 
     On meta tensors, which a loss's targets are not, the loss counts as nothing unless the model is
-    wrapped.
+    wrapped. ``accumulate``: gradients of parameters are there before.
     """
     if device.type == "meta" and not isinstance(blocks, WrappedBlocks):
-        return Surroundings()
+        output = blocks.run(len(blocks) - 1, *leaves(state))
+        return Surroundings(gradients=_own_gradients(output))
     model = blocks.model
     torch.clear_autocast_cache()
+    if accumulate:
+        fill_gradients(model)
     with MemoryProbe(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
@@ -61,13 +66,31 @@ def surroundings(
                 pull.backward()
         own = sum(gradients_made(model).values()) - so_far
     model.zero_grad(set_to_none=True)
+    if accumulate:
+        step.made = {}
     behind = sum(step.made.values())
     return Surroundings(
         before=Around(max(0, before.above - own), own),
         after=Around(max(0, step.behind.above - behind), behind),
         saved_bytes=max(0, step.saved_bytes),
         made=frozenset(step.made),
+        gradients=step.gradients(),
     )
+
+
+def fill_gradients(model: nn.Module) -> None:
+    """As after an earlier part of an accumulated batch."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+
+
+def _own_gradients(output: object) -> list[Place | None]:
+    """A gradient of its own for each tensor that takes one."""
+    found: list[Place | None] = []
+    for number, tensor in enumerate(tensors(output)):
+        found.append(Place(number, tensor.nbytes) if tensor.requires_grad else None)
+    return found
 
 
 def gradients_made(model: nn.Module) -> Made:
@@ -94,29 +117,49 @@ class _LastBlockOnly:
         self.behind = probe.phase()
         self.made: Made = {}
         self.arrived = False
+        self.held: list[torch.Tensor | None] = []
 
     def loss(self) -> torch.Tensor:
         task = self.task
         if isinstance(self.blocks, WrappedBlocks):
             with self.blocks.standing_in(self._stand_in):
                 return task.loss(self.blocks.model(*task.args, **task.kwargs))
-        return task.loss(self._last_block())
+        return task.loss(self._last_block()[0])
 
-    def arrive(self, *_: object) -> None:
+    def gradients(self) -> list[Place | None]:
+        """Where those of the last block's output lie."""
+        found: list[Place | None] = []
+        for gradient in self.held:
+            if gradient is None:
+                found.append(None)
+            elif gradient.layout is not torch.strided:
+                found.append(Place(id(gradient), size_of(gradient)))
+            else:
+                storage = gradient.untyped_storage()
+                found.append(Place(id(storage), storage.nbytes()))
+        return found
+
+    def arrive(self) -> None:
         """Up to here, the gradient of the last block's output, the code behind it has run."""
         self.arrived = True
         self.behind.end()
         self.made = gradients_made(self.blocks.model)
 
-    def _stand_in(self, *fed: object) -> torch.Tensor:
+    def _note(self, number: int, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self.held[number] = gradients[place]
+        self.arrive()
+
+    def _stand_in(self, *fed: object) -> State:
         self.fed, self.saved_bytes = fed, self.probe.added
         return self._last_block()
 
-    def _last_block(self) -> Any:
-        """Its output, held by nobody else: it dies when its backward does not need it."""
-        output = self.blocks.run(len(self.blocks) - 1, *leaves(self.state))[0]
-        for tensor in tensors(output):
+    def _last_block(self) -> State:
+        """What leaves it, held by nobody else: it dies when its backward does not need it."""
+        output = self.blocks.run(len(self.blocks) - 1, *leaves(self.state))
+        for number, tensor in enumerate(tensors(output)):
+            self.held.append(None)
             if tensor.grad_fn is not None:
-                tensor.grad_fn.register_prehook(self.arrive)
+                note = partial(self._note, number, tensor.output_nr)
+                tensor.grad_fn.register_prehook(note)
         self.behind.begin()
         return output

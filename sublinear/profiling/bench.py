@@ -7,7 +7,7 @@ is offered; and an output that the bench itself held would not die when its bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,10 +19,20 @@ from sublinear.apply import MENU, OVERWRITING, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
-from sublinear.profiling.around import Made, surroundings
+from sublinear.profiling.around import Made, Surroundings, fill_gradients, surroundings
 from sublinear.profiling.estimate import FusedAttention
-from sublinear.profiling.tensors import leaves, pull_on, size_of, storages, tensors
+from sublinear.profiling.tensors import (
+    Arrival,
+    Watched,
+    before_block,
+    leaves,
+    pull_on,
+    size_of,
+    storages,
+    tensors,
+)
 from sublinear.profiling.training import Training
+from sublinear.profiling.twins import likeness
 from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics, same
 
 # A way to run one block.
@@ -36,6 +46,7 @@ class OptionRun:
     option: Option
     leaving: State
     gradients: dict[int, torch.Tensor]
+    arrivals: tuple[Arrival | None, ...]
 
 
 @dataclass(frozen=True)
@@ -45,43 +56,49 @@ class BlockRun:
     block: Block
     leaving: State
     made: Made
+    arrivals: tuple[Arrival | None, ...]
 
 
 class Bench:
     """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
 
-    ``options``: how many entries of the menu are measured.
+    ``options``: how many entries of the menu are measured. ``accumulate``: gradients of parameters
+    are there before.
     """
 
     def __init__(
-        self, blocks: Blocks, device: torch.device, clock: Clock, repeats: int, options: int
+        self,
+        blocks: Blocks,
+        device: torch.device,
+        clock: Clock,
+        repeats: int,
+        options: int,
+        accumulate: bool = False,
     ) -> None:
         self.blocks, self.model = blocks, blocks.model
         self.device, self.clock = device, clock
-        self.repeats, self.options = repeats, options
+        self.repeats, self.options, self.accumulate = repeats, options, accumulate
+        self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
 
-    def chain(self, task: Training) -> Chain:
+    def chain(self, task: Training, on_block: Callable[[], object] | None = None) -> Chain:
         """All blocks, and what runs around them; without what `profile` knows besides."""
         state = self._entering(task)
         numbers = _Numbers()
         entered = numbers.crossing(state)
         rows: list[Block] = []
-        owners: list[Made] = []
+        runs: list[BlockRun] = []
         for i in range(len(self.blocks)):
             last = state
             run = self.block(i, state)
             state = run.leaving
             rows.append(replace(run.block, crossing=numbers.crossing(state)))
-            owners.append(run.made)
-        around = surroundings(self.blocks, self.device, task, last)
-        # A shared parameter's gradient is made by the last block that uses it.
-        seen = set(around.made)
-        for i in reversed(range(len(rows))):
-            fresh = owners[i].keys() - seen
-            seen |= fresh
-            rows[i] = replace(rows[i], gradient_bytes=sum(owners[i][key] for key in fresh))
+            runs.append(replace(run, leaving=()))
+            if on_block is not None:
+                on_block()
+        around = surroundings(self.blocks, self.device, task, last, self.accumulate)
+        rows = _with_gradients(rows, runs, around)
         inputs: Crossing = entered
         if isinstance(self.blocks, WrappedBlocks):
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -96,18 +113,48 @@ class Bench:
             return blocks.enter(task.args, task.kwargs)
         fed: list[State] = []
 
-        def work(*state: object) -> torch.Tensor:
+        def work(*state: object) -> State:
             fed.append(state)
             with torch.no_grad():
-                output: torch.Tensor = blocks.run_all(*state)[0]
-            return output
+                return blocks.run_all(*state)
 
         with blocks.standing_in(work):
             self.model(*task.args, **task.kwargs)
         return leaves(fed[-1])
 
     def block(self, i: int, state: State) -> BlockRun:
-        """Run one block in all ways."""
+        """Run one block in all ways, unless one that does the same was run before."""
+        key = likeness(self.blocks, i, state)
+        if (twin := self._twins.get(key)) is not None:
+            found = self._as_twin(i, state, *twin)
+            if found is not None:
+                return found
+        measured = self._measured(i, state)
+        places = {id(tensor): n for n, tensor in enumerate(self.blocks.tensors(i).values())}
+        made = [(places[owner], size) for owner, size in measured.made.items() if owner in places]
+        if len(made) == len(measured.made):
+            self._twins[key] = replace(measured, leaving=()), made
+        return measured
+
+    def _as_twin(
+        self, i: int, state: State, twin: BlockRun, made: list[tuple[int, int]]
+    ) -> BlockRun | None:
+        """The figures of a block that does the same work; None if this one saves another amount."""
+        set_rng_state(self.begin)
+        torch.clear_autocast_cache()
+        inputs = leaves(state)
+        with frozen_statistics(tuple(self.blocks.modules(i))):
+            with MemoryProbe(self.device) as probe:
+                after = self._run(i, *inputs)
+                saved = max(0, probe.added)
+        if saved != twin.block.options[0].saved_bytes:
+            return None
+        owners = [id(tensor) for tensor in self.blocks.tensors(i).values()]
+        block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
+        own = {owners[place]: size for place, size in made}
+        return BlockRun(block, leaves(after), own, twin.arrivals)
+
+    def _measured(self, i: int, state: State) -> BlockRun:
         modules = tuple(self.blocks.modules(i))
         run = partial(self._run, i)
         name = self.blocks.names[i]
@@ -118,14 +165,19 @@ class Bench:
             full = self.option(MENU[0][0], run, state)
             options = [full.option]
             for number in range(1, self.options):
-                options.append(self._selective(i, number, run, state, full))
+                if i + 1 == len(self.blocks):
+                    # Its own run again would come right after it, beside what the loss needs.
+                    options.append(replace(full.option, name=MENU[number][0]))
+                else:
+                    options.append(self._selective(i, number, run, state, full))
         crossing = sum(size for _, size in storages(full.leaving))
         made = {}
         for parameter in self.model.parameters():
-            if id(parameter) in full.gradients:
-                made[id(parameter)] = parameter.nbytes
-        block = Block(name, crossing, tuple(options), 0, peak, seconds)
-        return BlockRun(block, full.leaving, made)
+            if id(parameter) in full.gradients and not self.accumulate:
+                made[id(parameter)] = size_of(full.gradients[id(parameter)])
+        shapes = self.blocks.shapes(i)
+        block = Block(name, crossing, tuple(options), 0, peak, seconds, shapes=shapes)
+        return BlockRun(block, full.leaving, made, full.arrivals)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -184,13 +236,14 @@ class Bench:
             after = way(*inputs)
             saved, forward_peak = probe.added, probe.peak
             leaving = leaves(after)
-            output = sum(size for _, size in storages(after))
         torch.clear_autocast_cache()
         del after
         set_rng_state(self.begin)
-        inputs = leaves(state)
+        watched = Watched(state)
+        if self.accumulate:
+            fill_gradients(self.model)
         with MemoryProbe(self.device) as probe:
-            pull = pull_on(way(*inputs))
+            pull = watched.pull_on(way(*watched.state))
             with probe.phase() as backward:
                 if pull is not None:
                     pull.backward()
@@ -198,15 +251,15 @@ class Bench:
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
-        made = sum(map(size_of, gradients.values()))
-        reached = [tensor.grad for tensor in tensors(inputs) if tensor.grad is not None]
-        gradients |= enumerate(reached)
+        made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
+        pulled = sum(tensor.nbytes for tensor in tensors(leaving) if tensor.requires_grad)
+        gradients |= watched.arrived
         self.model.zero_grad(set_to_none=True)
-        backward_peak = max(0, backward.peak - saved - output - made)
+        backward_peak = backward.peak - saved - pulled - made
         saved = max(saved, 0)
         forward_peak = max(saved, forward_peak)
         option = Option(name, saved, ahead, back, forward_peak, backward_peak)
-        return OptionRun(option, leaving, gradients)
+        return OptionRun(option, leaving, gradients, watched.arrivals())
 
     def _seconds(self, way: Way, state: State) -> tuple[float, float]:
         """The fastest forward and the fastest backward."""
@@ -224,6 +277,33 @@ class Bench:
             del after, pull
             self.model.zero_grad(set_to_none=True)
         return min(ahead), min(back)
+
+
+def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surroundings) -> list[Block]:
+    """The blocks with what gradients need: of their parameters, and of what crosses behind them."""
+    found = list(rows)
+    # A shared parameter's gradient is made by the last block that uses it. In the others a second
+    # one is alive until it is added.
+    seen = set(around.made)
+    behind = around.gradients
+    for i in reversed(range(len(rows))):
+        made = runs[i].made
+        fresh = made.keys() - seen
+        seen |= fresh
+        own = sum(made[key] for key in fresh)
+        again = sum(made.values()) - own
+        options = []
+        for option in rows[i].options:
+            options.append(replace(option, backward_peak=option.backward_peak + again))
+        cotangent = sum({place.storage: place.size for place in behind if place}.values())
+        found[i] = replace(
+            rows[i],
+            gradient_bytes=own,
+            options=tuple(options),
+            output_gradient_bytes=cotangent,
+        )
+        behind = before_block(runs[i].arrivals, behind, i)
+    return found
 
 
 class _Numbers:

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from sublinear.chain import Block, Chain, Option
-from sublinear.probe import Clock
+from sublinear.probe import Clock, MemoryProbe
+from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.training import Training, bytes_of, optimizer_tensors, restored
 
 
@@ -85,16 +86,24 @@ def _scaled(block: Block, ahead: float, back: float) -> Block:
     return replace(block, options=tuple(options), forward=block.forward * ahead)
 
 
-def state_made(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> int:
-    """Bytes of state that the optimizer's first step makes; 0 if it was made before.
+class StepBytes(NamedTuple):
+    """An optimizer's state, made or to be made by its first step, and what a step needs beside."""
 
-    All is put back.
-    """
-    if optimizer is None or bytes_of(optimizer_tensors(optimizer)):
-        return 0
+    state: int = 0
+    beside: int = 0
+
+
+def step_bytes(
+    model: nn.Module, optimizer: torch.optim.Optimizer | None, device: torch.device
+) -> StepBytes:
+    """Measured on gradients of 0. All is put back."""
+    if optimizer is None:
+        return StepBytes()
     with restored(model, optimizer):
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()
-        return bytes_of(optimizer_tensors(optimizer))
+        fill_gradients(model)
+        if not bytes_of(optimizer_tensors(optimizer)):
+            optimizer.step()
+        with MemoryProbe(device) as probe:
+            optimizer.step()
+            beside = max(0, probe.peak)
+        return StepBytes(bytes_of(optimizer_tensors(optimizer)), beside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -10,10 +11,11 @@ from torch import nn
 from labkit.device import survive
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks, WrappedBlocks, split
+from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
-from sublinear.profiling.calibrate import calibrated, state_made, time_step
+from sublinear.profiling.calibrate import calibrated, step_bytes, time_step
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
 from sublinear.profiling.tensors import tensors
 from sublinear.profiling.training import (
@@ -40,6 +42,8 @@ def profile(
     options: bool = True,
     repeats: int = 3,
     batch_size: int | None = None,
+    accumulate: bool = False,
+    on_block: Callable[[], object] | None = None,
 ) -> Chain:
     """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
 
@@ -47,7 +51,9 @@ def profile(
     those of the fastest whole step, if one fits into memory. With a `Roofline` as ``device``
     nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
     measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
-    first tensor's first dimension. Raises ValueError, by name, for blocks that do not compute the
+    first tensor's first dimension. ``accumulate``: gradients are accumulated, so that they are
+    alive through a step. ``on_block``: called after each block. Blocks that do the same work on
+    the same shapes are run once. Raises ValueError, by name, for blocks that do not compute the
     same twice.
     """
     _check_number("repeats", repeats)
@@ -64,22 +70,27 @@ def profile(
         batch_size = first.shape[0] if first.dim() else 1
     menu = len(MENU) if options else 1
     if device is not None:
-        chain = _estimated(model, task, device, menu)
+        chain = _estimated(model, task, device, menu, accumulate)
     else:
         where = _device_of(model, first)
         blocks = blocks or split(model, task.args, task.kwargs)
-        chain = _measured(model, task, blocks, where, repeats, menu)
-    return replace(chain, batch_size=batch_size)
+        chain = _measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
+    return replace(chain, batch_size=batch_size, sample=sample_of(task.args, task.kwargs)[0])
 
 
-def _estimated(model: nn.Module, task: Training, roofline: Roofline, menu: int) -> Chain:
+def _estimated(
+    model: nn.Module, task: Training, roofline: Roofline, menu: int, accumulate: bool
+) -> Chain:
     state = bytes_of(optimizer_tensors(task.optimizer))
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
     with undisturbed(model), clock.counting():
-        chain = Bench(blocks, torch.device("meta"), clock, 1, menu).chain(task)
+        meta = torch.device("meta")
+        chain = Bench(blocks, meta, clock, 1, menu, accumulate).chain(task)
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
+    if accumulate:
+        fixed += _gradients(model)
     return replace(chain, fixed_bytes=fixed, device=str(roofline), source="estimated")
 
 
@@ -90,20 +101,30 @@ def _measured(
     where: torch.device,
     repeats: int,
     menu: int,
+    accumulate: bool,
+    on_block: Callable[[], object] | None,
 ) -> Chain:
     with undisturbed(model):
-        chain = Bench(blocks, where, Clock(), repeats, menu).chain(task)
-    state = optimizer_tensors(task.optimizer)
-    fixed = bytes_of([*model.parameters(), *model.buffers(), *state])
-    fixed += state_made(model, task.optimizer)
+        bench = Bench(blocks, where, Clock(), repeats, menu, accumulate)
+        chain = bench.chain(task, on_block)
+    state, beside = step_bytes(model, task.optimizer, where)
+    fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
+    if accumulate:
+        fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(chain, fixed_bytes=fixed, device=name)
+    chain = replace(chain, fixed_bytes=fixed, device=name, step_bytes=beside)
+    if where.type == "cpu":
+        chain = replace(chain, checkpoint_bytes=torch.get_rng_state().nbytes)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:
         # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
         return chain
     return calibrated(chain, step, wrapped=isinstance(blocks, WrappedBlocks))
+
+
+def _gradients(model: nn.Module) -> int:
+    return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _check_number(name: str, value: object) -> None:

@@ -24,12 +24,16 @@ Keywords = dict[str, object]
 
 @dataclass(frozen=True)
 class Training:
-    """Inputs, a loss of the model's output, and an optimizer, if any."""
+    """Inputs, a loss of the model's output, and an optimizer, if any.
+
+    ``accumulate``: how many such batches one step of the optimizer is for.
+    """
 
     args: tuple[object, ...]
     kwargs: Keywords
     loss: Loss
     optimizer: torch.optim.Optimizer | None = None
+    accumulate: int = 1
 
 
 def training(

@@ -10,11 +10,15 @@ the first block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from sublinear.chain import Block, Chain, Option
+
+# Bytes of an option that a block does not have; sums of a few of them are numbers yet.
+_TOO_LARGE = 2**60
 
 
 class Needs:
@@ -27,8 +31,10 @@ class Needs:
     that does not.
     ``forward[t][option]``, ``backward[t][option]``: needed in a forward that saves, without
     ``behind``; in its backward, all gradients and what it saved included.
-    ``bare[s, t]``: in a run of s..t that does not save.
-    ``saved_all`` and so on: those of option 0, which saves everything, as arrays.
+    ``bare[s, t]``: in a run of s..t that does not save. ``mark``: what a checkpoint keeps of its
+    own to the end of its backward, a part of both.
+    ``saved_all`` and so on: those of option 0, which saves everything, as arrays; ``saved_by`` and
+    so on: of all options, (n, options), far too large where a block has fewer.
     ``elapsed[t]``: seconds of bare forwards before t.
     ``seconds[t][option]``: of a forward that saves, and backward.
     """
@@ -38,7 +44,7 @@ class Needs:
         blocks = chain.blocks
         self.n = len(blocks)
         self.base = chain.fixed_bytes + chain.input_bytes
-        output = np.array([block.output_bytes for block in blocks], np.int64)
+        output = np.array([block.cotangent_bytes for block in blocks], np.int64)
         gradients = np.array([block.gradient_bytes for block in blocks], np.int64)
         # The block's own gradients too.
         through = output + gradients[::-1].cumsum()[::-1]
@@ -48,21 +54,31 @@ class Needs:
         self.forward: list[list[int]] = []
         self.backward: list[list[int]] = []
         self.seconds: list[list[float]] = []
-        for block, gradient in zip(blocks, through.tolist(), strict=True):
+        for block, others in zip(blocks, self.behind.tolist(), strict=True):
             options = block.options if menu else block.options[:1]
+            own = block.gradient_bytes
             self.saved.append([o.saved_bytes for o in options])
             self.forward.append([o.forward_peak for o in options])
-            self.backward.append([gradient + o.saved_bytes + o.backward_peak for o in options])
+            self.backward.append(
+                [others + o.saved_bytes + max(0, own + o.backward_peak) for o in options]
+            )
             self.seconds.append([o.forward + o.backward for o in options])
-        end = int(through[0] - output[0]) + chain.before.gradient_bytes + chain.before.peak_bytes
+        end = int(through[0] - output[0]) + chain.before.gradient_bytes
+        end += max(chain.before.peak_bytes, chain.step_bytes)
         self.backward[0] = [max(backward, end) for backward in self.backward[0]]
 
+        self.saved_by = _padded(self.saved)
+        self.forward_by, self.backward_by = _padded(self.forward), _padded(self.backward)
+        self.seconds_by = _padded(self.seconds, np.inf)
         self.saved_all = _first(self.saved)
         self.forward_all = _first(self.forward)
         self.backward_all = _first(self.backward)
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
         self.held, self.bare = _segments(chain)
+        self.mark = chain.checkpoint_bytes
+        self.held += self.mark
+        self.bare += self.mark
 
     def kept_segment(self) -> np.ndarray:
         """(n, n) bytes that a checkpoint of s..t needs which keeps every block inside.
@@ -76,7 +92,7 @@ class Needs:
             highest_forward = np.maximum.accumulate(before[first:] + forward[first:])
             highest_backward = np.maximum.accumulate(before[first:] + backward[first:])
             inside = np.maximum(highest_forward + self.behind[first:], highest_backward)
-            np.maximum(needs[first, first:], inside - before[first], out=needs[first, first:])
+            np.maximum(needs[first, first:], inside + self.mark - before[first], out=needs[first, first:])
         return needs
 
 
@@ -87,6 +103,15 @@ def _with_loss(chain: Chain) -> Chain:
     return replace(chain, blocks=(*chain.blocks, loss))
 
 
+def _padded(rows: Sequence[Sequence[float]], instead: float = _TOO_LARGE) -> np.ndarray:
+    """Rows of different length as one array."""
+    kind = np.float64 if instead == np.inf else np.int64
+    found = np.full((len(rows), max(map(len, rows))), instead, kind)
+    for row, values in zip(found, rows, strict=True):
+        row[: len(values)] = values
+    return found
+
+
 def _first(rows: list[list[int]]) -> np.ndarray:
     return np.array([row[0] for row in rows], np.int64)
 
@@ -94,11 +119,30 @@ def _first(rows: list[list[int]]) -> np.ndarray:
 def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:
     """``held`` and ``bare`` of `Needs`."""
     n = len(chain)
-    held, bare = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
+    held = _held(chain)
+    bare = np.zeros((n, n), np.int64)
     peaks = np.array([block.bare_peak for block in chain.blocks], np.int64)
     for first in range(n):
-        held[first, first:] = [chain.held(first, last) for last in range(first, n)]
         bare[first, first:] = peaks[first:]
         bare[first, first + 1 :] += held[first, first:-1]
         np.maximum.accumulate(bare[first, first:], out=bare[first, first:])
     return held, bare
+
+
+def _held(chain: Chain) -> np.ndarray:
+    """`Chain.held` of all segments: what crosses behind one, less what crosses before it too."""
+    n = len(chain)
+    where: dict[object, list[int]] = {}
+    sizes: dict[object, int] = {}
+    all_bytes = np.zeros(n + 1, np.int64)
+    for number, cut in enumerate(chain.cuts):
+        for storage, size in cut.items():
+            where.setdefault(storage, []).append(number)
+            sizes[storage] = size
+            all_bytes[number] += size
+    both = np.zeros((n + 1, n + 1), np.int64)
+    for storage, numbers in where.items():
+        if len(numbers) > 1:
+            both[np.ix_(numbers, numbers)] += sizes[storage]
+    held = all_bytes[None, 1:] - both[:-1, 1:]
+    return np.triu(held)

@@ -15,10 +15,17 @@ from sublinear.plan import Plan
 from sublinear.searches.needs import Needs
 from sublinear.searches.table import UNKNOWN, Table, choose
 
-SLOTS = 500
-
-# Of the table at most, 4 bytes each: long chains get fewer slots.
+# Of a table at most, with 4 bytes in each: long chains get fewer slots.
+SLOTS = 4000
 CELLS = 12_000_000
+
+# Additions that a table may take, a few seconds of them.
+ADDITIONS = 8_000_000_000
+
+
+def slots_for(count: int) -> int:
+    """How many slots a chain of so many blocks gets."""
+    return max(40, min(SLOTS, CELLS // count**2, 6 * ADDITIONS // count**3))
 
 
 def method_name(menu: bool) -> str:
@@ -39,11 +46,12 @@ class OptimalTable(Table):
     def __init__(
         self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None
     ) -> None:
-        slots = slots or min(SLOTS, max(100, CELLS // len(chain) ** 2))
+        slots = slots or slots_for(len(chain))
         super().__init__(chain, Needs(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self._held = self.size(needs.held)
-        self._saved = [self.size(np.array(row)) for row in needs.saved]
+        self._saved = self.size(needs.saved_by)
+        self._own = needs.seconds_by.astype(np.float32)
         self._inside = np.full((n, n, width), np.inf, np.float32)
         self._scratch = np.empty((n, width), np.float32)
         self._nothing = np.zeros(width, np.float32)
@@ -57,7 +65,11 @@ class OptimalTable(Table):
         needs, width = self.needs, self.slots + 1
         # [k, m]: seconds of what follows a checkpoint that ends with k, and of bare runs so far.
         after, shifts = np.empty((last, width), np.float32), np.full(last, -1)
-        limits = np.minimum(self.need(needs.bare[: last + 1, : last + 1] + behind), width)
+        rows = slice(0, last + 1)
+        need = self.need(np.maximum(needs.forward_by[rows] + behind, needs.backward_by[rows]))
+        lows = np.maximum(need, self._saved[rows]).tolist()
+        saved, own = self._saved[rows].tolist(), self._own
+        shortest = self.need(np.diagonal(needs.bare)[rows] + behind).tolist()
         for first in range(last, -1, -1):
             best = column[first]
             rest = self._nothing
@@ -66,30 +78,20 @@ class OptimalTable(Table):
                 ends, elapsed = slice(first, last), needs.elapsed[first + 1 :]
                 held = self._held[first, ends]
                 self.follow(after[ends], held, shifts[ends], column[first + 1 :], elapsed)
-                self._checkpoint(first, last, after, limits[first, ends], best)
+                if shortest[first] < width:
+                    self._checkpoint(first, last, after, behind, best)
             for option in range(options_of(needs, first, last)):
-                self._keep(first, option, behind, rest, best)
-
-    def _keep(
-        self, first: int, option: int, behind: int, rest: np.ndarray, best: np.ndarray
-    ) -> None:
-        """Fastest with block ``first`` kept with ``option``, where that is faster than ``best``."""
-        needs, width = self.needs, self.slots + 1
-        saved = int(self._saved[first][option])
-        forward = behind + needs.forward[first][option]
-        need = self.need(max(forward, needs.backward[first][option]))
-        low = max(saved, int(need))
-        if low < width:
-            own = np.float32(needs.seconds[first][option])
-            np.minimum(best[low:], rest[low - saved : width - saved] + own, out=best[low:])
+                low, shift = lows[first][option], saved[first][option]
+                if low < width:
+                    seconds = rest[low - shift : width - shift] + own[first, option]
+                    np.minimum(best[low:], seconds, out=best[low:])
 
     def _checkpoint(
-        self, first: int, last: int, after: np.ndarray, limits: np.ndarray, best: np.ndarray
+        self, first: int, last: int, after: np.ndarray, behind: int, best: np.ndarray
     ) -> None:
-        """Fastest with a checkpoint of first..k, any k < last.
-
-        ``limits[k]``: slots for its bare run, never falling.
-        """
+        """Fastest with a checkpoint of first..k, any k < last."""
+        # Slots for the bare run of each, never falling with k.
+        limits = np.minimum(self.need(self.needs.bare[first, first:last] + behind), self.slots + 1)
         low, high = int(limits[0]), int(limits[-1])
         sums = self._scratch[: last - first, low:]
         np.add(self._inside[first, first:last, low:], after[first:last, low:], out=sums)
@@ -132,11 +134,39 @@ class _NestedFloors:
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
-        self.inside = np.zeros((needs.n, needs.n), np.int64)
-        for last in range(needs.n):
-            for first in range(last, -1, -1):
-                kept, _ = min(self.kept(first, last))
-                self.inside[first, last] = self.dropped(first, last).min(initial=kept)
+        n = needs.n
+        self.inside = np.zeros((n, n), np.int64)
+        behind = np.array([self.behind(last) for last in range(n)], np.int64)
+        # The same by (first, length) and by (last, length), so that all pieces of one length are
+        # one array.
+        from_first, to_last = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
+        held, bare = _by_length(needs.held), _by_length(needs.bare)
+        for length in range(n):
+            count = n - length
+            kept = self._kept_by(length, behind, to_last)
+            if length:
+                beside = held[:count, :length] + to_last[length:, length - 1 :: -1]
+                inside = from_first[:count, :length] + needs.mark
+                np.maximum(beside, inside, out=beside)
+                np.maximum(beside, bare[:count, :length] + behind[length:, None], out=beside)
+                np.minimum(kept, beside.min(axis=1), out=kept)
+            from_first[:count, length] = to_last[length:, length] = kept
+            self.inside[np.arange(count), np.arange(length, n)] = kept
+
+    def _kept_by(self, length: int, behind: np.ndarray, to_last: np.ndarray) -> np.ndarray:
+        """`kept` of all pieces of a length, the best option of each."""
+        needs = self.needs
+        count = needs.n - length
+        follows = needs.saved_by[:count].copy()
+        if length:
+            follows += to_last[length:, length - 1, None]
+        forward = needs.forward_by[:count] + behind[length:, None]
+        found = np.maximum(np.maximum(forward, needs.backward_by[:count]), follows)
+        best: np.ndarray = found.min(axis=1)
+        if not length:
+            # See `options_of`.
+            best[:-1] = found[:-1, 0]
+        return best
 
     def behind(self, last: int) -> int:
         """Bytes there when the plan for blocks ..last begins its forward, see `Needs`.
@@ -164,7 +194,7 @@ class _NestedFloors:
         needs, inside = self.needs, self.inside
         beside = needs.held[first, first:last] + inside[first + 1 : last + 1, last]
         bare = needs.bare[first, first:last] + self.behind(last)
-        return np.maximum(np.maximum(beside, inside[first, first:last]), bare)
+        return np.maximum(np.maximum(beside, inside[first, first:last] + needs.mark), bare)
 
     def nodes(
         self, first: int, last: int, memory: int, table: OptimalTable | None = None
@@ -187,7 +217,7 @@ class _NestedFloors:
                 memory -= needs.saved[first][option]
                 first += 1
             else:
-                nodes.append(Checkpoint(self.nodes(first, first + end, memory, table)))
+                nodes.append(Checkpoint(self.nodes(first, first + end, memory - needs.mark, table)))
                 memory -= int(held[end])
                 first += end + 1
         return tuple(nodes)
@@ -223,9 +253,18 @@ class _NestedFloors:
         if table:
             left = memory - needs.held[first, first:last]
             seconds += needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
-            seconds += table.guess(first, ends, memory)
+            seconds += table.guess(first, ends, memory - needs.mark)
             seconds += table.guess(ends + 1, last, left)
         return np.where(self.dropped(first, last) <= memory, seconds, np.inf)
+
+
+def _by_length(square: np.ndarray) -> np.ndarray:
+    """[first, length] of an array [first, last]."""
+    n = len(square)
+    found = np.zeros_like(square)
+    for first in range(n):
+        found[first, : n - first] = square[first, first:]
+    return found
 
 
 def options_of(needs: Needs, first: int, last: int) -> int:

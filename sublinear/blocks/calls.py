@@ -1,0 +1,188 @@
+"""How a model calls its modules: which of them feed one another, and so can be wrapped.
+
+A layer may take more than one tensor, as a mask, as long as all layers of the run receive the same
+object; and it may return more than one, of which the next layer takes one and the model the others.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import TreeSpec, tree_flatten
+
+from sublinear.blocks.blocks import Keywords, State
+from sublinear.repeatable import undisturbed
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A nested structure of arguments or results.
+
+    ``leaves``: the serial number of each tensor, None for any other value; ``values``: those.
+    """
+
+    spec: TreeSpec
+    leaves: tuple[int | None, ...]
+    values: tuple[object, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether all that is no tensor is a constant."""
+        return all(isinstance(value, _PLAIN) for value in self.values)
+
+    @property
+    def places(self) -> list[int]:
+        """Where the tensors stand."""
+        return [i for i, leaf in enumerate(self.leaves) if leaf is not None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a module: what it was given, and what it returned."""
+
+    name: str
+    given: Layout
+    returned: Layout
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be done by another: tensors in, tensors out, and constants."""
+        plain = self.given.plain and self.returned.plain
+        return plain and bool(self.given.places) and bool(self.returned.places)
+
+
+@dataclass(frozen=True)
+class Link:
+    """What one module of a run hands to the next.
+
+    ``taken``: where the next one's arguments have it; ``made``: where the results had it.
+    """
+
+    taken: int
+    made: int
+
+
+class _Listener:
+    """Notes the calls of modules, in the order in which they end."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        # By identity; weak, so that the model's activations are not kept alive for this.
+        self._known: dict[int, tuple[int, weakref.ref[torch.Tensor]]] = {}
+        self._count = 0
+
+    def listen(self, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        given = self._layout((args, kwargs))
+        result = forward(*args, **kwargs)
+        self.calls.append(Call(name, given, self._layout(result)))
+        return result
+
+    def _layout(self, tree: object) -> Layout:
+        leaves, spec = tree_flatten(tree)
+        numbers: list[int | None] = []
+        values: list[object] = []
+        for leaf in leaves:
+            if torch.is_tensor(leaf):
+                numbers.append(self._number(leaf))
+                values.append(None)
+            else:
+                numbers.append(None)
+                values.append(leaf)
+        return Layout(spec, tuple(numbers), tuple(values))
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        number, known = self._known.get(id(tensor), (0, None))
+        if known is None or known() is not tensor:
+            self._count += 1
+            number = self._count
+            self._known[id(tensor)] = number, weakref.ref(tensor)
+        return number
+
+
+def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | None) -> list[Call]:
+    """Run the model once and note each call of a module, or of the chosen ones."""
+    named = dict(model.named_modules())
+    if unknown := [name for name in chosen or [] if name not in named]:
+        some = ", ".join(list(named)[1:12])
+        raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
+    listener = _Listener()
+    with undisturbed(model), torch.no_grad():
+        for name in chosen or list(named)[1:]:
+            module = named[name]
+            module.forward = partial(listener.listen, name, module.forward)
+        model(*args, **kwargs)
+    return listener.calls
+
+
+def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[Call], Link | None]:
+    """The longest sequence of sibling modules, each called once and fed by the one before.
+
+    Of equals the one nearest to the top, and how they feed one another. Raises ValueError if the
+    ``chosen`` are no such sequence.
+    """
+    families: dict[str, list[Call]] = {}
+    for call in calls:
+        parent = "" if chosen else call.name.rpartition(".")[0]
+        families.setdefault(parent, []).append(call)
+    runs: list[tuple[list[Call], Link | None]] = []
+    for family in families.values():
+        runs += _runs(family)
+    best: tuple[list[Call], Link | None] = ([], None)
+    if runs:
+        best = max(runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")))
+    if chosen and len(best[0]) < len(chosen):
+        run = {call.name for call in best[0]}
+        missing = next(name for name in chosen if name not in run)
+        raise ValueError(
+            f"modules={chosen!r}: each must be called once, with a tensor that the one before it "
+            "returned, and with the same other arguments as that one; that is not so from "
+            f"{missing} on"
+        )
+    if len(best[0]) > 1 or chosen:
+        return best
+    return [], None
+
+
+def _runs(family: list[Call]) -> list[tuple[list[Call], Link | None]]:
+    """The sequences in which each call is fed by the one before with nothing in between."""
+    times = [call.name for call in family]
+    runs: list[tuple[list[Call], Link | None]] = []
+    last: Call | None = None
+    for call in family:
+        if not call.usable or times.count(call.name) > 1:
+            last = None
+            continue
+        link = _link(last, call) if last is not None else None
+        if link is not None and runs[-1][1] in (None, link):
+            runs[-1] = [*runs[-1][0], call], link
+        else:
+            runs.append(([call], None))
+        last = call
+    return runs
+
+
+def _link(one: Call, two: Call) -> Link | None:
+    """How the first call feeds the second; None where it does not, or by more than one tensor."""
+    if one.given.spec != two.given.spec or one.returned.spec != two.returned.spec:
+        return None
+    made = {number: place for place, number in enumerate(one.returned.leaves) if number is not None}
+    # A tensor that it only hands on was there before.
+    made = {number: place for number, place in made.items() if number not in one.given.leaves}
+    taken = [place for place in two.given.places if two.given.leaves[place] in made]
+    if len(taken) != 1:
+        return None
+    [place] = taken
+    before, after = list(one.given.leaves), list(two.given.leaves)
+    source = after[place]
+    before[place] = after[place] = None
+    if before != after or one.given.places != two.given.places or source is None:
+        return None
+    return Link(place, made[source])

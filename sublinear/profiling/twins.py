@@ -1,0 +1,81 @@
+"""Blocks that do the same work on the same shapes: measured once.
+
+What a block does is told by its code, and by the kinds, settings and shapes of the modules and
+tensors that it uses; which weights they are does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from sublinear.blocks import Blocks, State
+from sublinear.blocks.baked import snapshot
+
+_OF_EVERY_MODULE = set(vars(nn.Module()))
+
+
+def likeness(blocks: Blocks, i: int, state: State) -> Hashable:
+    """Equal for two blocks that do the same work on what enters them."""
+    names = _Names(blocks, i)
+    modules = tuple(_module(module, names) for module in blocks.modules(i))
+    read = tuple(_tensor(tensor, names) for tensor in blocks.tensors(i).values())
+    return blocks.work(i), modules, read, _entering(state)
+
+
+class _Names:
+    """Numbers for the tensors of a block, in the order in which it meets them."""
+
+    def __init__(self, blocks: Blocks, i: int) -> None:
+        self.numbers: dict[int, int] = {}
+        for tensor in blocks.tensors(i).values():
+            self.number(tensor)
+
+    def number(self, tensor: torch.Tensor) -> int:
+        return self.numbers.setdefault(id(tensor), len(self.numbers))
+
+
+def _module(module: nn.Module, names: _Names) -> Hashable:
+    settings = []
+    for name, value in vars(module).items():
+        if name not in _OF_EVERY_MODULE:
+            settings.append((name, snapshot(value)))
+    own = []
+    for held in (module._parameters, module._buffers):
+        for name, tensor in held.items():
+            own.append((name, None if tensor is None else names.number(tensor)))
+    children = tuple(module._modules)
+    return type(module), module.training, tuple(settings), tuple(own), children
+
+
+def _tensor(tensor: torch.Tensor, names: _Names) -> Hashable:
+    return names.number(tensor), _layout(tensor)
+
+
+def _layout(tensor: torch.Tensor) -> Hashable:
+    strides = tensor.stride() if tensor.layout is torch.strided else None
+    kind = tensor.dtype, tensor.device, tensor.layout
+    return tuple(tensor.shape), strides, *kind, tensor.requires_grad
+
+
+def _entering(state: State) -> Hashable:
+    """Shapes and strides of what enters, and which of it shares memory."""
+    leaves, spec = tree_flatten(state)
+    numbers: dict[int, int] = {}
+    return str(spec), tuple(_leaves(leaves, numbers))
+
+
+def _leaves(leaves: list[Any], numbers: dict[int, int]) -> Iterator[Hashable]:
+    for leaf in leaves:
+        if not torch.is_tensor(leaf):
+            yield snapshot(leaf)
+        elif leaf.layout is torch.strided:
+            storage = leaf.untyped_storage()
+            number = numbers.setdefault(storage._cdata, len(numbers))
+            yield number, storage.nbytes(), _layout(leaf)
+        else:
+            yield _layout(leaf)
