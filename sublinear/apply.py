@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
+    noop_context_fn,
 )
 
 from sublinear.blocks import Blocks, State, WrappedBlocks, split
@@ -62,6 +64,25 @@ def keep_only(option: int) -> tuple[Context, Context]:
 
     contexts: tuple[Context, Context] = create_selective_checkpoint_contexts(policy)
     return contexts
+
+
+def checkpointed(
+    run: Callable[..., State],
+    state: State,
+    contexts: Callable[[], tuple[Context, Context]] = noop_context_fn,
+) -> State:
+    """``run(*state)`` as a checkpoint.
+
+    Tensors go in one by one: those in a tuple torch would hold itself, beside the checkpoint around
+    it that holds them already.
+    """
+    leaves, spec = tree_flatten(state)
+
+    def flat(*inner: Any) -> State:
+        return run(*tree_unflatten(list(inner), spec))
+
+    result: State = checkpoint(flat, *leaves, use_reentrant=False, context_fn=contexts)
+    return result
 
 
 def apply(
@@ -211,7 +232,7 @@ class _Runner:
         for node in nodes:
             if isinstance(node, Checkpoint):
                 state = self._segment(node, state)
-            elif node.option:
+            elif node.option and node.block + 1 < len(self.blocks):
                 state = self._selective(node, state)
             else:
                 state = self.block(node.block, state)
@@ -238,18 +259,11 @@ class _Runner:
             with self.local.set(again=self.local.again or passes > 1, saving=passes > 1):
                 return self.run(node.inside, inner)
 
-        result: State = checkpoint(drawing_alike(segment), *state, use_reentrant=False)
-        return result
+        return checkpointed(drawing_alike(segment), state)
 
     def _selective(self, node: Keep, state: State) -> State:
         selective = _Selective(self, node)
-        result: State = checkpoint(
-            drawing_alike(selective.run),
-            *state,
-            use_reentrant=False,
-            context_fn=selective.contexts,
-        )
-        return result
+        return checkpointed(drawing_alike(selective.run), state, selective.contexts)
 
 
 def _one_after_the_other(programs: list[Program], *state: Any) -> State:

@@ -62,8 +62,13 @@ class Block:
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward. ``shapes``: of its weights, in
-    words; empty where they are not known.
+    its output included. ``forward``: seconds of such a forward. ``waits``: the storages of
+    ``crossing`` that the next block is the last to read, and that nobody saves: they are there
+    until that has run, or as long as a checkpoint that begins with it. ``rerun_peak``: bytes above
+    what was alive before, with the gradient of the output and without those of parameters, if the
+    block is the last of a checkpoint that runs again, which torch stops as soon as all that is
+    saved is there; None: as if it ran whole. ``shapes``: of its weights, in words; empty where they
+    are not known.
     """
 
     name: str
@@ -74,16 +79,27 @@ class Block:
     forward: float
     crossing: Crossing = ()
     output_gradient_bytes: int | None = None
+    waits: tuple[int, ...] = ()
+    rerun_peak: int | None = None
     shapes: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(self.options))
         if self.output_gradient_bytes is not None:
             _check(self, "output_gradient_bytes")
-        _check(self, "output_bytes", "gradient_bytes", "bare_peak", seconds=("forward",))
+        _check(
+            self,
+            "output_bytes",
+            "gradient_bytes",
+            "bare_peak",
+            seconds=("forward",),
+        )
         if not self.options:
             raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
         object.__setattr__(self, "crossing", _crossing(self.crossing))
+        object.__setattr__(self, "waits", tuple(self.waits))
+        if unknown := set(self.waits) - dict(self.crossing).keys():
+            raise ValueError(f"Block {self.name!r}: waits={unknown!r} do not cross behind it")
         total = sum(size for _, size in self.crossing)
         if self.crossing and total != self.output_bytes:
             raise ValueError(
@@ -125,10 +141,10 @@ class Chain:
     its peak. ``before``: the backward of such code before the blocks. ``step_bytes``: what the
     optimizer's step needs for a moment, beside the gradients. ``extra_seconds``: of a plain
     step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
-    blocks take longer alone than in their step. ``checkpoint_bytes``: what torch keeps of each
-    checkpoint besides, such as random states. ``sample``: shapes of one sample of the inputs, in
-    words. ``source``: "measured" or "estimated"; an estimate
-    says from which roofline in ``device``.
+    blocks take longer alone than in their step. ``spare_bytes``: there if anything runs again, for
+    running statistics that must not be updated twice. ``sample``: shapes of one sample of the
+    inputs, in words. ``source``: "measured" or "estimated"; an estimate says from which roofline in
+    ``device``.
     """
 
     blocks: tuple[Block, ...]
@@ -142,13 +158,13 @@ class Chain:
     before: Around = field(default_factory=Around)
     after: Around = field(default_factory=Around)
     step_bytes: int = 0
-    checkpoint_bytes: int = 0
+    spare_bytes: int = 0
     sample: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "input_crossing", _crossing(self.input_crossing))
-        _check(self, "input_bytes", "fixed_bytes", "batch_size", "step_bytes", "checkpoint_bytes")
+        _check(self, "input_bytes", "fixed_bytes", "batch_size", "step_bytes", "spare_bytes")
         if not self.blocks:
             raise ValueError("Chain: no blocks; a chain has at least one")
         if self.batch_size < 1:
@@ -164,12 +180,25 @@ class Chain:
         return len(self.blocks)
 
     def held(self, first: int, last: int) -> int:
-        """Bytes that a checkpoint of blocks ``first`` to ``last`` holds.
+        """Bytes that blocks ``first`` to ``last`` leave behind if they save nothing.
 
-        That is what crosses behind it and not before it.
+        That is what crosses behind them and not before them.
         """
         before, behind = self.cuts[first], self.cuts[last + 1]
         return sum(size for storage, size in behind.items() if storage not in before)
+
+    def waiting(self, block: int) -> int:
+        """Bytes that ``block`` is the last to read, and that nobody saves."""
+        if not block:
+            return 0
+        return sum(self.cuts[block][number] for number in self.blocks[block - 1].waits)
+
+    def left(self, first: int, last: int) -> int:
+        """`held`, without what waits for the next block only."""
+        before, behind = self.cuts[first], self.cuts[last + 1]
+        waits = self.blocks[last].waits
+        gone = sum(behind[number] for number in waits if number not in before)
+        return self.held(first, last) - gone
 
     @cached_property
     def cuts(self) -> list[dict[object, int]]:
@@ -264,6 +293,8 @@ class _Scale:
             block,
             output_bytes=output,
             output_gradient_bytes=cotangent,
+            # How much of it are gradients of parameters is not known.
+            rerun_peak=None,
             crossing=crossing,
             options=tuple(map(self.option, block.options)),
             bare_peak=self.bytes(block.bare_peak),

@@ -70,7 +70,7 @@ def simulate(chain: Chain, plan: Plan) -> Costs:
     """
     if plan.chain is not chain:
         plan.check(chain)
-    step = _Step(chain)
+    step = _Step(chain, chain.spare_bytes if plan.depth else 0)
     for event in events(plan.nodes):
         step.add(event)
     peak = max(moment.peak_bytes for moment in step.timeline)
@@ -80,9 +80,9 @@ def simulate(chain: Chain, plan: Plan) -> Costs:
 class _Step:
     """The account of one step: what is alive, and what has passed."""
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, spare: int) -> None:
         self.chain, self.blocks = chain, chain.blocks
-        self.alive = chain.fixed_bytes + chain.input_bytes
+        self.alive = chain.fixed_bytes + chain.input_bytes + spare
         self.seconds = chain.extra_seconds
         self.forwards = [0] * len(chain.blocks)
         self.timeline: list[Moment] = []
@@ -96,13 +96,13 @@ class _Step:
         elif kind == "backward":
             self._backward(event)
         elif kind == "drop":
-            self.alive -= self.chain.held(event.first, event.block)
+            self.alive -= self.chain.left(event.first, event.block)
         elif kind == "rerun":
             self.alive += self.blocks[event.block].cotangent_bytes
         elif kind == "rerun over":
             self.alive -= self.blocks[event.block].cotangent_bytes
         elif kind == "over":
-            self.alive -= self.chain.checkpoint_bytes
+            self.alive -= self.chain.waiting(event.block)
         elif kind == "loss":
             self._around(self.chain.after)
         else:
@@ -110,27 +110,54 @@ class _Step:
             # By then all is gone but what the optimizer reads.
             self._around(Around(peak_bytes=self.chain.step_bytes))
 
+    def _own_waiting(self, event: Event) -> int:
+        """What of a block's own output waits for the next one only.
+
+        Nothing of what a selective option may have chosen to save.
+        """
+        if event.option:
+            return 0
+        block = event.block
+        return self.chain.held(block, block) - self.chain.left(block, block)
+
     def _forward(self, event: Event) -> None:
-        option = self.blocks[event.block].options[event.option]
+        block = self.blocks[event.block]
+        option = block.options[event.option]
         self.forwards[event.block] += 1
-        self._note(event, option.forward_peak, option.saved_bytes, option.forward)
+        if event.last and block.rerun_peak is not None:
+            # A part of its backward.
+            self._note(event, 0, 0, option.forward)
+            return
+        above = self._entering(event) + option.forward_peak
+        stays = option.saved_bytes - self._own_waiting(event)
+        self._note(event, above, stays, option.forward)
+
+    def _entering(self, event: Event) -> int:
+        """What a block reads and nobody holds; a checkpoint holds what its first one reads."""
+        return 0 if event.opens else self.chain.waiting(event.block)
 
     def _bare(self, event: Event) -> None:
         costs, chain = self.blocks[event.block], self.chain
-        change = chain.held(event.first, event.block)
+        change, above = self.chain.left(event.first, event.block), costs.bare_peak
+        waiting = chain.waiting(event.block)
         if event.block == event.first:
-            self.alive += chain.checkpoint_bytes
+            # What it reads stays until it has run again.
+            self.alive += waiting
         else:
-            change -= chain.held(event.first, event.block - 1)
+            change -= self.chain.left(event.first, event.block - 1)
+            above += waiting
         self.forwards[event.block] += 1
-        self._note(event, costs.bare_peak, change, costs.forward)
+        self._note(event, above, change, costs.forward)
 
     def _backward(self, event: Event) -> None:
         costs = self.blocks[event.block]
         option = costs.options[event.option]
-        own = max(0, costs.gradient_bytes + option.backward_peak)
-        above = costs.cotangent_bytes + own
-        self._note(event, above, costs.gradient_bytes - option.saved_bytes, option.backward)
+        waiting = self._own_waiting(event)
+        saved, peak = option.saved_bytes - waiting, option.backward_peak + waiting
+        if event.last and costs.rerun_peak is not None:
+            saved, peak = 0, costs.rerun_peak - costs.cotangent_bytes + self._entering(event)
+        above = costs.cotangent_bytes + max(0, costs.gradient_bytes + peak)
+        self._note(event, above, costs.gradient_bytes - saved, option.backward)
 
     def _note(self, event: Event, above: int, change: int, seconds: float) -> None:
         """An event that needs ``above`` bytes over what is alive, and leaves ``change`` more."""

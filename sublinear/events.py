@@ -27,6 +27,8 @@ class Event(NamedTuple):
     ``drop``: the output of the checkpoint of ``first`` to ``block`` is let go, for its backward.
     ``rerun``: the checkpoint that ends with the block begins to run again, beside the gradient of
     the block's output, until ``rerun over``. ``over``: its backward is done.
+    ``opens``, ``last``: the first and the last block of a checkpoint that runs again; the backward
+    of the last one follows at once.
     ``loss``, ``end``: the forward or the backward has reached the end of the chain.
     """
 
@@ -34,6 +36,8 @@ class Event(NamedTuple):
     block: int
     option: int = 0
     first: int = 0
+    opens: bool = False
+    last: bool = False
 
 
 def events(nodes: Sequence[Node]) -> Iterator[Event]:
@@ -58,26 +62,28 @@ def as_rerun(inside: Sequence[Node]) -> tuple[Node, ...]:
     return (*before, Keep(last.block))
 
 
-def _forward(nodes: Sequence[Node]) -> Iterator[Event]:
+def _forward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
     for node in nodes:
         if isinstance(node, Keep):
-            yield Event("forward", node.block, node.option)
+            opens, last = again and node is nodes[0], again and node is nodes[-1]
+            yield Event("forward", node.block, node.option, opens=opens, last=last)
         else:
             blocks = span(node)
             for block in blocks:
                 yield Event("bare", block, first=blocks[0])
 
 
-def _backward(nodes: Sequence[Node]) -> Iterator[Event]:
+def _backward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
     for node in reversed(nodes):
         if isinstance(node, Keep):
-            yield Event("backward", node.block, node.option)
+            opens, last = again and node is nodes[0], again and node is nodes[-1]
+            yield Event("backward", node.block, node.option, opens=opens, last=last)
         else:
             blocks = span(node)
             inside = as_rerun(node.inside)
             yield Event("drop", blocks[-1], first=blocks[0])
             yield Event("rerun", blocks[-1])
-            yield from _forward(inside)
+            yield from _forward(inside, again=True)
             yield Event("rerun over", blocks[-1])
-            yield from _backward(inside)
+            yield from _backward(inside, again=True)
             yield Event("over", blocks[0])

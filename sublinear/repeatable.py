@@ -129,7 +129,7 @@ def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
 class SpareStatistics:
     """Somewhere to write for layers that must leave their running statistics alone.
 
-    In training those are only written.
+    In training those are only written. Layers share none: autograd notes what a layer was given.
     """
 
     def __init__(self, layers: tuple[_NormBase, ...]) -> None:

@@ -33,6 +33,26 @@ _IN_PLACE = {
 }
 
 
+# With fewer cuts than one for so many nodes with weights, cuts beside branches are better.
+_RATHER = 4
+
+# Operators whose backward needs their result, and those whose backward needs what they are given.
+_SAVE_RESULTS = {"tanh", "sigmoid", "relu", "softmax", "exp", "sqrt", "log_softmax"}
+_SAVE_INPUTS = {
+    "mul",
+    "matmul",
+    "bmm",
+    "baddbmm",
+    "div",
+    "truediv",
+    "pow",
+    "square",
+    "gelu",
+    "silu",
+    "scaled_dot_product_attention",
+}
+
+
 def cuts(
     model: nn.Module, nodes: list[fx.Node], placeholders: list[fx.Node], width: int | None
 ) -> list[int]:
@@ -43,22 +63,32 @@ def cuts(
     by byte.
     """
     across = _numbers_across(nodes)
-    allowed = _allowed(model, nodes)
-    heavy = [i for i, node in enumerate(nodes) if is_heavy(model, node)]
+    unchanged = _unchanged_across(model, nodes)
     few = len(nodes) if width is None else width
-    found = []
-    for before, after in pairwise(heavy):
+    heavy = [i for i, node in enumerate(nodes) if is_heavy(model, node)]
+
+    def between(allowed: list[bool], before: int, after: int) -> int | None:
         fewer = max(1, across[after] - 1)
         best: int | None = None
         for end in range(before + 1, after + 1):
             limit = few if end == after else min(few, fewer)
-            if not allowed[end] or across[end] > limit:
+            if not (allowed[end] and unchanged[end]) or across[end] > limit:
                 continue
             if best is None or across[end] <= across[best]:
                 best = end
-        if best is not None:
-            found.append(best)
-    return found
+        return best
+
+    # Beside a branch only where all that waits would be there anyway.
+    rules = [_in_row(nodes), _held_anyway(model, nodes), [True] * len(nodes)]
+    found: dict[int, int] = {}
+    for number, allowed in enumerate(rules):
+        if number == 2 and len(found) * _RATHER > len(heavy):
+            # That something waits is worse than a few large blocks, and better than one.
+            break
+        for before, after in pairwise(heavy):
+            if before not in found and (end := between(allowed, before, after)) is not None:
+                found[before] = end
+    return sorted(found.values())
 
 
 def _numbers_across(nodes: list[fx.Node]) -> list[int]:
@@ -78,17 +108,42 @@ def _numbers_across(nodes: list[fx.Node]) -> list[int]:
     return across
 
 
-def _allowed(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
-    """Whether one may cut before each node.
+def _in_row(nodes: list[fx.Node]) -> list[bool]:
+    """Whether each node uses the result of the one before.
 
-    It must use the result of the one before. Between parallel branches a value would wait that
-    nobody saves for backward, and so would the input of a node that does not save it. And neither
-    side of a cut may change in place what crosses it.
+    Between parallel branches a value would wait that nobody saves for backward, and so would the
+    input of a node that does not save it.
     """
-    place = {node: i for i, node in enumerate(nodes)}
-    allowed = [False]
+    found = [False]
     for before, after in pairwise(nodes):
-        allowed.append(before in after.all_input_nodes)
+        found.append(before in after.all_input_nodes)
+    return found
+
+
+def _held_anyway(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
+    """Whether autograd saves all that crosses right before each node, so that it can wait."""
+    place = {node: i for i, node in enumerate(nodes)}
+    waiting = [0] * (len(nodes) + 1)
+    for i, node in enumerate(nodes):
+        if name_of(node) in _SAVE_RESULTS:
+            continue
+        if any(is_heavy(model, user) or name_of(user) in _SAVE_INPUTS for user in node.users):
+            continue
+        last = max((place.get(user, len(nodes)) for user in node.users), default=i)
+        waiting[i + 1] += 1
+        if last < len(nodes):
+            waiting[last + 1] -= 1
+    found, now = [], 0
+    for change in waiting[:-1]:
+        now += change
+        found.append(now == 0)
+    return found
+
+
+def _unchanged_across(model: nn.Module, nodes: list[fx.Node]) -> list[bool]:
+    """Whether neither side of a cut before each node changes in place what crosses it."""
+    place = {node: i for i, node in enumerate(nodes)}
+    allowed = [True] * len(nodes)
     for i, node in enumerate(nodes):
         for changed in overwritten(model, node):
             shared = [place[other] for other in _sharing(model, changed) if other in place]

@@ -396,10 +396,17 @@ def _program(model: nn.Module, piece: list[fx.Node], here: list[fx.Node], result
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(fx.map_arg(result, copies.__getitem__))
     code = fx.GraphModule(model, graph).forward
-    fetch = [operator.attrgetter(str(node.target)) for node in own]
+    paths = [str(node.target).split(".") for node in own]
 
     def program(*state: Any) -> State:
-        leaving: State = code(*state, *(get(model) for get in fetch))
+        # Not operator.attrgetter, which torch.compile cannot follow.
+        read = []
+        for path in paths:
+            value: Any = model
+            for name in path:
+                value = getattr(value, name)
+            read.append(value)
+        leaving: State = code(*state, *read)
         return leaving
 
     return program

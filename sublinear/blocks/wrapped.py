@@ -90,7 +90,14 @@ class WrappedBlocks(Blocks):
             f"{reason}: planned are {len(names)} modules, {ends}; what runs outside them stays as "
             "it is"
         )
-        blocks = cls(model, tuple(names), tuple(inside), tuple(programs), note, tuple(frames))
+        blocks = cls(
+            model,
+            tuple(names),
+            tuple(inside),
+            tuple(programs),
+            note,
+            frames=tuple(frames),
+        )
         with undisturbed(model), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):

@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from labkit.preserve import rng_state, set_rng_state
-from sublinear.apply import MENU, OVERWRITING, keep_only
+from sublinear.apply import MENU, OVERWRITING, checkpointed, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
-from sublinear.profiling.around import Made, Surroundings, fill_gradients, surroundings
+from sublinear.profiling.around import (
+    Made,
+    Surroundings,
+    fill_gradients,
+    gradients_made,
+    surroundings,
+)
 from sublinear.profiling.estimate import FusedAttention
 from sublinear.profiling.tensors import (
     Arrival,
@@ -50,6 +56,14 @@ class OptionRun:
 
 
 @dataclass(frozen=True)
+class Saves:
+    """By number, the tensors that enter a block, and that leave it, whose storage it saves."""
+
+    entering: frozenset[int]
+    leaving: frozenset[int]
+
+
+@dataclass(frozen=True)
 class BlockRun:
     """A block, what left it, and the gradients that it makes."""
 
@@ -57,6 +71,9 @@ class BlockRun:
     leaving: State
     made: Made
     arrivals: tuple[Arrival | None, ...]
+    saves: Saves
+    pulled: int
+    numbers: tuple[int, ...] = ()
 
 
 class Bench:
@@ -94,11 +111,11 @@ class Bench:
             run = self.block(i, state)
             state = run.leaving
             rows.append(replace(run.block, crossing=numbers.crossing(state)))
-            runs.append(replace(run, leaving=()))
+            runs.append(replace(run, leaving=(), numbers=numbers.of(state)))
             if on_block is not None:
                 on_block()
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
-        rows = _with_gradients(rows, runs, around)
+        rows = _with_waiting(_with_gradients(rows, runs, around), runs, entered)
         inputs: Crossing = entered
         if isinstance(self.blocks, WrappedBlocks):
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -143,16 +160,16 @@ class Bench:
         set_rng_state(self.begin)
         torch.clear_autocast_cache()
         inputs = leaves(state)
-        with frozen_statistics(tuple(self.blocks.modules(i))):
-            with MemoryProbe(self.device) as probe:
-                after = self._run(i, *inputs)
-                saved = max(0, probe.added)
+        spare = frozen_statistics(tuple(self.blocks.modules(i)))
+        with spare, MemoryProbe(self.device) as probe:
+            after = self._run(i, *inputs)
+            saved = max(0, probe.added)
         if saved != twin.block.options[0].saved_bytes:
             return None
         owners = [id(tensor) for tensor in self.blocks.tensors(i).values()]
         block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
         own = {owners[place]: size for place, size in made}
-        return BlockRun(block, leaves(after), own, twin.arrivals)
+        return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves, twin.pulled)
 
     def _measured(self, i: int, state: State) -> BlockRun:
         modules = tuple(self.blocks.modules(i))
@@ -161,7 +178,7 @@ class Bench:
         with torch.no_grad():
             check_repeatable(name, partial(run, *state), self.model, modules, state)
         with frozen_statistics(modules):
-            peak, seconds = self._bare(partial(checkpoint, run, use_reentrant=False), state)
+            peak, seconds = self._bare(lambda *inner: checkpointed(run, inner), state)
             full = self.option(MENU[0][0], run, state)
             options = [full.option]
             for number in range(1, self.options):
@@ -170,14 +187,19 @@ class Bench:
                     options.append(replace(full.option, name=MENU[number][0]))
                 else:
                     options.append(self._selective(i, number, run, state, full))
+            rerun = self._rerun(run, state)
+            saves = self._saves(run, state)
         crossing = sum(size for _, size in storages(full.leaving))
+        pulled = sum(tensor.nbytes for tensor in tensors(full.leaving) if tensor.requires_grad)
         made = {}
         for parameter in self.model.parameters():
             if id(parameter) in full.gradients and not self.accumulate:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
         shapes = self.blocks.shapes(i)
-        block = Block(name, crossing, tuple(options), 0, peak, seconds, shapes=shapes)
-        return BlockRun(block, full.leaving, made, full.arrivals)
+        block = Block(
+            name, crossing, tuple(options), 0, peak, seconds, rerun_peak=rerun, shapes=shapes
+        )
+        return BlockRun(block, full.leaving, made, full.arrivals, saves, pulled)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -192,9 +214,7 @@ class Bench:
         contexts = partial(keep_only, number)
 
         def way(*state: object) -> State:
-            alike = drawing_alike(run)
-            result: State = checkpoint(alike, *state, use_reentrant=False, context_fn=contexts)
-            return result
+            return checkpointed(drawing_alike(run), state, contexts)
 
         instead = replace(full.option, name=label)
         if any(isinstance(module, OVERWRITING) for module in self.blocks.modules(i)):
@@ -213,6 +233,39 @@ class Bench:
             if not same(gradient, found.gradients[key]):
                 return instead
         return found.option
+
+    def _rerun(self, run: Way, state: State) -> int:
+        """Peak bytes of the backward of a checkpoint of the block alone, its run again included."""
+        torch.clear_autocast_cache()
+        set_rng_state(self.begin)
+        inputs = leaves(state)
+        if self.accumulate:
+            fill_gradients(self.model)
+        with MemoryProbe(self.device) as probe:
+            pull = pull_on(checkpointed(drawing_alike(run), inputs))
+            with probe.phase() as backward:
+                if pull is not None:
+                    pull.backward()
+        made = 0
+        if not self.accumulate:
+            made = sum(gradients_made(self.model).values())
+        self.model.zero_grad(set_to_none=True)
+        return backward.peak - made
+
+    def _saves(self, run: Way, state: State) -> Saves:
+        """What of that which crosses autograd saves for the block's backward."""
+        held: list[torch.Tensor] = []
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            held.append(tensor)
+            return tensor
+
+        set_rng_state(self.begin)
+        inputs = leaves(state)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            after = run(*inputs)
+        known = {identity for identity, _ in storages(held)}
+        return Saves(_among(inputs, known), _among(after, known))
 
     def _bare(self, way: Way, state: State) -> tuple[int, float]:
         """Peak bytes and seconds of a run that saves nothing."""
@@ -295,15 +348,47 @@ def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surrounding
         options = []
         for option in rows[i].options:
             options.append(replace(option, backward_peak=option.backward_peak + again))
+        rerun = rows[i].rerun_peak
+        pulled = runs[i].pulled
         cotangent = sum({place.storage: place.size for place in behind if place}.values())
         found[i] = replace(
             rows[i],
             gradient_bytes=own,
             options=tuple(options),
             output_gradient_bytes=cotangent,
+            rerun_peak=None if rerun is None else rerun + again - pulled + cotangent,
         )
         behind = before_block(runs[i].arrivals, behind, i)
     return found
+
+
+def _among(state: State, known: set[int]) -> frozenset[int]:
+    """The tensors whose storages are among those known."""
+    found = set()
+    for number, tensor in enumerate(tensors(state)):
+        if tensor.layout is not torch.strided or tensor.untyped_storage()._cdata in known:
+            found.add(number)
+    return frozenset(found)
+
+
+def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
+    """The blocks with what waits behind them for the next one only, and that nobody saves."""
+    found = list(rows)
+    saved: set[int] = {number for number, _ in entered}
+    for run, following in pairwise([None, *runs]):
+        if run is not None:
+            saved |= _numbers(run, run.saves.leaving)
+            assert following is not None
+            saved |= _numbers(run, following.saves.entering)
+    for i in range(len(rows) - 1):
+        here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
+        waits = tuple(number for number in here if number not in behind and number not in saved)
+        found[i] = replace(found[i], waits=waits)
+    return found
+
+
+def _numbers(run: BlockRun, places: frozenset[int]) -> set[int]:
+    return {run.numbers[place] for place in places}
 
 
 class _Numbers:
@@ -321,3 +406,11 @@ class _Numbers:
             self._count += 1
         self._known = here
         return tuple((number, size) for (_, size), number in here.items())
+
+    def of(self, state: State) -> tuple[int, ...]:
+        """The number of each tensor's storage, of those that were last counted."""
+        found = []
+        for tensor in tensors(state):
+            storage = tensor.untyped_storage()
+            found.append(self._known[storage._cdata, storage.nbytes()])
+        return tuple(found)

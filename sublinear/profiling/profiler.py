@@ -27,7 +27,7 @@ from sublinear.profiling.training import (
     optimizer_tensors,
     training,
 )
-from sublinear.repeatable import undisturbed
+from sublinear.repeatable import norms, undisturbed
 
 
 def profile(
@@ -91,7 +91,10 @@ def _estimated(
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
     if accumulate:
         fixed += _gradients(model)
-    return replace(chain, fixed_bytes=fixed, device=str(roofline), source="estimated")
+    spare = spare_bytes(model)
+    return replace(
+        chain, fixed_bytes=fixed, device=str(roofline), source="estimated", spare_bytes=spare
+    )
 
 
 def _measured(
@@ -113,14 +116,18 @@ def _measured(
         fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     chain = replace(chain, fixed_bytes=fixed, device=name, step_bytes=beside)
-    if where.type == "cpu":
-        chain = replace(chain, checkpoint_bytes=torch.get_rng_state().nbytes)
+    chain = replace(chain, spare_bytes=spare_bytes(model))
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:
         # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
         return chain
     return calibrated(chain, step, wrapped=isinstance(blocks, WrappedBlocks))
+
+
+def spare_bytes(model: nn.Module) -> int:
+    """Of the spare statistics of a planned model."""
+    return sum(buffer.nbytes for layer in norms(model.modules()) for buffer in layer.buffers())
 
 
 def _gradients(model: nn.Module) -> int:

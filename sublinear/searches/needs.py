@@ -31,8 +31,10 @@ class Needs:
     that does not.
     ``forward[t][option]``, ``backward[t][option]``: needed in a forward that saves, without
     ``behind``; in its backward, all gradients and what it saved included.
-    ``bare[s, t]``: in a run of s..t that does not save. ``mark``: what a checkpoint keeps of its
-    own to the end of its backward, a part of both.
+    ``bare[s, t]``: in a run of s..t that does not save. ``mark[s]``: what only a checkpoint that
+    begins with s holds, to the end of its backward, a part of both.
+    ``last_one[t]``: needed by the block that a checkpoint ends with as it runs again, forward and
+    backward, ``behind`` included; ``only_one[t]``: if the checkpoint begins with it, too.
     ``saved_all`` and so on: those of option 0, which saves everything, as arrays; ``saved_by`` and
     so on: of all options, (n, options), far too large where a block has fewer.
     ``elapsed[t]``: seconds of bare forwards before t.
@@ -43,7 +45,7 @@ class Needs:
         chain = _with_loss(chain)
         blocks = chain.blocks
         self.n = len(blocks)
-        self.base = chain.fixed_bytes + chain.input_bytes
+        self.base = chain.fixed_bytes + chain.input_bytes + chain.spare_bytes
         output = np.array([block.cotangent_bytes for block in blocks], np.int64)
         gradients = np.array([block.gradient_bytes for block in blocks], np.int64)
         # The block's own gradients too.
@@ -54,18 +56,14 @@ class Needs:
         self.forward: list[list[int]] = []
         self.backward: list[list[int]] = []
         self.seconds: list[list[float]] = []
-        for block, others in zip(blocks, self.behind.tolist(), strict=True):
-            options = block.options if menu else block.options[:1]
-            own = block.gradient_bytes
-            self.saved.append([o.saved_bytes for o in options])
-            self.forward.append([o.forward_peak for o in options])
-            self.backward.append(
-                [others + o.saved_bytes + max(0, own + o.backward_peak) for o in options]
-            )
-            self.seconds.append([o.forward + o.backward for o in options])
+        self.last_one: list[int] = []
+        self.only_one: list[int] = []
+        for number in range(self.n):
+            self._add(chain, number, menu)
         end = int(through[0] - output[0]) + chain.before.gradient_bytes
         end += max(chain.before.peak_bytes, chain.step_bytes)
         self.backward[0] = [max(backward, end) for backward in self.backward[0]]
+        self.last_one[0] = self.only_one[0] = max(self.last_one[0], end)
 
         self.saved_by = _padded(self.saved)
         self.forward_by, self.backward_by = _padded(self.forward), _padded(self.backward)
@@ -76,9 +74,35 @@ class Needs:
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
         self.held, self.bare = _segments(chain)
-        self.mark = chain.checkpoint_bytes
-        self.held += self.mark
-        self.bare += self.mark
+        self.mark = np.array([chain.waiting(number) for number in range(self.n)], np.int64)
+        self.held += self.mark[:, None]
+        self.held -= _gone(chain)
+        self.bare += self.mark[:, None]
+
+    def _add(self, chain: Chain, number: int, menu: bool) -> None:
+        """What one block needs."""
+        block, others = chain.blocks[number], int(self.behind[number])
+        options = block.options if menu else block.options[:1]
+        own, entering = block.gradient_bytes, chain.waiting(number)
+        # Of what a selective option may have chosen to save, nothing waits.
+        waits = [chain.held(number, number) - chain.left(number, number)]
+        waits += [0] * (len(options) - 1)
+        saved, backward = [], []
+        for option, gone in zip(options, waits, strict=True):
+            saved.append(option.saved_bytes - gone)
+            backward.append(others + saved[-1] + _own(own, option.backward_peak + gone))
+        forward = [entering + option.forward_peak for option in options]
+        self.saved.append(saved)
+        self.forward.append(forward)
+        self.backward.append(backward)
+        self.seconds.append([option.forward + option.backward for option in options])
+        last = max(forward[0] + others, backward[0])
+        alone = max(forward[0] - entering + others, backward[0])
+        if block.rerun_peak is not None:
+            above = block.rerun_peak - block.cotangent_bytes
+            last, alone = others + _own(own, above + entering), others + _own(own, above)
+        self.last_one.append(last)
+        self.only_one.append(alone)
 
     def kept_segment(self) -> np.ndarray:
         """(n, n) bytes that a checkpoint of s..t needs which keeps every block inside.
@@ -86,14 +110,28 @@ class Needs:
         Its first run is included.
         """
         saved, forward, backward = self.saved_all, self.forward_all, self.backward_all
+        last_one, only_one = np.array(self.last_one), np.array(self.only_one)
         before = saved.cumsum() - saved
         needs = self.bare.copy()
         for first in range(self.n):
-            highest_forward = np.maximum.accumulate(before[first:] + forward[first:])
-            highest_backward = np.maximum.accumulate(before[first:] + backward[first:])
-            inside = np.maximum(highest_forward + self.behind[first:], highest_backward)
-            np.maximum(needs[first, first:], inside + self.mark - before[first], out=needs[first, first:])
+            # Of the blocks before the last one, which is another matter. What the first one reads
+            # is counted with the checkpoint.
+            ahead = before[first:] + forward[first:]
+            ahead[0] -= self.mark[first]
+            np.maximum.accumulate(ahead, out=ahead)
+            back = np.maximum.accumulate(before[first:] + backward[first:])
+            inside = before[first:] + last_one[first:]
+            inside[0] = before[first] + only_one[first]
+            ahead = ahead[:-1] + self.behind[first + 1 :]
+            inside[1:] = np.maximum(inside[1:], np.maximum(ahead, back[:-1]))
+            inside += self.mark[first] - before[first]
+            np.maximum(needs[first, first:], inside, out=needs[first, first:])
         return needs
+
+
+def _own(gradients: int, peak: int) -> int:
+    """What a backward needs beside what was there before."""
+    return max(0, gradients + peak)
 
 
 def _with_loss(chain: Chain) -> Chain:
@@ -127,6 +165,20 @@ def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:
         bare[first, first + 1 :] += held[first, first:-1]
         np.maximum.accumulate(bare[first, first:], out=bare[first, first:])
     return held, bare
+
+
+def _gone(chain: Chain) -> np.ndarray:
+    """``held`` that only waits for the next block."""
+    n = len(chain)
+    found = np.zeros((n, n), np.int64)
+    for last, block in enumerate(chain.blocks):
+        for number in block.waits:
+            made = last + 1
+            while made and number in chain.cuts[made - 1]:
+                made -= 1
+            # Of segments that begin before it was made.
+            found[:made, last] += chain.cuts[last + 1][number]
+    return found
 
 
 def _held(chain: Chain) -> np.ndarray:

@@ -50,7 +50,7 @@ class OptimalTable(Table):
         super().__init__(chain, Needs(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self._held = self.size(needs.held)
-        self._saved = self.size(needs.saved_by)
+        self._saved, self._mark = self.size(needs.saved_by), self.size(needs.mark)
         self._own = needs.seconds_by.astype(np.float32)
         self._inside = np.full((n, n, width), np.inf, np.float32)
         self._scratch = np.empty((n, width), np.float32)
@@ -68,7 +68,11 @@ class OptimalTable(Table):
         rows = slice(0, last + 1)
         need = self.need(np.maximum(needs.forward_by[rows] + behind, needs.backward_by[rows]))
         lows = np.maximum(need, self._saved[rows]).tolist()
+        if last < needs.n - 1:
+            lows[last] = [int(self.need(needs.last_one[last]))]
         saved, own = self._saved[rows].tolist(), self._own
+        if last < needs.n - 1:
+            saved[last] = [0]
         shortest = self.need(np.diagonal(needs.bare)[rows] + behind).tolist()
         for first in range(last, -1, -1):
             best = column[first]
@@ -94,7 +98,10 @@ class OptimalTable(Table):
         limits = np.minimum(self.need(self.needs.bare[first, first:last] + behind), self.slots + 1)
         low, high = int(limits[0]), int(limits[-1])
         sums = self._scratch[: last - first, low:]
-        np.add(self._inside[first, first:last, low:], after[first:last, low:], out=sums)
+        # Beside what the checkpoint itself holds.
+        own = min(low, int(self._mark[first]))
+        inside = self._inside[first, first:last, low - own : self.slots + 1 - own]
+        np.add(inside, after[first:last, low:], out=sums)
         if high > low:
             sums[:, : high - low][np.arange(low, high) < limits[:, None]] = np.inf
         sums.min(axis=0, out=best[low:])
@@ -126,16 +133,17 @@ def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
 
 
 class _NestedFloors:
-    """``inside[s, t]``: the least bytes in which the plan inside a checkpoint of s..t can run.
+    """``inside[s, t]``: the least bytes in which the plan of s..t, the end of a checkpoint, runs.
 
     Exactly: the choices are those of `OptimalTable`, of which the one that asks for the least
-    memory counts. As there, the last column is that of the whole step.
+    memory counts. As there, the last column is that of the whole step. ``alone[s, t]``: the same if
+    the checkpoint begins with s, and holds what s reads.
     """
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
         n = needs.n
-        self.inside = np.zeros((n, n), np.int64)
+        self.inside, self.alone = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         behind = np.array([self.behind(last) for last in range(n)], np.int64)
         # The same by (first, length) and by (last, length), so that all pieces of one length are
         # one array.
@@ -143,30 +151,33 @@ class _NestedFloors:
         held, bare = _by_length(needs.held), _by_length(needs.bare)
         for length in range(n):
             count = n - length
-            kept = self._kept_by(length, behind, to_last)
+            found, alone = self._kept_by(length, behind, to_last)
             if length:
                 beside = held[:count, :length] + to_last[length:, length - 1 :: -1]
-                inside = from_first[:count, :length] + needs.mark
-                np.maximum(beside, inside, out=beside)
+                again = from_first[:count, :length] + needs.mark[:count, None]
+                np.maximum(beside, again, out=beside)
                 np.maximum(beside, bare[:count, :length] + behind[length:, None], out=beside)
-                np.minimum(kept, beside.min(axis=1), out=kept)
-            from_first[:count, length] = to_last[length:, length] = kept
-            self.inside[np.arange(count), np.arange(length, n)] = kept
+                dropped = beside.min(axis=1)
+                np.minimum(found, dropped, out=found)
+                np.minimum(alone, dropped, out=alone)
+            from_first[:count, length], to_last[length:, length] = alone, found
+            place = np.arange(count), np.arange(length, n)
+            self.inside[place], self.alone[place] = found, alone
 
-    def _kept_by(self, length: int, behind: np.ndarray, to_last: np.ndarray) -> np.ndarray:
-        """`kept` of all pieces of a length, the best option of each."""
+    def _kept_by(
+        self, length: int, behind: np.ndarray, to_last: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`kept` of all pieces of a length, the best option of each; and for `alone`."""
         needs = self.needs
         count = needs.n - length
-        follows = needs.saved_by[:count].copy()
-        if length:
-            follows += to_last[length:, length - 1, None]
-        forward = needs.forward_by[:count] + behind[length:, None]
-        found = np.maximum(np.maximum(forward, needs.backward_by[:count]), follows)
-        best: np.ndarray = found.min(axis=1)
         if not length:
-            # See `options_of`.
-            best[:-1] = found[:-1, 0]
-        return best
+            last = max(needs.forward[-1][0], needs.backward[-1][0])
+            return np.array([*needs.last_one[:-1], last]), np.array([*needs.only_one[:-1], last])
+        follows = needs.saved_by[:count] + to_last[length:, length - 1, None]
+        np.maximum(follows, needs.backward_by[:count], out=follows)
+        forward = needs.forward_by[:count] + behind[length:, None]
+        alone = np.maximum(forward - needs.mark[:count, None], follows)
+        return np.maximum(forward, follows).min(axis=1), alone.min(axis=1)
 
     def behind(self, last: int) -> int:
         """Bytes there when the plan for blocks ..last begins its forward, see `Needs`.
@@ -177,37 +188,50 @@ class _NestedFloors:
             return 0
         return int(self.needs.behind[last])
 
-    def kept(self, first: int, last: int) -> list[tuple[int, int]]:
-        """(bytes that first..last need, option) if ``first`` is kept with that option."""
-        needs, behind, rest = self.needs, self.behind(last), 0
-        if first < last:
-            rest = int(self.inside[first + 1, last])
+    def kept(self, first: int, last: int, opens: bool) -> list[tuple[int, int]]:
+        """(bytes that first..last need, option) if ``first`` is kept with that option.
+
+        ``opens``: a checkpoint begins with ``first``.
+        """
+        needs, behind = self.needs, self.behind(last)
+        if first == last < needs.n - 1:
+            return [(needs.only_one[first] if opens else needs.last_one[first], 0)]
+        rest = int(self.inside[first + 1, last]) if first < last else 0
+        held = int(needs.mark[first]) if opens else 0
         found = []
         for option in range(options_of(needs, first, last)):
-            forward = behind + needs.forward[first][option]
+            forward = behind + needs.forward[first][option] - held
             follows = needs.saved[first][option] + rest
             found.append((max(forward, needs.backward[first][option], follows), option))
         return found
 
     def dropped(self, first: int, last: int) -> np.ndarray:
         """Bytes that first..last need for a checkpoint from ``first`` to k, each k < last."""
-        needs, inside = self.needs, self.inside
-        beside = needs.held[first, first:last] + inside[first + 1 : last + 1, last]
+        needs = self.needs
+        beside = needs.held[first, first:last] + self.inside[first + 1 : last + 1, last]
         bare = needs.bare[first, first:last] + self.behind(last)
-        return np.maximum(np.maximum(beside, inside[first, first:last] + needs.mark), bare)
+        again = self.alone[first, first:last] + needs.mark[first]
+        return np.maximum(np.maximum(beside, again), bare)
 
     def nodes(
-        self, first: int, last: int, memory: int, table: OptimalTable | None = None
+        self,
+        first: int,
+        last: int,
+        memory: int,
+        table: OptimalTable | None = None,
+        opens: bool = False,
     ) -> tuple[Node, ...]:
         """The choices that fit into ``memory`` bytes, by ``table`` the fastest.
 
-        Without a table, blocks are kept as long as that fits.
+        Without a table, blocks are kept as long as that fits. ``opens``: of a checkpoint that
+        begins with ``first``.
         """
         needs = self.needs
         nodes: list[Node] = []
         while first <= last:
             held = needs.held[first, first:last]
-            kept = self._seconds_kept(first, last, memory, table)
+            kept = self._seconds_kept(first, last, memory, table, opens)
+            opens = False
             dropped = self._seconds_dropped(first, last, memory, table)
             if kept and not table:
                 dropped[:] = np.inf
@@ -217,13 +241,16 @@ class _NestedFloors:
                 memory -= needs.saved[first][option]
                 first += 1
             else:
-                nodes.append(Checkpoint(self.nodes(first, first + end, memory - needs.mark, table)))
+                inside = int(needs.mark[first])
+                nodes.append(
+                    Checkpoint(self.nodes(first, first + end, memory - inside, table, True))
+                )
                 memory -= int(held[end])
                 first += end + 1
         return tuple(nodes)
 
     def _seconds_kept(
-        self, first: int, last: int, memory: int, table: OptimalTable | None
+        self, first: int, last: int, memory: int, table: OptimalTable | None, opens: bool
     ) -> list[tuple[float, int]]:
         """(seconds of first..last, option) for each option of ``first`` that fits.
 
@@ -231,7 +258,7 @@ class _NestedFloors:
         """
         needs = self.needs
         found = []
-        for need, option in self.kept(first, last):
+        for need, option in self.kept(first, last, opens):
             if need > memory:
                 continue
             seconds = needs.seconds[first][option]
@@ -253,7 +280,7 @@ class _NestedFloors:
         if table:
             left = memory - needs.held[first, first:last]
             seconds += needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
-            seconds += table.guess(first, ends, memory - needs.mark)
+            seconds += table.guess(first, ends, memory - needs.mark[first])
             seconds += table.guess(ends + 1, last, left)
         return np.where(self.dropped(first, last) <= memory, seconds, np.inf)
 

@@ -5,6 +5,7 @@ On such chains dynamic programs are exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -26,8 +27,11 @@ def options(draw):
 
 
 @st.composite
-def chains(draw, max_blocks=5, menu=1):
-    """A chain whose bytes and seconds are small whole numbers; blocks of up to ``menu`` options."""
+def chains(draw, max_blocks=5, menu=1, parts=False):
+    """A chain whose bytes and seconds are small whole numbers; blocks of up to ``menu`` options.
+
+    ``parts``: some outputs wait for the next block only, and some blocks run again in part.
+    """
 
     count = draw(st.integers(1, max_blocks))
     # Skips: tensors that cross several cuts; cut 0 is the input, cut i is behind block i - 1.
@@ -43,6 +47,15 @@ def chains(draw, max_blocks=5, menu=1):
         crossing = tuple(cuts[number + 1])
         output = sum(size for _, size in crossing)
         menus = tuple(draw(st.lists(options(), min_size=1, max_size=menu)))
+        own, size = cuts[number + 1][0]
+        waits = ()
+        if parts and skips and draw(st.booleans()) and number + 1 < count:
+            # Saved is what leaves the block, and more.
+            menus = tuple(
+                replace(o, saved_bytes=o.saved_bytes + size, forward_peak=o.forward_peak + size)
+                for o in menus
+            )
+            waits = (own,)
         return Block(
             f"b{number}",
             output,
@@ -51,6 +64,8 @@ def chains(draw, max_blocks=5, menu=1):
             draw(sizes),
             float(draw(few)),
             crossing if skips else (),
+            waits=waits,
+            rerun_peak=draw(st.none() | sizes) if parts else None,
         )
 
     blocks = tuple(block(number) for number in range(count))

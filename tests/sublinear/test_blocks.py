@@ -135,7 +135,7 @@ def test_modules_can_be_chosen() -> None:
     with pytest.raises(ValueError, match=r"no such module"):
         split(model, x, modules=["layer"])
     with pytest.raises(
-        ValueError, match=r"called once, with one tensor that the one before it returned.*layers\.2"
+        ValueError, match=r"called once, with a tensor that the one before it returned.*layers\.2"
     ):
         split(model, x, modules=["layers.0", "layers.2"])
 

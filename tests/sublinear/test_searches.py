@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
@@ -43,6 +43,15 @@ def assert_exact(chain, every, lowest, exact_table):
             costs = simulate(chain, exact_table.plan(base + slots))
             assert costs.peak_bytes <= base + slots
             assert costs.seconds == best
+
+
+@given(chains(max_blocks=4, parts=True))
+@settings(thorough, max_examples=100)
+def test_lowest_peaks_are_exact_where_blocks_run_in_part(chain):
+    every, flat = brute_force(chain, menu=False), brute_force(chain, menu=False, depth=1)
+    nested = simulate(chain, optimal.lowest_peak(chain, menu=False))
+    assert nested.peak_bytes == every[0].min()
+    assert simulate(chain, single_level.lowest_peak(chain)).peak_bytes == flat[0].min()
 
 
 def most(chain):

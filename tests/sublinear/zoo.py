@@ -4,8 +4,8 @@
     python -m tests.sublinear.zoo densenet121 gpt  # of some
     python -m tests.sublinear.zoo --json zoo.json  # and as a file
 
-Each family is planned three times: for the lowest peak, for a budget half-way between that and
-plain training, and for at most 1.35 times the predicted time. A step is forward, loss, backward
+Each family is planned three times: for a budget of 1 % more than the lowest peak, for one half-way
+between that and plain training, and for at most 1.35 times the predicted time. A step is forward, loss, backward
 (twice where gradients are accumulated), the optimizer's step and zero_grad. Its peak is that of
 labkit's storage tracker, the older tensors that it uses included. Sizes are small: bytes need no
 large ones.
@@ -40,6 +40,7 @@ from sublinear.profiling import profile
 from sublinear.searches.simple import keep_all
 
 QUICK_SECONDS = 1.35
+NEAR = 1.01
 MIB = 2**20
 
 
@@ -256,7 +257,6 @@ QUICK = (
     "autoencoder",
     "mixture of experts",
     "tuple layers",
-    "twins",
 )
 
 
@@ -308,7 +308,7 @@ def rows_of(name: str, method: str = "menu") -> list[Row]:
     least = find(chain, method=method).costs.peak_bytes
     middle = (least + all_kept.peak_bytes) // 2
     goals: dict[str, dict[str, float]] = {
-        "lowest": {"budget": least},
+        "lowest": {"budget": int(NEAR * least)},
         "middle": {"budget": middle},
         "1.35": {"max_overhead": QUICK_SECONDS - 1},
     }
@@ -325,7 +325,7 @@ def rows_of(name: str, method: str = "menu") -> list[Row]:
                 len(chain),
                 plain,
                 all_kept.peak_bytes,
-                int(limit.get("budget", costs.peak_bytes)),
+                int(limit.get("budget", NEAR * costs.peak_bytes)),
                 costs.peak_bytes,
                 peak(planned, family, inputs, optimizer),
                 costs.seconds / all_kept.seconds,
