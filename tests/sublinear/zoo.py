@@ -5,10 +5,10 @@
     python -m tests.sublinear.zoo --json zoo.json  # and as a file
 
 Each family is planned three times: for a budget of 1 % more than the lowest peak, for one half-way
-between that and plain training, and for at most 1.35 times the predicted time. A step is forward, loss, backward
-(twice where gradients are accumulated), the optimizer's step and zero_grad. Its peak is that of
-labkit's storage tracker, the older tensors that it uses included. Sizes are small: bytes need no
-large ones.
+between that and plain training, and for at most 1.35 times the predicted time. A step is forward,
+loss, backward (again and again where gradients are accumulated), the optimizer's step and
+zero_grad. Its peak is that of labkit's storage tracker, the older tensors that it uses included.
+Sizes are small: bytes need no large ones.
 """
 
 from __future__ import annotations
