@@ -1,6 +1,6 @@
 """`python -m course`: for authors `notebooks`, `record`, `results`; for readers `board`.
 
-For teachers `build`, `check`, `site`, `slides`.
+For teachers `build`, `check`, `otter`.
 """
 
 from __future__ import annotations
