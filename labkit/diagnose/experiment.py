@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from typing import Any
 
+from torch.overrides import TorchFunctionMode
+
 from labkit.arms import LocalArm
 from labkit.diagnose.clock import interval_of
 from labkit.diagnose.findings import LEAST_SHARE, Finding, Interval
@@ -29,7 +31,7 @@ class Experiment:
 
     ``samples`` is how many times the samples of a step it works on. ``least`` is the share below
     which nothing is said. ``last`` is for what changes what is learned: it is measured with all
-    else mended.
+    else mended. ``control`` is what the baseline runs in, where the change costs time by itself.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Experiment:
     samples: float = 1
     least: float = LEAST_SHARE
     last: bool = False
+    control: Change = nullcontext
 
     def finding(self, result: Comparison) -> Finding:
         """What ``result`` says: the share of the step that the change saves."""
@@ -62,7 +65,7 @@ class Experiment:
 
     def run(self, baseline: Step, seconds: float, around: Change = nullcontext) -> Comparison:
         """Time both sides in turn for about ``seconds``, each in the context of ``around``."""
-        before = _Changed(baseline, around, "as it is")
+        before = _Changed(baseline, both(around, self.control), "as it is")
         after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
         try:
             return alternate(
@@ -74,7 +77,7 @@ class Experiment:
 
     def glance(self, baseline: Step, seconds: float, around: Change = nullcontext) -> float:
         """A first idea of the share that it saves, of four blocks A B B A; at least six steps."""
-        before = _Changed(baseline, around, "as it is")
+        before = _Changed(baseline, both(around, self.control), "as it is")
         after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
         try:
             usual = before.start()
@@ -105,6 +108,15 @@ def both(*changes: Change) -> Change:
 def _interval(result: Comparison) -> Interval:
     allowance = BUILD_SPREAD.get(result.device, BUILD_SPREAD["cpu"])
     return interval_of(result.ratios, allowance)
+
+
+class Idle(TorchFunctionMode):
+    """Looks at every call of torch's Python API, and changes nothing."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 class _Changed(LocalArm):

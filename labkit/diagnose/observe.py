@@ -13,6 +13,7 @@ import torch
 import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -155,18 +156,24 @@ class _Operators(TorchDispatchMode):
         if not (getattr(func, "is_view", False) or name in _NO_LAUNCH):
             seen.launches[seen._phase] = seen.launches.get(seen._phase, 0) + 1
         seen.host_reads += _waits_for_device(func, args, kwargs, result)
-        if name in ("_to_copy", "copy_"):
-            seen.pageable += _pageable(args[1] if name == "copy_" else args[0], result)
         return result
 
 
-def _pageable(source: Any, result: Any) -> int:
-    """Bytes that go to an accelerator from memory that is not page-locked."""
-    if not isinstance(source, torch.Tensor) or source.device.type != "cpu":
-        return 0
-    if result.device.type == "cpu" or source.is_pinned():
-        return 0
-    return source.nbytes
+class _Copies(TorchFunctionMode):
+    """Counts the bytes that go to an accelerator from memory that is not page-locked."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        moves = func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu"
+        if moves and result.device.type != "cpu" and not args[0].is_pinned():
+            self.seen.pageable += args[0].nbytes
+        return result
 
 
 def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
@@ -183,7 +190,7 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
 def count_operators(step: Callable[[], object], seen: Seen) -> Seen:
     """What operators one more step calls, by phase; the same `Seen`, with its counts."""
     counted = Seen(roots=list(seen.roots), optimizers=list(seen.optimizers))
-    with listening(counted), _Operators(counted):
+    with listening(counted), _Copies(counted), _Operators(counted):
         step()
     seen.launches, seen.host_reads = counted.launches, counted.host_reads
     seen.pageable = counted.pageable

@@ -33,6 +33,9 @@ _NAMES = {
     ("backward end", "update"): "after backward",
     ("update", "update end"): "update",
     ("update end", "update"): "update",
+    # A closure that the optimizer calls: its forward and backward pass are within the update.
+    ("update", "forward"): "before",
+    ("backward end", "update end"): "update",
     ("load end", "forward"): "before",
     ("begin", "load"): "before",
 }

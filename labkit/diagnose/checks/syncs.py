@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.experiment import Experiment, Idle
 from labkit.diagnose.subject import Subject
 
 _READS = ("item", "tolist", "__float__", "__int__", "__bool__")
@@ -22,33 +21,33 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     if seen.device == "cpu" or not seen.host_reads:
         return
     known: dict[Any, Any] = {}
-
-    @contextmanager
-    def not_read() -> Iterator[None]:
-        with ExitStack() as stack:
-            for name in _READS:
-                original = getattr(torch.Tensor, name)
-                stack.enter_context(patched(torch.Tensor, name, _stale(original, known)))
-            yield
-
     yield Experiment(
         "the host waits for the device",
         f"by experiment: {seen.host_reads} reads a step that give an old value at once",
         "total += loss.detach() on the device, and .item() once every 100 steps;\n"
         "no print(loss), no `if loss > ...` and no boolean mask in the step.",
         "10_host_device_transfers",
-        not_read,
+        lambda: _NotRead(known),
+        control=Idle,
     )
 
 
-def _stale(original: Callable[..., Any], known: dict[Any, Any]) -> Callable[..., Any]:
-    def read(tensor: torch.Tensor) -> Any:
-        if tensor.device.type == "cpu":
-            return original(tensor)
-        frame = sys._getframe(1)
-        place = frame.f_code, frame.f_lineno, original
-        if place not in known:
-            known[place] = original(tensor)
-        return known[place]
+class _NotRead(TorchFunctionMode):
+    """A read returns what it returned first at the same line of the program."""
 
-    return read
+    def __init__(self, known: dict[Any, Any]) -> None:
+        super().__init__()
+        self._known = known
+        self._reads = {getattr(torch.Tensor, name) for name in _READS}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in self._reads or args[0].device.type == "cpu":
+            return func(*args, **kwargs)
+        frame = sys._getframe(1)
+        place = frame.f_code, frame.f_lineno, func
+        if place not in self._known:
+            self._known[place] = func(*args, **kwargs)
+        return self._known[place]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.experiment import Experiment, Idle
 from labkit.diagnose.subject import Subject
 
 
@@ -25,8 +24,9 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
         f"by experiment: {seen.pageable} bytes a step from page-locked memory, without waiting",
         "DataLoader(..., pin_memory=True), and in the step\nbatch.to(device, non_blocking=True).",
         "10_host_device_transfers",
-        _not_waiting,
+        _NotWaiting,
         subject.serve(pinned),
+        control=Idle,
     )
 
 
@@ -36,20 +36,15 @@ def _pinned(item: Any) -> Any:
     return item
 
 
-@contextmanager
-def _not_waiting() -> Iterator[None]:
-    with ExitStack() as stack:
-        for name in ("to", "cuda"):
-            stack.enter_context(patched(torch.Tensor, name, _asked(name)))
-        yield
+class _NotWaiting(TorchFunctionMode):
+    """Copies from page-locked memory do not wait."""
 
-
-def _asked(name: str) -> Any:
-    original = getattr(torch.Tensor, name)
-
-    def asked(tensor: torch.Tensor, *args: Any, **keywords: Any) -> Any:
-        if tensor.device.type == "cpu" and len(args) < 2 and tensor.is_pinned():
-            keywords["non_blocking"] = True
-        return original(tensor, *args, **keywords)
-
-    return asked
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.Tensor.to, torch.Tensor.cuda) and len(args) < 3:
+            source = args[0]
+            if source.device.type == "cpu" and source.is_pinned():
+                kwargs["non_blocking"] = True
+        return func(*args, **kwargs)

@@ -72,17 +72,18 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
 
 
 def by_clock(seen: Seen, phases: Phases) -> Iterator[Finding]:
-    """The same from the clock alone, without a count of operators."""
+    """What stands between backward and update, from the clock alone, without a count."""
     if not seen.optimizers or len(seen.parameters) < 2:
         return
     reference = _seconds(_clipping(seen.parameters))
     finding = _against(
-        "gradient clipping in a Python loop",
+        "slow work between backward and update",
         phases,
         "after backward",
         reference,
         "between backward and update, against clip_grad_norm_ on as many tensors",
-        _CLIPPING,
+        "Clip by one call of torch.nn.utils.clip_grad_norm_ over all parameters;\n"
+        "log norms and look for nan every 100th step.",
         "18_gradient_clipping",
     )
     taken = [step.get("after backward", 0.0) for step in phases.steps]
