@@ -37,7 +37,7 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     if count < 2:
         return
     after = seen.launches.get("after backward", 0)
-    if seen.optimizers and after >= count:
+    if seen.optimizers and after >= 2 * count:
         yield _against(
             "gradient clipping in a Python loop",
             phases,
