@@ -1,4 +1,4 @@
-"""What stands around a planned model: sharding, torch.func, spectral norm beside what is planned."""
+"""What stands around a planned model: sharding, torch.func; and spectral norm beside it."""
 
 from __future__ import annotations
 
