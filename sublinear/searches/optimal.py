@@ -51,6 +51,8 @@ class OptimalTable(Table):
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self._held = self.size(needs.held)
         self._saved, self._mark = self.size(needs.saved_by), self.size(needs.mark)
+        above = np.triu_indices(n)
+        self._alike = bool((self._held == np.diagonal(self._held))[above].all())
         self._own = needs.seconds_by.astype(np.float32)
         self._inside = np.full((n, n, width), np.inf, np.float32)
         self._scratch = np.empty((n, width), np.float32)
@@ -79,9 +81,11 @@ class OptimalTable(Table):
             rest = self._nothing
             if first < last:
                 rest = column[first + 1]
-                ends, elapsed = slice(first, last), needs.elapsed[first + 1 :]
-                held = self._held[first, ends]
-                self.follow(after[ends], held, shifts[ends], column[first + 1 :], elapsed)
+                # Without skips a checkpoint holds the same wherever it began.
+                ends = slice(first, first + 1 if self._alike else last)
+                held, rests = self._held[first, ends], column[first + 1 : ends.stop + 1]
+                elapsed = needs.elapsed[first + 1 : ends.stop + 1]
+                self.follow(after[ends], held, shifts[ends], rests, elapsed)
                 if shortest[first] < width:
                     self._checkpoint(first, last, after, behind, best)
             for option in range(options_of(needs, first, last)):
@@ -95,14 +99,16 @@ class OptimalTable(Table):
     ) -> None:
         """Fastest with a checkpoint of first..k, any k < last."""
         # Slots for the bare run of each, never falling with k.
-        limits = np.minimum(self.need(self.needs.bare[first, first:last] + behind), self.slots + 1)
-        low, high = int(limits[0]), int(limits[-1])
+        bare, most = self.needs.bare[first, first:last], self.slots + 1
+        low = min(most, int(self.need(int(bare[0]) + behind)))
+        high = min(most, int(self.need(int(bare[-1]) + behind)))
         sums = self._scratch[: last - first, low:]
         # Beside what the checkpoint itself holds.
         own = min(low, int(self._mark[first]))
         inside = self._inside[first, first:last, low - own : self.slots + 1 - own]
         np.add(inside, after[first:last, low:], out=sums)
         if high > low:
+            limits = np.minimum(self.need(bare + behind), most)
             sums[:, : high - low][np.arange(low, high) < limits[:, None]] = np.inf
         sums.min(axis=0, out=best[low:])
         best[low:] -= np.float32(self.needs.elapsed[first])
