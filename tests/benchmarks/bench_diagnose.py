@@ -7,8 +7,8 @@ machine that does nothing else:
 Each program of tests/labkit/diagnose/programs.py runs in a process of its own: its faulty form is
 diagnosed, then timed against the mended one in turn, each built several times.
 ``--keep FILE`` appends each program's result as a line of JSON, and goes on from what the file has
-(``--again`` runs the named ones again). ``--beside`` also asks torch.profiler's table, and gpuprof
-where it is installed, about the same programs.
+(``--again`` runs the named ones again). ``--beside`` asks, instead, what torch.profiler's table,
+gpuprof (where it is installed) and labkit's own with-block put first in the same programs.
 
 Wanted: the planted cause first in 22 of 24 and more, nothing in tuned programs, and of what was
 promised 0.7 and more gained.
@@ -17,11 +17,15 @@ promised 0.7 and more gained.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +95,12 @@ def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
     torch.manual_seed(0)
     make = PROGRAMS[name].make if name in PROGRAMS else lambda mended: TUNED[name]()
     program = make(False)
+    if beside:
+        result = {"name": name, "beside": others(program)}
+        program.close()
+        return result
     found = labkit.diagnose(program.step, program.batches, seconds=seconds)
-    result: dict[str, Any] = {
+    result = {
         "name": name,
         "planted": list(PROGRAMS[name].names) if name in PROGRAMS else [],
         "findings": [[each.name, each.share, *each.interval, each.of] for each in found],
@@ -100,8 +108,6 @@ def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
         "step_seconds": found.step_seconds,
         "notes": [*found.notes, *(f"{key}: {why}" for key, why in found.unmeasured.items())],
     }
-    if beside:
-        result["beside"] = others(program)
     program.close()
     if name in PROGRAMS:
         memory = bool(found.findings) and found[0].of == "memory"
@@ -163,18 +169,55 @@ def _grows(make: Any) -> float:
 
 
 def others(program: Program) -> dict[str, str]:
-    """What other tools put first."""
+    """What other tools put first: torch.profiler's table, gpuprof's rules, our own with-block."""
+    found = {"torch.profiler": _first_operator(program)}
+    with labkit.diagnose.watch() as watched:
+        _run(program)
+    named = [each.name for each in watched.diagnosis] or [*watched.diagnosis.notes, "nothing"]
+    found["labkit watch"] = named[0]
+    if find_spec("gpuprof") is not None:
+        found["gpuprof"] = _first_insight(program)
+    return found
+
+
+def _run(program: Program, seconds: float = 4.0) -> None:
+    """Steps for so many seconds, in epochs."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for _ in one_epoch(program):
+            if time.perf_counter() > end:
+                break
+
+
+def _first_operator(program: Program) -> str:
+    """The operator with the most time of its own."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU]) as taken:
-        for number, _ in enumerate(one_epoch(program)):
-            if number == 5:
-                break
+        _run(program, 1.0)
     rows = sorted(taken.key_averages(), key=lambda row: -row.self_cpu_time_total)
-    return {"torch.profiler": rows[0].key}
+    return rows[0].key if rows else "nothing"
+
+
+def _first_insight(program: Program) -> str:
+    """The first insight of gpuprof, in its own words."""
+    import gpuprof
+    from gpuprof import insights
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "gpuprof.db")
+        with gpuprof.profile("program", summary=False, db_path=path):
+            _run(program)
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            [[number]] = database.execute("select max(id) from runs").fetchall()
+        found = insights.analyze(path, number)["insights"]
+    return str(found[0].get("title") or found[0]) if found else "nothing"
 
 
 def _line(result: dict[str, Any]) -> str:
+    if "beside" in result:
+        told = "; ".join(f"{tool}: {first}" for tool, first in result["beside"].items())
+        return f"{result['name']:32} {told}"
     if "error" in result:
         return f"{result['name']:32} failed: {result['error']}"
     first = "nothing"
@@ -195,6 +238,8 @@ def _right(result: dict[str, Any]) -> bool:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Every program, and the counts."""
+    if any("beside" in each for each in results):
+        return "\n".join(map(_line, results))
     faulty = [each for each in results if each["name"] in PROGRAMS]
     clean = [each for each in results if each["name"] in TUNED]
     first = [each for each in faulty if _right(each)]
