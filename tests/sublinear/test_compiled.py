@@ -67,7 +67,7 @@ def test_one_graph_with_the_same_gradients_and_peak(name: str) -> None:
     make, inputs = MODELS[name]
     torch.manual_seed(0)
     model, x = make(), inputs()
-    found = fit(model, x, max_overhead=0.3, method="single-level", repeats=1)
+    found = fit(model, x, method="single-level", repeats=1)
     assert found.plan.depth == 1
     planned = found.model
     compiled = torch.compile(planned, fullgraph=True, backend="aot_eager")
