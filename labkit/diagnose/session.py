@@ -198,6 +198,8 @@ class Session:
                 self.per_step += finding.share
         for finding in samples.findings(subject, phases):
             self.beside.append(_scaled(finding, scale))
+            if finding.name == samples.BESIDE:
+                self.per_step += finding.share
 
     def _experiments(self) -> None:
         """Short runs of all, then longer ones of those that may save something."""

@@ -12,6 +12,7 @@ from labkit.diagnose.subject import Subject
 
 # A little of it is in every step: logging, moving a batch.
 LEAST = 0.08
+BESIDE = "work beside forward, backward and update"
 
 
 def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
@@ -40,7 +41,7 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     share, interval = share_of(beside, wholes)
     if interval[0] >= LEAST and not seen.unused:
         yield Finding(
-            "work beside forward, backward and update",
+            BESIDE,
             share,
             interval,
             "by the clock: before the model is called, and after the update",

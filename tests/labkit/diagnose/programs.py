@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,6 +58,12 @@ def tuned(make: Any) -> Any:
     """Register a program in which nothing is to be found."""
     TUNED[make.__name__] = make
     return make
+
+
+def in_turn(step: Callable[[Any], object], batches: list[Any]) -> Callable[[], object]:
+    """A step of no arguments, which takes its batches itself."""
+    served = itertools.cycle(batches)
+    return lambda: step(next(served))
 
 
 # ----------------------------------------------------------------------------------------- loading
@@ -287,7 +294,7 @@ def zeroed_by_hand(mended: bool) -> Program:
         return loss.detach()
 
     shapes = torch.randint(100_000, (4, 2048, 16)), torch.randint(10, (4, 2048))
-    return Program(step, list(zip(*shapes, strict=True)), 2048)
+    return Program(in_turn(step, list(zip(*shapes, strict=True))), None, 2048)
 
 
 # ---------------------------------------------------------------------------------------- switches
@@ -423,7 +430,7 @@ def validated_with_gradients(mended: bool) -> Program:
         model.train()
         return loss
 
-    return Program(step, row_batches(256), 256)
+    return Program(in_turn(step, row_batches(256)), None, 256)
 
 
 # ------------------------------------------------------------------------------- memory and compile

@@ -368,7 +368,8 @@ def looked_at(program):
     from labkit.diagnose.subject import Subject
 
     subject = Subject(program.step, program.batches)
-    subject.keep(program.batches)
+    if program.batches is not None:
+        subject.keep(program.batches)
     step = subject.serve()
     step()
     subject.seen = observe(step, lambda item: None)
