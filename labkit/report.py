@@ -61,7 +61,12 @@ def comparison_sentence(result: Comparison) -> str:
     per = ""
     if result.baseline.samples != result.candidate.samples:
         per = f" for the same number of {result.baseline.unit}"
-    return f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken})."
+    if not all(map(math.isfinite, result.interval)):
+        return f"The candidate is {found}{per}: too few pairs for an interval ({taken})."
+    sentence = f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken})."
+    if result.too_short:
+        sentence += " So few pairs decide nothing: give it more seconds."
+    return sentence
 
 
 def side_labels(result: Comparison) -> tuple[Markup, Markup]:

@@ -55,6 +55,8 @@ class Board:
     def measure(self, switch: str, seconds: float | None = None, whole: bool = False) -> None:
         """Measure a switch on top of those that were kept; nothing is saved before a choice."""
         self.latest = None
+        print(f"Training your speedrun with and without {switch}, in turn. A minute at most;")
+        print("longer beside other programs, or with nothing switched on yet.")
         try:
             self.latest = measure(switch, self.choices.switches, seconds, whole)
         except KeyboardInterrupt:
@@ -128,7 +130,7 @@ class Board:
         self._shown = uuid4().hex
         display(self._bundle(), raw=True, display_id=self._shown)
         if self.latest is not None:
-            display(_buttons(self.keep, self.leave))
+            display(_buttons(self.keep, self.leave, self.latest.verdict == "faster"))
 
     def _show_again(self) -> None:
         if self._shown is None:
@@ -138,11 +140,14 @@ class Board:
         update_display(self._bundle(), raw=True, display_id=self._shown)
 
 
-def _buttons(keep: Callable[[], None], leave: Callable[[], None]) -> Any:
+def _buttons(keep: Callable[[], None], leave: Callable[[], None], helps: bool) -> Any:
     import ipywidgets as W
 
     buttons = []
-    for text, style, call in (("Keep it", "success", keep), ("Do not keep it", "", leave)):
+    for text, style, call in (
+        ("Keep it", "success" if helps else "", keep),
+        ("Do not keep it", "", leave),
+    ):
         button = W.Button(description=text, button_style=style)
         button.on_click(lambda _, call=call: call())
         buttons.append(button)

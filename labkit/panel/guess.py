@@ -34,6 +34,9 @@ class Guess:
         self._values = dict.fromkeys(QUESTIONS, 1.0)
         self._locked: set[str] = set()
         self._made: set[str] = set()
+        # In each mode: the settings that the guess was locked for, and those of the present run.
+        self._meant: dict[str, object] = {}
+        self._running: dict[str, object] = {}
         self.question = marked(W.Label(), "question")
         self.slider = marked(
             W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
@@ -60,7 +63,12 @@ class Guess:
     @property
     def drawn(self) -> float:
         """The factor that a chart shows; 0 without a guess."""
-        return self.value if self.made else 0.0
+        return self.value if self.made and self._is_meant else 0.0
+
+    @property
+    def _is_meant(self) -> bool:
+        """Whether the present settings are those for which the reader guessed."""
+        return self._meant.get(self.mode) == self._running.get(self.mode)
 
     @property
     def locked(self) -> bool:
@@ -79,8 +87,11 @@ class Guess:
         self.slider.value = self._values[mode]
         self._refresh()
 
-    def lock(self) -> None:
-        """From now on it stands."""
+    def lock(self, settings: object = None) -> None:
+        """From now on it stands, for a run with these settings and for no others."""
+        if not self.locked:
+            self._meant[self.mode] = settings
+        self._running[self.mode] = settings
         self._locked.add(self.mode)
         self._refresh()
 
@@ -91,7 +102,7 @@ class Guess:
 
     def told(self, measured: float, interval: tuple[float, float]) -> str:
         """How far the guess was from what was measured, in words; "" without the one or other."""
-        if not self.made:
+        if not self.made or not self._is_meant:
             return ""
         return distance(self.value, measured, interval)
 

@@ -27,7 +27,7 @@ def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[
     texts += [TIME, *(format_seconds(side.median) for side in found.arms)]
     texts += [
         f"{format_factor(found.speedup)}×",
-        " – ".join(map(format_factor, found.interval)),
+        _interval(*found.interval),
         found.verdict,
     ]
     return [*texts, memory]
@@ -40,5 +40,11 @@ def _race(number: int, found: RaceResult) -> list[str]:
     if not others:
         return [*texts, *medians, "", "–", "", "", "-"]
     ratio, low, high = found.speedup(others[0])
-    interval = f"{format_factor(low)} – {format_factor(high)}"
-    return [*texts, *medians, f"{format_factor(ratio)}×", interval, found.verdict(others[0]), "-"]
+    factor = f"{format_factor(ratio)}×" if math.isfinite(ratio) else "–"
+    return [*texts, *medians, factor, _interval(low, high), found.verdict(others[0]), "-"]
+
+
+def _interval(low: float, high: float) -> str:
+    if not math.isfinite(low) or not math.isfinite(high):
+        return "–"
+    return f"{format_factor(low)} – {format_factor(high)}"

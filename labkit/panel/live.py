@@ -126,13 +126,16 @@ class Chart:
 
 def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     """What the page draws: texts, and the points thinned to what a canvas can show."""
+    known = all(map(math.isfinite, run.interval))
     low, high = (format_factor(bound) for bound in run.interval)
     floor = run.noise_floor
     if not math.isfinite(floor):
         floor = 0.0
     detail = ""
-    # One pair has no interval.
-    if len(run.ratios) > 1:
+    # Few pairs have no interval.
+    if run.ratios and not known:
+        detail = "too few pairs for an interval"
+    elif run.ratios:
         detail = f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
     newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]

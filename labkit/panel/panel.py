@@ -247,7 +247,7 @@ class LabPanel:
             )
             run.start()
             self.latest = run
-            self.guess.lock()
+            self.guess.lock([self.settings(side) for side in ("baseline", "candidate")])
 
     def _changed(self, _: object) -> None:
         """A control was moved: after the first Run the next one begins by itself."""

@@ -140,13 +140,18 @@ class Comparison:
         return self.estimate.noise_floor
 
     @property
+    def too_short(self) -> bool:
+        """Whether there are too few pairs for any verdict but ``unclear``."""
+        return self.pairs < CLAIM_PAIRS
+
+    @property
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
         ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %); else a difference is told
         when it lies wholly beyond the noise floor.
         """
-        if self.pairs < CLAIM_PAIRS or self.baseline.error or self.candidate.error:
+        if self.too_short or self.baseline.error or self.candidate.error:
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
 
