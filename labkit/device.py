@@ -18,6 +18,7 @@ import gc
 import os
 import random
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -243,14 +244,17 @@ def survive(*others: type[Exception]) -> Iterator[Outcome]:
     """End the block, and no more, when memory runs out or one of ``others`` is raised.
 
     What it yields tells afterwards: ``error`` is "out of memory", or the other error's own text.
-    Release what the block held after it: no traceback keeps its tensors alive any more.
+    Release what the block held after it: no traceback keeps its tensors alive any more. From Python
+    3.12 on the frames of an error that was dealt with form a cycle, so they are emptied here.
     """
     outcome = Outcome()
     try:
         yield outcome
     except others as error:
         outcome.error = str(error)
+        traceback.clear_frames(error.__traceback__)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         outcome.error = OUT_OF_MEMORY
+        traceback.clear_frames(error.__traceback__)

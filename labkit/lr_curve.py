@@ -70,7 +70,7 @@ def smooth(lrs: Array, losses: Array, width: float) -> Curve:
     """The curve of at least five losses, all finite."""
     x, y = np.log10(lrs), without_outliers(losses)
     # Capped: the blow-up at the end would bend the curve far below it.
-    y = np.minimum(y, 2 * np.median(losses[:5]) - y.min())
+    y = np.minimum(y, 2 * np.median(losses[:5]) - np.min(y))
     away = x[None, :] - x[:, None]
     weight = np.exp(-0.5 * (away / max(width, x[1] - x[0])) ** 2)
     # Weighted sums over the neighbours, for the least-squares line around each point.
@@ -92,12 +92,12 @@ def find_fall(curve: Curve, diverged: bool) -> Fall | None:
     # Where the loss has risen by half of a clear fall, the valley is over: the rest is not read.
     risen = (depth > max(curve.clear, depth[-1] / 5)) & (value > first - depth / 2)
     end = int(np.argmax(risen)) if risen.any() else len(value)
-    low = int(value[:end].argmin())
+    low = int(np.argmin(value[:end]))
     # From where the loss leaves its first level for good: a hump before that falls steeply too,
     # yet leads nowhere.
     high = np.flatnonzero(value[:low] >= 0.95 * first + 0.05 * value[low])
     start = int(high[-1]) if high.size else 0
-    steepest = start + int(slope[start : low + 1].argmin())
+    steepest = start + int(np.argmin(slope[start : low + 1]))
     if depth[low] <= curve.clear or slope[steepest] >= 0:
         return None
     return Fall(start, steepest, low, bottom=diverged or low < len(value) - 1)
@@ -119,7 +119,7 @@ def valley(curve: Curve, fall: Fall) -> float | None:
     falling = curve.slope[: fall.low + 1] < 0.05 * curve.slope[fall.steepest]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], falling, [False]))))
     begins, ends = edges[::2], edges[1::2]
-    longest = int((ends - begins).argmax())
+    longest = int(np.argmax(ends - begins))
     begin, end = curve.decades[begins[longest]], curve.decades[ends[longest] - 1]
     return float(10 ** (begin + 2 / 3 * (end - begin)))
 

@@ -10,6 +10,7 @@ or states figures that do not follow from its raw times.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
@@ -479,7 +480,19 @@ def schema_text() -> str:
         "title": f"Recorded run of one Speed Lab notebook on one machine, schema {SCHEMA}",
         **msgspec.json.schema(RecordFile),
     }
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(_cleaned(schema)), indent=2).decode() + "\n"
+
+
+def _cleaned(part: Any) -> Any:
+    """Descriptions without their indentation, which Python 3.13 takes away by itself."""
+    if isinstance(part, list):
+        return [_cleaned(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    clean = {key: _cleaned(value) for key, value in part.items()}
+    if isinstance(clean.get("description"), str):
+        clean["description"] = inspect.cleandoc(clean["description"])
+    return clean
 
 
 if __name__ == "__main__":

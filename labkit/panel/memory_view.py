@@ -58,7 +58,7 @@ def _timeline(side: Timeline) -> dict[str, Any]:
         "alive": _highest_of_each(alive).tobytes(),
         "parts": parts,
         "before": side.before,
-        "most": format_bytes(float(alive.max())) if len(alive) else "",
+        "most": format_bytes(float(np.max(alive))) if len(alive) else "",
         "at": peak,
     }
 
