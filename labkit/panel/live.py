@@ -134,7 +134,7 @@ def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
     detail = ""
     # Few pairs have no interval.
     if run.ratios and not known:
-        detail = "too few pairs for an interval"
+        detail = "too few pairs so far"
     elif run.ratios:
         detail = f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1

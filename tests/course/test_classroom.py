@@ -620,6 +620,7 @@ def test_most_checks_are_made_from_outside() -> None:
         "check_11_recompute",
         "check_14_one_reduction",
         "check_17_replay",
+        "check_23_find",
     }
     assert sum(where == "outside" for where in judged.values()) >= 16
 
