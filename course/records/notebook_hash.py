@@ -1,8 +1,8 @@
 """The hash by which a record knows the code that it was measured with.
 
-It is taken of the syntax tree of the cells that measure, so that layout, comments and the order
-of imports do not make a record old. Imports are left out, too: a module that moves measures
-the same. Docstrings are kept.
+It is taken of the syntax tree of the cells that measure, so that layout, comments, the order of
+imports and where a cell ends do not make a record old. Imports are left out, too: a module that
+moves measures the same. Docstrings are kept.
 
 The tree is written out here and not by ``ast.dump``, whose text differs from one version of
 Python to the next: a borrowed machine may have another one.
@@ -30,8 +30,7 @@ def notebook_hash(path: Path) -> str:
 
 def hash_of(sources: Iterable[str]) -> str:
     """16 hex digits of these cells."""
-    cells = [_tree(source) for source in sources]
-    text = "\n".join(cell for cell in cells if cell)
+    text = "".join(map(_tree, sources))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -42,7 +41,7 @@ def _tree(source: str) -> str:
     try:
         body = ast.parse(source).body
     except SyntaxError:
-        return source.strip()
+        return f"{source.strip()};"
     return _written(body)
 
 

@@ -24,6 +24,7 @@ import labkit
 from course import front
 from course import notebooks as tool
 from course.notebook_files import (
+    DEEPER,
     NOTEBOOKS,
     about,
     code_cells,
@@ -37,6 +38,7 @@ from labkit.preserve import preserve_flags
 
 PATHS = [path for path in tool.notebooks() if front.is_front(read_notebook(path))]
 each_front = pytest.mark.parametrize("path", PATHS, ids=place)
+DEEPER_ONES = [path for path in tool.notebooks() if path.parent.name == DEEPER]
 
 
 @each_front
@@ -49,6 +51,11 @@ def test_limit(path: Path, limit: Callable[[nbformat.NotebookNode], Iterator[str
 def test_parts(path: Path) -> None:
     exempt = front.EXEMPT.get(path.stem, set())
     assert list(front.parts(read_notebook(path), exempt)) == []
+
+
+@pytest.mark.parametrize("path", DEEPER_ONES, ids=place)
+def test_a_deeper_notebook_has_no_longer_cells(path: Path) -> None:
+    assert list(front.longest_cell(read_notebook(path))) == []
 
 
 def test_pictures_are_small_and_described() -> None:

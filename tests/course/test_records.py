@@ -269,6 +269,15 @@ def test_layout_comments_and_imports_do_not_make_a_record_old():
     assert hash_of([inner]) == hash_of(["def step():\n    return a.b"])
 
 
+def test_a_cell_may_be_split():
+    parts = ["a = 1", "def f():\n    return a", "f()"]
+    whole = hash_of(["\n".join(parts)])
+    assert hash_of(parts) == whole
+    assert hash_of(["import b", *parts[:2], "", parts[2]]) == whole
+    assert hash_of([parts[1], parts[0], parts[2]]) != whole
+    assert hash_of(["%timeit f()", "%timeit g()"]) != hash_of(["%timeit f()", "%timeit h()"])
+
+
 @pytest.mark.parametrize(
     "other",
     [
