@@ -44,19 +44,19 @@ PROGRAMS: dict[str, Planted] = {}
 TUNED: dict[str, Callable[[], Program]] = {}
 
 
-def planted(*names: str) -> Callable[[Any], Any]:
+def planted(*names: str, into: dict[str, Planted] = PROGRAMS) -> Callable[[Any], Any]:
     """Register a program by the name of its function."""
 
     def register(make: Any) -> Any:
-        PROGRAMS[make.__name__] = Planted(make, names)
+        into[make.__name__] = Planted(make, names)
         return make
 
     return register
 
 
-def tuned(make: Any) -> Any:
+def tuned(make: Any, into: dict[str, Callable[[], Program]] = TUNED) -> Any:
     """Register a program in which nothing is to be found."""
-    TUNED[make.__name__] = make
+    into[make.__name__] = make
     return make
 
 
