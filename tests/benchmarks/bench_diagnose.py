@@ -1,14 +1,17 @@
 """Whether the planted cause is named first, and its remedy gains what was promised. By hand, on a
 machine that does nothing else:
 
-    python tests/benchmarks/bench_diagnose.py [NAME ...] [--seconds 20] [--keep FILE] [--again]
-        [--beside]
+    python tests/benchmarks/bench_diagnose.py [NAME ...] [--fresh] [--seconds 20] [--keep FILE]
+        [--again] [--beside]
 
-Each program of tests/labkit/diagnose/programs.py runs in a process of its own: its faulty form is
-diagnosed, then timed against the mended one in turn, each built several times.
+Each program of tests/labkit/diagnose/programs.py, and then of fresh_programs.py, runs in a process
+of its own: its faulty form is diagnosed, then timed against the mended one in turn, each built
+several times. Those of fresh_programs.py (``--fresh``: these alone) are counted for themselves: the
+diagnosis was made without them.
 ``--keep FILE`` appends each program's result as a line of JSON, and goes on from what the file has
 (``--again`` runs the named ones again). ``--beside`` asks, instead, what torch.profiler's table,
-gpuprof (where it is installed) and labkit's own with-block put first in the same programs.
+gpuprof (where it is installed) and labkit's own with-block put first in the same programs; with the
+same FILE, what the diagnosis put first stands beside it.
 
 Wanted: the planted cause first in 22 of 24 and more, nothing in tuned programs, and of what was
 promised 0.7 and more gained.
@@ -35,57 +38,105 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 
 import labkit  # noqa: E402
+from tests.labkit.diagnose.fresh_programs import FRESH, FRESH_TUNED  # noqa: E402
 from tests.labkit.diagnose.parts import Program  # noqa: E402
 from tests.labkit.diagnose.programs import PROGRAMS, TUNED  # noqa: E402
 
 # A program and its mended form are timed in turn so often, for so many seconds each.
 ROUNDS = 4
 ROUND_SECONDS = 1.5
+# Seconds after which a program has failed.
+PATIENCE = 400
+
+FAULTY = PROGRAMS | FRESH
+CLEAN = TUNED | FRESH_TUNED
+GROUPS = {
+    "programs that the diagnosis was made with": (PROGRAMS, TUNED),
+    "programs that it had not seen": (FRESH, FRESH_TUNED),
+}
+
+# What another tool would have to put first, in words that its first line holds: generously, so that
+# for all that is wrong with a loader the loader will do.
+_LOADER = ("DataLoader", "loader", "Prefetch")
+POINTS = {
+    "slow collate function": _LOADER,
+    "slow samples in the dataset": _LOADER,
+    "too few loader workers": _LOADER,
+    "loader workers started again every epoch": _LOADER,
+    "batch too small for the fixed costs of a step": ("overhead", "Low arithmetic intensity"),
+    "optimizer loops over parameters": ("Optimizer.step", "optimizer"),
+    "gradient clipping in a Python loop": ("clip", "norm"),
+    "gradients filled with zeros": ("zero", "fill_"),
+    "validation with gradients": ("validation", "eval"),
+    "memory grows with every step": ("memory", "Memory"),
+    "compiled again for other shapes": ("ompil", "dynamo"),
+    "profiler left on": ("profiler",),
+    "anomaly mode left on": ("anomaly", "isnan"),
+    "deterministic algorithms left on": ("deterministic", "fill"),
+    "checkpointing that is not needed": ("checkpoint", "recompute"),
+    "too many CPU threads": ("thread", "CPU"),
+    "too few CPU threads": ("thread", "CPU"),
+    "fp32 where 16 bits are faster": ("bf16", "fp32", "float32", "MFU"),
+    "images not in channels-last order": ("channels", "layout", "reorder"),
+    "work beside forward, backward and update": ("Python overhead",),
+    "loop over samples in Python": ("Python overhead",),
+}
 
 
 def main() -> int:
     """Run what is asked for, and print the table of all that is known."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--beside", action="store_true")
-    parser.add_argument("--one", choices=[*PROGRAMS, *TUNED], help=argparse.SUPPRESS)
+    parser.add_argument("--one", choices=[*FAULTY, *CLEAN], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         print(json.dumps(one(args.one, args.seconds, args.beside)))
         return 0
-    unknown = set(args.names) - {*PROGRAMS, *TUNED}
+    unknown = set(args.names) - {*FAULTY, *CLEAN}
     if unknown:
         parser.error(f"unknown program {', '.join(sorted(unknown))}")
     known = _kept(args.keep)
-    for name in args.names or [*PROGRAMS, *TUNED]:
-        if name in known and not args.again:
+    every = [*FRESH, *FRESH_TUNED]
+    if not args.fresh:
+        every = [*PROGRAMS, *TUNED, *every]
+    for name in args.names or every:
+        if (name, args.beside) in known and not args.again:
             continue
-        known[name] = _in_a_process(name, args)
-        print(_line(known[name]), flush=True)
+        result = _in_a_process(name, args)
+        known[name, args.beside] = result
+        print(_line(result), flush=True)
         if args.keep:
+            args.keep.parent.mkdir(parents=True, exist_ok=True)
             with args.keep.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(known[name]) + "\n")
+                file.write(json.dumps(result) + "\n")
     print(table(list(known.values())))
     return 0
 
 
-def _kept(path: Path | None) -> dict[str, Any]:
+def _kept(path: Path | None) -> dict[tuple[str, bool], Any]:
+    """Results of earlier runs, by name and kind; what failed is run again."""
     if path is None or not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {line["name"]: line for line in lines}
+    return {(line["name"], "beside" in line): line for line in lines if "error" not in line}
 
 
 def _in_a_process(name: str, args: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", name, "--seconds", str(args.seconds)]
     if args.beside:
         command.append("--beside")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    failed = {"name": name, "findings": []}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return failed | {"error": f"no result after {PATIENCE} s"}
     if done.returncode:
-        return {"name": name, "error": done.stderr.splitlines()[-1], "findings": []}
+        return failed | {"error": (done.stderr.splitlines() or ["no word"])[-1]}
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -93,23 +144,24 @@ def _in_a_process(name: str, args: argparse.Namespace) -> dict[str, Any]:
 def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
     """Diagnose one program in this process, and time it against its mended form."""
     torch.manual_seed(0)
-    make = PROGRAMS[name].make if name in PROGRAMS else lambda mended: TUNED[name]()
+    make = FAULTY[name].make if name in FAULTY else lambda mended: CLEAN[name]()
     program = make(False)
+    planted = list(FAULTY[name].names) if name in FAULTY else []
     if beside:
-        result = {"name": name, "beside": others(program)}
+        result = {"name": name, "planted": planted, "beside": others(program)}
         program.close()
         return result
     found = labkit.diagnose(program.step, program.batches, seconds=seconds)
     result = {
         "name": name,
-        "planted": list(PROGRAMS[name].names) if name in PROGRAMS else [],
+        "planted": planted,
         "findings": [[each.name, each.share, *each.interval, each.of] for each in found],
         "seconds": found.seconds,
         "step_seconds": found.step_seconds,
         "notes": [*found.notes, *(f"{key}: {why}" for key, why in found.unmeasured.items())],
     }
     program.close()
-    if name in PROGRAMS:
+    if name in FAULTY:
         memory = bool(found.findings) and found[0].of == "memory"
         result["gain"] = _grows(make) if memory else gain(make)
     return result
@@ -237,19 +289,59 @@ def _right(result: dict[str, Any]) -> bool:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Every program, and the counts."""
-    if any("beside" in each for each in results):
-        return "\n".join(map(_line, results))
-    faulty = [each for each in results if each["name"] in PROGRAMS]
-    clean = [each for each in results if each["name"] in TUNED]
-    first = [each for each in faulty if _right(each)]
-    held = [each for each in first if each["gain"] >= 0.7 * each["findings"][0][1]]
-    lines = [_line(each) for each in results]
-    lines.append(f"planted cause first: {len(first)} of {len(faulty)}")
-    lines.append(f"of these, gain at least 0.7 of what was promised: {len(held)} of {len(first)}")
-    named = [each for each in clean if not _right(each)]
-    lines.append(f"tuned programs with a finding: {len(named)} of {len(clean)}")
+    """Every program, and the counts; what other tools put first, beside it."""
+    lines = []
+    for title, (faulty, clean) in GROUPS.items():
+        mine = [each for each in results if each["name"] in {*faulty, *clean}]
+        alone = [each for each in mine if "beside" not in each]
+        beside = [each for each in mine if "beside" in each]
+        if alone or beside:
+            lines += ["", title]
+        if alone:
+            lines += _counts(alone, faulty, clean)
+        if beside:
+            lines += _beside(beside, alone)
     return "\n".join(lines)
+
+
+def _counts(results: list[dict[str, Any]], faulty: Any, clean: Any) -> list[str]:
+    """Each program's line, and how many are right."""
+    planted = [each for each in results if each["name"] in faulty]
+    tuned = [each for each in results if each["name"] in clean]
+    first = [each for each in planted if _right(each)]
+    held = [each for each in first if each["gain"] >= 0.7 * each["findings"][0][1]]
+    named = [each for each in tuned if not _right(each)]
+    return [
+        *map(_line, results),
+        f"planted cause first: {len(first)} of {len(planted)}",
+        f"of these, gain at least 0.7 of what was promised: {len(held)} of {len(first)}",
+        f"tuned programs with a finding: {len(named)} of {len(tuned)}",
+    ]
+
+
+def _beside(results: list[dict[str, Any]], alone: list[dict[str, Any]]) -> list[str]:
+    """A row a program, with a star where the first line of a tool names what was planted."""
+    tools = list(dict.fromkeys(tool for each in results for tool in each["beside"]))
+    own = {each["name"]: each for each in alone}
+    rows, stars = [], dict.fromkeys(["labkit.diagnose", *tools] if own else tools, 0)
+    for each in results:
+        firsts = {tool: _starred(each, text) for tool, text in each["beside"].items()}
+        if each["name"] in own:
+            names = [finding[0] for finding in own[each["name"]]["findings"]] or ["nothing"]
+            firsts = {"labkit.diagnose": _starred(each, names[0])} | firsts
+        for tool, text in firsts.items():
+            stars[tool] += text.startswith("*")
+        cells = [f"{tool}: {text}" for tool, text in firsts.items()]
+        rows.append(f"{each['name']:36} " + " | ".join(cells))
+    planted = sum(bool(each["planted"]) for each in results)
+    counts = [f"{tool} {count}" for tool, count in stars.items()]
+    return [*rows, f"named first, of {planted} planted: " + ", ".join(counts)]
+
+
+def _starred(result: dict[str, Any], text: str) -> str:
+    planted = result["planted"]
+    words = [word for name in planted for word in POINTS.get(name, ())]
+    return f"*{text}" if text in planted or any(word in text for word in words) else text
 
 
 if __name__ == "__main__":
