@@ -25,8 +25,10 @@ from labkit.switches import set_torch_flags, torch_flags
 
 PutBack = Callable[[], Any]
 
+# Sources of random numbers of one's own, beside the global ones.
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 # Kinds whose own attributes are not followed: `_parts` knows what they hold.
-_PLAIN = (torch.Tensor, torch.Generator, dict, list, deque, tuple)
+_PLAIN = (torch.Tensor, *GENERATORS, dict, list, deque, tuple)
 
 
 def rng_state() -> dict[str, Any]:
@@ -139,9 +141,9 @@ def frozen_heap() -> Iterator[None]:
 def preserve_state(*objects: Any) -> Iterator[None]:
     """Put ``objects`` back as they were, in place and bit for bit.
 
-    Follows their attributes through containers, tensors, modules, optimizers and all that has a
-    ``state_dict``. Other objects that they hold are out of reach: list them too. Costs one copy of
-    every tensor, on its device. TypeError for an object that holds no state.
+    Follows their attributes through containers, tensors, random generators, modules, optimizers and
+    all that has a ``state_dict``. Other objects that they hold are out of reach: list them too.
+    Costs one copy of every tensor, on its device. TypeError for an object that holds no state.
     """
     undo = _remember(objects)
     try:
@@ -186,6 +188,12 @@ def _put_backs(item: Any) -> list[PutBack]:
         return [_remember_tensor(item)]
     if isinstance(item, torch.Generator):
         return [partial(item.set_state, item.get_state())]
+    if isinstance(item, np.random.RandomState):
+        return [partial(item.set_state, item.get_state())]
+    if isinstance(item, np.random.Generator):
+        return [partial(setattr, item.bit_generator, "state", item.bit_generator.state)]
+    if isinstance(item, random.Random):
+        return [partial(item.setstate, item.getstate())]
     if isinstance(item, dict):
         return [item.clear, partial(item.update, item.copy())]
     if isinstance(item, (list, deque)):

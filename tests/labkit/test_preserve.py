@@ -136,6 +136,30 @@ def test_a_second_interrupt_leaves_nothing_half_restored() -> None:
     assert stubborn == {"a": 1.0} and len(plain) == 2 and torch.equal(plain[1], torch.ones(2))
 
 
+@pytest.mark.parametrize(
+    "generator",
+    [
+        torch.Generator(),
+        np.random.default_rng(0),
+        np.random.Generator(np.random.MT19937(0)),
+        np.random.RandomState(0),
+        random.Random(0),
+    ],
+    ids=lambda each: type(each).__module__ + "." + type(each).__name__,
+)
+def test_generators_of_ones_own_go_on_as_if_nothing_was_drawn(generator: Any) -> None:
+    def draw_one() -> Any:
+        if isinstance(generator, torch.Generator):
+            return torch.rand((), generator=generator).item()
+        return generator.random()
+
+    draw_one()
+    with preserve_state({"of a dataset": [generator]}):
+        first = draw_one()
+        draw_one()
+    assert draw_one() == first
+
+
 def test_objects_that_refer_to_each_other() -> None:
     a: dict[str, Any] = {"x": torch.zeros(1)}
     a["self"] = a
