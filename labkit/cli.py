@@ -75,6 +75,8 @@ def _diagnose(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
         parser.error(f"{args.step!r} names no function: use SCRIPT.py:STEP")
     if not path.is_file():
         parser.error(f"there is no file {file!r}")
+    if path.suffix != ".py":
+        parser.error(f"{file!r} is no Python script: its name has to end in .py")
     module = _loaded(path)
     for wanted in filter(None, (name, args.batches)):
         if not hasattr(module, wanted):

@@ -100,7 +100,7 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
         )
     if model is not None and not isinstance(model, nn.Module):
         raise TypeError(f"model={model!r} is not an nn.Module")
-    with _CountingMode() as mode, watched_replays() as replays:
+    with CountingMode() as mode, watched_replays() as replays:
         saved = saved_bytes(step)
     if replays.count:
         raise RuntimeError("the step replays a CUDA graph")
@@ -108,7 +108,9 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
     return Counters(mode.flops, mode.launches, saved, mode.host_reads, size)
 
 
-class _CountingMode(TorchDispatchMode):
+class CountingMode(TorchDispatchMode):
+    """Counts FLOPs, launches and host reads of what runs inside; the fields of `Counters`."""
+
     # A fused operator counts as one launch.
     supports_higher_order_operators = True
     # Else compiled code would step aside for the eager one.
@@ -142,9 +144,13 @@ class _CountingMode(TorchDispatchMode):
             or namespace in ("prim", "profiler")
             or _name(func) in _NO_LAUNCH
         ):
-            self.launches += 1
+            self.launched()
         self.host_reads += _waits_for_device(func, args, kwargs, result)
         return result
+
+    def launched(self) -> None:
+        """An operator that computes was called."""
+        self.launches += 1
 
 
 def _name(func: Any) -> str:

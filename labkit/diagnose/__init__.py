@@ -55,7 +55,6 @@ class _Diagnose:
 
 
 diagnose = _Diagnose()
-diagnose.__doc__ = _Diagnose.__doc__
 
 
 def _listed(item: Any) -> tuple[Any, ...]:

@@ -21,6 +21,9 @@ from labkit.measure import alternate
 from labkit.results import Comparison, Workload
 from labkit.results.statistics import BUILD_SPREAD
 
+# A B B A so many times, where a step is short enough for it.
+REPEATS = 3
+
 Change = Callable[[], AbstractContextManager[Any]]
 Step = Callable[[], object]
 
@@ -32,6 +35,7 @@ class Experiment:
     ``samples`` is how many times the samples of a step it works on. ``least`` is the share below
     which nothing is said. ``last`` is for what changes what is learned: it is measured with all
     else mended. ``control`` is what the baseline runs in, where the change costs time by itself.
+    ``cores`` is how many must be free, where a machine that others use would give another answer.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Experiment:
     least: float = LEAST_SHARE
     last: bool = False
     control: Change = nullcontext
+    cores: int = 0
 
     def finding(self, result: Comparison) -> Finding:
         """What ``result`` says: the share of the step that the change saves."""
@@ -76,20 +81,26 @@ class Experiment:
             after.close()
 
     def glance(self, baseline: Step, seconds: float, around: Change = nullcontext) -> float:
-        """A first idea of the share that it saves, of four blocks A B B A; at least six steps."""
+        """A first idea of the share that it saves, of blocks A B B A; at least six steps.
+
+        What another program takes only makes a block longer: the shortest of each side count.
+        """
         before = _Changed(baseline, both(around, self.control), "as it is")
         after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
         try:
             usual = before.start()
             after.start()
             steps = max(1, round(seconds / 4 / max(usual, 1e-6)))
-            one, other = before.block(steps), after.block(steps)
-            other += after.block(steps)
-            one += before.block(steps)
+            times = min(REPEATS, steps)
+            one, other = [], []
+            for _ in range(times):
+                one.append(before.block(steps // times))
+                other += [after.block(steps // times), after.block(steps // times)]
+                one.append(before.block(steps // times))
         finally:
             before.close()
             after.close()
-        return 1 - other / one / self.samples
+        return 1 - min(other) / min(one) / self.samples
 
 
 def both(*changes: Change) -> Change:

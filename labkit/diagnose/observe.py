@@ -14,10 +14,9 @@ import torch.utils.checkpoint as recomputing
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from labkit.counters import _NO_LAUNCH, _name, _waits_for_device
+from labkit.counters import CountingMode
 from labkit.diagnose.events import Listener, listening
 from labkit.diagnose.patches import patched
 
@@ -134,29 +133,25 @@ class Seen(Listener):
         self._phase = "rest"
 
 
-class _Operators(TorchDispatchMode):
+class _Operators(CountingMode):
     """Counts what the step asks of the device, by phase."""
-
-    supports_higher_order_operators = True
-    ignore_compile_internals = classmethod(lambda cls: True)
 
     def __init__(self, seen: Seen) -> None:
         super().__init__()
         self.seen = seen
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        seen = self.seen
-        name = _name(func)
-        if not (getattr(func, "is_view", False) or name in _NO_LAUNCH):
-            seen.launches[seen._phase] = seen.launches.get(seen._phase, 0) + 1
-        seen.host_reads += _waits_for_device(func, args, kwargs, result)
-        return result
+    def launched(self) -> None:
+        super().launched()
+        by_phase = self.seen.launches
+        by_phase[self.seen._phase] = by_phase.get(self.seen._phase, 0) + 1
+
+
+def from_host(func: Any, args: Any) -> torch.Tensor | None:
+    """The CPU's tensor that this call of torch's Python API moves, if it is one that does."""
+    if func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu":
+        source: torch.Tensor = args[0]
+        return source
+    return None
 
 
 class _Copies(TorchFunctionMode):
@@ -170,9 +165,9 @@ class _Copies(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        moves = func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu"
-        if moves and result.device.type != "cpu" and not args[0].is_pinned():
-            self.seen.pageable += args[0].nbytes
+        source = from_host(func, args)
+        if source is not None and result.device.type != "cpu" and not source.is_pinned():
+            self.seen.pageable += source.nbytes
         return result
 
 
@@ -190,9 +185,9 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
 def count_operators(step: Callable[[], object], seen: Seen) -> Seen:
     """What operators one more step calls, by phase; the same `Seen`, with its counts."""
     counted = Seen(roots=list(seen.roots), optimizers=list(seen.optimizers))
-    with listening(counted), _Copies(counted), _Operators(counted):
+    with listening(counted), _Copies(counted), _Operators(counted) as operators:
         step()
-    seen.launches, seen.host_reads = counted.launches, counted.host_reads
+    seen.launches, seen.host_reads = counted.launches, operators.host_reads
     seen.pageable = counted.pageable
     return seen
 

@@ -29,8 +29,11 @@ _NAMES = {
     ("forward end", "forward"): "forward",
     ("forward end", "backward"): "forward",
     ("begin", "backward"): "forward",
+    ("load end", "backward"): "forward",
     ("backward", "backward end"): "backward",
     ("backward end", "update"): "after backward",
+    # An update by hand.
+    ("backward end", "end"): "after backward",
     ("update", "update end"): "update",
     ("update end", "update"): "update",
     # A closure that the optimizer calls: its forward and backward pass are within the update.
@@ -69,12 +72,7 @@ class Phases(Listener):
     def _name(self, before: str, event: str) -> str:
         if before == "load":
             return "data"
-        known = _NAMES.get((before, event))
-        if known is not None:
-            return known
-        if before == "backward end" and event == "end":
-            return "after backward"
-        return "rest"
+        return _NAMES.get((before, event), "rest")
 
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.cut("forward")

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from labkit.preserve import GENERATORS
+
 # Larger containers and tensors that no model or optimizer owns are data: they are not copied.
 MOST_BYTES = 2**26
 MOST_ENTRIES = 10_000
@@ -69,10 +71,9 @@ def _keep(name: str, item: Any, found: Reached) -> bool:
         return True
     if isinstance(item, DataLoader):
         found.loaders.append(item)
-        if item.generator is not None:
-            found.state.append(item.generator)
+        found.state += generators_of(item)
         return True
-    if isinstance(item, torch.Generator) or hasattr(type(item), "state_dict"):
+    if isinstance(item, GENERATORS) or hasattr(type(item), "state_dict"):
         found.state.append(item)
         return True
     if isinstance(item, _CONTAINERS):
@@ -80,6 +81,16 @@ def _keep(name: str, item: Any, found: Reached) -> bool:
             found.state.append(item)
         return True
     return isinstance(item, (Dataset, types.ModuleType, type, str, bytes, int, float))
+
+
+def generators_of(loader: Any) -> list[Any]:
+    """Random generators that a loader, its dataset and its samplers hold as attributes."""
+    batches = getattr(loader, "batch_sampler", None)
+    holders = [loader, getattr(loader, "dataset", None), getattr(loader, "sampler", None)]
+    found: list[Any] = []
+    for holder in [*holders, batches, getattr(batches, "sampler", None)]:
+        found += getattr(holder, "__dict__", {}).values()
+    return [each for each in found if isinstance(each, GENERATORS)]
 
 
 def _small(container: Any) -> bool:

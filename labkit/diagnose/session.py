@@ -8,7 +8,6 @@ optimizers after each experiment too, so that none trains on what another left.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -24,9 +23,10 @@ from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, up
 from labkit.diagnose.experiment import Change, Experiment, both
 from labkit.diagnose.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from labkit.diagnose.limit import limit
+from labkit.diagnose.neighbours import Neighbours
 from labkit.diagnose.observe import count_operators, observe
 from labkit.diagnose.phases import Phases, timed
-from labkit.diagnose.reach import Bindings, reached
+from labkit.diagnose.reach import Bindings, generators_of, reached
 from labkit.diagnose.subject import Subject, copy_of, cores
 from labkit.measure import measuring
 from labkit.preserve import preserve_state
@@ -54,6 +54,7 @@ class Session:
         self.subject = Subject(step, batches)
         self.seconds, self.patience = seconds, patience
         self.begin = time.perf_counter()
+        self.neighbours = Neighbours()
         self.found: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
@@ -78,7 +79,11 @@ class Session:
         """Everything, in turn; all is put back, whatever is raised."""
         bindings = Bindings(self.reached)
         try:
-            with measuring(None), ExitStack() as stack:
+            with (
+                measuring(None),
+                loading.without_iterator(self.subject.loader),
+                ExitStack() as stack,
+            ):
                 self._remember(stack)
                 with _named(self.subject.call), self._bar():
                     self._look(stack)
@@ -86,7 +91,6 @@ class Session:
                     self._experiments()
         finally:
             changed = bindings.restore()
-            end_started(self.subject.loader)
         self._tell(changed)
         return Diagnosis(
             ranked(self.found),
@@ -98,10 +102,7 @@ class Session:
         )
 
     def _remember(self, stack: ExitStack) -> None:
-        objects = [*self.state, *self.reached.state]
-        generator = getattr(self.subject.loader, "generator", None)
-        if generator is not None:
-            objects.append(generator)
+        objects = [*self.state, *self.reached.state, *generators_of(self.subject.loader)]
         for item in objects:
             stack.enter_context(preserve_state(item))
         self.owners += objects
@@ -119,7 +120,7 @@ class Session:
         if subject.takes_batches:
             with limit(self.patience, "loading the first batches"):
                 subject.keep(subject.loader)
-            end_started(subject.loader)
+            loading.end_started(subject.loader)
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in _tensors(probe)]
 
@@ -163,7 +164,7 @@ class Session:
                     self.step_seconds = sum(wholes) / len(wholes)
             self.advance()
             before = len(compilations.seconds)
-            phases = timed(subject.serve(), CUTTING * self.seconds)
+            phases = timed(self._limited(subject.serve()), CUTTING * self.seconds)
             if not subject.takes_batches:
                 wholes = phases.wholes
                 self.step_seconds = sum(wholes) / len(wholes)
@@ -179,6 +180,15 @@ class Session:
                 self.found.append(again)
         self.advance()
 
+    def _limited(self, step: Callable[[], object]) -> Callable[[], object]:
+        """A step that is ended when it hangs."""
+
+        def limited() -> None:
+            with limit(self.patience, "a step"):
+                step()
+
+        return limited
+
     def _from_phases(self, phases: Phases, wholes: list[float]) -> None:
         subject = self.subject
         shares = phases.shares()
@@ -192,10 +202,12 @@ class Session:
                 self.waiting = 1 - scale
                 shares = {"data": 1 - scale} | shares
         self.phases = shares
-        for finding in update.findings(subject, phases):
-            self.found.append(_scaled(finding, scale))
-            if finding.interval[0] >= LEAST_SHARE:
-                self.per_step += finding.share
+        # torch's own functions are timed on tensors like these: of a kind that they may not take.
+        with self._may_fail("loops over parameters"):
+            for finding in update.findings(subject, phases):
+                self.found.append(_scaled(finding, scale))
+                if finding.interval[0] >= LEAST_SHARE:
+                    self.per_step += finding.share
         for finding in samples.findings(subject, phases):
             self.beside.append(_scaled(finding, scale))
             if finding.name == samples.BESIDE:
@@ -247,8 +259,13 @@ class Session:
         """
         seconds = min(LONGEST * self.seconds, max(SCREENING * self.seconds, seconds))
         with self._kept(), self._may_fail(experiment.name):
+            neighbours = Neighbours()
             result = experiment.run(self.subject.serve(), seconds, around)
             self.advance()
+            busy = neighbours.in_the_way(experiment.cores) if experiment.cores else None
+            if busy is not None:
+                self.unmeasured[experiment.name] = busy
+                return 0.0
             if experiment.named(result):
                 finding = _scaled(experiment.finding(result), remains)
                 if experiment.last:
@@ -278,9 +295,9 @@ class Session:
                 release_memory()
 
     def _tell(self, changed: list[str]) -> None:
-        busy = _busy()
-        if busy > 1.5 * cores():
-            self.notes.append(f"other programs use this machine too (load {busy:.1f})")
+        busy = self.neighbours.in_the_way(cores())
+        if busy is not None:
+            self.notes.append(busy)
         if self.subject.seen.written:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
@@ -289,19 +306,6 @@ class Session:
         for name, version in self.versions.items():
             if self.reached.data[name]._version != version:
                 self.notes.append(f"the step changed {name}, which was too large to be put back")
-
-
-def _busy() -> float:
-    """How many threads of all programs wanted a core in the last minute; 0 where unknown."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-
-
-def end_started(loader: Any) -> None:
-    """End workers that outlive their iterator, which the diagnosis started."""
-    iterator = getattr(loader, "_iterator", None)
-    if iterator is not None and hasattr(iterator, "_shutdown_workers"):
-        iterator._shutdown_workers()
-        loader._iterator = None
 
 
 def _tensors(batches: list[Any]) -> list[torch.Tensor]:

@@ -186,6 +186,7 @@ def test_a_script_is_diagnosed_without_its_main_part(script, capsys, more):
     [
         (["{}"], "names no function"),
         (["nowhere.py:step"], "there is no file 'nowhere.py'"),
+        (["pyproject.toml:step"], "'pyproject.toml' is no Python script"),
         (["{}:stop"], "has no 'stop' at its top level"),
         (["{}:step", "--batches", "loader"], "has no 'loader' at its top level"),
         (["{}:step"], "is called as step()"),

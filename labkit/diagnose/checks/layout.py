@@ -26,8 +26,6 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     step = None
     if subject.takes_batches:
         step = subject.serve([tree_map(_images_last, batch) for batch in subject.batches])
-    elif not subject.takes_batches:
-        step = None
 
     @contextmanager
     def last() -> Iterator[None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,25 +237,43 @@ def _another_helps(step: Callable[[Any], object] | None, loader: Any, found: Str
         return workers < cores()
     seconds = min(2.0, 2 * sum(found.wholes))
     skip = (workers + 1) * (loader.prefetch_factor or 2) + 1
-    again = stream(step, another, seconds, skip)
+    try:
+        again = stream(step, another, seconds, skip)
+    finally:
+        end_started(another)
     if not again.waits:
         return workers < cores()
     return statistics.mean(again.wholes) < 0.93 * statistics.mean(found.wholes)
 
 
 def _with_workers(loader: Any, workers: int) -> Any:
-    """A loader of the same batches with other workers; None where it cannot be copied."""
-    if type(loader) is not DataLoader or loader.batch_sampler is None:
+    """The same loader with other workers, whatever else was set; None where it cannot be copied."""
+    own = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
+    if not own or loader.batch_sampler is None:
         return None
-    return DataLoader(
-        loader.dataset,
-        batch_sampler=loader.batch_sampler,
-        num_workers=workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        prefetch_factor=loader.prefetch_factor,
-        multiprocessing_context=loader.multiprocessing_context,
-        generator=loader.generator,
-    )
+    another = copy.copy(loader)
+    another._iterator = None
+    another.num_workers = workers
+    return another
+
+
+@contextmanager
+def without_iterator(loader: Any) -> Iterator[None]:
+    """A loader with workers that live on is asked afresh inside: those that it has are kept."""
+    before = getattr(loader, "_iterator", None)
+    if before is not None:
+        loader._iterator = None
+    try:
+        yield
+    finally:
+        end_started(loader)
+        if before is not None:
+            loader._iterator = before
+
+
+def end_started(loader: Any) -> None:
+    """End workers that outlive their iterator, which the diagnosis started."""
+    iterator = getattr(loader, "_iterator", None)
+    if iterator is not None and hasattr(iterator, "_shutdown_workers"):
+        iterator._shutdown_workers()
+        loader._iterator = None

@@ -34,6 +34,7 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
             _set_to(count),
             # One thread of several cores: beside other programs that alone looks better.
             least=0.1 if now <= cores() and count < now else LEAST_SHARE,
+            cores=max(now, count),
         )
 
 

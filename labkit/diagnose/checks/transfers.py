@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from labkit.diagnose.experiment import Experiment, Idle
+from labkit.diagnose.observe import from_host
 from labkit.diagnose.subject import Subject
 
 
@@ -43,8 +44,7 @@ class _NotWaiting(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func in (torch.Tensor.to, torch.Tensor.cuda) and len(args) < 3:
-            source = args[0]
-            if source.device.type == "cpu" and source.is_pinned():
-                kwargs["non_blocking"] = True
+        source = from_host(func, args)
+        if source is not None and len(args) < 3 and source.is_pinned():
+            kwargs["non_blocking"] = True
         return func(*args, **kwargs)

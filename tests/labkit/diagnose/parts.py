@@ -11,6 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from labkit.diagnose.observe import count_operators, observe
+from labkit.diagnose.subject import Subject
+
 LAST = torch.channels_last
 
 
@@ -107,3 +110,15 @@ def trainer(
 def full() -> Any:
     """fp32: no context at all."""
     return contextlib.nullcontext()
+
+
+def looked_at(program: Program) -> Subject:
+    """The subject that the diagnosis makes of a program, before its first experiment."""
+    subject = Subject(program.step, program.batches)
+    if program.batches is not None:
+        subject.keep(program.batches)
+    step = subject.serve()
+    step()
+    subject.seen = observe(step, lambda item: None)
+    count_operators(step, subject.seen)
+    return subject

@@ -3,16 +3,21 @@
 No test asserts a time. A planted fault that is measured is several times the rest of its step.
 """
 
+import functools
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import labkit
@@ -20,8 +25,10 @@ from labkit.diagnose import Diagnosis, Finding
 from labkit.diagnose.findings import ranked
 from labkit.preserve import rng_state
 from labkit.switches import torch_flags
+from tests.labkit.diagnose.parts import full, looked_at, trainer
 from tests.labkit.diagnose.programs import PROGRAMS, TUNED
 
+ROOT = Path(__file__).resolve().parents[3]
 SHORT = 1.5
 
 
@@ -34,16 +41,7 @@ def batches(count=4, samples=8):
     return [(torch.randn(samples, 16), torch.randint(4, (samples,))) for _ in range(count)]
 
 
-def trained_by(model, optimizer):
-    def step(batch):
-        inputs, targets = batch
-        loss = F.cross_entropy(model(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.detach()
-
-    return step
+trained_by = functools.partial(trainer, precision=full)
 
 
 def plain(item):
@@ -107,6 +105,106 @@ def test_it_leaves_everything_as_it_was(kind):
     now = torch.autograd.backward, torch.Tensor.zero_, torch.zeros_like, open, torch.save
     assert all(one is other for one, other in zip(now, patched, strict=True))
     assert "forward" not in vars(model) and "zero_" not in vars(torch.Tensor)
+
+
+class Rolled(torch.utils.data.Dataset):
+    """Rows that are augmented by a generator of the dataset's own."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return torch.full((16,), self.rng.random(), dtype=torch.float32), index % 4
+
+
+def test_random_generators_of_ones_own_are_as_before():
+    own, rng = torch.Generator(), random.Random(0)
+    dataset = Rolled()
+    sampler = torch.utils.data.RandomSampler(dataset, generator=own)
+    model = small()
+    train = trained_by(model, torch.optim.SGD(model.parameters()))
+
+    def step(batch):
+        rng.random()
+        train(batch)
+
+    def states():
+        return plain([own.get_state(), rng.getstate(), dataset.rng.bit_generator.state])
+
+    before = states()
+    labkit.diagnose(step, DataLoader(dataset, batch_size=8, sampler=sampler), seconds=SHORT)
+    assert states() == before
+
+
+class Marks:
+    """A count that nobody puts back: classes are not looked into."""
+
+    count = 0
+
+
+@pytest.mark.parametrize("at", [1, 2, 8, 30, 60])
+def test_an_interrupt_at_any_time_leaves_everything_as_it_was(at):
+    model = small()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    train = trained_by(model, optimizer)
+    data = batches()
+    Marks.count = 0
+
+    def step(batch):
+        train(batch)
+        Marks.count += 1
+        if Marks.count == at:
+            raise KeyboardInterrupt
+
+    def everything():
+        patched = torch.autograd.backward, torch.Tensor.zero_, torch.zeros_like, open, torch.save
+        states = [model.state_dict(), optimizer.state_dict(), rng_state(), torch_flags(), patched]
+        return plain([*states, sorted(vars(model)), sorted(vars(optimizer)), model[0].bias])
+
+    before = everything()
+    with pytest.raises(KeyboardInterrupt):
+        labkit.diagnose(step, data, seconds=SHORT)
+    assert everything() == before
+    assert not nn.modules.module._global_forward_hooks
+
+
+def test_the_workers_of_a_loader_that_is_in_use_live_on():
+    loader = DataLoader(Rolled(), batch_size=8, num_workers=1, persistent_workers=True)
+    model = small()
+    step = trained_by(model, torch.optim.SGD(model.parameters()))
+    batch = next(iter(loader))
+    own = loader._iterator
+    step(batch)
+    try:
+        labkit.diagnose(step, loader, seconds=1)
+        assert loader._iterator is own
+        assert all(worker.is_alive() for worker in own._workers)
+    finally:
+        own._shutdown_workers()
+
+
+def test_one_more_worker_changes_nothing_else_of_a_loader():
+    from labkit.diagnose.checks.loading import _with_workers
+
+    loader = DataLoader(
+        Rolled(),
+        batch_size=8,
+        num_workers=1,
+        persistent_workers=True,
+        prefetch_factor=3,
+        in_order=False,
+        drop_last=True,
+        timeout=7,
+        generator=torch.Generator(),
+    )
+    another = _with_workers(loader, 2)
+    before, after = dict(vars(loader)), dict(vars(another))
+    assert (before.pop("num_workers"), after.pop("num_workers")) == (1, 2)
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
 
 
 def test_switches_of_the_step_are_as_before():
@@ -222,6 +320,18 @@ def test_a_step_that_hangs_is_ended_with_a_clear_word():
         labkit.diagnose(hangs, batches(), patience=0.5)
 
 
+def test_a_later_step_that_hangs_is_ended_too():
+    begin = time.monotonic()
+
+    def hangs():
+        # Not while it is looked at, but while it is timed.
+        if time.monotonic() - begin > 1:
+            time.sleep(60)
+
+    with pytest.raises(TimeoutError, match="a step took longer than 1 s"):
+        labkit.diagnose(hangs, seconds=30, patience=1)
+
+
 def test_a_loader_that_hangs_is_ended_with_a_clear_word():
     class Hangs(torch.utils.data.Dataset):
         def __len__(self):
@@ -277,15 +387,87 @@ GROSS = ["slow_collate", "losses_with_graphs", "tiny_batch", "profiled"]
 
 
 @pytest.mark.parametrize("name", GROSS)
-def test_gross_faults_are_named(name):
-    torch.manual_seed(0)
-    program = PROGRAMS[name].make(False)
+def test_gross_faults_are_named_first(name):
+    # In a process of its own: threads that an earlier test has left waiting take no core from it.
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.labkit.diagnose.named", name],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["names"], told["text"]
+    assert told["names"][0] in PROGRAMS[name].names, told["text"]
+
+
+def busy_loops(count):
+    """Processes that take a core each, and no more."""
+    loop = [sys.executable, "-c", "while True: pass"]
+    return [subprocess.Popen(loop) for _ in range(count)]
+
+
+def test_what_others_take_is_counted():
+    from labkit.diagnose.neighbours import Neighbours, busy_seconds
+    from labkit.diagnose.subject import cores
+
+    if busy_seconds() is None:
+        pytest.skip("this system does not count what others take")
+    loops = busy_loops(cores())
     try:
-        found = labkit.diagnose(program.step, program.batches, seconds=12)
+        neighbours = Neighbours()
+        time.sleep(2)
+        taken = neighbours.taken()
+        assert taken > 0.5 * cores()
+        assert "cores meanwhile" in neighbours.in_the_way(cores())
     finally:
-        program.close()
-    # Beside other tests waiting threads are a fault of their own, and may come first.
-    assert {each.name for each in found.findings} & {*PROGRAMS[name].names}, str(found)
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@pytest.mark.parametrize(
+    ("others", "wanted", "free"), [(0.2, 2, True), (0.9, 2, False), (0.9, 1, True), (1.8, 9, False)]
+)
+def test_cores_that_others_take_are_in_the_way(monkeypatch, others, wanted, free):
+    from labkit.diagnose import neighbours
+
+    monkeypatch.setattr(neighbours, "cores", lambda: 2)
+    monkeypatch.setattr(neighbours.Neighbours, "taken", lambda self: others)
+    reason = neighbours.Neighbours().in_the_way(wanted)
+    assert (reason is None) == free
+    assert free or f"{others} of 2 cores" in reason
+
+
+def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
+    from labkit.diagnose import neighbours
+    from labkit.diagnose.checks import threads
+
+    # The experiment itself finds a great gain: the other number of threads does without the sleep.
+    slow = [True]
+
+    @contextmanager
+    def without():
+        slow[0] = False
+        yield
+        slow[0] = True
+
+    monkeypatch.setattr(threads, "_set_to", lambda count: without)
+    monkeypatch.setattr(threads, "cores", lambda: torch.get_num_threads() + 1)
+
+    def step():
+        time.sleep(0.02 * slow[0])
+
+    named = {}
+    for others in (0.0, 64.0):
+        monkeypatch.setattr(neighbours.Neighbours, "taken", lambda self, taken=others: taken)
+        named[others] = labkit.diagnose(step, seconds=SHORT)
+    assert named[0.0][0].name == "too few CPU threads"
+    assert len(named[64.0]) == 0
+    assert "other programs took" in named[64.0].unmeasured["too few CPU threads"]
+    assert any("other programs took" in note for note in named[64.0].notes)
 
 
 def test_a_slow_dataset_is_told_from_a_slow_collate_function():
@@ -361,20 +543,6 @@ def test_loops_in_python_call_many_operators(name, phase):
         counted.append(subject.seen.launches.get(phase, 0))
     least = len(subject.seen.parameters) if phase != "before" else 512
     assert counted[0] >= 2 * least and counted[0] > 3 * counted[1]
-
-
-def looked_at(program):
-    from labkit.diagnose.observe import count_operators, observe
-    from labkit.diagnose.subject import Subject
-
-    subject = Subject(program.step, program.batches)
-    if program.batches is not None:
-        subject.keep(program.batches)
-    step = subject.serve()
-    step()
-    subject.seen = observe(step, lambda item: None)
-    count_operators(step, subject.seen)
-    return subject
 
 
 def applies(name, mended):
