@@ -44,7 +44,8 @@ def use_of(step: Callable[[], object], device: str) -> Use:
             # Older tensors that a step uses for the first time, as another batch, are no growth.
             kept.append(tracker.current - tracker.existing)
     stays = (kept[-1] - kept[0]) / (STEPS - 1)
-    adds = max(1, tracker.peak - tracker.existing - kept[0])
+    # Where something stays, the peak is that of the last step: what the others left is not its own.
+    adds = max(1, tracker.peak - tracker.existing - kept[-2])
     return Use(tracker.peak, adds, max(0, round(stays)))
 
 

@@ -1,0 +1,314 @@
+"""Each check: its change takes the fault out of the step, and its judgement follows the figures.
+
+Changes are held by counters, judgements by times that are given, not measured.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from labkit import count
+from labkit.diagnose import memory, session
+from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, update
+from labkit.diagnose.checks.loading import Parts, Stream
+from labkit.diagnose.experiment import Experiment
+from labkit.diagnose.findings import Finding
+from labkit.diagnose.observe import Seen, observe
+from labkit.diagnose.phases import Phases
+from labkit.diagnose.subject import Subject, cores
+from tests.labkit.diagnose.parts import Program, conv_net, image_batches, looked_at, trainer
+from tests.labkit.diagnose.programs import PROGRAMS
+
+# ------------------------------------------------------------------- a change takes the fault out
+
+
+def biased(mended):
+    """A bias before each batch norm: on a CPU it costs too little for a program of its own."""
+    return Program(trainer(conv_net(4, bias=not mended)), image_batches(4, 2), 4)
+
+
+def flops(step, subject):
+    return count(step).flops
+
+
+def launches(step, subject):
+    return count(step).launches
+
+
+def kept_bytes(step, subject):
+    return count(step).saved_bytes
+
+
+def biases(step, subject):
+    return sum(name.endswith("bias") for name, _ in subject.seen.roots[0].named_parameters())
+
+
+def in_the_other_order(step, subject):
+    weights = [each for each in subject.seen.parameters if each.dim() == 4]
+    return sum(not each.is_contiguous(memory_format=torch.channels_last) for each in weights)
+
+
+def threads_away(step, subject):
+    return abs(torch.get_num_threads() - cores())
+
+
+def seen_to_be(name):
+    def probe(step, subject):
+        found = getattr(observe(step, lambda item: None), name)
+        return len(found) if isinstance(found, list) else int(found)
+
+    return probe
+
+
+# By program: what its fault has more of.
+MORE = {
+    "anomaly_everywhere": seen_to_be("anomaly"),
+    "anomaly_in_the_step": launches,
+    "profiled": seen_to_be("profiled"),
+    "deterministic": seen_to_be("deterministic"),
+    "checkpointed": flops,
+    "frozen_in_name": flops,
+    "validated_with_gradients": seen_to_be("unused"),
+    "zeroed_by_hand": launches,
+    "full_precision": kept_bytes,
+    "loop_optimizer": launches,
+    "channels_first": in_the_other_order,
+    "oversubscribed": threads_away,
+    "biased": biases,
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_change_takes_the_fault_out_and_puts_it_back(name):
+    make, names = biased, ("bias before batch norm",)
+    if name in PROGRAMS:
+        make, names = PROGRAMS[name].make, PROGRAMS[name].names
+    program = make(False)
+    try:
+        subject = looked_at(program)
+        every = [each for check in EXPERIMENTS for each in check(subject)]
+        tried = next(each for each in every if each.name in names)
+        step = subject.serve()
+        before = MORE[name](step, subject)
+        with tried.change():
+            # Once more to warm up: gradients and the optimizer's state may be new.
+            (tried.step or step)()
+            inside = MORE[name](tried.step or step, subject)
+        step()
+        after = MORE[name](step, subject)
+    finally:
+        program.close()
+    assert inside < before
+    assert after == before
+
+
+def test_a_larger_batch_holds_the_same_samples_again():
+    subject = looked_at(PROGRAMS["tiny_batch"].make(False))
+    every = [each for check in EXPERIMENTS for each in check(subject)]
+    [larger] = [each for each in every if each.last]
+    seen = observe(larger.step, lambda item: None)
+    assert seen.samples == larger.samples * subject.seen.samples == 8 * 4
+
+
+# ------------------------------------------------------------------------------------- judgements
+
+
+def result(ratios, pairs=None):
+    side = SimpleNamespace(error=None)
+    return SimpleNamespace(
+        ratios=ratios,
+        pairs=len(ratios) if pairs is None else pairs,
+        device="cpu",
+        baseline=side,
+        candidate=side,
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (result([1.2] * 12), True),
+        (result([1.2, 1.25, 1.18, 1.22] * 3), True),
+        (result([1.01] * 12), False),
+        (result([0.6, 2.0] * 6), False),
+        (result([0.8] * 12), False),
+        (result([1.2] * 12, pairs=1), False),
+    ],
+)
+def test_only_a_sure_saving_is_named(given, named):
+    assert Experiment("it", "so", "do\nthis", "04_data_loading").named(given) is named
+
+
+def test_an_experiment_has_a_least_share_of_its_own():
+    large = Experiment("it", "so", "do\nthis", "04_data_loading", least=0.3)
+    assert not large.named(result([1.2] * 12)) and large.named(result([2.0] * 12))
+
+
+def model():
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def phases(**parts):
+    found = Phases()
+    found.steps = [dict(parts) for _ in range(12)]
+    return found
+
+
+def subject_of(**seen):
+    batch = (torch.zeros(8, 4), torch.zeros(8, dtype=torch.int64))
+    return Subject(lambda batch: None, [batch], [batch], Seen(roots=[model()], **seen))
+
+
+def names_and_shares(found):
+    return {each.name: each.share for each in found}
+
+
+@pytest.mark.parametrize(
+    ("calls", "before", "wanted"),
+    [
+        (20, 0.5, {"loop over samples in Python": 0.5}),
+        (3, 0.5, {samples.BESIDE: 0.5}),
+        (3, 0.01, {}),
+    ],
+)
+def test_what_comes_before_the_model(calls, before, wanted):
+    subject = subject_of(backwards=1, launches={"before": calls})
+    found = samples.findings(subject, phases(before=before, forward=0.9 - before, update=0.1))
+    assert names_and_shares(found) == pytest.approx(wanted)
+
+
+def test_a_validation_is_no_work_beside():
+    subject = subject_of(backwards=1, unused=[model()])
+    assert list(samples.findings(subject, phases(forward=0.5, rest=0.5))) == []
+
+
+class Own(torch.optim.SGD):
+    """An optimizer that is not torch's own."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "calls", "wanted"),
+    [
+        # Four tensors.
+        (torch.optim.SGD, {"after backward": 8}, {"gradient clipping in a Python loop": 0.3}),
+        (torch.optim.SGD, {"after backward": 7}, {}),
+        (torch.optim.SGD, {"update": 40}, {}),
+        (Own, {"update": 4}, {"optimizer loops over parameters": 0.1}),
+        (Own, {"update": 3}, {}),
+        (None, {"after backward": 4}, {"optimizer loops over parameters": 0.3}),
+        (None, {"after backward": 3}, {}),
+    ],
+)
+def test_loops_over_parameters(monkeypatch, kind, calls, wanted):
+    monkeypatch.setattr(update, "_seconds", lambda work: 0.1)
+    subject = subject_of(backwards=1, launches=calls)
+    if kind is not None:
+        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
+    measured = phases(forward=0.4, **{"after backward": 0.4, "update": 0.2})
+    assert names_and_shares(update.findings(subject, measured)) == pytest.approx(wanted)
+
+
+def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
+    monkeypatch.setattr(update, "_seconds", lambda work: 0.4)
+    subject = subject_of(backwards=1, launches={"after backward": 8})
+    subject.seen.optimizers.append(torch.optim.SGD(subject.seen.parameters, lr=0.1))
+    [found] = update.findings(subject, phases(forward=0.6, **{"after backward": 0.4}))
+    assert found.share == 0 and found.interval[0] == 0
+
+
+def test_compiling_once_is_no_habit():
+    twice = recompiles.Compilations([0.5, 0.5])
+    found = recompiles.finding(twice, [1.0] * 10, [0.1] * 10)
+    assert found.share == pytest.approx(0.1)
+    assert recompiles.finding(recompiles.Compilations([1.0]), [1.0] * 10, [0.1] * 10) is None
+
+
+def test_compilations_are_counted():
+    program = PROGRAMS["recompiled"].make(False)
+    step = Subject(program.step, program.batches).train
+    lengths = iter(program.batches)
+    step(next(lengths))
+    with recompiles.watched() as found:
+        for _ in range(3):
+            step(next(lengths))
+    assert len(found.seconds) >= 3 and min(found.seconds) > 0
+
+
+def loader(**settings):
+    return DataLoader(TensorDataset(torch.zeros(48, 4)), batch_size=8, **settings)
+
+
+@pytest.mark.parametrize(
+    ("parts", "workers", "helps", "name"),
+    [
+        (Parts(0.03, 0.001), 1, True, "too few loader workers"),
+        (Parts(0.03, 0.001), 1, False, "slow samples in the dataset"),
+        (Parts(0.001, 0.03), 1, False, "slow collate function"),
+        (Parts(0.001, 0.03), 0, True, "slow collate function"),
+        (Parts(0.03, 0.001), 0, True, "slow samples in the dataset"),
+        (Parts(0.005, 0.001), 1, True, "slow samples in the dataset"),
+        (None, 1, True, "waits for data"),
+    ],
+)
+def test_what_a_wait_is_due_to(monkeypatch, parts, workers, helps, name):
+    monkeypatch.setattr(loading, "parts_of", lambda given: parts)
+    monkeypatch.setattr(loading, "_another_helps", lambda step, given, found: helps)
+    stream = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+    found = loading.cause(None, loader(num_workers=workers), stream, 0.67, (0.6, 0.7))
+    assert found.name == name and found.share == 0.67 and found.interval == (0.6, 0.7)
+
+
+@pytest.mark.parametrize(("wait", "helps"), [(0.02, False), (0.019, False), (0.005, True)])
+def test_another_worker_has_to_help(monkeypatch, wait, helps):
+    streams = []
+
+    def stream(step, another, seconds, skip):
+        streams.append(another)
+        return Stream(waits=[wait] * 8, works=[0.01] * 8)
+
+    monkeypatch.setattr(loading, "stream", stream)
+    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+    assert loading._another_helps(print, loader(num_workers=1), found) is helps
+    assert [each.num_workers for each in streams] == [2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "start", "share"),
+    [
+        ({"num_workers": 1}, 0.50, 0.59 / (0.59 + 6 * 0.02)),
+        ({"num_workers": 1}, 0.01, 0.10 / (0.10 + 6 * 0.02)),
+        ({"num_workers": 1, "persistent_workers": True}, 0.50, None),
+        ({}, 0.50, None),
+    ],
+)
+def test_workers_that_are_started_again(settings, start, share):
+    stream = Stream([0.01] * 20, [0.01] * 20, starts=[start] * 5, ends=[0.1] * 5)
+    found = loading._restarts(loader(**settings), stream, subject_of())
+    assert (found and found.share) == (share and pytest.approx(share))
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_stays_in_memory(keeps):
+    kept = []
+
+    def step():
+        made = torch.ones(1000)
+        if keeps:
+            kept.append(made)
+
+    use = memory.use_of(step, "cpu")
+    assert use.stays == (4000 if keeps else 0)
+    found = memory.finding(use)
+    assert (found is not None) is keeps
+    assert not keeps or (found.share == 1 and found.of == "memory")
+
+
+def test_a_larger_batch_is_not_praised_for_what_has_a_remedy_of_its_own():
+    found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis", "05_batch_size")
+    less = session._less(found, 0.3)
+    assert (less.share, *less.interval) == pytest.approx((0.2, 0.1, 0.3))
+    scaled = session._scaled(found, 0.5)
+    assert (scaled.share, *scaled.interval) == pytest.approx((0.25, 0.2, 0.3))
