@@ -30,13 +30,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import pick, survive
-from labkit.preserve import frozen_heap, preserve_flags, preserve_rng
+from labkit.preserve import frozen_heap, giving_back, preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, same_within
@@ -126,14 +127,13 @@ def measuring(threads: int | None) -> Iterator[None]:
             f"threads={threads!r}: use a positive number of CPU threads, "
             "or None for torch's own setting"
         )
-    TURN.take(threading.current_thread())
-    try:
+    thread = threading.current_thread()
+    with giving_back(partial(TURN.give_back_to, TURN.depth_of(thread), thread)):
+        TURN.take(thread)
         with frozen_heap(), preserve_rng(), preserve_flags():
             if threads is not None:
                 torch.set_num_threads(threads)
             yield
-    finally:
-        TURN.give_back()
 
 
 def as_arm(step: Any, label: str) -> Any:

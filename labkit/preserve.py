@@ -1,5 +1,6 @@
 """Leave no trace: what a block draws, switches, writes or collects is put back, whatever it raises.
 
+- `giving_back`: whatever else can be put back by a call, also where that is interrupted.
 - `preserve_rng`: the random generators of Python, NumPy and torch.
 - `preserve_flags`: torch's process-wide switches, with the number of threads.
 - `preserve_state`: tensors, models, optimizers and what else holds a state.
@@ -81,23 +82,34 @@ def _set_device_states(states: list[torch.Tensor] | None) -> None:
 
 
 @contextmanager
-def preserve_rng() -> Iterator[None]:
-    """Give back every random generator as it was."""
-    state = rng_state()
+def giving_back(put_back: PutBack) -> Iterator[None]:
+    """Call ``put_back()`` at the end of the block, whatever the block raises.
+
+    An interrupt may strike while things are put back, as the second of two often does: then
+    ``put_back`` is called again, so it must bear that, and nothing stays half restored.
+    """
     try:
         yield
     finally:
-        set_rng_state(state)
+        try:
+            put_back()
+        except KeyboardInterrupt:
+            put_back()
+            raise
+
+
+@contextmanager
+def preserve_rng() -> Iterator[None]:
+    """Give back every random generator as it was."""
+    with giving_back(partial(set_rng_state, rng_state())):
+        yield
 
 
 @contextmanager
 def preserve_flags() -> Iterator[None]:
     """Give back torch's process-wide switches as they were."""
-    flags = torch_flags()
-    try:
+    with giving_back(partial(set_torch_flags, torch_flags())):
         yield
-    finally:
-        set_torch_flags(flags)
 
 
 @contextmanager
@@ -145,16 +157,8 @@ def preserve_state(*objects: Any) -> Iterator[None]:
     all that has a ``state_dict``. Other objects that they hold are out of reach: list them too.
     Costs one copy of every tensor, on its device. TypeError for an object that holds no state.
     """
-    undo = _remember(objects)
-    try:
+    with giving_back(partial(_call_all, _remember(objects))):
         yield
-    finally:
-        try:
-            _call_all(undo)
-        except KeyboardInterrupt:
-            # A second, impatient one: nothing may stay half restored.
-            _call_all(undo)
-            raise
 
 
 def _call_all(undo: list[PutBack]) -> None:

@@ -45,13 +45,29 @@ class Turn:
             self.holder = thread
             self._depth += 1
 
+    def depth_of(self, thread: threading.Thread) -> int:
+        """How often ``thread`` has taken the turn and not given it back."""
+        return self._depth if self.holder is thread else 0
+
     def give_back(self) -> None:
         """End what one `take` began."""
         with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                self._presence.end()
-                self.holder = None
+            self._end_at(self._depth - 1)
+
+    def give_back_to(self, depth: int, thread: threading.Thread) -> None:
+        """End all that ``thread`` took beyond ``depth``; the turn of another is left alone.
+
+        It may be called again where an interrupt struck inside.
+        """
+        with self._lock:
+            if self.holder is thread:
+                self._end_at(depth)
+
+    def _end_at(self, depth: int) -> None:
+        self._depth = depth
+        if depth == 0:
+            self._presence.end()
+            self.holder = None
 
 
 # The one of this process.

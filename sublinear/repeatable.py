@@ -20,7 +20,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import preserve_rng, rng_state, set_rng_state
+from labkit.preserve import giving_back, preserve_rng, rng_state, set_rng_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")
@@ -81,14 +81,16 @@ def _refuse_replaced(model: nn.Module) -> None:
 def untouched(model: nn.Module) -> Iterator[None]:
     """Give back each module's attributes and modes, and which children and tensors it has."""
     before = attributes(model.modules())
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         for module, plain, contents in before:
             module.__dict__.clear()
             module.__dict__.update(plain)
             for name, content in contents.items():
                 _fill(module.__dict__[name], content)
+
+    with giving_back(put_back):
+        yield
 
 
 @contextmanager
@@ -99,17 +101,18 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     """
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
     values = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        with preserve_rng(), untouched(model):
-            for parameter, _ in grads:
-                parameter.grad = None
-            yield
-    finally:
+
+    def put_back() -> None:
         with torch.no_grad():
             for buffer, value in values:
                 buffer.copy_(value)
         for parameter, grad in grads:
             parameter.grad = grad
+
+    with giving_back(put_back), preserve_rng(), untouched(model):
+        for parameter, _ in grads:
+            parameter.grad = None
+        yield
 
 
 # ------------------------------------------------------------------------------ running statistics

@@ -87,12 +87,14 @@ class PanelRun(threading.Thread):
 
     def start(self) -> None:
         """Begin. RuntimeError while anything measures in this process."""
-        TURN.take(self)
         try:
+            TURN.take(self)
             self._screen.begun(self)
             super().start()
         except BaseException:
-            TURN.give_back()
+            # An interrupt may strike when the thread has begun: then it gives the turn back.
+            if not self.is_alive():
+                TURN.give_back_to(0, self)
             raise
 
     def halt(self) -> None:
@@ -131,7 +133,7 @@ class PanelRun(threading.Thread):
             self.over = True
             self._screen.say(said, tone)
             self._screen.ended(self)
-        TURN.give_back()
+        TURN.give_back_to(0, self)
 
     def _measure(self) -> str:
         result = self._job(on_update=self._update, stop=self._stop_event)

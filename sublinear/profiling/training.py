@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from labkit.preserve import giving_back
 from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.
@@ -84,15 +85,16 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Itera
     state = None
     if optimizer is not None:
         state = copy.deepcopy(optimizer.state_dict())
-    try:
-        with undisturbed(model):
-            yield
-    finally:
+
+    def put_back() -> None:
         with torch.no_grad():
             for parameter, value in zip(parameters, values, strict=True):
                 parameter.copy_(value)
         if optimizer is not None and state is not None:
             optimizer.load_state_dict(state)
+
+    with giving_back(put_back), undisturbed(model):
+        yield
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
