@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from course.board import recorded, store
-from course.board.measure import machine_name, measure
+from course.board.measure import NoFigure, machine_name, measure
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import checked
@@ -61,6 +61,8 @@ class Board:
             self.latest = measure(switch, self.choices.switches, seconds, whole)
         except KeyboardInterrupt:
             self.said = f"{switch} was interrupted before there was a figure; nothing has changed."
+        except NoFigure as error:
+            self.said = f"{switch} was not measured: {error}. Nothing has changed."
 
     def keep(self) -> None:
         """Keep the latest switch: later ones are measured on top of it. ValueError without one."""

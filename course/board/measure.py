@@ -23,6 +23,7 @@ from course.board.store import Figure
 from course.speedrun import train
 from course.switches import SWITCHES, TASK, Task
 from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
+from labkit.device import survive
 from labkit.measure import measuring
 from labkit.progress import progress
 from labkit.race import RaceRun
@@ -46,6 +47,10 @@ MOST_SEEDS = 5
 # Torch's own number; in the test size one, since threads that wait for each other beside other
 # tests take ten times as long.
 THREADS = pick(cpu=None, test=1)
+
+
+class NoFigure(RuntimeError):
+    """A side ended before there was anything to compare, and why."""
 
 
 def machine_name() -> str:
@@ -78,12 +83,14 @@ def measure(
     """What ``switch`` does on top of ``present``, in about ``seconds`` for the measuring proper.
 
     ``whole`` races to the target of the task instead, on five seeds, however long that takes.
+    NoFigure when memory ran out.
     """
     below = tuple(name for name in present if name != switch)
-    with _quietly():
+    with _quietly(), survive() as outcome:
         if whole or SWITCHES[switch].learns:
             return _raced(switch, below, seconds, TASK if whole else EARLY)
         return _timed(switch, below, seconds)
+    raise NoFigure(f"one of its two sides ended: {outcome.error}")
 
 
 def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure:
@@ -97,6 +104,9 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
 
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
     result = lab.run(switched=True, seconds=seconds or pick(cpu=10.0, test=0.3))
+    for side, name in zip(result.arms, ("without", "with"), strict=True):
+        if side.error:
+            raise NoFigure(f"the side {name} it ended: {side.error}")
     return _figure(
         switch,
         "time",
