@@ -307,7 +307,10 @@ def _read_original(paths: list[Path], split: str) -> Samples:
 
 
 def _packed(stem: str, make: Callable[[], Samples]) -> Samples:
-    """The samples kept in the cache under this name; made and kept if missing or damaged."""
+    """The samples kept in the cache under this name; made and kept if missing or damaged.
+
+    Where there is no room for them, or no right to write, they are made again each time.
+    """
     for path, problem in packs(f"{stem}.").items():
         if problem is None:
             with np.load(path) as pack:
@@ -318,5 +321,12 @@ def _packed(stem: str, make: Callable[[], Samples]) -> Samples:
     content = io.BytesIO()
     np.savez(content, samples=samples, labels=labels)
     checksum = hashlib.sha1(content.getbuffer()).hexdigest()
-    write_whole(cache_dir() / f"{stem}.{checksum}.npz", content.getvalue())
+    path = cache_dir() / f"{stem}.{checksum}.npz"
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        why = error.strerror or error
+        print(
+            f"labkit: {path} cannot be written: {why}. It is made again next time.", file=sys.stderr
+        )
     return samples, labels
