@@ -99,6 +99,35 @@ def test_a_home_that_cannot_be_written_does_not_keep_the_board() -> None:
     assert "board.json cannot be read" in done.stdout and "LABKIT_BOARD" in done.stdout
 
 
+# what root cannot write to either
+READ_ONLY = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
+
+
+def read_only_works() -> bool:
+    try:
+        return subprocess.run([*READ_ONLY, "true"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not read_only_works(), reason="bubblewrap is missing or not allowed")
+def test_the_readme_s_command_in_a_home_that_cannot_be_written() -> None:
+    """uv is the first to write; `jupyter lab` alone would answer with a traceback."""
+    dropped = ("UV_CACHE_DIR", "XDG")
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(dropped)}
+    done = subprocess.run(
+        [*READ_ONLY, sys.executable, "-m", "uv", "run", "jupyter", "lab"],
+        cwd=ROOT,
+        env=kept | {"HOME": "/usr/nobody"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 3, done.stderr
+    assert "Failed to initialize cache" in done.stderr and "/usr/nobody" in done.stderr
+
+
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="elsewhere the limit has no effect"
 )
