@@ -16,63 +16,56 @@ from course.classroom.files import CourseError
 
 
 def add_parsers(actions: Any) -> None:
-    """Add ``build`` and ``check`` to the commands of `course`; `main` runs them."""
-    build = actions.add_parser(
-        "build", help="write copies of all notebooks: --student, --instructor, or both"
-    )
-    build.add_argument(
-        "--student",
-        type=Path,
-        metavar="OUT",
-        help="folder for copies without solutions and outputs",
-    )
-    build.add_argument(
-        "--instructor", type=Path, metavar="OUT", help="folder for copies that keep them"
-    )
-    build.add_argument(
-        "--force",
-        action="store_true",
-        help="replace files there that differ: their changes are lost",
-    )
-    check = actions.add_parser(
-        "check", help="run the checks of submitted notebooks; exit 1 if one cannot be read"
-    )
-    check.add_argument(
-        "paths", nargs="+", type=Path, metavar="NOTEBOOK", help="notebooks, or folders of them"
-    )
-    check.add_argument("--csv", type=Path, metavar="FILE", help="write the table to this file, too")
-    check.add_argument(
-        "--feedback", type=Path, metavar="DIR", help="write a file for each submission's student"
-    )
-    check.add_argument("--jobs", type=int, default=1, metavar="N", help="submissions at a time (1)")
-    check.add_argument(
-        "--timeout",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="seconds for an exercise, counted after the imports (60)",
-    )
-    check.add_argument(
-        "--memory", type=int, default=4096, metavar="MB", help="for an exercise (4096)"
-    )
-    check.add_argument(
-        "--disk", type=int, default=256, metavar="MB", help="for what an exercise writes (256)"
-    )
-    check.add_argument(
-        "--image", default="speed-lab-class", help="container image, for docker or podman"
-    )
-    check.add_argument(
-        "--trust-submissions",
-        action="store_true",
-        help="run them without a sandbox: for submissions that you trust with your files",
-    )
+    """Add ``build``, ``check`` and ``otter`` to the commands of `course`; `main` runs them."""
+    _add_build(actions)
+    _add_check(actions)
     otter = actions.add_parser(
         "otter", help="hand submissions and tests over to otter-grader's format"
     )
     otter.add_argument("out", type=Path, metavar="OUT", help="folder to write")
-    otter.add_argument(
-        "paths", nargs="*", type=Path, metavar="NOTEBOOK", help="submissions, or folders of them"
+    submissions = "submissions, or folders of them"
+    otter.add_argument("paths", nargs="*", type=Path, metavar="NOTEBOOK", help=submissions)
+
+
+def _add_build(actions: Any) -> None:
+    build = actions.add_parser(
+        "build", help="write copies of all notebooks: --student, --instructor, or both"
     )
+    for whose, kept in (
+        ("student", "without solutions and outputs"),
+        ("instructor", "that keep them"),
+    ):
+        out = f"folder for copies {kept}"
+        build.add_argument(f"--{whose}", type=Path, metavar="OUT", help=out)
+    force = "replace files there that differ: their changes are lost"
+    build.add_argument("--force", action="store_true", help=force)
+
+
+def _add_check(actions: Any) -> None:
+    check = actions.add_parser(
+        "check", help="run the checks of submitted notebooks; exit 1 if one cannot be read"
+    )
+    submissions = "notebooks, or folders of them"
+    check.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK", help=submissions)
+    for option, unit, written in (
+        ("csv", "FILE", "write the table to this file, too"),
+        ("feedback", "DIR", "write a file for each submission's student"),
+    ):
+        check.add_argument(f"--{option}", type=Path, metavar=unit, help=written)
+    for option, default, unit, limited in (
+        ("jobs", 1, "N", "submissions at a time"),
+        ("timeout", 60.0, "S", "seconds for an exercise, counted after the imports"),
+        ("memory", 4096, "MB", "for an exercise"),
+        ("disk", 256, "MB", "for what an exercise writes"),
+    ):
+        text = f"{limited} ({default:g})"
+        check.add_argument(
+            f"--{option}", type=type(default), default=default, metavar=unit, help=text
+        )
+    image = "container image, for docker or podman"
+    check.add_argument("--image", default="speed-lab-class", help=image)
+    trust = "run them without a sandbox: for submissions that you trust with your files"
+    check.add_argument("--trust-submissions", action="store_true", help=trust)
 
 
 def main(args: Any) -> int:

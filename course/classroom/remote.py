@@ -160,6 +160,9 @@ class Process:
         ready = select.select(*ends, [], 0.1)
         if ready[0] or ready[1]:
             return True
+        # a process that it left behind may hold the pipe open
+        if self._process.poll() is not None:
+            self._ended()
         if time.monotonic() > self._deadline:
             raise Stopped("time limit", f"stopped after {self.limits.seconds:g} s")
         family = self._family()

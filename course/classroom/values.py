@@ -30,6 +30,8 @@ KINDS = (
     torch.optim.Optimizer,
     torch.amp.GradScaler,
 )
+# of a subclass arrives the one of these that it is
+COLLECTIONS: tuple[type[Any], ...] = (list, tuple, set, frozenset)
 LIST_ITERATOR: Any = type(iter([]))
 DTYPES = {str(each): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 Known = dict[int, int]
@@ -107,8 +109,9 @@ def encode(value: object, known: Known) -> Any:
         return value.item()
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [encode(each, known) for each in value]}
+    for kind in COLLECTIONS:
+        if isinstance(value, kind):
+            return {kind.__name__: [encode(each, known) for each in value]}
     if isinstance(value, Tensor) and value.layout == torch.strided:
         return _tensor(value)
     return {"other": type(value).__name__[:80]}
@@ -129,10 +132,9 @@ def decode(given: Any, known: list[Any]) -> Any:
         return given
     if "part" in given:
         return known[given["part"]]
-    if "list" in given:
-        return [decode(each, known) for each in given["list"]]
-    if "tuple" in given:
-        return tuple(decode(each, known) for each in given["tuple"])
+    for kind in COLLECTIONS:
+        if kind.__name__ in given:
+            return kind(decode(each, known) for each in given[kind.__name__])
     if "tensor" in given:
         dtype, data = DTYPES[given["tensor"]], bytearray(base64.b64decode(given["data"]))
         flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)

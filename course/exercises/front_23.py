@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
 
 Find = Callable[[Callable[[], object]], Any]
 # The words that an answer is made of.
 FAULTS = ("reads", "zeros", "anomaly")
 
 
-@check("three faults, each found in a step whose source you never saw", judged="inside")
+@check("three faults, each found in a step whose source you never saw", judged="both")
 def check_23_find(answer: Find) -> None:
     """`answer(step)` runs a step and returns the set of its faults: of "reads" (a value is read
     back), "zeros" (gradients are filled with zeros) and "anomaly" (anomaly mode is on).
@@ -24,9 +24,7 @@ def check_23_find(answer: Find) -> None:
     It is tried on steps with none of them, with each alone, and with all three.
     """
     for faults in ((), *((fault,) for fault in FAULTS), FAULTS):
-        step = mystery(*faults)
-        step()
-        found = attempt(answer, step)
+        found = attempt(answer, _Elsewhere(faults) if far(answer) else _second_step(*faults))
         if found is None:
             raise NotYet("return a set of words, such as {'reads'}; an empty one for no fault")
         if not isinstance(found, (set, frozenset, list, tuple)):
@@ -42,6 +40,23 @@ def _compare(found: set[str], planted: set[str]) -> None:
             raise NotYet(f"you found {fault!r} in a step that has {sorted(planted) or 'no fault'}")
         if fault in planted - found:
             raise NotYet(f"a step has {sorted(planted)}, and you did not find {fault!r}")
+
+
+class _Elsewhere:
+    """A mystery step that is made where it arrives: a closure cannot be sent."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        self.faults = faults
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _second_step, self.faults
+
+
+def _second_step(*faults: str) -> Callable[[], object]:
+    """A mystery step that has run once: the first finds no gradients to fill with zeros."""
+    step = mystery(*faults)
+    step()
+    return step
 
 
 def mystery(*faults: str) -> Callable[[], object]:

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
 
 MicroBatches = list[tuple[Tensor, Tensor]]
 
 
-@check("the right gradient, exchanged once for any number of micro-batches", judged="inside")
+@check("the right gradient, exchanged once for any number of micro-batches", judged="both")
 def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) -> None:
     """``answer(model, micro_batches)`` leaves the gradient of the mean loss of all equally large
     micro-batches in the parameters of a DistributedDataParallel model, and lets the processes
@@ -29,8 +29,9 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
         )
         # graphs, after each forward pass
         alive: list[int] = []
-        with _model_that_counts() as (model, reductions):
-            _count_graphs(model, alive)
+        with _alone() if far(answer) else _model_that_counts() as (model, reductions):
+            if not far(answer):
+                _count_graphs(model, alive)
             bare = copy.deepcopy(model.module)
             F.mse_loss(bare(inputs), targets).backward()
             wanted = [parameter.grad for parameter in bare.parameters()]
@@ -41,17 +42,9 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
         what = f"{parts} micro-batch{'es' if parts > 1 else ''}"
         if any(gradient is None for gradient in found):
             raise NotYet(f"after {what} there are no gradients: call backward() for each")
-        if max(alive, default=0) > 1:
-            raise NotYet(
-                f"{what}: {max(alive)} graphs at once; call backward() for each before the next"
-            )
-        if not reductions:
-            raise NotYet(
-                f"{what}: the gradients were never exchanged; the last must run without no_sync()"
-            )
-        if len(reductions) > 1:
-            hint = "DDP decides in the forward pass: it must stand inside no_sync() too"
-            raise NotYet(f"{what}: {len(reductions)} exchanges, one is enough. {hint}")
+        # in another process nobody counts
+        if not far(answer):
+            _check_counts(what, max(alive, default=0), len(reductions))
         if (
             all(
                 torch.allclose(mine, parts * right)
@@ -65,6 +58,39 @@ def check_14_one_reduction(answer: Callable[[nn.Module, MicroBatches], object]) 
             for mine, right in zip(found, wanted, strict=True)
         ):
             raise NotYet(f"{what}: this is not the gradient of the mean loss over all of them")
+
+
+def _check_counts(what: str, graphs: int, reductions: int) -> None:
+    if graphs > 1:
+        raise NotYet(f"{what}: {graphs} graphs at once; call backward() for each before the next")
+    if not reductions:
+        raise NotYet(
+            f"{what}: the gradients were never exchanged; the last must run without no_sync()"
+        )
+    if reductions > 1:
+        hint = "DDP decides in the forward pass: it must stand inside no_sync() too"
+        raise NotYet(f"{what}: {reductions} exchanges, one is enough. {hint}")
+
+
+class _Alone(nn.Module):
+    """A model with the methods of DDP and nobody to exchange gradients with: it can be sent."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.module(inputs)
+
+    def no_sync(self) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[tuple[Any, list[int]]]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield _Alone(nn.Linear(3, 1)), []
 
 
 def _count_graphs(model: nn.Module, alive: list[int]) -> None:

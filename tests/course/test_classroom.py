@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Callable
@@ -219,16 +220,31 @@ def one(path: Path, wall: Wall = BEST, **limits: float) -> Outcome:
     return row
 
 
-def alive(marker: str) -> list[str]:
-    """Command lines of the processes that hold a marker; a zombie has none."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(path.read_bytes().decode(errors="replace"))
-        # it has just ended
-        except OSError:
-            continue
-    return [line for line in found if marker in line]
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has waited for has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not LINUX, reason="found in /proc")
+@pytest.mark.parametrize("ending", ["", "os._exit(0)\n"], ids=["goes on", "ends itself"])
+def test_no_process_is_left_behind(submit: Callable[..., Path], ending: str) -> None:
+    """One that has left its group, and its parent with it. A sandbox ends with all in it."""
+    # without a sandbox the one place outside its folder that an answer may write to
+    note = Path("/dev/shm", secrets.token_hex(8))
+    forks = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+    forks += f"        open({str(note)!r}, 'w').write(str(os.getpid()))\n"
+    forks += "        time.sleep(600)\n    os._exit(0)\n"
+    forks += f"while not (os.path.exists({str(note)!r}) and open({str(note)!r}).read()):\n"
+    forks += f"    time.sleep(0.01)\n{ending}"
+    try:
+        row = one(submit(forks + RIGHT), Trust())
+        assert row.result == ("error" if ending else "passed"), row
+        assert not alive(int(note.read_text()))
+    finally:
+        note.unlink(missing_ok=True)
 
 
 def test_bad_submissions_cost_only_themselves(
@@ -515,6 +531,67 @@ def test_a_container_is_used_where_its_image_is_there(
         find_wall(image="another")
 
 
+# An engine with this one image: it notes how it was called, and mounts with bubblewrap what it was
+# told to mount.
+ENGINE = """#!{python}
+import json, os, sys
+from course.classroom.sandbox import SYSTEM, import_paths
+
+called = sys.argv[1:]
+with open({log!r}, "a") as file:
+    file.write(json.dumps(called) + chr(10))
+if called[0] != "run":
+    sys.exit(0)
+places = [*SYSTEM, sys.prefix, sys.base_prefix, *import_paths()]
+command = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv"]
+command += ["--proc", "/proc", "--dev", "/dev"]
+for place in dict.fromkeys(filter(os.path.isdir, places)):
+    command += ["--ro-bind", place, place]
+image = called.index("speed-lab-class")
+for word in called[:image]:
+    name, _, value = word.partition("=")
+    if name == "--volume":
+        command += ["--ro-bind", *value.split(":")[:2]]
+    elif name == "--tmpfs":
+        command += ["--tmpfs", value.split(":")[0]]
+    elif name == "--env":
+        command += ["--setenv", *value.split("=", 1)]
+    elif name == "--workdir":
+        command += ["--chdir", value]
+os.execvp("bwrap", [*command, "--", sys.executable, *called[image + 2 :]])
+"""
+
+
+@needs_bubblewrap
+def test_a_container_runs_answers_and_is_killed(
+    submit: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No container engine is needed: one is played, from what it is told alone."""
+    program, log = "podman", tmp_path / "log"
+    engine = tmp_path / "bin" / program
+    engine.parent.mkdir()
+    engine.write_text(ENGINE.format(python=sys.executable, log=str(log)), encoding="utf-8")
+    engine.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    here = "import os, course\n"
+    here += "assert course.__file__.startswith('/course/') and os.getcwd() == '/box'\n"
+    here += "assert not os.path.exists('/course/notebooks')\n"
+    row = one(submit(here + RIGHT, "right"), Container(program))
+    assert (row.result, row.message, row.wall) == ("passed", "", program)
+    loop = "import time\ntime.sleep(600)\n"
+    row = one(submit(loop + RIGHT, "slow"), Container(program), seconds=1)
+    assert row.result == "time limit"
+    calls = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [call[0] for call in calls] == ["run", "kill", "run", "kill"]
+    for run, kill in zip(calls[::2], calls[1::2], strict=True):
+        assert f"--name={kill[1]}" in run
+        assert {"--network=none", "--read-only", "--rm", "--cap-drop=ALL"} < set(run)
+        assert {"--memory=4096m", "--memory-swap=4096m", "--pids-limit=64"} < set(run)
+        assert sum(word.startswith("--tmpfs=") for word in run) == 1
+        assert all(word.endswith(":ro") for word in run if word.startswith("--volume="))
+
+
 # ---------------------------------------------------------------------------- forging the verdict
 
 WRONG = """
@@ -556,48 +633,72 @@ for said in ({"passed": True}, {"value": None, "result": "passed", "passed": Tru
             pass
 """,
     "an answer that equals everything": """
-class Everything(int):
+class Everything(float):
     def __eq__(self, other): return True
-    def __gt__(self, other): return False
-    def __hash__(self): return 1
-def best_segments(n, a, b):
+    def __ne__(self, other): return False
+    __hash__ = None
+def steps_until_it_pays(*anything):
     return Everything(1)
 """,
 }
+COUNTED = "course.exercises.{}.__wrapped__.__code__ = (lambda answer: None).__code__\n"
+
+
+def answered(place: str, source: str, folder: Path) -> Path:
+    """A notebook of the course, with this source in the place of its exercise."""
+    path = NOTEBOOKS / f"{place}.ipynb"
+    notebook = read_notebook(path)
+    code_cells(notebook, "exercise")[0]["source"] = f"import course.exercises\n{source}"
+    return write(notebook, folder / path.name)
+
+
+def unprotected(monkeypatch: pytest.MonkeyPatch, check: str) -> None:
+    """Let a check be made in the student's process, and nowhere else."""
+    monkeypatch.setitem(getattr(checks, check).__dict__, "judged", "inside")
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_verdict_cannot_be_forged(submit: Callable[..., Path], forgery: str) -> None:
-    row = one(submit("from course import exercises\n" + WRONG + FORGERIES[forgery]), Trust())
+def test_a_verdict_cannot_be_forged(
+    forgery: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it for want of trying: with the protection taken out the same notebook passes."""
+    place, check = "deeper/11_activation_checkpointing", "check_11_best_segments"
+    source = f"from course import exercises\n{WRONG}{FORGERIES[forgery]}"
+    if "equals" in forgery:
+        place, check = "09_cudnn_benchmark", "check_09_steps_until_it_pays"
+    path = answered(place, source, tmp_path)
+    row = one(path, Trust())
     assert row.result in ("not yet", "error"), row
     assert (row.judged, row.wall) == ("outside", "trusted")
+    unprotected(monkeypatch, check)
+    assert one(path, Trust()).result == "passed"
 
 
-@pytest.mark.parametrize("forgery", list(FORGERIES)[:4])
-def test_beside_the_answer_it_could(
-    submit: Callable[..., Path], forgery: str, monkeypatch: pytest.MonkeyPatch
+# answers of the right type, and wrong
+WRONG_VALUES = {
+    "01_timing_and_vectorization": "None",
+    "10_host_device_transfers": "0.5",
+    "14_distributed_data_parallel": "None",
+    "17_debug_tools": "None",
+    "23_find_the_bottleneck": "set()",
+}
+
+
+@pytest.mark.parametrize("place", WRONG_VALUES)
+def test_of_checks_that_are_made_beside_the_answer_the_values_hold(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same forgeries, with the protection taken out: they are real."""
-    monkeypatch.setitem(checks.check_11_best_segments.__dict__, "judged", "inside")
-    source = "from course import exercises\n" + WRONG + FORGERIES[forgery]
-    assert one(submit(source, ending=""), Trust()).result == "passed"
-
-
-def test_of_checks_that_are_made_beside_the_answer_the_values_hold(tmp_path: Path) -> None:
-    """A check that counts inside the answer, too: its counter forged and its question changed."""
-    path = NOTEBOOKS / "01_timing_and_vectorization.ipynb"
-    notebook = read_notebook(path)
-    forged = """
-from course import exercises
-import torch
-exercises.check_01_blocked_product.__wrapped__.__code__ = (lambda answer: None).__code__
-def blocked_product(B, C, rows, columns):
-    B.zero_()
-    return torch.zeros(len(B), C.shape[1])
-"""
-    code_cells(notebook, "exercise")[0]["source"] = forged
-    row = one(write(notebook, tmp_path / path.name))
-    assert (row.result, row.judged) == ("not yet", "both")
+    """A check that counts inside the answer, too: its counter is forged, the answer is wrong."""
+    (exercise,) = exercises(NOTEBOOKS / f"{place}.ipynb")
+    (function,) = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
+    forged = COUNTED.format(exercise.check)
+    forged += f"def {function}(*anything):\n    return {WRONG_VALUES[place]}\n"
+    path = answered(place, forged, tmp_path)
+    row = one(path, Trust())
+    assert row.judged == "both" and row.result in ("not yet", "error"), row
+    if place.startswith("01"):
+        unprotected(monkeypatch, exercise.check)
+        assert one(path, Trust()).result == "passed", "it is forged"
 
 
 def test_it_is_said_which_verdicts_were_given_beside_the_answer(
@@ -614,14 +715,7 @@ def test_it_is_said_which_verdicts_were_given_beside_the_answer(
 def test_most_checks_are_made_from_outside() -> None:
     judged = {name: getattr(checks, name).judged for name in checks.__all__ if name != "attempt"}
     inside = {name for name, where in judged.items() if where == "inside"}
-    assert inside == {
-        "check_04_prefetch",
-        "check_10_one_read",
-        "check_11_recompute",
-        "check_14_one_reduction",
-        "check_17_replay",
-        "check_23_find",
-    }
+    assert inside == {"check_04_prefetch", "check_11_recompute"}
     assert sum(where == "outside" for where in judged.values()) >= 16
 
 
@@ -643,7 +737,11 @@ def passed_on(
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 3, -0.0, float("inf"), "x", [1, (2.5, [])], torch.arange(6).reshape(2, 3).T],
+    [
+        *(None, True, 3, -0.0, float("inf"), "x"),
+        *([1, (2.5, [])], {"a", "b"}, frozenset({1})),
+        torch.arange(6).reshape(2, 3).T,
+    ],
     ids=str,
 )
 def test_values_come_back_as_they_are(value: object) -> None:
@@ -664,6 +762,8 @@ def test_what_is_no_value_arrives_as_its_name_only() -> None:
     assert repr(passed_on(lambda: open)[0]) == "<builtin_function_or_method>"
     got, _ = passed_on(lambda: Sly(7))
     assert type(got) is int and got == 7 and got != 8
+    # of a type of the answer's own arrives what it is made of
+    assert passed_on(lambda: Outcome("a", "b", "c", "passed"))[0][:4] == ("a", "b", "c", "passed")
 
 
 def test_what_was_changed_in_place_is_changed_here_too() -> None:
