@@ -6,8 +6,8 @@ after the other, and raises `NotYet` where one is wrong.
 `course check` runs a check in a process of its own, to which the student's function is `far`: only
 values come back. ``judged`` says how much of a check that can do: it is right for all that looks
 at what the function returns and changes ("outside"). A check that also counts what happens inside
-is run a second time beside the answer ("both"), and one that hands over functions or looks at
-graphs runs only there ("inside").
+is run a second time beside the answer ("both"), and one that is about nothing else, threads or
+graphs, runs only there ("inside").
 """
 
 from __future__ import annotations
