@@ -23,6 +23,7 @@ from labkit import neighbours
 from labkit.lab import Lab
 from labkit.measure import measuring
 from labkit.panel import LabPanel, guess, live, race_view
+from labkit.panel.run import PanelRun
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
@@ -273,6 +274,33 @@ def test_stop_a_hundred_times(panel: LabPanel) -> None:
     assert np.array_equal(before[2], after[2])
     assert before[3] == after[3]
     assert threading.active_count() == threads
+    assert TURN.holder is None
+    panel.lab.make_workload = make_workload
+    panel.buttons.budget.value = 0.3
+    assert isinstance(panel.run(wait=True), Comparison)
+
+
+def test_an_interrupt_as_the_thread_begins_leaves_the_turn_to_it(
+    panel: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel.lab.make_workload = endless
+    panel.buttons.budget.value = 60
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if isinstance(thread, PanelRun):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            panel.run()
+    begun = TURN.holder
+    assert isinstance(begun, PanelRun)
+    # Stop reaches a run of whichever panel.
+    panel.stop()
+    begun.join(30)
     assert TURN.holder is None
     panel.lab.make_workload = make_workload
     panel.buttons.budget.value = 0.3
