@@ -61,7 +61,8 @@ class Lab:
     before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
     in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
     this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
-    ``{"precision": {"fp16": "needs CUDA"}}``.
+    ``{"precision": {"fp16": "needs CUDA"}}``. ``one_step`` is what results call a call of ``step``
+    where it is no training step: ``"epoch"``.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Lab:
         idle: Mapping[str, Idle] | None = None,
         race: Mapping[str, Any] | None = None,
         learns: bool = False,
+        one_step: str = "step",
         **controls: Iterable[Any],
     ) -> None:
         self.controls = all_controls(controls, situation)
@@ -90,6 +92,9 @@ class Lab:
         _check_type("memory", memory, bool)
         _check_type("counters", counters, bool)
         _check_type("learns", learns, bool)
+        _check_type("one_step", one_step, str)
+        if not one_step.strip():
+            raise ValueError(f"one_step={one_step!r}: give it a name, as in one_step='epoch'")
         self.scenarios = checked_scenarios(scenarios, self.controls)
         self.idle = checked_idle(idle, self.controls)
         self.race_options = _checked_race(race, runs_in)
@@ -107,6 +112,7 @@ class Lab:
         self.make_workload, self.runs_in = make_workload, runs_in
         self.threads, self.seed = threads, seed
         self.memory, self.counters = memory, counters
+        self.one_step = one_step
 
     def __repr__(self) -> str:
         return f"Lab({self.name}: {format_settings(self.controls)})"
@@ -202,7 +208,7 @@ class Lab:
             result = alternate(
                 *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
             )
-            result = replace(result, lab=self.name)
+            result = replace(result, lab=self.name, one_step=self.one_step)
             if result.stopped:
                 return result
             # Peaks are taken with one workload alive; processes wait for their turn.
@@ -425,7 +431,7 @@ class Lab:
         arms = []
         for arm, settings in zip(known.arms, sides, strict=True):
             arms.append(replace(arm, settings=settings))
-        result = replace(known, baseline=arms[0], candidate=arms[1])
+        result = replace(known, baseline=arms[0], candidate=arms[1], one_step=self.one_step)
         journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 

@@ -139,8 +139,8 @@ def comparison_figure(
         yticks=[],
         ylim=(1.6, -0.6),
         xlim=(0, None),
-        xlabel="ms per step (median, IQR)",
-        title="Step time",
+        xlabel=f"ms per {comparison.one_step} (median, IQR)",
+        title=f"{comparison.one_step.capitalize()} time",
     )
     return figure
 

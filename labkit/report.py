@@ -21,6 +21,7 @@ from labkit.text import (
     format_seconds,
     format_settings,
     format_steps,
+    with_article,
 )
 
 if TYPE_CHECKING:
@@ -264,7 +265,10 @@ def _speed_bars(result: Comparison, labels: Sequence[str]) -> Markup:
         rates = (side.samples / quartiles[1], side.samples / quartiles[0])
         rows.append(Bar(label, side.throughput, text, rates, role))
     if alike:
-        return html.bars("Time of a step: median and quartiles (shorter is better)", rows)
+        return html.bars(
+            f"Time of {with_article(result.one_step)}: median and quartiles (shorter is better)",
+            rows,
+        )
     return html.bars("Throughput: median and quartiles (longer is better)", rows)
 
 
@@ -277,7 +281,8 @@ def _memory_bars(result: Comparison, labels: Sequence[str]) -> Markup:
             rows.append(Bar(label, math.nan, side.peak_text, tone=role))
     if not rows:
         return Markup()
-    return html.bars("Peak memory of a step (shorter is better)", rows)
+    title = f"Peak memory of {with_article(result.one_step)} (shorter is better)"
+    return html.bars(title, rows)
 
 
 def _sides_table(result: Comparison) -> list[list[str]]:

@@ -22,6 +22,11 @@ def format_seconds(seconds: float | None) -> str:
     return f"{_three_digits(seconds / 1e-9)} ns"
 
 
+def with_article(word: str) -> str:
+    """``'epoch'`` -> ``'an epoch'``."""
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+
+
 def format_steps(steps: float) -> str:
     """``12.5`` -> ``'12.5'``; nan -> ``'-'``; infinity -> ``'never'``."""
     if math.isnan(steps):

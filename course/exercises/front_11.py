@@ -12,6 +12,13 @@ from course.exercises.tell import NotYet, attempt, check
 from labkit import MemoryMeter
 
 OUTPUT = "the output"
+# What torch says of two mistakes, far from the line that makes them, and what is missing there.
+MISTAKES = {
+    "does not require grad": "your backward ran the piece without recording it: autograd records "
+    "nothing there, unless the piece runs under `with torch.enable_grad():`",
+    "incorrect number of gradients": "your backward has to return a gradient for each argument of "
+    "forward after ctx: None for the piece, and that of x",
+}
 Checkpoint = Callable[[nn.Module, Tensor], Any]
 
 
@@ -73,9 +80,20 @@ def _gradients(call: Checkpoint, dropout: float) -> dict[str, Any]:
         output = 2 * x
         for piece in pieces:
             output = _tensor(attempt(call, piece, output))
-        output.square().sum().backward()
+        _backward(output.square().sum())
     gradients = {f"weight {name}": weight.grad for name, weight in pieces.named_parameters()}
     return {OUTPUT: output.detach(), "the input": x.grad} | gradients
+
+
+def _backward(loss: Tensor) -> None:
+    """Run the reader's backward; a mistake that torch tells of in its own terms in ours."""
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        for said, missing in MISTAKES.items():
+            if said in str(error):
+                raise NotYet(missing) from error
+        raise
 
 
 def _tensor(found: object) -> Tensor:
@@ -112,7 +130,7 @@ def _same_random_numbers(answer: Checkpoint, piece: nn.Module) -> None:
         output = call(piece, torch.ones(3, 6, requires_grad=True))
         after = torch.get_rng_state()
         torch.rand(5)
-        output.sum().backward()
+        _backward(output.sum())
         states.append((after, torch.get_rng_state()))
     plain, yours = states
     if not torch.equal(plain[0], yours[0]):

@@ -136,10 +136,12 @@ function render({ el }) {
     ask: "What does one step from a cliff do, and what does clipping change?",
     task: "Press Play. Then lower the clipping norm: when is it too small? Drag the orange start.",
     caption:
-      "Simulated: one weight on a made-up loss, a gentle slope that ends at a wall. Each step of " +
+      "Simulated in one dimension: one weight on a made-up loss, a gentle slope that ends at a " +
+      "wall. Each step of " +
       "SGD is −(learning rate) × (gradient + noise of the batch); " +
       "both balls meet the same noise. " +
-      "Clipping shortens a gradient that is longer than the norm, and leaves its direction. " +
+      "Clipping shortens a gradient that is longer than the norm, and leaves its direction, " +
+      "here only a sign. A real network has such walls in very many dimensions. " +
       "Nothing here is measured; the panel below trains a real network.",
     state,
     height: (width) => (width < NARROW ? 440 : 300),

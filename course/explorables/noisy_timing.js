@@ -89,6 +89,7 @@ const PLANS = [
   ["sequence", "One after the other", "A A A … B B B"],
   ["turn", "In turn", "A B B A  A B B A …"],
 ];
+const LETTER = 14; // pixels from one letter beside a line to the next
 const ROWS = { narrow: 290, wide: 184 }; // pixels
 const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
 const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)} %`;
@@ -116,11 +117,14 @@ function drawRuns(pen, state, plan, { left, right, top, bottom }) {
   });
   const level = (wanted) =>
     y(mean(taken.filter(({ program }) => program === wanted).map(({ time }) => time)));
-  const above = level("A") < level("B") ? "A" : "B";
+  const middle = (level("A") + level("B")) / 2;
   for (const [program, hue] of [["A", "blue"], ["B", "orange"]]) {
-    pen.line(left, level(program), right, level(program), `${hue} thin`);
-    const shift = program === above ? 0 : 10;
-    pen.text(right + 6, level(program) + shift, program, `small bold ${hue}`);
+    const own = level(program);
+    pen.line(left, own, right, own, `${hue} thin`);
+    // Beside its line, and never on the other letter.
+    const side = own < middle || (own === middle && program === "A") ? -1 : 1;
+    const beside = side * Math.max(Math.abs(own - middle), LETTER / 2);
+    pen.text(right + 6, middle + beside + 4, program, `small bold ${hue}`);
   }
   return verdict(plan, taken);
 }

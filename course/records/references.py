@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,7 +26,7 @@ from course.records.words import (
     speedup_text,
     what_changed,
 )
-from labkit import html
+from labkit import html, pick_device
 from labkit.race import RaceResult
 from labkit.results import Comparison, same_value
 from labkit.text import aligned
@@ -70,6 +71,18 @@ class Recorded:
         """The machines that have a record, those with a GPU first."""
         order = sorted(self.records, key=lambda record: record.device == "cpu")
         return tuple(record.machine for record in order)
+
+    @property
+    def nearest(self) -> str | None:
+        """The machine to show first: with a GPU where this one has one, measured with the code of
+        now, and of several such the newest record. None without records.
+        """
+        here = pick_device().type
+
+        def likeness(record: Record) -> tuple[bool, bool, datetime]:
+            return record.device == here, record.doubt is None, record.recorded
+
+        return max(self.records, key=likeness).machine if self.records else None
 
     def on(self, *machines: str) -> Recorded:
         """Only these machines' records."""

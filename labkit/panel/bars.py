@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from labkit.results import Comparison, Measurement
-from labkit.text import format_rate, format_seconds
+from labkit.text import format_rate, format_seconds, with_article
 
 ROLES = ("Baseline", "Candidate")
 NOTHING = (math.nan, math.nan)
@@ -37,8 +37,11 @@ def group(
     return [title, rows]
 
 
-def of_times(run: Comparison) -> list[Group]:
-    """The time of a step, or throughput where sides process different amounts, and the memory."""
+def of_times(run: Comparison, step: str = "step") -> list[Group]:
+    """The time of a step, or throughput where sides process different amounts, and the memory.
+
+    ``step`` is what the lab calls one.
+    """
     groups = []
     if run.ratios and run.baseline.samples != run.candidate.samples:
         texts = [side.error or format_rate(side.throughput, side.unit) for side in run.arms]
@@ -48,7 +51,7 @@ def of_times(run: Comparison) -> list[Group]:
         texts = [side.error or format_seconds(side.median) for side in run.arms]
         values = [side.median for side in run.arms]
         spread = [_quartiles(side) for side in run.arms]
-        groups.append(group("Time of a step", values, texts, spread))
+        groups.append(group(f"Time of {with_article(step)}", values, texts, spread))
     if any(side.peak_text != "-" for side in run.arms):
         values = [math.nan if side.peak_bytes is None else side.peak_bytes for side in run.arms]
         groups.append(group("Peak memory", values, [side.peak_text for side in run.arms]))

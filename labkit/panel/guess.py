@@ -10,8 +10,9 @@ from labkit.panel.controls import marked
 from labkit.panel.modes import MEMORY, RACE, TIME
 from labkit.text import format_factor
 
-# Powers of two: from a quarter to sixteen times.
-LEAST, MOST, STEP = -2, 4, 0.125
+# Powers of two: from an eighth to 128 times. An arrow key moves by an eighth of a power, 9 %;
+# Page Up by five of them.
+LEAST, MOST, STEP = -3, 7, 0.125
 QUESTIONS = {
     TIME: "Your guess: the candidate will be",
     MEMORY: "Your guess: the candidate will need",
@@ -100,10 +101,15 @@ class Guess:
         self._locked.discard(self.mode)
         self._refresh()
 
-    def told(self, measured: float, interval: tuple[float, float]) -> str:
-        """How far the guess was from what was measured, in words; "" without the one or other."""
+    def told(self, measured: float, interval: tuple[float, float], why_none: str = "") -> str:
+        """How far the guess was from what was measured, in words; "" without the one or other.
+
+        ``why_none`` says why nothing was measured that a guess could be held against.
+        """
         if not self.made or not self._is_meant:
             return ""
+        if why_none:
+            return f"You guessed {_short(self.value)}×: no factor is right, since {why_none}."
         return distance(self.value, measured, interval)
 
     def _moved(self, _: object) -> None:
@@ -155,4 +161,6 @@ def distance(guess: float, measured: float, interval: tuple[float, float]) -> st
 
 
 def _short(factor: float) -> str:
-    return f"{factor:.1f}" if factor >= 0.95 else f"{factor:.2f}"
+    if factor < 0.95:
+        return f"{factor:.2f}"
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:.0f}"

@@ -85,6 +85,7 @@ class Chart:
         self._number = number
         self._budget = budget
         self._bands: list[Band] = []
+        self._settled: Comparison | None = None
         self._lines: Lines = ()
         self._note = ""
         self._drawn = -math.inf
@@ -93,6 +94,7 @@ class Chart:
     def restart(self, lines: Lines, note: str) -> None:
         """Begin a comparison, the first or that of a sweep's next value."""
         self._bands = []
+        self._settled = None
         self._lines = lines
         self._note = note
         self._drawn = -math.inf
@@ -100,7 +102,9 @@ class Chart:
     def draw(self, position: Progress, *, done: bool = False) -> None:
         """Show a partial result, or the last one."""
         so_far = position.partial
-        self._bands.append((len(so_far.ratios), *so_far.interval))
+        if done or so_far.settled:
+            self._settled = so_far
+            self._bands.append((len(so_far.ratios), *so_far.interval))
         now = time.monotonic()
         if now - self._drawn < SELDOM and not done:
             return
@@ -111,7 +115,7 @@ class Chart:
         if done:
             whole, left = 1.0, ""
         self._live.state = (
-            state(so_far, self._bands)
+            state(so_far, self._bands, self._settled, self._fixed.get("step", "step"))
             | self._fixed
             | {
                 "run": self._number,
@@ -124,32 +128,35 @@ class Chart:
         )
 
 
-def state(run: Comparison, bands: Sequence[Band]) -> dict[str, Any]:
-    """What the page draws: texts, and the points thinned to what a canvas can show."""
-    known = all(map(math.isfinite, run.interval))
-    low, high = (format_factor(bound) for bound in run.interval)
-    floor = run.noise_floor
-    if not math.isfinite(floor):
-        floor = 0.0
-    detail = ""
-    # Few pairs have no interval.
-    if run.ratios and not known:
-        detail = "too few pairs so far"
-    elif run.ratios:
+def state(
+    run: Comparison, bands: Sequence[Band], settled: Comparison | None, step: str = "step"
+) -> dict[str, Any]:
+    """What the page draws: texts, and the points thinned to what a canvas can show.
+
+    The figures are those of ``settled``, the run when its newest build was last long enough to
+    count like the others.
+    """
+    told = settled or run
+    low, high = (format_factor(bound) for bound in told.interval)
+    detail, floor = "", 0.0
+    if settled is not None and all(map(math.isfinite, settled.interval)):
+        floor = settled.noise_floor
         detail = f"95 % interval {low} – {high}\nnoise floor ± {100 * floor:.1f} %"
+    elif run.ratios:
+        detail = "too few pairs so far"
     every = math.ceil(len(run.ratios) / MOST_POINTS) or 1
-    newest = bands[:: -math.ceil(len(bands) / MOST_BANDS)][::-1]
+    newest = bands[:: -(math.ceil(len(bands) / MOST_BANDS) or 1)][::-1]
     return {
-        "speedup": f"{format_factor(run.speedup)}×",
+        "speedup": f"{format_factor(told.speedup)}×",
         "caption": "as fast as the baseline",
-        "verdict": run.verdict,
+        "verdict": told.verdict,
         "detail": detail,
         "pairs": len(run.ratios),
         "floor": floor,
         "points": np.asarray(run.ratios[::every], np.float32).tobytes(),
         "bands": np.asarray(newest, np.float32).tobytes(),
         "sides": [_side("Baseline", run.baseline), _side("Candidate", run.candidate)],
-        "bars": bars.of_times(run),
+        "bars": bars.of_times(run, step),
     }
 
 

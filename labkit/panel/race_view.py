@@ -102,6 +102,21 @@ def _reached(result: RaceResult, arm: str) -> str:
     return f"{result.arrived(arm)} of {len(result.of(arm))}"
 
 
+def why_no_factor(result: RaceResult) -> str:
+    """Why a race has no factor that a guess could be held against; "" where it has one."""
+    if len(result.arms) < 2:
+        return ""
+    baseline, candidate = result.arms[:2]
+    ratio = result.speedup(candidate)[0]
+    if math.isnan(ratio):
+        return "neither side reached the target"
+    if ratio == math.inf:
+        return f"the baseline reached the target in {_reached(result, baseline)} runs"
+    if ratio == 0:
+        return f"the candidate reached the target in {_reached(result, candidate)} runs"
+    return ""
+
+
 def race_summary(result: RaceResult) -> str:
     """What the status line says of a race."""
     if len(result.arms) < 2:

@@ -23,7 +23,7 @@ from labkit.panel.history import row
 from labkit.panel.live import Chart, Live, summary
 from labkit.panel.modes import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs, png
-from labkit.panel.race_view import RaceView, race_sentence, race_summary
+from labkit.panel.race_view import RaceView, race_sentence, race_summary, why_no_factor
 from labkit.panel.run import Found, News, PanelRun, Result
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison
@@ -60,6 +60,9 @@ class Recorded(Protocol):
 
     @property
     def machines(self) -> tuple[str, ...]: ...
+
+    @property
+    def nearest(self) -> str | None: ...
 
     def on(self, *machines: str) -> Recorded: ...
 
@@ -102,6 +105,7 @@ class PanelScreen:
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
         fixed = {"mode": run.mode, "guess": self._guess.drawn, "guessed": self._guess.text.value}
+        fixed["step"] = self._lab.one_step
         self._chart = Chart(self.live, run.number, run.budget, fixed)
         self._race = None
         if run.mode == RACE:
@@ -202,7 +206,7 @@ class PanelScreen:
         if swept is None and last.ratios:
             told["told"] = self._guess.told(last.speedup, last.interval)
         if self._lab.learns and last.verdict == "same":
-            told["badge"] = "same time a step"
+            told["badge"] = "same time per step"
         return told
 
     def _finish_race(self, run: PanelRun, result: RaceResult) -> str:
@@ -215,7 +219,7 @@ class PanelScreen:
         told: dict[str, Any] = {"sentence": race_sentence(result), "progress": 1.0}
         if len(result.arms) > 1:
             ratio, low, high = result.speedup(result.arms[1])
-            told["told"] = self._guess.told(ratio, (low, high))
+            told["told"] = self._guess.told(ratio, (low, high), why_no_factor(result))
         self._keep(run, told)
         self._publish(result, plots.race_figure)
         return f"{'Stopped' if result.stopped else 'Done'}: {race_summary(result)}"
@@ -291,14 +295,16 @@ class PanelScreen:
 def _machine_menu(recorded: Recorded | None) -> W.Dropdown:
     """The recorded machines, each and all: the value is a tuple of their names."""
     machines: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     if recorded is not None:
         machines = recorded.machines
+        shown = tuple(name for name in machines if name == recorded.nearest)
     options: list[tuple[str, tuple[str, ...]]] = [("no other machine", ())]
     for name in machines:
         options.append((name, (name,)))
     if len(machines) > 1:
         options.append(("all of them", machines))
-    return marked(W.Dropdown(options=options, value=machines[:1]), "beside")
+    return marked(W.Dropdown(options=options, value=shown), "beside")
 
 
 def _unrecorded(recorded: Recorded) -> list[str]:

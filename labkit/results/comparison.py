@@ -29,7 +29,8 @@ def same_within(device: str) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function.
+    """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
+    ``one_step`` what was timed: a "step", or an "epoch".
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -41,6 +42,7 @@ class Comparison:
     seconds: float = 0.0
     stopped: bool = False
     lab: str = ""
+    one_step: str = "step"
 
     @property
     def arms(self) -> tuple[Measurement, Measurement]:
@@ -95,6 +97,17 @@ class Comparison:
         for ratio, *build in zip(self.ratios, before, after, strict=False):
             found.setdefault((build[0], build[1]), []).append(ratio)
         return list(found.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether the newest build has at least half the pairs of the first one.
+
+        Until then its few pairs count like the many of each build before it, and the interval says
+        little. Of one build, whether there are pairs enough for a verdict.
+        """
+        if len(self._builds) < 2:
+            return not self.too_short
+        return 2 * len(self._builds[-1]) >= len(self._builds[0])
 
     @cached_property
     def _parts(self) -> list[float]:

@@ -24,9 +24,6 @@ def test_the_solution_passes_and_leaves_no_process_group(capsys):
     assert torch.equal(state, torch.get_rng_state())
 
 
-def stub(model, micro_batches): ...
-
-
 def empty(model, micro_batches): ...
 
 
@@ -75,7 +72,6 @@ def not_for_one(model, micro_batches):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (stub, "after 4 micro-batches there are no gradients: call backward() for each"),
         (empty, "after 4 micro-batches there are no gradients: call backward() for each"),
         (every_time, "4 micro-batches: 4 exchanges, one is enough."),
         (

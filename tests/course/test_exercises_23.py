@@ -48,10 +48,6 @@ def no_set(step):
     return 3
 
 
-def stub(step):
-    raise NotImplementedError("your turn")
-
-
 def empty(step): ...
 
 
@@ -63,7 +59,6 @@ def test_the_solution_passes(capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (stub, "write the function, then run this cell again"),
         (empty, "return a set of words"),
         (no_set, "3 is no set of words"),
         (other_words, "['slow'] are none of the words"),

@@ -29,9 +29,6 @@ def again(ctx, gradient):
     return None, x.grad
 
 
-def stub(piece, x): ...
-
-
 def without_dropout(ctx, gradient):
     x = ctx.saved_tensors[0].detach().requires_grad_()
     with torch.enable_grad():
@@ -77,6 +74,14 @@ def without_grad_mode(ctx, gradient):
     return None, x.grad
 
 
+def one_gradient(ctx, gradient):
+    return again(ctx, gradient)[1]
+
+
+def breaks(ctx, gradient):
+    raise RuntimeError("a mistake of another kind")
+
+
 def keeps_the_graph(ctx, piece, x):
     with torch.enable_grad():
         inner = x.detach().requires_grad_()
@@ -120,7 +125,6 @@ def test_the_solution_passes(capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (stub, "return the output of the piece; returned was None"),
         (lambda piece, x: None, "return the output of the piece; returned was None"),
         (without_gradient, "the output needs no gradient: autograd has to know"),
         (plain, "are kept for the backward pass"),
@@ -134,6 +138,8 @@ def test_the_solution_passes(capsys):
         (function(keep, no_chain_rule), "a piece without dropout: the gradient of"),
         (function(keep, parameters_only), "without dropout: the input got no gradient"),
         (function(keeps_the_graph, uses_the_graph), "are kept for the backward pass"),
+        (function(keep, without_grad_mode), "runs under `with torch.enable_grad():`"),
+        (function(keep, one_gradient), "return a gradient for each argument of forward"),
         (function(evaluates, again), "a piece with dropout: the output is not that of piece(x)"),
     ],
 )
@@ -143,6 +149,12 @@ def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
     assert printed.startswith("not yet: ") and hint in printed, printed
 
 
-def test_errors_of_autograd_are_raised():
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        check_11_recompute(function(keep, without_grad_mode))
+def test_a_missing_enable_grad_is_one_sentence(capsys):
+    assert check_11_recompute(function(keep, without_grad_mode)) is False
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("not yet: your backward ran the piece without recording it")
+
+
+def test_other_errors_of_the_reader_s_code_are_raised():
+    with pytest.raises(RuntimeError, match="a mistake of another kind"):
+        check_11_recompute(function(keep, breaks))

@@ -85,6 +85,13 @@ def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
     assert any(f"no cell tagged {tag!r}" in problem for problem in tool.check(good, LONG))
 
 
+def test_an_exercise_in_the_front_notebook_is_enough(good: nbformat.NotebookNode) -> None:
+    good.cells = [each for each in good.cells if not {"exercise", "solution"} & set(tags(each))]
+    behind_a_front_one = tool.check(good, "06_mixed_precision")
+    assert not any("no cell tagged" in problem for problem in behind_a_front_one)
+    assert sum("no cell tagged" in problem for problem in tool.check(good, LONG)) == 2
+
+
 def test_a_copy_of_the_template_is_told_from_a_notebook() -> None:
     good = read_notebook(tool.TEMPLATE_FILE)
     text = "\n".join(tool.check(good, "23_x"))

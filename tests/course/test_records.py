@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from course.records import format, planned, reference, store
+from course.records import format, planned, reference, references, store
 from course.records.format import RecordError, RecordFile, entry_of
 from course.records.notebook_hash import hash_of, notebook_hash
 from course.records.references import Recorded
@@ -528,6 +528,27 @@ def test_the_reader_picks_the_machine(two, tmp_path):
     assert reference("06_x", "h200", tmp_path).machines == ("h200",)
     with pytest.raises(ValueError, match=r"machine='k80'.*a-cpu, h200"):
         reference("06_x", "k80", tmp_path)
+
+
+def test_the_nearest_machine_has_the_reader_s_device_and_the_newest_code(tmp_path, monkeypatch):
+    def write(machine, day, code="0" * 16, gpu=None):
+        about = {"notebook_hash": code, "recorded": f"2026-11-{day}T00:00:00Z"}
+        store.write(tmp_path / machine, entry(comparison(), machine=CARD | {"gpu": gpu}, **about))
+
+    now = notebook(tmp_path, ("lab.run()", []))
+    monkeypatch.setattr(store, "long_path", lambda name: now)
+    assert reference("06_x", folder=tmp_path).nearest is None
+    write("a-old-cpu", 20)
+    write("b-gpu", 22, gpu={"name": "H200"})
+    monkeypatch.setattr(references, "pick_device", lambda: torch.device("cpu"))
+    assert reference("06_x", folder=tmp_path).nearest == "a-old-cpu"
+    write("c-newer-cpu", 21)
+    assert reference("06_x", folder=tmp_path).nearest == "c-newer-cpu"
+    write("d-code-of-now", 19, code=notebook_hash(now))
+    found = reference("06_x", folder=tmp_path)
+    assert found.nearest == "d-code-of-now"
+    monkeypatch.setattr(references, "pick_device", lambda: torch.device("cuda"))
+    assert found.nearest == "b-gpu"
 
 
 def test_what_was_never_recorded_says_so(tmp_path):

@@ -19,7 +19,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from labkit import neighbours
+from labkit import neighbours, plots
 from labkit.lab import Lab
 from labkit.measure import measuring
 from labkit.panel import LabPanel, guess, live, race_view
@@ -121,11 +121,60 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
 
 def test_updates_are_small() -> None:
     arm = Measurement("arm", times=(1.0,) * 5000)
-    state = live.state(Comparison(arm, arm), [(float(pairs), 0.9, 1.1) for pairs in range(1000)])
+    run = Comparison(arm, arm)
+    state = live.state(run, [(float(pairs), 0.9, 1.1) for pairs in range(1000)], run)
     texts = sum(len(str(value)) for name, value in state.items() if name not in ("points", "bands"))
     assert len(state["points"]) + len(state["bands"]) + texts < 2048
     # The newest interval is always there.
     assert np.frombuffer(state["bands"], np.float32)[-3] == 999
+
+
+def test_a_build_just_begun_leaves_the_interval_as_it_was() -> None:
+    """One pair of a new build would count like all pairs of each build before."""
+
+    def partial(*pairs: int) -> Comparison:
+        """Builds of so many pairs, the last one off by half."""
+        builds = [number for number, count in enumerate(pairs) for _ in range(count)]
+        times = [1.5 if build == len(pairs) - 1 and build else 1.0 for build in builds]
+        before = Measurement("baseline", times=tuple(times), builds=tuple(builds))
+        after = Measurement("candidate", times=(1.0,) * len(times), builds=tuple(builds))
+        return Comparison(before, after)
+
+    widget = live.Live()
+    chart = live.Chart(widget, 1, 10.0, {"mode": "Time"})
+
+    def drawn(*pairs: int, done: bool = False) -> dict[str, Any]:
+        chart._drawn = -math.inf
+        chart.draw(Progress(0, 1, partial(*pairs)), done=done)
+        return widget.state
+
+    assert drawn(4)["detail"] == "too few pairs so far"
+    assert not drawn(5)["bands"]
+    known = drawn(20)
+    assert known["detail"].startswith("95 % interval")
+    for pairs in ((20, 1), (20, 9)):
+        begun = drawn(*pairs)
+        assert begun["pairs"] == sum(pairs)
+        for name in ("detail", "speedup", "verdict", "floor", "bands"):
+            assert begun[name] == known[name], name
+    longer = drawn(20, 10)
+    assert longer["detail"] != known["detail"] and len(longer["bands"]) == 2 * len(known["bands"])
+    # What a run ends with is shown as it is.
+    assert drawn(20, 10, 1, done=True)["detail"] != longer["detail"]
+    widget.close()
+
+
+def test_a_lab_names_what_it_times() -> None:
+    lab = Lab(make_workload, double=[False, True], one_step="epoch", memory=False)
+    panel = LabPanel(lab, seconds=0.2)
+    result = panel.run(wait=True)
+    assert isinstance(result, Comparison)
+    assert panel.screen.live.state["step"] == "epoch"
+    assert panel.screen.live.state["bars"][0][0] == "Time of an epoch"
+    assert "Time of an epoch: median" in result._repr_html_()
+    titles = {axis.get_title() for axis in plots.comparison_figure(result).axes}
+    assert "Epoch time" in titles
+    panel.close()
 
 
 def test_sweep(panel: LabPanel) -> None:
@@ -694,6 +743,53 @@ def test_the_distance_of_a_guess_in_words(
     assert guess.distance(factor, measured, interval) == words
 
 
+def test_a_guess_reaches_far_and_moves_by_few_per_cent() -> None:
+    slider = LabPanel(Lab(make_workload, double=[False, True])).guess.slider
+    assert slider.base**slider.max == 128
+    assert slider.base**slider.min == 1 / 8
+    assert 1.05 < slider.base**slider.step < 1.1
+    assert guess.in_words("Time", 64.0) == "64× as fast"
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        # The weights reach 1e-2 only with the higher rate.
+        (1e-2, "since the baseline reached the target in 0 of 2 runs."),
+        (-1.0, "since neither side reached the target."),
+    ],
+)
+def test_a_race_that_nobody_ends_says_why_a_guess_is_not_judged(target: float, words: str) -> None:
+    race = RACE | {"target": target, "steps": 30}
+    panel = LabPanel(Lab(make_learner, rate=[0.001, 0.2], race=race, memory=False))
+    panel.modes.value = "Race"
+    panel.guess.slider.value = 2.0
+    panel.run(wait=True)
+    told = panel.screen.live.state["told"]
+    assert told == f"You guessed 2.0×: no factor is right, {words}"
+    # Without a guess nothing is said of one.
+    assert panel.guess.made
+    panel.close()
+
+
+def test_why_a_race_has_no_factor() -> None:
+    def result(before: list[bool], after: list[bool]) -> RaceResult:
+        runs = []
+        for arm, reached in (("baseline", before), ("other", after)):
+            for seed, there in enumerate(reached):
+                runs.append(RaceRun(arm, seed, ((10, 1.0, 0.5),), there))
+        return RaceResult(tuple(runs), 0.9, "accuracy", True)
+
+    why = race_view.why_no_factor
+    assert why(result([True, True], [True, True])) == ""
+    assert why(result([False, False], [False, True])).endswith("in 0 of 2 runs")
+    assert why(result([True, True], [False, False])) == (
+        "the candidate reached the target in 0 of 2 runs"
+    )
+    assert why(result([False], [False])) == "neither side reached the target"
+    assert why(result([True], [])) == ""
+
+
 def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None:
     learner.controls["rows"].candidate.value = 8
     assert not learner._changes.waits
@@ -840,7 +936,7 @@ def test_what_changes_learning_opens_in_race_and_is_never_a_mere_null_result() -
     assert state["sentence"].endswith("Time per step does not say what is learned: Race does.")
     same = Measurement("a", times=(1.0,) * 40, builds=(0, 1, 2, 3) * 10)
     told = panel.screen._times_told(Comparison(same, same), None)
-    assert told["badge"] == "same time a step"
+    assert told["badge"] == "same time per step"
     panel.close()
 
 

@@ -114,7 +114,8 @@ function drawTimes(canvas, state) {
     ink.fillRect(left, upper, right - left, lower - upper);
   }
   drawTicks(sheet, y, scale, left, right);
-  const count = [state.pairs && `${state.pairs} pairs`, state.left].filter(Boolean).join(", ");
+  const pairsTaken = state.pairs && `${state.pairs} ${state.pairs === 1 ? "pair" : "pairs"}`;
+  const count = [pairsTaken, state.left].filter(Boolean).join(", ");
   ink.fillStyle = colour("faint");
   ink.fillText(count, right, height - 7);
   ink.textAlign = "left";

@@ -2,7 +2,11 @@
 // most five times a second, and nothing is animated, because the browser shares its cores with what
 // is being timed.
 
-const SIDE_HEADS = ["", "Step (median)", "IQR", "Throughput", "First step", "Peak memory"];
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+// What was timed is a step, or what the lab calls it.
+const sideHeads = (step = "step") => [
+  ...["", `${capital(step)} (median)`, "IQR", "Throughput", `First ${step}`, "Peak memory"],
+];
 const HEADS = ["#", "Settings", "Mode", "Baseline", "Candidate", "Factor", "95 % interval"];
 HEADS.push("Verdict", "Peak memory");
 const CHARTS = { Time: drawTimes, Race: drawRace, Memory: drawMemory };
@@ -69,7 +73,7 @@ const shows = (page) => ({
     fillBars(page.bars, state.bars);
     // Out of sight while it changes, unless the details are shown.
     if (!state.running || live.closest(".labkit-detailed")) {
-      fill(page.sides, state.sides ? [SIDE_HEADS, ...state.sides] : [], (text) => text);
+      fill(page.sides, state.sides ? [sideHeads(state.step), ...state.sides] : [], (text) => text);
     }
     const others = (state.recorded ?? []).map(
       ([name, ratio]) => `; recorded on ${name}: ${ratio.toFixed(2)}×`,

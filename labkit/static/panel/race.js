@@ -45,9 +45,6 @@ function drawRace(canvas, state) {
 
   ink.strokeStyle = colour("text");
   line(ink, [[left, y(state.target)], [right, y(state.target)]], [2, 3]);
-  ink.textAlign = "right";
-  label(sheet, `target ${state.target}`, right, y(state.target) - 8, colour("text"));
-  ink.textAlign = "left";
   for (const { side, reached, live, points } of curves) {
     const hue = colour(side ? "candidate" : "baseline");
     ink.strokeStyle = ink.fillStyle = hue;
@@ -63,6 +60,8 @@ function drawRace(canvas, state) {
   }
   ink.globalAlpha = ink.lineWidth = 1;
   drawKey(sheet, right, height - 7);
+  // On top of the curves, and at their beginning, where none is near the target yet.
+  label(sheet, `target ${state.target}`, left + 4, y(state.target) - 9, colour("text"));
   if (state.seconds) {
     const across = x(state.seconds);
     drawGuess(sheet, state, [[across, bottom], [across, top + 10]]);
