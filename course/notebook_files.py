@@ -76,7 +76,12 @@ def long_notebooks() -> list[Path]:
 
 
 def place(path: Path) -> str:
-    """A notebook's path among the notebooks, without its ending: ``"deeper/06_..."``."""
+    """A notebook's path among the notebooks, without its ending: ``"deeper/06_..."``.
+
+    Of one that lies elsewhere, as the template does, its name.
+    """
+    if not path.is_relative_to(NOTEBOOKS):
+        return path.stem
     return path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
 
 

@@ -12,7 +12,7 @@ anatomy.
 
 NAME is a notebook's file name in notebooks/, with or without `.ipynb`, such as
 deeper/06_mixed_precision; none means all of them.
-`notebooks/AUTHORING.md` explains the tags.
+`course/authoring/AUTHORING.md` explains the tags.
 
 Facts about nbval, which compares stored outputs, explain the rules:
 
@@ -61,7 +61,7 @@ CHECKED = "nbval-check-output"
 MARK = "# <- technique"
 # The notebook that authors copy; records and claims of a copy go by the copy's own name.
 TEMPLATE = "_template"
-TEMPLATE_FILE = NOTEBOOKS / f"{TEMPLATE}.ipynb"
+TEMPLATE_FILE = ROOT / "course" / "authoring" / f"{TEMPLATE}.ipynb"
 
 # The anatomy of a long notebook: tag, kind of cell, what it holds; in the order in which the tags
 # must first appear.
@@ -112,8 +112,9 @@ def notebooks(names: list[str] | None = None) -> list[Path]:
     Raises FileNotFoundError for a name that is none.
     """
     if not names:
-        return [*course_notebooks(), *sorted(NOTEBOOKS.glob("_*.ipynb"))]
-    paths = [notebook_path(name.removesuffix(".ipynb")) for name in names]
+        return [*course_notebooks(), TEMPLATE_FILE]
+    asked = [name.removesuffix(".ipynb") for name in names]
+    paths = [TEMPLATE_FILE if name == TEMPLATE else notebook_path(name) for name in asked]
     for path in paths:
         if not path.is_file():
             known = ", ".join(map(place, notebooks()))

@@ -381,12 +381,12 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "RESULTS.md",
+    "course/authoring/AUTHORING.md",
     "course/installing.md",
     "course/measuring.md",
     "course/teaching.md",
     "data/README.md",
     "data/reference/README.md",
-    "notebooks/AUTHORING.md",
     "tests/tested-versions.md",
 )
 

@@ -36,7 +36,7 @@ from course.site import recorded
 DOCUMENTS = [
     "RESULTS.md",
     "CONTRIBUTING.md",
-    "notebooks/AUTHORING.md",
+    "course/authoring/AUTHORING.md",
     "CHANGELOG.md",
     "course/installing.md",
     "course/measuring.md",
@@ -105,7 +105,7 @@ def _index(known: set[str]) -> str:
         "For teachers and authors": [
             "Teaching with it <course/teaching>",
             "CONTRIBUTING",
-            "notebooks/AUTHORING",
+            "course/authoring/AUTHORING",
             "data/README",
         ]
         + ["Changes <CHANGELOG>", "tests/tested-versions"],

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 
 from course import notebooks as tool
-from course.notebook_files import NOTEBOOKS, long_path, place, read_notebook, tags
+from course.notebook_files import long_path, place, read_notebook, tags
 
 PATHS = tool.notebooks()
 LONG = "01_timing_and_vectorization"
@@ -73,8 +73,8 @@ def cell(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
 
 
 def test_all_notebooks_are_found() -> None:
-    assert NOTEBOOKS / "_template.ipynb" in PATHS
-    assert tool.notebooks(["_template", "_template.ipynb"]) == [NOTEBOOKS / "_template.ipynb"] * 2
+    assert tool.TEMPLATE_FILE in PATHS and place(tool.TEMPLATE_FILE) == "_template"
+    assert tool.notebooks(["_template", "_template.ipynb"]) == [tool.TEMPLATE_FILE] * 2
     with pytest.raises(FileNotFoundError, match=r"'no_such'.*_template"):
         tool.notebooks(["no_such"])
 

@@ -76,7 +76,7 @@ def test_every_notebook_and_document_is_a_page(site: Path) -> None:
         f"{Path(name).with_suffix('')}.html" for name in pages.DOCUMENTS
     ]
     assert [name for name in ["index.html", *wanted] if not (site / name).is_file()] == []
-    assert not (site / "notebooks" / "_template.html").exists()
+    assert not list(site.rglob("_template.html"))
 
 
 def test_links_and_anchors_lead_somewhere(site: Path, site_pages: dict[Path, Page]) -> None:
