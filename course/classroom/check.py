@@ -45,6 +45,7 @@ RESULTS = (
 )
 # variables of the caller's that a student's process gets
 KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
+NO_EXERCISE = "this notebook has no exercise: the front one of its number has it"
 UNTOUCHED = "the stub is as it was, or its cell is gone"
 # bytes and files that are copied with a notebook; where there is more, none
 BESIDE = (64 * 2**20, 500)
@@ -99,7 +100,10 @@ def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outc
     except CourseError as error:
         yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
         return
-    for exercise in exercises(course):
+    asked = exercises(course)
+    if not asked:
+        yield Outcome(_plain(path), course.stem, "", "not attempted", NO_EXERCISE)
+    for exercise in asked:
         name = exercise.check.removeprefix("check_")
         row = Outcome(_plain(path), course.stem, name, "not attempted", UNTOUCHED)
         try:

@@ -43,6 +43,7 @@ from course.notebook_files import place as place_of
 
 LINUX = sys.platform.startswith("linux")
 each_notebook = pytest.mark.parametrize("path", course_notebooks(), ids=place_of)
+WITH_EXERCISE = [path for path in course_notebooks() if exercises(path)]
 # where a kernel allows no namespaces, as in many containers, the refusal is tested all the same
 WALLED = sandbox._works(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"])
 needs_bubblewrap = pytest.mark.skipif(not WALLED, reason="bubblewrap is missing or not allowed")
@@ -86,7 +87,16 @@ def write(notebook: NotebookNode, path: Path) -> Path:
 # --------------------------------------------------------------------------- the course's exercises
 
 
-@each_notebook
+def test_every_number_has_an_exercise(copies: tuple[Path, Path]) -> None:
+    """A deeper notebook may leave it to the one in front, and says so of what is handed in."""
+    assert {path.stem for path in WITH_EXERCISE} == {path.stem for path in course_notebooks()}
+    for path in course_notebooks():
+        if path not in WITH_EXERCISE:
+            row = one(copies[0] / "notebooks" / f"{place_of(path)}.ipynb")
+            assert (row.result, row.message) == ("not attempted", check_module.NO_EXERCISE)
+
+
+@pytest.mark.parametrize("path", WITH_EXERCISE, ids=place_of)
 def test_every_check_fails_on_the_stub_and_passes_on_the_solution(
     path: Path, copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -123,7 +133,7 @@ def test_student_copies_answer_nothing(path: Path, copies: tuple[Path, Path]) ->
     assert instructors.read_bytes() == path.read_bytes()
     whole, copy = read_notebook(path), read_notebook(students)
     assert copy == json.loads(json.dumps(student_copy(whole)))
-    assert code_cells(whole, "solution")
+    assert bool(code_cells(whole, "solution")) == (path in WITH_EXERCISE)
     for answered in ("solution", "claims", "reference"):
         assert not code_cells(copy, answered)
     text = json.dumps(copy["cells"])
@@ -899,7 +909,7 @@ def test_find_passes_over_checkpoints(tmp_path: Path) -> None:
 def test_a_renamed_notebook_is_known_by_its_checks(
     copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    for path in course_notebooks():
+    for path in WITH_EXERCISE:
         notebook = read_notebook(copies[0] / "notebooks" / f"{place_of(path)}.ipynb")
         del notebook["metadata"]["labkit"]
         assert original(tmp_path / "homework final (2).ipynb", notebook) == path
