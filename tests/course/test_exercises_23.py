@@ -1,10 +1,14 @@
-"""The exercise of notebook 23: a small tool that finds three faults in any step."""
+"""The exercises of notebook 23: a small tool that finds three faults in any step, and the share of
+a timeline in which nothing runs.
+"""
+
+import itertools
 
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from course.exercises import check_23_find
+from course.exercises import check_23_find, check_23_idle
 from course.exercises.front_23 import FAULTS, mystery
 
 
@@ -81,3 +85,63 @@ def test_a_mystery_leaves_anomaly_mode_as_it_was():
 def test_errors_of_the_reader_s_own_are_raised():
     with pytest.raises(ZeroDivisionError):
         check_23_find(lambda step: 1 // 0)
+
+
+# ----------------------------------------------------------------------------------- the idle share
+
+
+def idle(intervals):
+    busy, until = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        busy += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    if not intervals:
+        return 0.0
+    return 1 - busy / (until - min(begin for begin, _ in intervals))
+
+
+def adds_up(intervals):
+    whole = max(end for _, end in intervals) - min(begin for begin, _ in intervals)
+    return 1 - sum(end - begin for begin, end in intervals) / whole
+
+
+def begins_at_zero(intervals):
+    return 1 - sum(end - begin for begin, end in intervals) / max(end for _, end in intervals)
+
+
+def trusts_the_order(intervals):
+    gaps = sum(after[0] - before[1] for before, after in itertools.pairwise(intervals))
+    return gaps / (intervals[-1][1] - intervals[0][0])
+
+
+def looks_at_neighbours(intervals):
+    every = sorted(intervals)
+    gaps = sum(max(0, after[0] - before[1]) for before, after in itertools.pairwise(every))
+    return gaps / (max(end for _, end in every) - every[0][0])
+
+
+def forgets_the_empty_one(intervals):
+    return idle(intervals) if intervals else None
+
+
+def test_the_idle_share_passes(capsys):
+    assert check_23_idle(idle) is True
+    assert capsys.readouterr().out.startswith("✓")
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (stub, "write the function, then run this cell again"),
+        (empty, "want 0, yours returns None"),
+        (begins_at_zero, "[(108, 110), (100, 102)] want 0.6"),
+        (trusts_the_order, "[(108, 110), (100, 102)] want 0.6"),
+        (adds_up, "[(0, 6), (1, 2), (8, 10)] want 0.2"),
+        (looks_at_neighbours, "want 0.2"),
+        (forgets_the_empty_one, "[] want 0, yours returns None"),
+    ],
+)
+def test_wrong_idle_shares_are_told_why(answer, hint, capsys):
+    assert check_23_idle(answer) is False
+    printed = capsys.readouterr().out
+    assert printed.startswith("not yet: ") and hint in printed, printed

@@ -261,13 +261,14 @@ def _with_workers(loader: Any, workers: int) -> Any:
 def without_iterator(loader: Any) -> Iterator[None]:
     """A loader with workers that live on is asked afresh inside: those that it has are kept."""
     before = getattr(loader, "_iterator", None)
-    if before is not None:
+    in_use = hasattr(before, "_shutdown_workers")
+    if in_use:
         loader._iterator = None
     try:
         yield
     finally:
         end_started(loader)
-        if before is not None:
+        if in_use:
             loader._iterator = before
 
 

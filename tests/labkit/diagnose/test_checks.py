@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, TensorDataset
 
 from labkit import count
 from labkit.diagnose import memory, session
-from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, update
+from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, switches, update
 from labkit.diagnose.checks.loading import Parts, Stream
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
@@ -51,6 +52,12 @@ def in_the_other_order(step, subject):
     return sum(not each.is_contiguous(memory_format=torch.channels_last) for each in weights)
 
 
+def zeros_written(step, subject):
+    with profile(activities=[ProfilerActivity.CPU]) as taken:
+        step()
+    return [each.name for each in taken.events()].count("aten::zero_")
+
+
 def threads_away(step, subject):
     return abs(torch.get_num_threads() - cores())
 
@@ -72,7 +79,7 @@ MORE = {
     "checkpointed": flops,
     "frozen_in_name": flops,
     "validated_with_gradients": seen_to_be("unused"),
-    "zeroed_by_hand": launches,
+    "zeroed_by_hand": lambda *given: (launches(*given), zeros_written(*given)),
     "full_precision": kept_bytes,
     "loop_optimizer": launches,
     "channels_first": in_the_other_order,
@@ -101,8 +108,10 @@ def test_a_change_takes_the_fault_out_and_puts_it_back(name):
         after = MORE[name](step, subject)
     finally:
         program.close()
-    assert inside < before
     assert after == before
+    if not isinstance(before, tuple):
+        before, inside = (before,), (inside,)
+    assert all(less < more for less, more in zip(inside, before, strict=True))
 
 
 def test_a_larger_batch_holds_the_same_samples_again():
@@ -312,3 +321,22 @@ def test_a_larger_batch_is_not_praised_for_what_has_a_remedy_of_its_own():
     assert (less.share, *less.interval) == pytest.approx((0.2, 0.1, 0.3))
     scaled = session._scaled(found, 0.5)
     assert (scaled.share, *scaled.interval) == pytest.approx((0.25, 0.2, 0.3))
+
+
+def test_a_profiler_that_runs_already_does_not_record():
+    with profile(activities=[ProfilerActivity.CPU]) as taken:
+        torch.ones(3).cumsum(0)
+        with switches.not_profiled():
+            torch.ones(3).cumprod(0)
+        torch.ones(3).cummax(0)
+    names = {each.name for each in taken.events()}
+    assert {"aten::cumsum", "aten::cummax"} <= names and "aten::cumprod" not in names
+
+
+@pytest.mark.parametrize("kind", [profile, torch.autograd.profiler.profile])
+def test_no_profiler_begins(kind):
+    with switches.not_profiled(), kind():
+        assert not torch.autograd._profiler_enabled()
+    with kind() as taken:
+        torch.ones(3).cumsum(0)
+    assert "aten::cumsum" in [each.key for each in taken.key_averages()]
