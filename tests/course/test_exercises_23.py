@@ -132,7 +132,6 @@ def test_the_idle_share_passes(capsys):
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (stub, "write the function, then run this cell again"),
         (empty, "want 0, yours returns None"),
         (begins_at_zero, "[(108, 110), (100, 102)] want 0.6"),
         (trusts_the_order, "[(108, 110), (100, 102)] want 0.6"),

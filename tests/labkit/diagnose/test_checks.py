@@ -142,7 +142,7 @@ def result(ratios, pairs=None):
         (result([1.2] * 12), True),
         (result([1.2, 1.25, 1.18, 1.22] * 3), True),
         (result([1.01] * 12), False),
-        (result([0.6, 2.0] * 6), False),
+        (result([2.0, 0.6] * 6), False),
         (result([0.8] * 12), False),
         (result([1.2] * 12, pairs=1), False),
     ],
