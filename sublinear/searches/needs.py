@@ -10,8 +10,10 @@ the first block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +21,22 @@ from sublinear.chain import Block, Chain, Option
 
 # Bytes of an option that a block does not have; sums of a few of them are numbers yet.
 _TOO_LARGE = 2**60
+
+T = TypeVar("T")
+
+
+class OncePerChain(Generic[T]):
+    """Makes a thing of a chain, with and without its menu, once for as long as the chain lives."""
+
+    def __init__(self, make: Callable[[Chain, bool], T]) -> None:
+        self._make = make
+        self._known: WeakKeyDictionary[Chain, dict[bool, T]] = WeakKeyDictionary()
+
+    def __call__(self, chain: Chain, *, menu: bool) -> T:
+        known = self._known.setdefault(chain, {})
+        if menu not in known:
+            known[menu] = self._make(chain, menu)
+        return known[menu]
 
 
 class Needs:
@@ -98,9 +116,10 @@ class Needs:
         self.seconds.append([option.forward + option.backward for option in options])
         last = max(forward[0] + others, backward[0])
         alone = max(forward[0] - entering + others, backward[0])
-        if block.rerun_peak is not None:
-            above = block.rerun_peak - block.cotangent_bytes
-            last, alone = others + _own(own, above + entering), others + _own(own, above)
+        if block.rerun is not None:
+            ahead, back = block.rerun
+            last = max(others + entering + ahead, others + _own(own, back))
+            alone = max(others + ahead, others + _own(own, back))
         self.last_one.append(last)
         self.only_one.append(alone)
 
@@ -127,6 +146,9 @@ class Needs:
             inside += self.mark[first] - before[first]
             np.maximum(needs[first, first:], inside, out=needs[first, first:])
         return needs
+
+
+needs_of = OncePerChain(lambda chain, menu: Needs(chain, menu=menu))
 
 
 def _own(gradients: int, peak: int) -> int:

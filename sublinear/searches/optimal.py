@@ -12,7 +12,7 @@ import numpy as np
 from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
-from sublinear.searches.needs import Needs
+from sublinear.searches.needs import Needs, OncePerChain, needs_of
 from sublinear.searches.table import UNKNOWN, Table, choose
 
 # Of a table at most, with 4 bytes in each: long chains get fewer slots.
@@ -47,74 +47,107 @@ class OptimalTable(Table):
         self, chain: Chain, capacity: int, *, menu: bool, slots: int | None = None
     ) -> None:
         slots = slots or slots_for(len(chain))
-        super().__init__(chain, Needs(chain, menu=menu), capacity, slots, method_name(menu))
+        super().__init__(chain, needs_of(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self._held = self.size(needs.held)
-        self._saved, self._mark = self.size(needs.saved_by), self.size(needs.mark)
+        self._saved, self._mark = self.size(needs.saved_by), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
         self._alike = bool((self._held == np.diagonal(self._held))[above].all())
-        self._own = needs.seconds_by.astype(np.float32)
-        self._inside = np.full((n, n, width), np.inf, np.float32)
-        self._scratch = np.empty((n, width), np.float32)
+        self._elapsed = needs.elapsed.tolist()
+        self._inside = _empty(n, n, width)
+        self._sums, self._mask = _empty(n, width), _empty(n, width, kind=np.bool_)
+        self._bytes = np.arange(width) * self.slot
         self._nothing = np.zeros(width, np.float32)
-        self._floors = _NestedFloors(needs)
+        # The fewest slots with which anything will do.
+        self._enough = np.zeros((n, n), np.int64)
+        self._floors = _floors_of(chain, menu=menu)
         for last in range(n):
-            self._fill(last, self._floors.behind(last), self._inside[:, last])
+            column = self._column(last, self._floors.behind(last))
+            self._inside[: last + 1, last] = column
+            self._enough[: last + 1, last] = np.isfinite(column).argmax(axis=1)
         self.times = self._inside[0, n - 1].astype(np.float64)
 
-    def _fill(self, last: int, behind: int, column: np.ndarray) -> None:
-        """``column[first, slots]`` of plans that end with block ``last``, from those before it."""
+    def _column(self, last: int, behind: int) -> np.ndarray:
+        """[first, slots] of plans that end with block ``last``, from those that end before it."""
         needs, width = self.needs, self.slots + 1
+        column = np.full((last + 1, width), np.inf, np.float32)
         # [k, m]: seconds of what follows a checkpoint that ends with k, and of bare runs so far.
-        after, shifts = np.empty((last, width), np.float32), np.full(last, -1)
+        after, shifts = _empty(last, width), np.full(last, -1)
         rows = slice(0, last + 1)
         need = self.need(np.maximum(needs.forward_by[rows] + behind, needs.backward_by[rows]))
         lows = np.maximum(need, self._saved[rows]).tolist()
+        saved = self._saved[rows].tolist()
         if last < needs.n - 1:
-            lows[last] = [int(self.need(needs.last_one[last]))]
-        saved, own = self._saved[rows].tolist(), self._own
-        if last < needs.n - 1:
-            saved[last] = [0]
+            lows[last], saved[last] = [int(self.need(needs.last_one[last]))], [0]
+        # Slots for the bare run of one block, and of all but the last.
         shortest = self.need(np.diagonal(needs.bare)[rows] + behind).tolist()
+        longest = self.need(needs.bare[rows, last - 1] + behind).tolist()
         for first in range(last, -1, -1):
             best = column[first]
             rest = self._nothing
             if first < last:
                 rest = column[first + 1]
-                # Without skips a checkpoint holds the same wherever it began.
-                ends = slice(first, first + 1 if self._alike else last)
-                held, rests = self._held[first, ends], column[first + 1 : ends.stop + 1]
-                elapsed = needs.elapsed[first + 1 : ends.stop + 1]
-                self.follow(after[ends], held, shifts[ends], rests, elapsed)
+                self._follow(first, after, shifts, column)
                 if shortest[first] < width:
-                    self._checkpoint(first, last, after, behind, best)
+                    slots = shortest[first], longest[first]
+                    self._checkpoint(first, after, slots, behind, best)
             for option in range(options_of(needs, first, last)):
                 low, shift = lows[first][option], saved[first][option]
                 if low < width:
-                    seconds = rest[low - shift : width - shift] + own[first, option]
+                    seconds = rest[low - shift : width - shift] + needs.seconds[first][option]
                     np.minimum(best[low:], seconds, out=best[low:])
+        return column
+
+    def _follow(
+        self, first: int, after: np.ndarray, shifts: np.ndarray, column: np.ndarray
+    ) -> None:
+        """Bring ``after`` up to date for checkpoints that begin with ``first``."""
+        if not self._alike:
+            held, elapsed = self._held[first, first : len(after)], self.needs.elapsed[first + 1 :]
+            self.follow(after[first:], held, shifts[first:], column[first + 1 :], elapsed)
+            return
+        # Without skips a checkpoint holds the same wherever it began.
+        width = after.shape[1]
+        shift = min(int(self._held[first, first]), width)
+        after[first, :shift] = np.inf
+        rest = column[first + 1, : width - shift]
+        np.add(rest, self._elapsed[first + 1], out=after[first, shift:])
 
     def _checkpoint(
-        self, first: int, last: int, after: np.ndarray, behind: int, best: np.ndarray
+        self,
+        first: int,
+        after: np.ndarray,
+        slots: tuple[int, int],
+        behind: int,
+        best: np.ndarray,
     ) -> None:
-        """Fastest with a checkpoint of first..k, any k < last."""
-        # Slots for the bare run of each, never falling with k.
-        bare, most = self.needs.bare[first, first:last], self.slots + 1
-        low = min(most, int(self.need(int(bare[0]) + behind)))
-        high = min(most, int(self.need(int(bare[-1]) + behind)))
-        sums = self._scratch[: last - first, low:]
+        """Fastest with a checkpoint of first..k, any k for which ``after`` has what follows.
+
+        ``slots``: for the bare run of the shortest and of the longest.
+        """
+        low, high = slots
+        end, width = len(after), self.slots + 1
+        bare = self.needs.bare[first, first:end]
+        if high >= width:
+            # It never falls with k.
+            fit = np.searchsorted(bare, int(self._bytes[-1]) - behind, side="right")
+            end, high = first + int(fit), width
+        sums = self._sums[: end - first, low:]
         # Beside what the checkpoint itself holds.
-        own = min(low, int(self._mark[first]))
-        inside = self._inside[first, first:last, low - own : self.slots + 1 - own]
-        np.add(inside, after[first:last, low:], out=sums)
+        own = min(low, self._mark[first])
+        inside = self._inside[first, first:end, low - own : width - own]
+        np.add(inside, after[first:end, low:], out=sums)
         if high > low:
-            limits = np.minimum(self.need(bare + behind), most)
-            sums[:, : high - low][np.arange(low, high) < limits[:, None]] = np.inf
-        sums.min(axis=0, out=best[low:])
-        best[low:] -= np.float32(self.needs.elapsed[first])
+            mask = self._mask[: end - first, : high - low]
+            room = self._bytes[low:high] - behind
+            np.greater(bare[: end - first, None], room, out=mask)
+            np.copyto(sums[:, : high - low], np.inf, where=mask)
+        np.minimum.reduce(sums, axis=0, out=best[low:])
+        best[low:] -= self._elapsed[first]
 
     def plan(self, memory: int) -> Plan:
-        nodes = self._floors.nodes(0, self.needs.n - 1, memory - self.needs.base, self)
+        free = max(memory - self.needs.base, int(self._floors.inside[0, -1]))
+        nodes = self._floors.nodes(0, self.needs.n - 1, free, self)
         # Without the loss.
         return Plan(nodes[:-1], self.method, self.chain)
 
@@ -125,15 +158,23 @@ class OptimalTable(Table):
 
         Where slots say never, those in the fewest slots that will do.
         """
-        enough = np.isfinite(self._inside[first, last]).argmax(axis=-1)
+        enough = self._enough[first, last]
         slots = np.clip(np.asarray(memory) // self.slot, enough, self.slots)
         found = self._inside[first, last, slots]
         return np.minimum(found.astype(np.float64), UNKNOWN)
 
 
+def _empty(*shape: int, kind: type = np.float32) -> np.ndarray:
+    """Of ``(..., blocks, slots)``, in memory with the longer of these two side by side."""
+    *outer, blocks, slots = shape
+    if blocks <= slots:
+        return np.empty(shape, kind)
+    return np.empty((*outer, slots, blocks), kind).swapaxes(-1, -2)
+
+
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
     """The plan with the lowest peak, nested to any depth: exact to the byte, no slots."""
-    floors = _NestedFloors(Needs(chain, menu=menu))
+    floors = _floors_of(chain, menu=menu)
     nodes = floors.nodes(0, len(chain), int(floors.inside[0, -1]))
     return Plan(nodes[:-1], method_name(menu), chain)
 
@@ -155,12 +196,15 @@ class _NestedFloors:
         # one array.
         from_first, to_last = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         held, bare = _by_length(needs.held), _by_length(needs.bare)
+        marked = bool(needs.mark.any())
         for length in range(n):
             count = n - length
             found, alone = self._kept_by(length, behind, to_last)
             if length:
                 beside = held[:count, :length] + to_last[length:, length - 1 :: -1]
-                again = from_first[:count, :length] + needs.mark[:count, None]
+                again = from_first[:count, :length]
+                if marked:
+                    again = again + needs.mark[:count, None]
                 np.maximum(beside, again, out=beside)
                 np.maximum(beside, bare[:count, :length] + behind[length:, None], out=beside)
                 dropped = beside.min(axis=1)
@@ -289,6 +333,9 @@ class _NestedFloors:
             seconds += table.guess(first, ends, memory - needs.mark[first])
             seconds += table.guess(ends + 1, last, left)
         return np.where(self.dropped(first, last) <= memory, seconds, np.inf)
+
+
+_floors_of = OncePerChain(lambda chain, menu: _NestedFloors(needs_of(chain, menu=menu)))
 
 
 def _by_length(square: np.ndarray) -> np.ndarray:

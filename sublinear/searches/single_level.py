@@ -7,7 +7,7 @@ import numpy as np
 from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node, kept
 from sublinear.plan import Plan
-from sublinear.searches.needs import Needs
+from sublinear.searches.needs import Needs, OncePerChain, needs_of
 from sublinear.searches.table import UNKNOWN, Table, choose
 
 METHOD = "single-level"
@@ -16,7 +16,7 @@ SLOTS = 1000
 
 def lowest_peak(chain: Chain) -> Plan:
     """The plan of one level with the lowest peak, exact to the byte, in O(n^2)."""
-    floors = _FlatFloors(Needs(chain, menu=False))
+    floors = _floors_of(chain, menu=False)
     return Plan(floors.nodes(int(floors.rest[0]))[:-1], METHOD, chain)
 
 
@@ -24,8 +24,8 @@ class SingleLevelTable(Table):
     """The fastest plans of one level, by a dynamic program over blocks and slots."""
 
     def __init__(self, chain: Chain, capacity: int, slots: int = SLOTS) -> None:
-        super().__init__(chain, Needs(chain, menu=False), capacity, slots, METHOD)
-        self._floors = _FlatFloors(self.needs)
+        super().__init__(chain, needs_of(chain, menu=False), capacity, slots, METHOD)
+        self._floors = _floors_of(chain, menu=False)
         # [s, m]: seconds of the blocks from s on.
         self._rest = np.full((self.needs.n + 1, self.slots + 1), np.inf)
         self._rest[-1] = 0
@@ -42,18 +42,23 @@ class SingleLevelTable(Table):
         # [t, m]: seconds of a checkpoint that ends with t, and of what follows; without the loss.
         after, shifts, slot = np.empty((n - 1, width)), np.full(n - 1, -1), np.arange(width)
         for first in range(n - 1, -1, -1):
-            ends, best = slice(first, n - 1), self._rest[first]
-            rest, again = self._rest[first + 1 : n], twice[first + 1 : n]
-            self.follow(after[ends], held[first, ends], shifts[ends], rest, again)
-            choices = np.where(slot >= segments[first, ends, None], after[ends], np.inf)
-            np.subtract(choices.min(axis=0, initial=np.inf), twice[first], out=best)
+            best = self._rest[first]
+            fits = np.flatnonzero(segments[first, first : n - 1] < width)
+            if len(fits):
+                end = first + int(fits[-1]) + 1
+                ends = slice(first, end)
+                rest, again = self._rest[first + 1 : end + 1], twice[first + 1 : end + 1]
+                self.follow(after[ends], held[first, ends], shifts[ends], rest, again)
+                choices = np.where(slot >= segments[first, ends, None], after[ends], np.inf)
+                np.subtract(choices.min(axis=0), twice[first], out=best)
             low = lowest[first]
             if low < width:
                 follows = self._rest[first + 1, low - saved[first] : width - saved[first]]
                 np.minimum(best[low:], follows + seconds[first], out=best[low:])
 
     def plan(self, memory: int) -> Plan:
-        nodes = self._floors.nodes(memory - self.needs.base, self)
+        free = max(memory - self.needs.base, int(self._floors.rest[0]))
+        nodes = self._floors.nodes(free, self)
         # Without the loss.
         return Plan(nodes[:-1], self.method, self.chain)
 
@@ -125,3 +130,6 @@ class _FlatFloors:
                 memory -= int(held[end])
                 first += end + 1
         return tuple(nodes)
+
+
+_floors_of = OncePerChain(lambda chain, menu: _FlatFloors(needs_of(chain, menu=menu)))

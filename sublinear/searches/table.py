@@ -66,11 +66,17 @@ class Table(ABC):
         for end in np.flatnonzero(held != shifts).tolist():
             shifts[end] = shift = min(int(held[end]), after.shape[1])
             after[end, :shift] = np.inf
-            np.add(rest[end, : after.shape[1] - shift], plus[end], out=after[end, shift:])
+            # As a plain number it does not widen single precision.
+            plain = float(plus[end])
+            np.add(rest[end, : after.shape[1] - shift], plain, out=after[end, shift:])
 
     @abstractmethod
     def plan(self, memory: int) -> Plan:
-        """A fast plan whose peak is at most ``memory`` bytes, no less than the lowest peak."""
+        """A fast plan whose peak is at most ``memory`` bytes, or the lowest that is known to fit.
+
+        What a checkpoint lets go early (`Chain.released`) is not known to the search: its plans may
+        need less than it says.
+        """
 
 
 def choose(kept: list[tuple[float, int]], dropped: np.ndarray) -> tuple[int, int | None]:
