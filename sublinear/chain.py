@@ -64,11 +64,14 @@ class Block:
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
     its output included. ``forward``: seconds of such a forward. ``waits``: the storages of
     ``crossing`` that the next block is the last to read, and that nobody saves: they are there
-    until that has run, or as long as a checkpoint that begins with it. ``rerun_peak``: bytes above
-    what was alive before, with the gradient of the output and without those of parameters, if the
-    block is the last of a checkpoint that runs again, which torch stops as soon as all that is
-    saved is there; None: as if it ran whole. ``shapes``: of its weights, in words; empty where they
-    are not known.
+    until that has run, or as long as a checkpoint that begins with it. ``released``: those that the
+    next block is the last to read and does not save, each with the last block that does: where all
+    that do lie in one checkpoint, and no other begins before that reader, they are there until it
+    has run. ``rerun_forward_peak``, ``rerun_peak``: if the block is the last of a checkpoint that
+    runs again, which torch stops as soon as all that is saved is there, bytes above what was alive
+    before, with the gradient of the output: until torch stops, beside what waits for the block; and
+    in the backward then, without the gradients of parameters. No `rerun_peak`: as if it ran whole;
+    no other: as much. ``shapes``: of its weights, in words; empty where they are not known.
     """
 
     name: str
@@ -80,7 +83,9 @@ class Block:
     crossing: Crossing = ()
     output_gradient_bytes: int | None = None
     waits: tuple[int, ...] = ()
+    released: tuple[tuple[int, int], ...] = ()
     rerun_peak: int | None = None
+    rerun_forward_peak: int | None = None
     shapes: str = ""
 
     def __post_init__(self) -> None:
@@ -98,8 +103,10 @@ class Block:
             raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
         object.__setattr__(self, "crossing", _crossing(self.crossing))
         object.__setattr__(self, "waits", tuple(self.waits))
-        if unknown := set(self.waits) - dict(self.crossing).keys():
-            raise ValueError(f"Block {self.name!r}: waits={unknown!r} do not cross behind it")
+        object.__setattr__(self, "released", tuple((one, two) for one, two in self.released))
+        for name, numbers in (("waits", self.waits), ("released", dict(self.released))):
+            if unknown := set(numbers) - dict(self.crossing).keys():
+                raise ValueError(f"Block {self.name!r}: {name}={unknown!r} do not cross behind it")
         total = sum(size for _, size in self.crossing)
         if self.crossing and total != self.output_bytes:
             raise ValueError(
@@ -113,6 +120,17 @@ class Block:
         if self.output_gradient_bytes is None:
             return self.output_bytes
         return self.output_gradient_bytes
+
+    @property
+    def rerun(self) -> tuple[int, int] | None:
+        """`rerun_forward_peak` and `rerun_peak`, above the gradient of the output as well.
+
+        None where the block is taken to run whole.
+        """
+        if self.rerun_peak is None:
+            return None
+        ahead = self.rerun_peak if self.rerun_forward_peak is None else self.rerun_forward_peak
+        return max(0, ahead - self.cotangent_bytes), self.rerun_peak - self.cotangent_bytes
 
 
 @dataclass(frozen=True)
@@ -193,6 +211,14 @@ class Chain:
             return 0
         return sum(self.cuts[block][number] for number in self.blocks[block - 1].waits)
 
+    def released(self, block: int, first: int, last: int) -> int:
+        """Bytes that are gone once ``block`` has run, if ``first`` to ``last`` are a checkpoint."""
+        found = 0
+        for number, saver in self.blocks[block - 1].released if block else ():
+            if first <= self.makers[number] and saver <= last:
+                found += self.cuts[block][number]
+        return found
+
     def left(self, first: int, last: int) -> int:
         """`held`, without what waits for the next block only."""
         before, behind = self.cuts[first], self.cuts[last + 1]
@@ -208,6 +234,15 @@ class Chain:
             # Without crossings all of an output is new.
             cuts.append({**dict(block.crossing)} or {("output", number): block.output_bytes})
         return cuts
+
+    @cached_property
+    def makers(self) -> dict[object, int]:
+        """The block that made each storage; -1 for what enters the chain."""
+        makers: dict[object, int] = {}
+        for number, cut in enumerate(self.cuts):
+            for storage in cut:
+                makers.setdefault(storage, number - 1)
+        return makers
 
     def at_batch(self, batch_size: int) -> Chain:
         """The same chain at another batch size.
@@ -295,6 +330,7 @@ class _Scale:
             output_gradient_bytes=cotangent,
             # How much of it are gradients of parameters is not known.
             rerun_peak=None,
+            rerun_forward_peak=None,
             crossing=crossing,
             options=tuple(map(self.option, block.options)),
             bare_peak=self.bytes(block.bare_peak),

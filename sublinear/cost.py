@@ -85,6 +85,9 @@ class _Step:
         self.alive = chain.fixed_bytes + chain.input_bytes + spare
         self.seconds = chain.extra_seconds
         self.forwards = [0] * len(chain.blocks)
+        # Of each forward under way, the last checkpoint so far; what each has let go early.
+        self.checkpoints: list[tuple[int, int] | None] = [None]
+        self.released: dict[tuple[int, int], int] = {}
         self.timeline: list[Moment] = []
 
     def add(self, event: Event) -> None:
@@ -96,10 +99,13 @@ class _Step:
         elif kind == "backward":
             self._backward(event)
         elif kind == "drop":
-            self.alive -= self.chain.left(event.first, event.block)
+            gone = self.released.pop((event.first, event.block), 0)
+            self.alive -= self.chain.left(event.first, event.block) - gone
         elif kind == "rerun":
+            self.checkpoints.append(None)
             self.alive += self.blocks[event.block].cotangent_bytes
         elif kind == "rerun over":
+            self.checkpoints.pop()
             self.alive -= self.blocks[event.block].cotangent_bytes
         elif kind == "over":
             self.alive -= self.chain.waiting(event.block)
@@ -124,13 +130,28 @@ class _Step:
         block = self.blocks[event.block]
         option = block.options[event.option]
         self.forwards[event.block] += 1
-        if event.last and block.rerun_peak is not None:
-            # A part of its backward.
-            self._note(event, 0, 0, option.forward)
+        if event.last and block.rerun is not None:
+            # What it saves is a part of its backward.
+            self._note(event, self._entering(event) + block.rerun[0], 0, option.forward)
             return
         above = self._entering(event) + option.forward_peak
         stays = option.saved_bytes - self._own_waiting(event)
-        self._note(event, above, stays, option.forward)
+        if event.option:
+            # It runs again, and so holds what it reads and what crosses it.
+            self.checkpoints[-1] = None
+        self._note(event, above, stays - self._released(event.block), option.forward)
+
+    def _released(self, block: int) -> int:
+        """What nobody but a checkpoint's first run held for this block, the last to read it.
+
+        A later checkpoint would hold it, too.
+        """
+        last = self.checkpoints[-1]
+        if last is None:
+            return 0
+        gone = self.chain.released(block, *last)
+        self.released[last] = self.released.get(last, 0) + gone
+        return gone
 
     def _entering(self, event: Event) -> int:
         """What a block reads and nobody holds; a checkpoint holds what its first one reads."""
@@ -147,6 +168,7 @@ class _Step:
             change -= self.chain.left(event.first, event.block - 1)
             above += waiting
         self.forwards[event.block] += 1
+        self.checkpoints[-1] = event.first, event.block
         self._note(event, above, change, costs.forward)
 
     def _backward(self, event: Event) -> None:
@@ -154,8 +176,8 @@ class _Step:
         option = costs.options[event.option]
         waiting = self._own_waiting(event)
         saved, peak = option.saved_bytes - waiting, option.backward_peak + waiting
-        if event.last and costs.rerun_peak is not None:
-            saved, peak = 0, costs.rerun_peak - costs.cotangent_bytes + self._entering(event)
+        if event.last and costs.rerun is not None:
+            saved, peak = 0, costs.rerun[1]
         above = costs.cotangent_bytes + max(0, costs.gradient_bytes + peak)
         self._note(event, above, costs.gradient_bytes - saved, option.backward)
 

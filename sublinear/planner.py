@@ -75,10 +75,14 @@ def plan(
     if budget is None:
         return _fastest(chain, method, floor, least)
     if budget < least:
-        raise ValueError(
-            f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
-            f"{_about(chain, floor)}; {_remedies(chain, budget, method)}"
-        )
+        # What a checkpoint lets go early may make a plan smaller than the search knows.
+        lowest = _fastest(chain, method, floor, least)
+        if lowest.costs.peak_bytes > budget:
+            raise ValueError(
+                f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
+                f"{_about(chain, lowest)}; {_remedies(chain, budget, method)}"
+            )
+        return lowest
     return _fastest(chain, method, floor, int(budget))
 
 

@@ -63,6 +63,34 @@ class Saves:
     leaving: frozenset[int]
 
 
+@dataclass
+class _Rerun:
+    """Peak bytes of a checkpoint's backward: while its block runs again, and after that.
+
+    ``backward`` is without the gradients of parameters.
+    """
+
+    forward: int = 0
+    backward: int = 0
+
+    def watching(self, run: Way, probe: MemoryProbe) -> Way:
+        """``run``, whose second time is ``forward``."""
+        times = 0
+
+        def watched(*state: object) -> State:
+            nonlocal times
+            times += 1
+            try:
+                return run(*state)
+            finally:
+                # Also where torch has stopped it.
+                if times > 1:
+                    self.forward = probe.peak
+                    probe.restart()
+
+        return watched
+
+
 @dataclass(frozen=True)
 class BlockRun:
     """A block, what left it, and the gradients that it makes."""
@@ -197,7 +225,15 @@ class Bench:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
         shapes = self.blocks.shapes(i)
         block = Block(
-            name, crossing, tuple(options), 0, peak, seconds, rerun_peak=rerun, shapes=shapes
+            name,
+            crossing,
+            tuple(options),
+            0,
+            peak,
+            seconds,
+            rerun_peak=rerun.backward,
+            rerun_forward_peak=rerun.forward,
+            shapes=shapes,
         )
         return BlockRun(block, full.leaving, made, full.arrivals, saves, pulled)
 
@@ -234,23 +270,29 @@ class Bench:
                 return instead
         return found.option
 
-    def _rerun(self, run: Way, state: State) -> int:
-        """Peak bytes of the backward of a checkpoint of the block alone, its run again included."""
+    def _rerun(self, run: Way, state: State) -> _Rerun:
+        """The backward of a checkpoint of the block alone, its run again included."""
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
-        inputs = leaves(state)
+        # A gradient that is a part of a larger one would be copied where it arrives at a leaf.
+        watched = Watched(state)
         if self.accumulate:
             fill_gradients(self.model)
+        rerun = _Rerun()
         with MemoryProbe(self.device) as probe:
-            pull = pull_on(checkpointed(drawing_alike(run), inputs))
-            with probe.phase() as backward:
-                if pull is not None:
-                    pull.backward()
-        made = 0
+            way = drawing_alike(rerun.watching(run, probe))
+            after = checkpointed(way, watched.state)
+            made = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
+            pull = watched.pull_on(after)
+            del after
+            probe.restart()
+            if pull is not None:
+                pull.backward()
+            rerun.backward = probe.peak + watched.handed_on(made)
         if not self.accumulate:
-            made = sum(gradients_made(self.model).values())
+            rerun.backward -= sum(gradients_made(self.model).values())
         self.model.zero_grad(set_to_none=True)
-        return backward.peak - made
+        return rerun
 
     def _saves(self, run: Way, state: State) -> Saves:
         """What of that which crosses autograd saves for the block's backward."""
@@ -348,15 +390,17 @@ def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surrounding
         options = []
         for option in rows[i].options:
             options.append(replace(option, backward_peak=option.backward_peak + again))
-        rerun = rows[i].rerun_peak
-        pulled = runs[i].pulled
         cotangent = sum({place.storage: place.size for place in behind if place}.values())
+        beside = cotangent - runs[i].pulled
+        rerun = rows[i].rerun_peak
+        ahead = rows[i].rerun_forward_peak
         found[i] = replace(
             rows[i],
             gradient_bytes=own,
             options=tuple(options),
             output_gradient_bytes=cotangent,
-            rerun_peak=None if rerun is None else rerun + again - pulled + cotangent,
+            rerun_peak=None if rerun is None else rerun + again + beside,
+            rerun_forward_peak=None if ahead is None else ahead + beside,
         )
         behind = before_block(runs[i].arrivals, behind, i)
     return found
@@ -372,23 +416,28 @@ def _among(state: State, known: set[int]) -> frozenset[int]:
 
 
 def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
-    """The blocks with what waits behind them for the next one only, and that nobody saves."""
+    """The blocks with what waits behind them for the next one only, which does not save it."""
+    # The last block that saves each storage.
+    saver = dict.fromkeys(_at(runs[0].numbers, runs[0].saves.leaving), 0)
+    for i, (run, following) in enumerate(pairwise(runs), 1):
+        saver |= dict.fromkeys(_at(run.numbers, following.saves.entering), i)
+        saver |= dict.fromkeys(_at(following.numbers, following.saves.leaving), i)
     found = list(rows)
-    saved: set[int] = {number for number, _ in entered}
-    for run, following in pairwise([None, *runs]):
-        if run is not None:
-            saved |= _numbers(run, run.saves.leaving)
-            assert following is not None
-            saved |= _numbers(run, following.saves.entering)
+    inputs = {number for number, _ in entered}
     for i in range(len(rows) - 1):
         here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
-        waits = tuple(number for number in here if number not in behind and number not in saved)
-        found[i] = replace(found[i], waits=waits)
+        waits, released = [], []
+        for number in here.keys() - behind.keys() - inputs:
+            if number not in saver:
+                waits.append(number)
+            elif saver[number] <= i:
+                released.append((number, saver[number]))
+        found[i] = replace(found[i], waits=tuple(sorted(waits)), released=tuple(sorted(released)))
     return found
 
 
-def _numbers(run: BlockRun, places: frozenset[int]) -> set[int]:
-    return {run.numbers[place] for place in places}
+def _at(numbers: tuple[int, ...], places: frozenset[int]) -> set[int]:
+    return {numbers[place] for place in places}
 
 
 class _Numbers:

@@ -115,6 +115,19 @@ class Watched:
             found.append(Arrival(passed, number, storage.nbytes()))
         return tuple(found)
 
+    def handed_on(self, leaving: list[int]) -> int:
+        """Bytes of gradients that a block hands on as they came, as a sum does to both its parts.
+
+        In a step they may come in another layout than here, and are then copied for one of them.
+        ``leaving``: the storages that leave the block, by number; what crosses it is no part.
+        """
+        entering = [tensor.untyped_storage()._cdata for tensor in tensors(self.state)]
+        found: dict[int, int] = {}
+        for storage, arrival in zip(entering, self.arrivals(), strict=True):
+            if arrival and arrival.passed is not None and leaving[arrival.passed] != storage:
+                found[arrival.number] = arrival.size
+        return sum(found.values())
+
 
 class _Enter(torch.autograd.Function):
     @staticmethod

@@ -26,9 +26,11 @@ def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
     if table.slot > 1:
         # With rounded sizes the plan for a little less memory may be the faster one.
         tries = 6
-    plans = []
+    plans = [floor]
     for slots in range(tries):
-        plans.append(table.plan(max(least, budget - slots * table.slot)))
+        found = table.plan(max(least, budget - slots * table.slot))
+        if found.costs.peak_bytes <= budget:
+            plans.append(found)
     return min(plans, key=lambda plan: plan.costs.seconds)
 
 

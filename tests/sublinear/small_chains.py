@@ -66,6 +66,7 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
             crossing if skips else (),
             waits=waits,
             rerun_peak=draw(st.none() | sizes) if parts else None,
+            rerun_forward_peak=draw(st.none() | sizes) if parts else None,
         )
 
     blocks = tuple(block(number) for number in range(count))

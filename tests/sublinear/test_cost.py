@@ -189,6 +189,38 @@ def test_a_tensor_that_crosses_several_cuts_is_held_once():
     assert costs.timeline[-1].alive_bytes == 1100
 
 
+def test_what_no_reader_saves_is_gone_once_the_last_has_run():
+    chain = skipping_chain()
+    blocks = list(chain.blocks)
+    # Block 3 reads tensor 9 and does not save it; block 0, which made it, does.
+    blocks[2] = replace(blocks[2], released=((9, 0),))
+    chain = replace(chain, blocks=tuple(blocks))
+
+    def alive(*nodes):
+        costs = simulate(chain, Plan(nodes, "by hand"))
+        assert costs.timeline[-1].alive_bytes == 1100
+        return [moment.alive_bytes for moment in costs.timeline if moment.event == "forward"][:4]
+
+    zero_and_one = Checkpoint((Keep(0), Keep(1)))
+    # The 8 bytes behind the checkpoint, 10 for each block that is kept, without the 3 at the end.
+    assert alive(zero_and_one, Keep(2), Keep(3))[:2] == [1118, 1128 - 3]
+    # Block 0 saves it, and a later checkpoint holds what it begins with.
+    assert alive(Keep(0), Keep(1), Keep(2), Keep(3)) == [1110, 1120, 1130, 1140]
+    assert alive(zero_and_one, Checkpoint((Keep(2),)), Keep(3))[0] == 1108 + 5 + 10
+
+
+def test_what_waits_for_a_block_is_gone_when_torch_stops_its_second_run():
+    chain = chain_of(4, 6)
+    before = replace(chain.blocks[0], crossing=((0, 4),), waits=(0,))
+    last = replace(chain.blocks[1], crossing=((1, 6),), rerun_peak=30, rerun_forward_peak=28)
+    chain = replace(chain, blocks=(before, last), input_crossing=((9, 100),))
+    costs = simulate(chain, Plan((Checkpoint((Keep(0), Keep(1))),), "by hand"))
+    again = [moment for moment in costs.timeline if moment.block == 1][1:]
+    # Block 0 has saved 10, of which its output is 4; both figures have the gradient of the output.
+    assert [moment.event for moment in again] == ["forward", "backward"]
+    assert [moment.peak_bytes for moment in again] == [1100 + 6 + 4 + 28, 1100 + 6 + 30]
+
+
 def test_crossing_tensors_survive_json_and_another_batch_size():
     chain = skipping_chain()
     assert Chain.from_json(json.loads(json.dumps(chain.to_json()))) == chain
