@@ -308,7 +308,9 @@ def test_each_limit_finds_its_fault(good: nbformat.NotebookNode) -> None:
     assert "columns; at most 100" in problems("setup", "\n# " + 100 * "x")
     assert "blocks of Python on its card" in problems("card", "\n```python\npass\n```\n")
     assert "times without a budget: lab.run(" in problems("breaks", "\nlab.run()")
-    assert "times for 4" in problems("breaks", "\nlab.run(seconds=pick(cpu=40, test=1))")
+    assert "times for 5" in problems("breaks", "\nlab.run(seconds=pick(cpu=40, test=1))")
+    assert "times for 5" in problems("breaks", "\n" + 4 * "board('x')\n")
+    assert "budget: images_per_second()" in problems("breaks", "\nimages_per_second()")
     assert "says 'dearer'" in problems("saw", "\nThis is dearer.")
     assert "says 'samples a second'" in problems("breaks", "\n# 30 samples a second")
 
