@@ -100,14 +100,15 @@ class Comparison:
 
     @property
     def settled(self) -> bool:
-        """Whether the newest build has at least half the pairs of the first one.
+        """Whether the newest build has at least half the pairs of the shortest one before it.
 
         Until then its few pairs count like the many of each build before it, and the interval says
         little. Of one build, whether there are pairs enough for a verdict.
         """
-        if len(self._builds) < 2:
+        *before, newest = map(len, self._builds or [[]])
+        if not before:
             return not self.too_short
-        return 2 * len(self._builds[-1]) >= len(self._builds[0])
+        return 2 * newest >= min(before)
 
     @cached_property
     def _parts(self) -> list[float]:
