@@ -157,17 +157,18 @@ def preserve_state(*objects: Any) -> Iterator[None]:
     all that has a ``state_dict``. Other objects that they hold are out of reach: list them too.
     Costs one copy of every tensor, on its device. TypeError for an object that holds no state.
     """
-    with giving_back(partial(_call_all, _remember(objects))):
+    with giving_back(partial(call_all, remember(objects))):
         yield
 
 
-def _call_all(undo: list[PutBack]) -> None:
+def call_all(undo: list[PutBack]) -> None:
+    """Put back what `remember` has seen; once more does no harm."""
     for put_back in undo:
         put_back()
 
 
-def _remember(objects: tuple[Any, ...]) -> list[PutBack]:
-    """What puts back ``objects`` and all that they hold."""
+def remember(objects: tuple[Any, ...]) -> list[PutBack]:
+    """What puts back ``objects`` and all that they hold, as `preserve_state`, in this order."""
     todo, undo = list(objects), list[PutBack]()
     listed = set(map(id, objects))
     # Keeps them alive, so that an id stays its object's own.

@@ -162,16 +162,17 @@ def _content(cell: types.CellType) -> Any:
 
 
 class Bindings:
-    """Variables of a function as they were; ``restore()`` names those that it has bound anew."""
+    """Variables of a function as they were; ``changed`` names those that it has bound anew."""
 
     def __init__(self, found: Reached) -> None:
         self._cells = [(name, cell, _content(cell)) for name, cell in found.cells.items()]
         self._names = [(name, space, space.get(name, _NOTHING)) for name, space in found.names]
         self._objects = [(item, dict(vars(item))) for item in found.objects]
+        self.changed: list[str] = []
 
-    def restore(self) -> list[str]:
-        """Bind every variable as before."""
-        changed = []
+    def restore(self) -> None:
+        """Bind every variable as before, and note which were not; once more does no harm."""
+        changed = self.changed
         for name, cell, value in self._cells:
             if _content(cell) is value:
                 continue
@@ -194,4 +195,4 @@ class Bindings:
             changed += sorted(names)
             now.clear()
             now.update(before)
-        return list(dict.fromkeys(changed))
+        self.changed = list(dict.fromkeys(changed))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from labkit.diagnose.phases import Phases, timed
 from labkit.diagnose.reach import Bindings, generators_of, reached
 from labkit.diagnose.subject import Subject, copy_of, cores
 from labkit.measure import measuring
-from labkit.preserve import preserve_state
+from labkit.preserve import PutBack, call_all, giving_back, preserve_state, remember
 from labkit.progress import progress
 
 # Parts of the budget: streaming the loader, cutting the step, and one experiment of each kind.
@@ -63,6 +63,7 @@ class Session:
         self.reached = reached(step)
         self.state = state
         self.owners: list[Any] = []
+        self.undo: list[list[PutBack]] = []
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
@@ -78,20 +79,19 @@ class Session:
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
         bindings = Bindings(self.reached)
-        try:
-            with (
-                measuring(None),
-                loading.without_iterator(self.subject.loader),
-                ExitStack() as stack,
-            ):
-                self._remember(stack)
-                with _named(self.subject.call), self._bar():
-                    self._look(stack)
-                    self._cut()
-                    self._experiments()
-        finally:
-            changed = bindings.restore()
-        self._tell(changed)
+        # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
+        with (
+            giving_back(bindings.restore),
+            measuring(None),
+            loading.without_iterator(self.subject.loader),
+            giving_back(self._put_back),
+        ):
+            self._remember()
+            with _named(self.subject.call), self._bar():
+                self._look()
+                self._cut()
+                self._experiments()
+        self._tell(bindings.changed)
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
@@ -101,12 +101,21 @@ class Session:
             self.unmeasured,
         )
 
-    def _remember(self, stack: ExitStack) -> None:
-        objects = [*self.state, *self.reached.state, *generators_of(self.subject.loader)]
-        for item in objects:
-            stack.enter_context(preserve_state(item))
-        self.owners += objects
+    def _remember(self) -> None:
+        for item in (*self.state, *self.reached.state, *generators_of(self.subject.loader)):
+            self._keep(item)
         self.versions = {name: each._version for name, each in self.reached.data.items()}
+
+    def _keep(self, item: Any) -> None:
+        """Put this back at the end, and after each experiment."""
+        if not any(item is known for known in self.owners):
+            self.undo.append(remember((item,)))
+            self.owners.append(item)
+
+    def _put_back(self) -> None:
+        """The latest first, as it was remembered beside what came before."""
+        for undo in reversed(self.undo):
+            call_all(undo)
 
     @contextmanager
     def _bar(self) -> Iterator[None]:
@@ -114,7 +123,7 @@ class Session:
             self.advance = lambda: bar.update(min(bar.total, self.seconds - self.left) - bar.n)
             yield
 
-    def _look(self, stack: ExitStack) -> None:
+    def _look(self) -> None:
         """The first steps: what is used, and how much memory."""
         subject = self.subject
         if subject.takes_batches:
@@ -124,13 +133,8 @@ class Session:
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in _tensors(probe)]
 
-        def remember(item: Any) -> None:
-            if not any(item is known for known in self.owners):
-                stack.enter_context(preserve_state(item))
-                self.owners.append(item)
-
         with limit(self.patience, "the first step"):
-            subject.seen = observe(subject.serve(probe), remember)
+            subject.seen = observe(subject.serve(probe), self._keep)
         if versions != [each._version for each in _tensors(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
@@ -138,7 +142,7 @@ class Session:
         step = subject.serve()
         begin = time.perf_counter()
         with limit(self.patience, "the second step"):
-            subject.seen = observe(step, remember)
+            subject.seen = observe(step, self._keep)
         self.step_seconds = time.perf_counter() - begin
         self.advance()
         with self._may_fail("operators, one by one"):

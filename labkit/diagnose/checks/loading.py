@@ -17,6 +17,7 @@ from labkit.diagnose.clock import share_of
 from labkit.diagnose.findings import LEAST_SHARE, Finding
 from labkit.diagnose.phases import Phases
 from labkit.diagnose.subject import Subject, cores
+from labkit.preserve import giving_back
 
 NOTEBOOK = "04_data_loading"
 # Steps of which a wait is taken at least.
@@ -262,14 +263,18 @@ def without_iterator(loader: Any) -> Iterator[None]:
     """A loader with workers that live on is asked afresh inside: those that it has are kept."""
     before = getattr(loader, "_iterator", None)
     in_use = hasattr(before, "_shutdown_workers")
-    if in_use:
-        loader._iterator = None
-    try:
-        yield
-    finally:
-        end_started(loader)
+
+    def put_back() -> None:
+        # Once more does no harm: its own workers are no others.
+        if getattr(loader, "_iterator", None) is not before:
+            end_started(loader)
         if in_use:
             loader._iterator = before
+
+    with giving_back(put_back):
+        if in_use:
+            loader._iterator = None
+        yield
 
 
 def end_started(loader: Any) -> None:
