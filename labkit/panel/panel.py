@@ -162,7 +162,9 @@ class LabPanel:
         self._changes.cancel()
         measuring = running()
         if measuring is None:
-            self.screen.live.say("Nothing is running.")
+            # The last word of a run that ended just before the click stays.
+            if self.latest is None:
+                self.screen.live.say("Nothing is running.")
             return
         measuring.halt()
         if measuring is not self.latest:

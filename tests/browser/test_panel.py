@@ -179,8 +179,9 @@ def test_stop_answers_and_the_next_run_works(opened: NotebookPage) -> None:
     panel.stop()
     assert panel.wait_finished(20).startswith("Stopped: ")
     print(f"\nstopped {time.monotonic() - pressed:.2f} s after Stop")
+    said = panel.status()
     panel.stop()
-    panel.wait_status("Nothing is running")
+    assert panel.status() == said
     opened.execute(RESTORE)
     panel.run()
     assert panel.wait_finished().startswith("Done:")

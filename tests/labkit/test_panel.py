@@ -267,9 +267,15 @@ def test_one_panel_at_a_time(panel: LabPanel) -> None:
     panel.wait(30)
     panel.lab.make_workload = make_workload
     assert isinstance(other.run(wait=True), Comparison)
+    said = other.screen.live.status
     other.stop()
-    assert other.screen.live.status[0] == "Nothing is running."
+    assert said[0].startswith("Done:") and other.screen.live.status == said
     other.close()
+
+
+def test_stop_says_that_nothing_has_run(panel: LabPanel) -> None:
+    panel.buttons.stop.click()
+    assert panel.screen.live.status[0] == "Nothing is running."
 
 
 def test_moves_during_a_run_apply_to_the_next(panel: LabPanel) -> None:
