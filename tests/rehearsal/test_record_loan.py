@@ -34,7 +34,7 @@ Asked: TypeAlias = set[tuple[str, int]]
 MACHINE = "rehearsal-gpu"
 # As notebooks of the course are called: the results page asks for those.
 NOTEBOOKS = ("16_as_tensor", "20_validation_without_grad")
-SIZES = (2, 3, 4, 5, 6)
+SIZES = (2, 3, 4, 5, 6, 7, 8)
 # So many results are waited for before each of five kills, in random order. With none, the kill
 # comes while a command starts.
 RESULTS_BEFORE_A_KILL = (0, 0, 1, 1, 2)
@@ -172,7 +172,7 @@ def cut_off(tmp_path: Path, notebooks: list[Path]) -> tuple[list[Path], Asked]:
         if results:
             # A command that was late to be killed may have left too little for this one.
             wanted = min(len(had) + results, len(NOTEBOOKS) * len(SIZES))
-            extra = moments.uniform(0, 0.5)
+            extra = moments.uniform(0, 1)
         process = begin(*notebooks, "--out", out, "--from", *homes)
         kill_at(process, out, wanted, extra)
         # A kernel that was left behind ends by itself.
