@@ -10,23 +10,15 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
-from playwright.sync_api import FloatRect, sync_playwright
+from playwright.sync_api import FloatRect
 
-from course.notebook_files import ROOT, notebook_path, read_notebook, tags
-from tests.browser.harness import (
-    CHROMIUM_FLAGS,
-    NotebookPage,
-    Panel,
-    find_chromium,
-    running_server,
-)
+from course.notebook_files import ROOT
+from course.site.stage import staged
+from tests.browser.harness import NotebookPage, Panel
 
 NOTEBOOK = "00_start_here"
 FOLDER = ROOT / "notebooks" / "pictures"
@@ -83,48 +75,19 @@ PICTURES = {
 
 
 def main() -> int:
-    chromium = find_chromium()
-    if chromium is None:
-        print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
-        return 1
-    os.environ["LABKIT_SIZE"] = "full"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running_server(Path(folder)) as server,
-        sync_playwright() as p,
-    ):
-        browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = NotebookPage(server, browser, width=1180, height=1100)
-        try:
-            panel = opened(page)
-            panel.guess(8)
-            panel.scenario("a wide layer")
-            panel.run()
-            panel.wait_finished()
-            print(panel.speedup(), panel.verdict())
-            take(page, panel, "panel-set")
-            take(page, panel, "panel-time")
-            panel.mode("Memory")
-            panel.run()
-            panel.wait_finished()
-            take(page, panel, "panel-memory")
-        finally:
-            page.close()
-            browser.close()
+    with staged(NOTEBOOK, width=1180, height=1100) as (page, panel):
+        panel.guess(8)
+        panel.scenario("a wide layer")
+        panel.run()
+        panel.wait_finished()
+        print(panel.speedup(), panel.verdict())
+        take(page, panel, "panel-set")
+        take(page, panel, "panel-time")
+        panel.mode("Memory")
+        panel.run()
+        panel.wait_finished()
+        take(page, panel, "panel-memory")
     return 0
-
-
-def opened(page: NotebookPage) -> Panel:
-    """The panel of the notebook, whose cells are run up to it."""
-    path = notebook_path(NOTEBOOK)
-    page.open(path)
-    for index, cell in enumerate(read_notebook(path).cells):
-        # The script of the course takes its time and is not on the picture.
-        if cell.cell_type == "code" and tags(cell) and "explorable" not in tags(cell):
-            page.run_cell(index)
-        if "panel" in tags(cell):
-            break
-    return page.panel()
 
 
 def take(page: NotebookPage, panel: Panel, name: str) -> None:

@@ -10,23 +10,14 @@ Look at it before you commit it: it shows whatever this machine measured.
 from __future__ import annotations
 
 import io
-import os
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
 
-from course.notebook_files import ROOT, notebook_path, read_notebook, tags
-from tests.browser.harness import (
-    CHROMIUM_FLAGS,
-    NotebookPage,
-    Panel,
-    find_chromium,
-    running_server,
-)
+from course.notebook_files import ROOT
+from course.site.stage import staged
+from tests.browser.harness import Panel
 
 NOTEBOOK = "06_mixed_precision"
 # Pressed after the first run.
@@ -40,37 +31,9 @@ TARGET = ROOT / "course" / "site" / "images" / "panel.webp"
 
 
 def main() -> int:
-    chromium = find_chromium()
-    if chromium is None:
-        print("no chromium, chromium-browser or google-chrome on PATH", file=sys.stderr)
-        return 1
-    # The full size: what readers see.
-    os.environ["LABKIT_SIZE"] = "full"
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running_server(Path(folder)) as server,
-        sync_playwright() as p,
-    ):
-        browser = p.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        page = NotebookPage(server, browser, width=1040, height=1100)
-        try:
-            film = filmed(opened(page))
-        finally:
-            page.close()
-            browser.close()
+    with staged(NOTEBOOK, width=1040, height=1100) as (_, panel):
+        film = filmed(panel)
     return written(film)
-
-
-def opened(page: NotebookPage) -> Panel:
-    """The panel of the notebook, whose cells are run up to it."""
-    path = notebook_path(NOTEBOOK)
-    page.open(path)
-    for index, cell in enumerate(read_notebook(path).cells):
-        if cell.cell_type == "code" and "explorable" not in tags(cell):
-            page.run_cell(index)
-        if "panel" in tags(cell):
-            break
-    return page.panel()
 
 
 def filmed(panel: Panel) -> list[tuple[Image.Image, float]]:
