@@ -2,6 +2,8 @@
 
 import gc
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -180,3 +182,19 @@ def test_a_graph_built_before_still_works() -> None:
         pass
     loss.backward()
     assert torch.equal(x.grad, torch.ones(1, 2))
+
+
+FREEZE_FIRST = """
+import gc
+gc.freeze()
+from labkit.preserve import frozen_heap
+before = gc.get_freeze_count()
+with frozen_heap():
+    pass
+assert gc.get_freeze_count() == before > 2_000
+"""
+
+
+def test_a_heap_that_was_frozen_before_stays_so() -> None:
+    done = subprocess.run([sys.executable, "-c", FREEZE_FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
