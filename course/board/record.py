@@ -42,6 +42,7 @@ HELPFUL = (
     "debug_tools",
     "bias_before_batchnorm",
     "validation_without_grad",
+    "batch_size",
     "optimizers",
     "gradient_clipping",
     "learning_rate_schedules",

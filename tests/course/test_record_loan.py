@@ -89,7 +89,7 @@ def test_what_is_kept_shortens_the_rest():
 def test_on_a_gpu_the_most_claims_that_only_a_gpu_answers_come_first(tmp_path):
     order = planned(tmp_path)
     assert order[0] == "10"
-    assert {*order[:9]} >= {*BY_HAND}
+    assert {*order[:8]} >= {*BY_HAND}
     claims = dict(zip(order, map(claims_of, order), strict=True))
     alone = [claims[number][0] > 0 for number in order]
     assert alone == sorted(alone, reverse=True)
