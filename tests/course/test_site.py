@@ -131,8 +131,7 @@ def test_recorded_runs_stand_on_the_page(site: Path, site_pages: dict[Path, Page
         )
         machines = records.reference(name).machines
         assert all(machine in page.text for machine in machines), name
-        asked = any("reference" in tags(cell) for cell in read_notebook(path).cells)
-        assert machines or not asked or recorded.NONE.split(";")[0] in page.text, name
+        assert machines or recorded.NONE.split(";")[0] in page.text, name
         # the first figure of each, as labkit prints it
         for each in every:
             assert next(iter(each.rows()))[each.lead] in page.text, name
@@ -234,7 +233,7 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
 @pytest.mark.parametrize("path", LONG, ids=lambda path: path.stem)
 def test_slides_have_one_heading_and_no_solution(path: Path) -> None:
     deck = slides.deck(path)
-    assert deck[0].first and len(deck) >= 6
+    assert deck[0].first and len(deck) >= 8
     assert all(slide.blocks and slide.title for slide in deck)
     shown = "\n".join(block.source for slide in deck for block in slide.blocks)
     assert not re.search(
