@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import random
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,10 @@ def giving_back(put_back: PutBack) -> Iterator[None]:
     """
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        # Contexts that it has left open, such as torch's fork_rng, end before things are put back.
+        traceback.clear_frames(interrupt.__traceback__)
+        raise
     finally:
         try:
             put_back()

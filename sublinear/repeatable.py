@@ -100,12 +100,12 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     Inside, gradients are empty. Parameters are not copied: do not step an optimizer inside.
     """
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
-    values = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
 
     def put_back() -> None:
-        with torch.no_grad():
-            for buffer, value in values:
-                buffer.copy_(value)
+        # Detached and not under no_grad, whose own end an interrupt might strike.
+        for buffer, value in values:
+            buffer.detach().copy_(value)
         for parameter, grad in grads:
             parameter.grad = grad
 

@@ -87,9 +87,9 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Itera
         state = copy.deepcopy(optimizer.state_dict())
 
     def put_back() -> None:
-        with torch.no_grad():
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.copy_(value)
+        # Detached and not under no_grad, whose own end an interrupt might strike.
+        for parameter, value in zip(parameters, values, strict=True):
+            parameter.detach().copy_(value)
         if optimizer is not None and state is not None:
             optimizer.load_state_dict(state)
 

@@ -56,85 +56,85 @@ NO_FILE = "does not apply: it writes no file"
 MATRIX = {
     "a hundred stops": (
         "labkit/test_panel.py::test_stop_a_hundred_times labkit/test_lab.py::test_a_hundred_stops",
-        "test_faults.py::test_interrupts_at_any_moment",
-        "test_faults.py::test_interrupts_at_any_moment",
-        "test_faults.py::test_interrupts_at_any_moment",
+        "test_fault_matrix.py::test_interrupts_at_any_moment",
+        "test_fault_matrix.py::test_interrupts_at_any_moment",
+        "test_fault_matrix.py::test_interrupts_at_any_moment",
     ),
     "interrupt": (
         "labkit/test_faults.py::test_a_kernel_interrupt_ends_a_headless_run_with_what_there_is "
-        "test_faults.py::test_interrupts_at_any_moment",
+        "test_fault_matrix.py::test_interrupts_at_any_moment",
         "course/test_board.py::test_interrupted_while_measuring "
         "course/test_board.py::test_a_race_that_is_interrupted_has_its_complete_seeds",
-        "test_faults.py::test_interrupts_while_things_are_put_back",
+        "test_fault_matrix.py::test_interrupts_while_things_are_put_back",
         "sublinear/test_refusals.py::test_an_interrupted_profile_leaves_the_model_untouched "
-        "test_faults.py::test_interrupts_while_things_are_put_back",
+        "test_fault_matrix.py::test_interrupts_while_things_are_put_back",
     ),
     "out of memory": (
         "labkit/test_lab.py::test_out_of_memory_while_building_and_in_the_memory_pass "
         "labkit/test_panel.py::test_an_arm_without_memory_is_a_result",
-        "test_faults.py::test_a_switch_that_runs_out_of_memory",
-        "test_faults.py::test_a_step_that_fails_is_told_and_changes_nothing",
+        "test_fault_matrix.py::test_a_switch_that_runs_out_of_memory",
+        "test_fault_matrix.py::test_a_step_that_fails_is_told_and_changes_nothing",
         "sublinear/test_safe.py::test_a_step_that_does_not_fit_is_proven_on_a_part "
-        "test_faults.py::test_a_model_that_fails_is_told_and_unchanged",
+        "test_fault_matrix.py::test_a_model_that_fails_is_told_and_unchanged",
     ),
     "NaN loss": (
         "labkit/test_measure.py::test_a_broken_training_is_not_compared "
         "labkit/test_race.py::test_divergence_ends_a_run",
-        "test_faults.py::test_a_switch_that_loses_its_numbers",
-        "test_faults.py::test_a_loss_that_is_no_number_is_diagnosed_all_the_same",
-        "test_faults.py::test_a_loss_that_is_no_number_is_planned_all_the_same",
+        "test_fault_matrix.py::test_a_switch_that_loses_its_numbers",
+        "test_fault_matrix.py::test_a_loss_that_is_no_number_is_diagnosed_all_the_same",
+        "test_fault_matrix.py::test_a_loss_that_is_no_number_is_planned_all_the_same",
     ),
     "killed worker": (
         "labkit/test_faults.py::test_a_killed_worker_is_named_and_leaves_nothing_behind "
         "labkit/test_process.py::test_an_arm_that_dies_is_a_result",
         "course/test_board.py::test_killed_in_the_middle",
-        "test_faults.py::test_a_killed_worker_ends_a_diagnosis",
-        "test_faults.py::test_a_killed_probe_of_the_largest_batch",
+        "test_fault_matrix.py::test_a_killed_worker_ends_a_diagnosis",
+        "test_fault_matrix.py::test_a_killed_probe_of_the_largest_batch",
     ),
     "damaged data": (
         "labkit/test_data.py::test_damaged_pack_is_made_again "
         "labkit/test_sources.py::test_flipped_byte_without_network_is_an_error",
         "course/test_board.py::test_a_damaged_or_older_file_is_put_aside "
-        "test_faults.py::test_an_image_that_cannot_be_read",
-        "test_faults.py::test_a_step_that_fails_is_told_and_changes_nothing",
+        "test_fault_matrix.py::test_an_image_that_cannot_be_read",
+        "test_fault_matrix.py::test_a_step_that_fails_is_told_and_changes_nothing",
         "sublinear/test_portable.py::test_a_broken_fingerprint_is_named "
-        "test_faults.py::test_a_plan_that_was_cut_off",
+        "test_fault_matrix.py::test_a_plan_that_was_cut_off",
     ),
     "full disk": (
-        "test_faults.py::test_a_full_disk_keeps_the_old_file "
-        "test_faults.py::test_data_that_cannot_be_kept_are_used",
+        "test_fault_matrix.py::test_a_full_disk_keeps_the_old_file "
+        "test_fault_matrix.py::test_data_that_cannot_be_kept_are_used",
         "course/test_board.py::test_no_room_or_no_right_to_write "
-        "test_faults.py::test_a_full_disk_keeps_the_old_file",
-        "test_faults.py::test_a_step_that_fails_is_told_and_changes_nothing",
+        "test_fault_matrix.py::test_a_full_disk_keeps_the_old_file",
+        "test_fault_matrix.py::test_a_step_that_fails_is_told_and_changes_nothing",
         NO_FILE,
     ),
     "two at a time": (
         "labkit/test_panel.py::test_one_panel_at_a_time "
         "browser/test_panel.py::test_second_panel_is_refused_and_can_stop_the_first",
         "course/test_board.py::test_two_kernels_lose_nothing_of_each_other "
-        "test_faults.py::test_one_measurement_at_a_time",
-        "test_faults.py::test_one_measurement_at_a_time",
-        "test_faults.py::test_one_measurement_at_a_time",
+        "test_fault_matrix.py::test_one_measurement_at_a_time",
+        "test_fault_matrix.py::test_one_measurement_at_a_time",
+        "test_fault_matrix.py::test_one_measurement_at_a_time",
     ),
     "sliders moved all the time": (
-        "test_faults.py::test_a_hundred_moves_of_a_slider",
-        "test_faults.py::test_a_hundred_clicks_of_keep_and_leave",
+        "test_fault_matrix.py::test_a_hundred_moves_of_a_slider",
+        "test_fault_matrix.py::test_a_hundred_clicks_of_keep_and_leave",
         NO_PAGE,
         NO_PAGE,
     ),
     "reload": (
         "browser/test_panel.py::test_page_reload_during_a_run "
         "labkit/test_panel.py::test_after_a_reload_results_go_into_the_panel",
-        "test_faults.py::test_a_kernel_that_is_restarted_finds_what_was_kept",
+        "test_fault_matrix.py::test_a_kernel_that_is_restarted_finds_what_was_kept",
         NO_PAGE,
         NO_PAGE,
     ),
     "run twice": (
         "browser/test_panel.py::test_notebook_run_twice_without_restart "
-        "test_faults.py::test_twice_is_once",
-        "test_faults.py::test_a_board_cell_that_is_run_twice",
-        "test_faults.py::test_twice_is_once",
-        "test_faults.py::test_twice_is_once",
+        "test_fault_matrix.py::test_twice_is_once",
+        "test_fault_matrix.py::test_a_board_cell_that_is_run_twice",
+        "test_fault_matrix.py::test_twice_is_once",
+        "test_fault_matrix.py::test_twice_is_once",
     ),
 }
 
@@ -536,7 +536,7 @@ import os, signal, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
 import labkit
-from tests.test_faults import Trained
+from tests.test_fault_matrix import Trained
 
 class Fatal(Dataset):
     def __len__(self):
@@ -616,7 +616,7 @@ import resource, signal, sys
 from pathlib import Path
 from course.board import Board
 from labkit.text import write_whole
-from tests.test_faults import figure
+from tests.test_fault_matrix import figure
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
