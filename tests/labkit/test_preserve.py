@@ -4,6 +4,8 @@ import gc
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from torch import nn
 from labkit import seed_all
 from labkit.preserve import (
     frozen_heap,
+    giving_back,
     preserve_flags,
     preserve_rng,
     preserve_state,
@@ -198,3 +201,23 @@ assert gc.get_freeze_count() == before > 2_000
 def test_a_heap_that_was_frozen_before_stays_so() -> None:
     done = subprocess.run([sys.executable, "-c", FREEZE_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_context_that_an_interrupt_left_open_ends_before_things_are_put_back() -> None:
+    order = []
+
+    @contextmanager
+    def opened() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            order.append("closed")
+
+    def body() -> None:
+        context = opened()
+        context.__enter__()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), giving_back(lambda: order.append("put back")):
+        body()
+    assert order == ["closed", "put back"]
