@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -275,10 +274,14 @@ def interrupted(run: Callable[[], object], at: int, since: str = "") -> bool:
             raise KeyboardInterrupt
 
     sys.setprofile(strike)
-    # a run may also end with what it has by then, or say that it was interrupted
-    with suppress(KeyboardInterrupt):
+    try:
         run()
-    sys.setprofile(None)
+    # A run may also end with what it has by then, or say that it was interrupted. No suppress():
+    # its own end is a call, which would be struck outside of the run.
+    except KeyboardInterrupt:
+        assert calls == at
+    finally:
+        sys.setprofile(None)
     return calls == at
 
 

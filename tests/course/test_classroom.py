@@ -749,7 +749,9 @@ def passed_on(
     "value",
     [
         *(None, True, 3, -0.0, float("inf"), "x"),
-        *([1, (2.5, [])], {"a", "b"}, frozenset({1})),
+        *([1, (2.5, [])], frozenset({1})),
+        # not by its text: the order of a set is another one in each process
+        pytest.param({"a", "b"}, id="set"),
         torch.arange(6).reshape(2, 3).T,
     ],
     ids=str,
