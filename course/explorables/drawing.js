@@ -147,7 +147,8 @@ class Frame {
     this.root.setAttribute("aria-label", ask);
     html("div", "ask", this.root, ask);
     html("div", "task", this.root, task);
-    this.controls = html("div", "controls", this.root);
+    this.bar = html("div", "bar", this.root);
+    this.controls = html("div", "controls", this.bar);
     this.stage = html("div", "stage", this.root);
     this.picture = svg("svg", "picture", { role: "img" }, this.stage);
     this.pen = new Pen(svg("g", "", {}, this.picture));
@@ -265,7 +266,7 @@ class Frame {
   }
 
   buttons() {
-    this.row ??= html("div", "buttons", this.controls);
+    this.row ??= html("div", "buttons", this.bar);
     return this.row;
   }
 
@@ -367,5 +368,24 @@ function columns(pen, values, x, bottom, text = String) {
   for (const value of values) {
     pen.line(x(value), bottom, x(value), bottom + 4, "hair");
     pen.text(x(value), bottom + 17, text(value), "small faint middle");
+  }
+}
+
+// What the colours mean, in as many lines as there is room for. An entry: a look, words, and
+// "dot" or "line" where a box is not what it looks like.
+function legend(pen, entries, { left, right, top }) {
+  let [x, y] = [left, top];
+  for (const [look, words, mark] of entries) {
+    const text = pen.text(x + 15, y + 9, words, "small faint");
+    const width = 15 + text.getComputedTextLength();
+    if (x > left && x + width > right) {
+      [x, y] = [left, y + 18];
+      text.setAttribute("x", x + 15);
+      text.setAttribute("y", y + 9);
+    }
+    if (mark === "dot") pen.dot(x + 5, y + 5, 5, look);
+    else if (mark === "line") pen.line(x, y + 5, x + 11, y + 5, look);
+    else pen.rect(x, y, 10, 10, look, 2);
+    x += width + 16;
   }
 }

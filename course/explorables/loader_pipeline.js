@@ -81,14 +81,13 @@ function drawLanes(pen, state, { left, right, top }) {
   const bottom = lane(MOST) + 2;
   columns(pen, steps(0, SHOWN, 100), x, bottom, (value) => `${value}${value ? "" : " ms"}`);
   pen.line(left, bottom, right, bottom, "hair");
-  const parts = [["blue", "loading"], ["green", "training"], ["red half", "waiting for data"]];
-  parts.forEach(([look, words], i) => {
-    pen.rect(left + 92 * i, bottom + 28, 10, 10, `fill ${look}`, 2);
-    pen.text(left + 92 * i + 15, bottom + 37, words, "small faint");
-  });
-  const shift = left + 92 * 3 + 36;
-  pen.line(shift, bottom + 33, shift + 16, bottom + 33, "blue half");
-  pen.text(shift + 21, bottom + 37, "loaded, in the queue", "small faint");
+  const entries = [
+    ["fill blue", "loading"],
+    ["fill green", "training"],
+    ["fill red half", "waiting for data"],
+    ["blue half", "loaded, in the queue", "line"],
+  ];
+  legend(pen, entries, { left, right, top: bottom + 28 });
 }
 
 // Step time by number of workers; returns the place of the present number.

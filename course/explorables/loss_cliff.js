@@ -106,13 +106,6 @@ function places({ width, narrow }) {
   };
 }
 
-function drawLegend(pen, area) {
-  BALLS.forEach(([hue, words], i) => {
-    pen.dot(area.left + 10 + 100 * i, area.bottom + 13, 5, `fill ${hue}`);
-    pen.text(area.left + 20 + 100 * i, area.bottom + 17, words, "small");
-  });
-}
-
 function inWords(state) {
   const [free, clipped] = both(state);
   const furthest = Math.min(...free.map((w, i) => (i ? w - free[i - 1] : 0)));
@@ -151,7 +144,9 @@ function render({ el }) {
       drawHill(pen, area.hill);
       walks.forEach((each, i) => drawBall(pen, area.hill, each, now.step, BALLS[i][0], 9));
       drawLosses(pen, walks, now.step, area.losses);
-      drawLegend(pen, area.hill);
+      const { left, right, bottom } = area.hill;
+      const entries = BALLS.map(([hue, words]) => [`fill ${hue}`, words, "dot"]);
+      legend(pen, entries, { left: left + 5, right, top: bottom + 8 });
       const { x, y } = hill(area.hill);
       const low = y(Math.min(TOP, loss(now.start))) + 16;
       grip?.(x(now.start), low);

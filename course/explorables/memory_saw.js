@@ -93,7 +93,7 @@ function strip({ width }, blocks) {
 // The network as a row of blocks, and which of its tensors are in memory now.
 function drawStrip(pen, state, now, size) {
   const { x, size: wide, top } = strip(size, state.blocks);
-  pen.text(x(0), 12, "the blocks, and what of each is in memory at the grey line", "small faint");
+  pen.text(x(0), 12, "the blocks, and what they keep at the grey line", "small faint");
   now.held.forEach((what, block) => {
     const runs = block === now.block;
     const [left, inner] = [x(block) + 3, wide - 6];
@@ -126,12 +126,8 @@ function drawTime(pen, state, { left, right, top, bottom }) {
   pen.line(left, bottom, right, bottom, "hair");
   const at = x(state.time * now.seconds);
   pen.line(at, top, at, bottom, "faint");
-  let shift = left;
-  for (const kind of Object.keys(HUES)) {
-    pen.rect(shift, bottom + 26, 10, 10, `fill ${HUES[kind]}`, 2);
-    pen.text(shift + 14, bottom + 35, WORDS[kind], "small faint");
-    shift += 24 + 6.4 * WORDS[kind].length;
-  }
+  const entries = Object.entries(HUES).map(([kind, hue]) => [`fill ${hue}`, WORDS[kind]]);
+  legend(pen, entries, { left, right, top: bottom + 26 });
   return { now, plain, at };
 }
 
@@ -161,7 +157,7 @@ function places({ width, narrow }) {
   if (narrow) {
     return {
       time: { left: 52, right: width - 8, top, bottom: top + 170 },
-      curve: { left: 52, right: width - 8, top: top + 254, bottom: top + 364 },
+      curve: { left: 52, right: width - 8, top: top + 272, bottom: top + 382 },
     };
   }
   const split = Math.round(width * 0.66);
@@ -239,7 +235,7 @@ function render({ el }) {
       "The account is that of " +
       "the course's planner, sublinear. Nothing here is measured; the panel below measures.",
     state,
-    height: (width) => STRIP + (width < NARROW ? 450 : 275),
+    height: (width) => STRIP + (width < NARROW ? 468 : 275),
     draw: (pen, now, size) => {
       const area = places(size);
       const found = drawTime(pen, now, area.time);

@@ -150,11 +150,11 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow }) {
   pen.text(area.right, top + 12, pattern, "small faint end");
   const now = drawRuns(pen, state, plan, area);
   const { claim } = now;
-  const word = claim === "no difference" ? "no difference claimed" : `claims: ${claim}`;
+  const word = claim === "no difference" ? "no claim" : `claims: ${claim}`;
   const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
   const interval = `[${signed(now.low)}, ${signed(now.high)}]`;
   const told = `B − A: ${signed(now.difference)} ${interval}, ${word}`;
-  pen.text(area.left, top + 30, told, `small bold ${hue}`);
+  pen.text(narrow ? 0 : area.left, top + 30, told, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
     ? { left: 46, top: top + 196, size: (width - 70) / 40, across: 40 }

@@ -78,6 +78,7 @@ const LOOKS = {
   waits: "fill red half",
   queue: "fill pale",
 };
+const NAMED = ["data", "forward", "backward", "update", "waits"].map((part) => [LOOKS[part], part]);
 const WORDS = {
   data: "waits for data",
   read: "reads a value back in every part",
@@ -116,14 +117,6 @@ function drawLanes(pen, blocks, { left, right, top }) {
   return bottom;
 }
 
-function drawLegend(pen, left, top) {
-  const parts = ["data", "forward", "backward", "update", "waits"];
-  parts.forEach((part, i) => {
-    pen.rect(left + 92 * i, top, 10, 10, LOOKS[part], 2);
-    pen.text(left + 92 * i + 15, top + 9, part, "small faint");
-  });
-}
-
 function inWords(state, { step, busy }) {
   const fault = CASES[state.which];
   const facts = `A step takes ${step.toFixed(0)} ms; the device works ${Math.round(100 * busy)} % of it.`;
@@ -147,7 +140,7 @@ function render({ el }) {
     draw: (pen, now, { width }) => {
       const blocks = timeline(program(CASES[now.which], now.size));
       const bottom = drawLanes(pen, blocks, { left: 66, right: width - 12, top: 6 });
-      drawLegend(pen, 66, bottom + 34);
+      legend(pen, NAMED, { left: 66, right: width - 12, top: bottom + 34 });
       return inWords(now, summary(blocks));
     },
   });

@@ -186,12 +186,12 @@ function drawBars(pen, state, { left, right, top }) {
     pen.rect(middle, y, end - middle, 20, `fill ${longer === "memory" ? "purple" : "green"}`, 3);
     pen.text(end + 8, y + 14, duration(seconds), "bold");
   });
-  const y = top + 28 * found.length + 12;
-  const parts = [["orange", "fixed cost"], ["green", "arithmetic"], ["purple", "moving bytes"]];
-  parts.forEach(([hue, text], i) => {
-    pen.rect(left + 112 * i, y - 9, 10, 10, `fill ${hue}`, 2);
-    pen.text(left + 112 * i + 16, y, text, "small faint");
-  });
+  const entries = [
+    ["fill orange", "fixed cost"],
+    ["fill green", "arithmetic"],
+    ["fill purple", "moving bytes"],
+  ];
+  legend(pen, entries, { left, right, top: top + 28 * found.length + 3 });
 }
 
 function places({ width, narrow }) {

@@ -147,6 +147,10 @@ class JupyterServer:
         target = self.root / (name or (source.name if isinstance(source, Path) else "test.ipynb"))
         if isinstance(source, Path):
             shutil.copyfile(source, target)
+            # what its text shows
+            pictures = source.parent / "pictures"
+            if pictures.is_dir():
+                shutil.copytree(pictures, self.root / "pictures", dirs_exist_ok=True)
         else:
             kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
             notebook = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})

@@ -405,6 +405,10 @@ class Moving:
     def slider(self, name: str) -> Locator:
         return self.root.locator(f"input.xp-range.xp-{name}")
 
+    def rows_of_buttons(self) -> int:
+        tops = "all => new Set(all.map(node => node.getBoundingClientRect().top)).size"
+        return self.root.locator(".xp-button").evaluate_all(tops)
+
     def overflow(self) -> int:
         """Pixels by which something is wider than the frame."""
         return self.root.evaluate(
@@ -485,8 +489,11 @@ def test_dark_theme_and_narrow_page(notebook: NotebookPage) -> None:
     ground = "node => getComputedStyle(node).backgroundColor"
     ink = "node => getComputedStyle(node.querySelector('text')).fill"
     every = [on(notebook, index) for index in range(len(NAMES))]
+    assert [
+        name for each, name in zip(every, NAMES, strict=True) if each.rows_of_buttons() > 1
+    ] == []
     light = [(each.root.evaluate(ground), each.root.evaluate(ink)) for each in every]
-    notebook.page.set_viewport_size({"width": 700, "height": 1000})
+    notebook.page.set_viewport_size({"width": 600, "height": 1000})
     notebook.set_theme("dark")
     try:
         for each, name, before in zip(every, NAMES, light, strict=True):
@@ -538,6 +545,22 @@ def test_on_the_static_site_it_lives_without_a_kernel(static: Page, name: str) -
     moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert moving.shown() != before
     assert moving.overflow() <= 0
+
+
+@pytest.mark.parametrize("width", [390, 600, 1400])
+def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, width: int) -> None:
+    before = static.viewport_size
+    assert before
+    static.set_viewport_size({"width": width, "height": 900})
+    # drawn anew
+    static.wait_for_timeout(300)
+    try:
+        for index, name in enumerate(NAMES):
+            moving = Moving(static, static.locator(".course-explorable").nth(index))
+            assert moving.overflow() <= 0, name
+            assert moving.rows_of_buttons() <= 1, name
+    finally:
+        static.set_viewport_size(before)
 
 
 def test_grips_are_dragged(static: Page) -> None:
