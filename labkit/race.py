@@ -24,7 +24,7 @@ from labkit.measure import measuring
 from labkit.progress import progress
 from labkit.results import Workload, estimate, median_interval
 from labkit.results.comparison import SAME
-from labkit.text import format_seconds, format_steps
+from labkit.text import format_interval, format_seconds, format_steps
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,10 @@ class RaceResult:
     def arrived(self, arm: str) -> int:
         """How many runs of one arm reached the target."""
         return sum(run.reached for run in self.of(arm))
+
+    def tally(self, arm: str) -> str:
+        """``3 of 5``: the seeds of one arm that reached the target."""
+        return f"{self.arrived(arm)} of {len(self.of(arm))}"
 
     def median(self, arm: str, by: str = "seconds") -> float:
         """Median ``seconds`` or ``steps`` to the target over the seeds.
@@ -170,9 +174,8 @@ class RaceResult:
         return "\n".join(lines)
 
     def _arrivals(self, arm: str) -> str:
-        runs = self.of(arm)
-        errors = sorted({f" ({run.error})" for run in runs if run.error})
-        reached = f"reached by {self.arrived(arm)} of {len(runs)} seeds{''.join(errors)}"
+        errors = sorted({f" ({run.error})" for run in self.of(arm) if run.error})
+        reached = f"reached by {self.tally(arm)} seeds{''.join(errors)}"
         if not self.arrived(arm):
             return reached
         low, high = map(format_seconds, self.interval(arm))
@@ -184,8 +187,12 @@ class RaceResult:
         ratio, low, high = self.speedup(arm)
         if math.isnan(ratio):
             return "never arrived"
-        factor = f"{ratio:.2f}x [{low:.2f}, {high:.2f}]"
-        return f"{factor} as fast to the target as {self.arms[0]}: {self.verdict(arm)}"
+        baseline, verdict = self.arms[0], self.verdict(arm)
+        if not 0 < ratio < math.inf:
+            seeds = f"in {self.tally(arm)} seeds, {baseline} in {self.tally(baseline)}"
+            return f"reached it {seeds}: {verdict}"
+        factor = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
+        return f"{factor} as fast to the target as {baseline}: {verdict}"
 
     __repr__ = __str__
 

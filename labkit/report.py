@@ -17,6 +17,7 @@ from labkit.html import Bar, Markup, Ratio
 from labkit.text import (
     format_bytes,
     format_factor,
+    format_interval,
     format_rate,
     format_seconds,
     format_settings,
@@ -87,7 +88,7 @@ def speedup_ratio(result: Comparison) -> Markup:
     if not result.ratios:
         return Markup()
     low, high = result.interval
-    text = f"{result.speedup:.3f}x  [{low:.3f}, {high:.3f}]"
+    text = f"{result.speedup:.3f}x  {format_interval(low, high)}".rstrip()
     row = Ratio("speed-up", result.speedup, (low, high), text, result.verdict)
     title = "Speed-up with its 95 % interval; grey: the noise floor; line: no difference"
     return html.ratios(title, [row], result.noise_floor)
@@ -116,11 +117,11 @@ def sweep(results: Sweep) -> Markup:
     ]
     lines = []
     for row, result in zip(rows, results, strict=True):
-        low, high = row.interval
         line = [row.label]
         line += [side.error or format_seconds(side.median) for side in result.arms]
         line += [f"{result.speedup:.3f}x", html.ratio_cell(row, scale)]
-        line += [html.badge(result.verdict), f"{low:.3f} – {high:.3f}", result.taken]
+        interval = format_interval(*row.interval) or "-"
+        line += [html.badge(result.verdict), interval, result.taken]
         lines.append(line)
     memory = [_memory_cells(result) for result in results]
     if any(memory):
@@ -330,26 +331,27 @@ def _race_title(result: RaceResult) -> str:
     baseline = result.arms[0]
     for arm in result.arms[1:]:
         ratio, low, high = result.speedup(arm)
-        if math.isnan(ratio) or math.isinf(result.median(arm)):
+        if not result.arrived(arm):
             words += f"; {arm} did not reach it"
             continue
-        if math.isinf(ratio):
-            words += f"; {arm} reached it, {baseline} did not: {result.verdict(arm)}"
+        if not 0 < ratio < math.inf or math.isinf(result.median(arm)):
+            seeds = f"in {result.tally(arm)} seeds, {baseline} in {result.tally(baseline)}"
+            words += f"; {arm} reached it {seeds}: {result.verdict(arm)}"
             continue
-        interval = f"95 % interval {format_factor(low)} to {format_factor(high)}"
-        seeds = _number(len(result.of(arm)), "seed")
+        how = _number(len(result.of(arm)), "seed")
+        if not math.isnan(low + high):
+            how = f"95 % interval {format_factor(low)} to {format_factor(high)}; {how}"
         words += (
-            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({interval}; {seeds}): "
+            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({how}): "
             f"{result.verdict(arm)}"
         )
     return f"{words}."
 
 
 def _race_row(result: RaceResult, arm: str) -> list[str]:
-    runs = result.of(arm)
     low, high = result.interval(arm)
-    arrived = f"{result.arrived(arm)} of {len(runs)} seeds"
-    errors = sorted({run.error for run in runs if run.error})
+    arrived = f"{result.tally(arm)} seeds"
+    errors = sorted({run.error for run in result.of(arm) if run.error})
     if errors:
         arrived += f" ({', '.join(errors)})"
     if not result.arrived(arm):
@@ -363,7 +365,9 @@ def _race_ratios(result: RaceResult) -> Markup:
     for arm in result.arms[1:]:
         ratio, low, high = result.speedup(arm)
         if not math.isnan(ratio):
-            text = f"{ratio:.2f}x  [{low:.2f}, {high:.2f}]"
+            text = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
+            if not 0 < ratio < math.inf:
+                text = f"{result.tally(arm)} against {result.tally(result.arms[0])} seeds"
             rows.append(Ratio(arm, ratio, (low, high), text, result.verdict(arm)))
     if not rows:
         return Markup()

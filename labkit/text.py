@@ -71,6 +71,14 @@ def format_factor(ratio: float) -> str:
     return f"{ratio:,.0f}"
 
 
+def format_interval(low: float, high: float, digits: int = 3) -> str:
+    """``0.5, inf`` -> ``'[0.500, ∞]'``; nan -> ``''``."""
+    if math.isnan(low + high):
+        return ""
+    ends = ("∞" if math.isinf(end) else f"{end:.{digits}f}" for end in (low, high))
+    return f"[{', '.join(ends)}]"
+
+
 def format_settings(settings: dict[str, Any]) -> str:
     """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a
     call.

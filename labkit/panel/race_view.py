@@ -77,12 +77,12 @@ def told(result: RaceResult) -> dict[str, Any]:
         return {}
     baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
-    detail = f"target reached: baseline {_reached(result, baseline)}"
-    detail += f", candidate {_reached(result, candidate)}"
+    detail = f"target reached: baseline {result.tally(baseline)}"
+    detail += f", candidate {result.tally(candidate)}"
     figure, caption = f"{format_factor(ratio)}×", "as fast to the target"
     if not 0 < ratio < math.inf:
-        figure, caption = _reached(result, candidate), "reached the target"
-        detail = f"of the baseline {_reached(result, baseline)}"
+        figure, caption = result.tally(candidate), "reached the target"
+        detail = f"of the baseline {result.tally(baseline)}"
     elif not math.isnan(low + high):
         detail = f"95 % interval {format_factor(low)} – {format_factor(high)}\n{detail}"
     medians = [result.median(arm) for arm in (baseline, candidate)]
@@ -97,11 +97,6 @@ def told(result: RaceResult) -> dict[str, Any]:
     }
 
 
-def _reached(result: RaceResult, arm: str) -> str:
-    """``3 of 5``: the seeds of a side that reached the target."""
-    return f"{result.arrived(arm)} of {len(result.of(arm))}"
-
-
 def why_no_factor(result: RaceResult) -> str:
     """Why a race has no factor that a guess could be held against; "" where it has one."""
     if len(result.arms) < 2:
@@ -111,9 +106,9 @@ def why_no_factor(result: RaceResult) -> str:
     if math.isnan(ratio):
         return "neither side reached the target"
     if ratio == math.inf:
-        return f"the baseline reached the target in {_reached(result, baseline)} runs"
+        return f"the baseline reached the target in {result.tally(baseline)} runs"
     if ratio == 0:
-        return f"the candidate reached the target in {_reached(result, candidate)} runs"
+        return f"the candidate reached the target in {result.tally(candidate)} runs"
     return ""
 
 
@@ -126,7 +121,7 @@ def race_summary(result: RaceResult) -> str:
     if math.isnan(ratio):
         return "nobody reached the target"
     if not 0 < ratio < math.inf:
-        counts = f"{_reached(result, candidate)}, of the baseline {_reached(result, baseline)}"
+        counts = f"{result.tally(candidate)}, of the baseline {result.tally(baseline)}"
         return f"{result.verdict(candidate)}, target reached by {counts}"
     shown = f"{result.verdict(candidate)}, {format_factor(ratio)}×"
     if not math.isnan(low + high):
@@ -143,10 +138,9 @@ def race_sentence(result: RaceResult) -> str:
     baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
     if not 0 < ratio < math.inf or math.isinf(result.median(candidate)):
-        reached = f"{_reached(result, candidate)} seeds"
+        reached = f"{result.tally(candidate)} seeds"
         return (
-            f"The candidate reached {aim} in {reached}, "
-            f"the baseline in {_reached(result, baseline)}."
+            f"The candidate reached {aim} in {reached}, the baseline in {result.tally(baseline)}."
         )
     found = f"The candidate is {format_factor(ratio)} times as fast to {aim} as the baseline"
     if math.isnan(low + high):

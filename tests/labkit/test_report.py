@@ -151,6 +151,29 @@ def test_a_race_tells_who_was_faster_and_who_did_not_arrive() -> None:
     assert "is 2.00 times as fast as sgd" in words
     assert "late did not reach it" in words
     assert "0 of 1 seeds (out of memory)" in words
+    assert "0 of 1 against 1 of 1 seeds" in words
+    assert "nan" not in words and "inf" not in words.replace("interval", "")
+
+
+def test_a_race_in_which_some_arrived_counts_them() -> None:
+    """A factor of infinity would say nothing."""
+    runs = []
+    for name, times in (("sgd", (1.0, math.inf)), ("adam", (1.0, 1.0))):
+        for seed, seconds in enumerate(times):
+            reached = seconds < math.inf
+            runs.append(RaceRun(name, seed, ((10, 1.0, 0.5),), reached))
+    race = RaceResult(tuple(runs), 0.5, "accuracy", True)
+    for words in (Reader(race._repr_html_()).words, str(race)):
+        assert "adam reached it in 2 of 2 seeds, sgd in 1 of 2: unclear" in words.replace("  ", " ")
+        assert "infx" not in words
+
+
+def test_too_few_pairs_have_no_interval() -> None:
+    one, other = comparison(size=8).arms
+    few = Comparison(replace(one, times=one.times[:2]), replace(other, times=other.times[:2]))
+    assert math.isnan(few.interval[0])
+    words = Reader(few._repr_html_()).words + Reader(Sweep("size", (few,))._repr_html_()).words
+    assert "2.000x" in words and "nan" not in words
 
 
 def test_a_meter_shows_its_peak() -> None:
