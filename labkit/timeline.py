@@ -12,7 +12,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from torch.optim.optimizer import (
 
 from labkit import report
 from labkit.memory import StorageTracker
-from labkit.results import changed
+from labkit.results.settings import Sides
 from labkit.text import aligned, format_bytes
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -69,28 +68,12 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class MemoryComparison:
+class MemoryComparison(Sides[Timeline]):
     """The memory of one step of two sides."""
 
     baseline: Timeline
     candidate: Timeline
     lab: str = ""
-
-    @property
-    def arms(self) -> tuple[Timeline, Timeline]:
-        """Both sides, the baseline first."""
-        return self.baseline, self.candidate
-
-    @cached_property
-    def changed(self) -> dict[str, tuple[Any, Any]]:
-        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
-        return changed(self.baseline.settings, self.candidate.settings)
-
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """The settings that both sides have alike: name -> value."""
-        settings = self.candidate.settings
-        return {name: value for name, value in settings.items() if name not in self.changed}
 
     @property
     def ratio(self) -> float:

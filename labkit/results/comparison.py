@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from labkit import report
 from labkit.device import device_in_words
 from labkit.results.measurement import Measurement, table
-from labkit.results.settings import changed
+from labkit.results.settings import Sides
 from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
 
 # With fewer pairs nothing is told, however alike they are.
@@ -28,7 +27,7 @@ def same_within(device: str) -> float:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
     ``one_step`` what was timed: a "step", or an "epoch".
 
@@ -43,22 +42,6 @@ class Comparison:
     stopped: bool = False
     lab: str = ""
     one_step: str = "step"
-
-    @property
-    def arms(self) -> tuple[Measurement, Measurement]:
-        """Both sides, the baseline first."""
-        return self.baseline, self.candidate
-
-    @cached_property
-    def changed(self) -> dict[str, tuple[Any, Any]]:
-        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
-        return changed(self.baseline.settings, self.candidate.settings)
-
-    @cached_property
-    def shared(self) -> dict[str, Any]:
-        """The settings that both sides have alike: name -> value."""
-        settings = self.candidate.settings
-        return {name: value for name, value in settings.items() if name not in self.changed}
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""

@@ -1,9 +1,10 @@
-"""When two settings are the same: the one rule, for runs of now and for those read from records."""
+"""Settings of two sides. When two are the same: one rule, for runs of now and for recorded ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -28,3 +29,36 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tu
         if not same_value(*pair):
             differing[name] = pair
     return differing
+
+
+class _Set(Protocol):
+    """What has settings."""
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+
+Side = TypeVar("Side", bound=_Set)
+
+
+class Sides(Generic[Side]):
+    """Two sides that were held against each other, and what their settings have in common."""
+
+    baseline: Side
+    candidate: Side
+
+    @property
+    def arms(self) -> tuple[Side, Side]:
+        """Both sides, the baseline first."""
+        return self.baseline, self.candidate
+
+    @cached_property
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The settings in which the sides differ: name -> (baseline's value, candidate's)."""
+        return changed(self.baseline.settings, self.candidate.settings)
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The settings that both sides have alike: name -> value."""
+        settings = self.candidate.settings
+        return {name: value for name, value in settings.items() if name not in self.changed}
