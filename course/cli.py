@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "doctor":
         from course.coverage import doctor
 
-        return doctor(args)
+        return doctor()
     if args.command == "record":
         from course.records import record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,7 +71,7 @@ def _shown(needs: Mapping[str, str], machine_has: Mapping[str, bool | None]) -> 
     return "in full"
 
 
-def doctor(args: argparse.Namespace | None = None) -> int:
+def doctor() -> int:
     """Print the machine's card, then what each notebook shows here (``python -m course
     doctor``).
     """

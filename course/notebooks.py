@@ -42,6 +42,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
 from course.classroom.build import student_copy
+from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, is_front
 from course.notebook_files import (
     NOTEBOOKS,
@@ -88,8 +89,6 @@ NAMES = dict.fromkeys([*TAGS, *(tag for tag, _, _ in PARTS)])
 # Introductions that toggle no technique need not have the cells that speak of one.
 EXEMPT = {"00_start_here": {"bottleneck", "baseline", "workload", "equivalence", "worse"}}
 
-# what `labkit doctor` looks for
-NEEDS = ("cuda", "bf16", "cores2", "compiler")
 LEVELS = ("beginner", "intermediate", "advanced")
 # An exercise: text, stub and check, hint, solution; the text begins with a heading and says what
 # to expect.
@@ -99,7 +98,7 @@ EXERCISE = re.compile(
 HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
 # `jupyter` holds source_hidden: the folded cells
 CELL_METADATA = ("tags", "jupyter")
-# seconds; the same as in tests/test_notebooks.py
+# seconds; the same as in tests/course/test_notebooks.py
 CELL_TIMEOUT = 120
 
 
@@ -340,8 +339,8 @@ def check_outputs(cell: NotebookNode) -> Iterator[str]:
 
 
 def check_metadata(notebook: NotebookNode) -> list[str]:
-    """`metadata.labkit` says title, needs, minutes and level: the index and `labkit doctor` read
-    them.
+    """`metadata.labkit` says title, needs, minutes and level, for the README's table and `course
+    doctor`.
     """
     said = notebook.metadata.get("labkit", {})
     wanted = {"title": str, "needs": dict, "minutes": int, "level": str}

@@ -360,7 +360,7 @@ def _rows(card: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
         yield f"{prefix}{name.removesuffix(suffix)}".replace("_", " "), str(value)
 
 
-def doctor(args: Any = None) -> int:
+def doctor() -> int:
     """Measure with a progress bar and print the card (``labkit doctor``)."""
     print(
         format_card(

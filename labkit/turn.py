@@ -49,11 +49,6 @@ class Turn:
         """How often ``thread`` has taken the turn and not given it back."""
         return self._depth if self.holder is thread else 0
 
-    def give_back(self) -> None:
-        """End what one `take` began."""
-        with self._lock:
-            self._end_at(self._depth - 1)
-
     def give_back_to(self, depth: int, thread: threading.Thread) -> None:
         """End all that ``thread`` took beyond ``depth``; the turn of another is left alone.
 

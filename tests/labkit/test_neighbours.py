@@ -56,9 +56,9 @@ def test_the_turn_is_told_once_and_taken_back(own_folder: Path) -> None:
     assert len(list(own_folder.iterdir())) == 1
     # One's own measurement is no neighbour.
     assert neighbours.neighbours() == []
-    turn.give_back()
+    turn.give_back_to(1, thread)
     assert len(list(own_folder.iterdir())) == 1
-    turn.give_back()
+    turn.give_back_to(0, thread)
     assert list(own_folder.iterdir()) == []
 
 
@@ -66,12 +66,12 @@ def test_a_machine_without_a_place_or_without_locks_measures_all_the_same(
     own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_folder.write_text("a file where the folder should be")
-    turn = Turn()
-    turn.take(threading.current_thread())
-    turn.give_back()
+    turn, thread = Turn(), threading.current_thread()
+    turn.take(thread)
+    turn.give_back_to(0, thread)
     assert neighbours.told() == ""
     monkeypatch.setattr(neighbours, "fcntl", None)
-    turn.take(threading.current_thread())
-    turn.give_back()
+    turn.take(thread)
+    turn.give_back_to(0, thread)
     assert neighbours.neighbours() is None
     assert neighbours.told() == ""

@@ -1037,6 +1037,6 @@ def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
     try:
         shell.run_cell("TURN.take(someone)")
     finally:
-        TURN.give_back()
+        TURN.give_back_to(0, threading.current_thread())
     said = capsys.readouterr().out
     assert said.startswith("Busy: another measurement is running") and said.count("\n") == 1
