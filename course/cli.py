@@ -1,4 +1,4 @@
-"""`python -m course`: for authors `notebooks`, `record`, `results`; for readers `board`.
+"""`python -m course`: for authors `record` and `results`; for readers `open`, `doctor`, `board`.
 
 For teachers `build`, `check`, `otter`.
 """
@@ -92,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="course", description="PyTorch Speed Lab: the course and its records."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    lab = "open a notebook in JupyterLab, or say in one sentence why that cannot be"
+    opened = commands.add_parser("open", help=lab, description=lab)
+    opened.add_argument("notebook", nargs="?", default="00_start_here", help="its name")
     card = "print this machine's card, and which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
     _add_recorder(commands)
@@ -110,6 +113,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_board(commands)
     classroom.add_parsers(commands)
     args = parser.parse_args(argv)
+    if args.command == "open":
+        from course import opener
+
+        return opener.main(args)
     if args.command == "doctor":
         from course.coverage import doctor
 

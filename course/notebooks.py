@@ -44,6 +44,7 @@ from nbformat import NotebookNode
 from course.classroom.build import student_copy
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, is_front
+from course.minutes import REFERENCE, check_minutes
 from course.notebook_files import (
     NOTEBOOKS,
     ROOT,
@@ -280,6 +281,7 @@ def check(notebook: NotebookNode, name: str) -> list[str]:
     return [
         *check_storage(notebook),
         *check_metadata(notebook),
+        *check_minutes(notebook, name),
         *check_copied(notebook, name),
         *form(notebook, name),
         *check_code(notebook, name),
@@ -508,9 +510,6 @@ def without_magics(source: str) -> str:
 
 
 # ------------------------------------------------------------------------------- the README's table
-
-# the machine that every notebook was recorded on
-REFERENCE = "intel-xeon-2-cores"
 
 
 def index(readme: str) -> str:

@@ -38,9 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Modules for a first look, by `pytest -m quick`: nothing that trains, waits or starts a kernel.
 QUICK = """
     test_project
-    course/test_claims course/test_coverage course/test_front course/test_notebook_files
-    course/test_overview course/test_prose course/test_records course/test_results_page
-    course/test_shortlist
+    course/test_claims course/test_coverage course/test_front course/test_minutes
+    course/test_notebook_files course/test_overview course/test_prose course/test_records
+    course/test_results_page course/test_shortlist
     labkit/test_cli labkit/test_counters labkit/test_data labkit/test_device labkit/test_in_short
     labkit/test_machine labkit/test_memory labkit/test_models labkit/test_plots
     labkit/test_preserve labkit/test_progress labkit/test_report labkit/test_results

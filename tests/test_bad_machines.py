@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from course import opener
+from course.cli import main
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGIN = b"<html>please log in</html>"
 ANSWERS = {
@@ -90,6 +93,37 @@ NO_HOME = os.devnull + "/home"
 def test_a_home_that_cannot_be_written() -> None:
     done = run("from labkit.cli import main; main(['data', 'list'])", HOME=NO_HOME)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_jupyter_is_not_started_in_a_home_that_cannot_be_written() -> None:
+    """Jupyter itself would answer with a traceback."""
+    code = "import sys; from course.cli import main; sys.exit(main(['open']))"
+    done = run(code, HOME=NO_HOME)
+    assert (done.returncode, done.stdout) == (1, "")
+    (said,) = done.stderr.strip().splitlines()
+    assert said.startswith(f"course: Jupyter cannot write to {NO_HOME}/") and "export HOME" in said
+
+
+def test_a_notebook_is_opened_in_the_course_s_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+
+    def start(*arguments: list[str]) -> None:
+        started.append(arguments[-1])
+        raise SystemExit
+
+    monkeypatch.setattr(opener.os, "execv", start)
+    monkeypatch.setattr(opener.subprocess, "call", start)
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path / name))
+    with pytest.raises(SystemExit):
+        main(["open", "06_mixed_precision"])
+    (command,) = started
+    assert f"--ServerApp.root_dir={ROOT}" in command
+    assert str(ROOT / "notebooks" / "06_mixed_precision.ipynb") in command
+    assert main(["open", "nowhere"]) == 1 and len(started) == 1
+    assert "there is no notebook 'nowhere'" in capsys.readouterr().err
 
 
 def test_a_home_that_cannot_be_written_does_not_keep_the_board() -> None:
