@@ -18,6 +18,7 @@ import labkit
 import sublinear
 from course import notebooks as notebook_tool
 from course.notebook_files import first_notebooks, place
+from course.site import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -376,19 +377,7 @@ def test_the_tree_names_what_is_there() -> None:
     assert missing == []
 
 
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "RESULTS.md",
-    "course/authoring/AUTHORING.md",
-    "course/installing.md",
-    "course/measuring.md",
-    "course/teaching.md",
-    "data/README.md",
-    "data/reference/README.md",
-    "tests/tested-versions.md",
-)
+DOCUMENTS = ("README.md", "sublinear/README.md", *pages.DOCUMENTS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
