@@ -27,9 +27,10 @@ from labkit import data, pick_device
 read = cache(data.cifar10_jpeg)
 
 
-def conv(inputs: int, outputs: int, bias: bool) -> nn.Sequential:
-    layer = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=bias)
-    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.ReLU())
+def conv(on: frozenset[str], inputs: int, outputs: int) -> nn.Sequential:
+    bias = not ("normalization" in on and "bias_before_batchnorm" in on)
+    norm = nn.BatchNorm2d(outputs) if "normalization" in on else nn.Identity()
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias), norm, nn.ReLU())
 
 
 class Residual(nn.Sequential):
@@ -42,12 +43,11 @@ class Residual(nn.Sequential):
 
 
 def resnet(on: frozenset[str], width: int) -> nn.Module:
-    bias = "bias_before_batchnorm" not in on
-    layers: list[nn.Module] = [conv(3, width, bias)]
+    layers: list[nn.Module] = [conv(on, 3, width)]
     for wide in (2 * width, 4 * width, 8 * width):
-        block = Residual(conv(wide, wide, bias), conv(wide, wide, bias))
+        block = Residual(conv(on, wide, wide), conv(on, wide, wide))
         block.recompute = "activation_checkpointing" in on
-        layers += [conv(wide // 2, wide, bias), nn.MaxPool2d(2), block]
+        layers += [conv(on, wide // 2, wide), nn.MaxPool2d(2), block]
     return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(wide, 10))
 
 

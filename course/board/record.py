@@ -25,13 +25,13 @@ from course.board.measure import MOST_SEEDS, machine_name, measure, prepared, ru
 from course.board.recorded import ADDED, FORWARD, LEFT_OUT, Effect, Machine, Training
 from course.records.store import reference_folder
 from course.switches import SWITCHES, TASK
-from labkit import RaceResult
-from labkit.race import RaceRun
 from labkit.text import write_whole
 
-# What helps on a CPU, in the order in which it is switched on. Those that change what is learned
-# come last: their races are whole trainings.
+# What helps on a CPU, in the order in which it is switched on. Batch norm comes first, since all
+# else is then measured on a network that learns soon. The others that change what is learned come
+# last: their races are whole trainings.
 HELPFUL = (
+    "normalization",
     "vectorization",
     "data_loading",
     "mixed_precision",
@@ -120,9 +120,9 @@ def _next_training(machine: Machine, sets: list[tuple[str, ...]]) -> Callable[[]
 
 
 def _next_effect(machine: Machine, effects: list[Wanted]) -> Callable[[], Machine] | None:
-    known = {(effect.switch, effect.how) for effect in machine.effects}
+    known = {(effect.switch, effect.how, effect.on_top_of) for effect in machine.effects}
     for wanted in effects:
-        if wanted[:2] not in known:
+        if wanted not in known:
             return partial(_take_effect, machine, *wanted)
     return None
 
@@ -174,12 +174,7 @@ def _take_effect(machine: Machine, switch: str, how: str, below: tuple[str, ...]
 
 def whole_race(machine: Machine, switch: str, how: str, below: tuple[str, ...]) -> Effect:
     """What a switch brought in whole trainings, which are recorded already."""
-    runs = []
-    for name, switches in (("off", below), ("on", (*below, switch))):
-        for each in machine.of(*switches):
-            curve = ((each.epochs, each.seconds, each.accuracy),)
-            runs.append(RaceRun(name, each.seed, curve, each.reached))
-    result = RaceResult(tuple(runs), machine.task["target"], "accuracy", True)
+    result = machine.race(below, (*below, switch))
     factor, low, high = result.speedup("on")
     return Effect(switch, how, "whole race", below, factor, (low, high), result.verdict("on"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 
 from course.records.store import reference_folder
 from course.switches import TASK
+from labkit import RaceResult
+from labkit.race import RaceRun
 
 SCHEMA = 1
 # How an effect was taken.
 FORWARD, LEFT_OUT, ADDED = "forward", "left out", "added to all"
 # Epochs that the slow script takes to the target where nothing is recorded.
-UNRECORDED = 5
+UNRECORDED = 9
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,15 @@ class Machine:
         """The trainings with exactly these switches on, by seed."""
         found = [each for each in self.trainings if set(each.switches) == set(switches)]
         return tuple(sorted(found, key=lambda each: each.seed))
+
+    def race(self, off: Sequence[str], on: Sequence[str]) -> RaceResult:
+        """The trainings with two sets of switches, side by side as "off" and "on"."""
+        runs = []
+        for name, switches in (("off", off), ("on", on)):
+            for each in self.of(*switches):
+                curve = ((each.epochs, each.seconds, each.accuracy),)
+                runs.append(RaceRun(name, each.seed, curve, each.reached))
+        return RaceResult(tuple(runs), self.task["target"], "accuracy", True)
 
     def seconds(self, *switches: str) -> float:
         """Median seconds to the target with exactly these switches; infinite if most failed."""

@@ -80,7 +80,9 @@ class Waterfall:
     def _summary(self) -> str:
         first, last = self.steps[0].after, self.steps[-1].after
         if not math.isfinite(first):
-            return "The slow script was not timed on this machine yet; the first switch does that."
+            return (
+                "The slow script was not timed here yet; the first switch that is timed does that."
+            )
         text = f"The slow script gets through {format_rate(self.rate, 'images')}."
         if len(self.steps) > 1:
             text += f" With all bars: {format_factor(first / last)}x, the product of their factors."

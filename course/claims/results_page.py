@@ -8,6 +8,8 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
+from course.board.recorded import machines
+from course.board.table import speedrun_table
 from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledgers
 from course.claims.summary import summary
@@ -32,6 +34,7 @@ def results_text(every: Sequence[Ledger]) -> str:
     for book in every:
         path = long_path(book.notebook).relative_to(ROOT).as_posix()
         parts += [f"## [{book.notebook}]({path})\n", book.markdown()]
+    parts.append(speedrun_table(machines()))
     return "\n".join(parts)
 
 

@@ -17,9 +17,11 @@ import pytest
 
 from course.board import Board, board, cell, images_per_second, measure, record, recorded, store
 from course.board.store import BoardError, Choice, Choices, Figure
+from course.board.table import speedrun_table
 from course.board.waterfall import waterfall
 from course.cli import main
 from course.switches import SWITCHES, TASK
+from labkit.text import format_factor
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = "a processor, 2 cores"
@@ -70,6 +72,15 @@ def test_a_switch_that_learns_otherwise_races() -> None:
     assert found.mode == "race" and found.rate > 0
 
 
+def test_a_short_race_has_batch_norm_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raced may be batch norm itself, or be raced to the end: then nothing is added."""
+    monkeypatch.setattr(measure, "_raced", lambda switch, below, *_: below)
+    assert measure.measure("optimizers", ["as_tensor"]) == ("as_tensor", "normalization")
+    assert measure.measure("optimizers", ["normalization"]) == ("normalization",)
+    assert measure.measure("normalization", ["as_tensor"]) == ("as_tensor",)
+    assert measure.measure("optimizers", [], whole=True) == ()
+
+
 def test_a_switch_is_not_measured_on_top_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     sides = []
     monkeypatch.setattr(
@@ -77,7 +88,8 @@ def test_a_switch_is_not_measured_on_top_of_itself(monkeypatch: pytest.MonkeyPat
     )
     measure.run_once(measure.EARLY, "on", ("as_tensor",), 0)
     monkeypatch.setattr(measure, "_raced", lambda switch, below, *_: below)
-    assert measure.measure("optimizers", ["as_tensor", "optimizers"]) == ("as_tensor",)
+    below = ["normalization", "optimizers"]
+    assert measure.measure("optimizers", below) == ("normalization",)
     assert sides == [("as_tensor",)]
 
 
@@ -363,6 +375,7 @@ CHILD = """
 import os, signal, sys, time
 from pathlib import Path
 from course.board import store
+from course.board.table import speedrun_table
 from course.board.store import Choice, Figure
 path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 if mode == "killed":
@@ -511,7 +524,7 @@ def test_a_recording_is_complete(tmp_path: Path, fake_work: list[str]) -> None:
     (machine,) = recorded.read(path)
     assert machine.seconds() == pytest.approx(20.2)
     forward = [each.switch for each in machine.effects if each.how == recorded.FORWARD]
-    assert tuple(forward) == record.HELPFUL
+    assert forward == sorted(record.HELPFUL, key=lambda name: SWITCHES[name].learns)
     whole = [each for each in machine.effects if each.mode == "whole race"]
     assert all(SWITCHES[each.switch].learns for each in whole)
     assert len(machine.effects) == len(record.wanted_effects())
@@ -544,6 +557,22 @@ def test_the_records_of_the_checkout() -> None:
     for machine in machines:
         check_recorded(machine)
         assert machine.seconds() > machine.seconds(*record.HELPFUL)
+
+
+def test_the_record_is_a_table(tmp_path: Path, fake_work: list[str]) -> None:
+    """Faked trainings take 20 seconds, and one less with each switch."""
+    path = tmp_path / "speedrun.json"
+    record.record(path=path)
+    (machine,) = recorded.read(path)
+    text = speedrun_table([machine])
+    fast = machine.seconds(*record.HELPFUL)
+    assert f"Medians of 5 seeds: {format_factor(machine.seconds() / fast)}x" in text
+    for effect in machine.effects:
+        assert f"`{effect.switch}`" in text
+        assert f"{format_factor(effect.factor)}x" in text
+    assert "not recorded yet" not in text
+    assert "not recorded yet" in speedrun_table([replace(machine, effects=())])
+    assert speedrun_table([]) == ""
 
 
 def test_a_record_stands_beside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,11 +90,16 @@ def test_it_computes_the_same(switch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "switch", ["learning_rate_schedules", "batch_size", "optimizers", "gradient_clipping"]
+    "switch",
+    [
+        *("learning_rate_schedules", "batch_size", "optimizers"),
+        *("gradient_clipping", "normalization"),
+    ],
 )
 def test_it_learns_otherwise(switch: str) -> None:
     assert SWITCHES[switch].learns
-    assert losses(switch) != pytest.approx(losses(), rel=1e-4)
+    below = {"normalization"} - {switch}
+    assert losses(*below, switch) != pytest.approx(losses(*below), rel=1e-4)
 
 
 # ------------------------------------------------------------------------- each switch is alive
@@ -169,6 +174,7 @@ def watch_model(patch: pytest.MonkeyPatch, seen: Seen) -> None:
         model.register_forward_hook(hook)
         biases = [m.bias for m in model.modules() if isinstance(m, nn.Conv2d)]
         seen.add("biases", sum(bias is not None for bias in biases))
+        seen.add("norms", sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()))
         return model
 
     patch.setattr(speedrun, "resnet", watched_make)
@@ -216,7 +222,8 @@ ALIVE = {
     "as_tensor": ("copied", 3, 0),
     "debug_tools": ("anomaly", 2, 0),
     "gradient_clipping": ("clipped", 0, 2),
-    "bias_before_batchnorm": ("biases", 10, 0),
+    # Behind each convolution.
+    "normalization": ("norms", 0, 10),
     "validation_without_grad": ("graphs in validation", 1, 0),
 }
 
@@ -225,6 +232,16 @@ ALIVE = {
 def test_it_acts(switch: str, slow: Seen) -> None:
     what, off, on = ALIVE[switch]
     assert (slow[what], watched(switch)[what]) == (off, on)
+
+
+def test_biases_go_where_batch_norm_takes_them_away() -> None:
+    """Without batch norm they stay, whatever the switch says."""
+    counts = []
+    for below in ([], ["normalization"]):
+        for switches in (below, [*below, "bias_before_batchnorm"]):
+            counts.append(watched(*switches)["biases"])
+    assert counts == [10, 10, 10, 0]
+    assert losses("bias_before_batchnorm") == losses()
 
 
 def test_zeroing_gradients_acts(slow: Seen) -> None:
@@ -257,7 +274,7 @@ def test_compile_acts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_switch_is_proven_alive() -> None:
-    alone = {"zeroing_gradients", "data_loading", "compile"}
+    alone = {"zeroing_gradients", "data_loading", "compile", "bias_before_batchnorm"}
     assert ALIVE.keys() | alone == SWITCHES.keys()
 
 
