@@ -50,6 +50,12 @@ MENU: tuple[tuple[str, frozenset[object]], ...] = (
 # Their gates are activated in place, unseen by torch's own check.
 OVERWRITING = (nn.RNNBase, nn.RNNCellBase)
 
+# What torch.compile(..., fullgraph=True) says of a plan that it would not keep to.
+_NOT_COMPILED = (
+    "torch.compile keeps only to plans of one level: it flattens nested checkpoints. Plan with "
+    "method='single-level', or leave out fullgraph=True, and the planned model runs as it is"
+)
+
 Context = AbstractContextManager[object]
 
 
@@ -211,7 +217,7 @@ class _Runner:
                 state = self.blocks.programs[node.block](*state)
         return state[0]
 
-    @torch.compiler.disable
+    @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
         """A forward by the plan. torch.compile leaves it as it is."""
         self.prepare()

@@ -13,29 +13,41 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint_sequential
+from torch._functorch import config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sublinear"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_planner import make
-from zoo import FAMILIES, every_output
+from zoo import FAMILIES, chain_of, every_output, peak, step
 
-from labkit.memory import MemoryMeter
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
-from sublinear.fit import fit
+from sublinear.plan import Plan
 from sublinear.planner import plan
 from sublinear.profiling import profile
 from sublinear.searches import optimal
-from sublinear.searches.simple import keep_all
+from sublinear.searches.simple import from_splits, keep_all
+
+# Of the zoo, of many kinds, each some seconds.
+BESIDE = (
+    "resnet18",
+    "vgg11_bn",
+    "mobilenet_v3_small",
+    "densenet121",
+    "unet",
+    "vit",
+    "mixer",
+    "gpt",
+    "lstm",
+)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -113,41 +125,62 @@ def checking() -> None:
         )
 
 
-def peak_and_time(model: nn.Module, run: Callable[[], torch.Tensor]) -> tuple[int, float]:
-    def step() -> None:
-        run().square().mean().backward()
-        model.zero_grad()
+Measured = tuple[int, float]
 
-    step()
-    with MemoryMeter("cpu", saved=False) as memory:
-        step()
-    return memory.peak, min(seconds_of(step) for _ in range(3))
+
+class Trial:
+    """A model of the zoo, trained by one way after the other: peak bytes and seconds of a step."""
+
+    def __init__(self, name: str) -> None:
+        self.family = FAMILIES[name]
+        self.chain, self.blocks, self.model, self.inputs, self.optimizer = chain_of(name)
+
+    def measured(self, model: nn.Module) -> Measured:
+        work = partial(step, model, self.family, self.inputs, self.optimizer)
+        found = peak(model, self.family, self.inputs, self.optimizer)
+        return found, min(seconds_of(work) for _ in range(3))
+
+    def by(self, found: Plan) -> Measured:
+        return self.measured(apply(self.model, found, blocks=self.blocks))
+
+    def equal_pieces(self, count: int) -> Measured:
+        """As `torch.utils.checkpoint.checkpoint_sequential` cuts, which takes a Sequential only."""
+        size = len(self.chain) // count
+        splits = [size * number for number in range(1, count)]
+        return self.by(from_splits(self.chain, splits, "equal pieces"))
+
+    def compiled(self, setting: float) -> Measured:
+        """With the compiler's own budget, by the backend whose operators can be counted."""
+        torch.compiler.reset()
+        with config.patch(activation_memory_budget=setting):
+            return self.measured(torch.compile(self.model, backend="aot_eager_decomp_partition"))
+
+    def ways(self) -> Iterator[tuple[str, Measured]]:
+        for count in (2, 4, 8):
+            if count < len(self.chain):
+                yield f"checkpoint_sequential, {count}", self.equal_pieces(count)
+        for method in ("every", "grid", "genetic"):
+            yield method, self.by(plan(self.chain, method=method))
+        for overhead in (0.1, 0.25, 0.35):
+            found = plan(self.chain, max_overhead=overhead)
+            yield f"sublinear, overhead {overhead}", self.by(found)
+        yield "sublinear, lowest peak", self.by(plan(self.chain))
 
 
 def against_others() -> None:
-    print("\nbeside what torch offers: peak and time over a plain step")
-    for name, wide in (("equal layers", False), ("wide, then narrow", True)):
-        layers: list[nn.Module] = []
-        for i in range(16):
-            before, after = (64 if i < 8 or not wide else 16), (64 if i < 7 or not wide else 16)
-            unit = nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after))
-            layers.append(nn.Sequential(unit, nn.GELU()))
-        model, x = nn.Sequential(*layers), torch.randn(4, 64, 32, 32)
-        plain, plain_time = peak_and_time(model, partial(model, x))
-        rows = [("plain", plain, plain_time)]
-        for pieces in (2, 4, 8, 16):
-            run = partial(checkpoint_sequential, model, pieces, x, use_reentrant=False)
-            rows.append((f"checkpoint_sequential, {pieces}", *peak_and_time(model, run)))
-        chain = profile(model, x, loss=lambda y: y.square().mean())
-        every = apply(model, plan(chain, method="every"))
-        rows.append(("every block", *peak_and_time(model, partial(every, x))))
-        for overhead in (0.1, 0.25, 0.35):
-            fitted = fit(model, x, max_overhead=overhead, loss=lambda y: y.square().mean())
-            found = peak_and_time(model, partial(fitted.model, x))
-            rows.append((f"sublinear, overhead {overhead}", *found))
-        print(f"  {name}")
-        for label, peak, took in rows:
-            print(f"    {label:28} {peak / plain:6.3f} {took / plain_time:6.2f}")
+    """The compiler's settings are beside a compiled step with setting 1, in time."""
+    print("\nbeside others: peak and time over a plain step, as measured")
+    for name in BESIDE:
+        trial = Trial(name)
+        plain, plain_time = trial.measured(trial.model)
+        print(f"  {name}: {len(trial.chain)} blocks, plain {plain / 2**20:.1f} MiB")
+        for label, (size, took) in trial.ways():
+            print(f"    {label:30} {size / plain:6.3f} {took / plain_time:6.2f}", flush=True)
+        _, alone = trial.compiled(1.0)
+        for setting in (0.5, 0.0):
+            size, took = trial.compiled(setting)
+            label = f"activation_memory_budget {setting}"
+            print(f"    {label:30} {size / plain:6.3f} {took / alone:6.2f}", flush=True)
 
 
 PARTS = {

@@ -104,3 +104,5 @@ def test_nested_plans_run_as_they_are() -> None:
     assert step(compiled, x).isfinite() and wanted.isfinite()
     model.zero_grad()
     assert peak(compiled, x, model) == alone
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="plans of one level"):
+        torch.compile(planned, backend="aot_eager", fullgraph=True)(x)
