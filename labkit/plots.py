@@ -32,11 +32,16 @@ VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
 def new_figure(
-    columns: int = 1, *, width: float = 8.0, height: float = 3.2, dark: bool = False
+    columns: int = 1,
+    *,
+    rows: int = 1,
+    width: float = 8.0,
+    height: float = 3.2,
+    dark: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """An empty figure in the course's style, for drawings of your own.
 
-    Returned with its axes, from left to right.
+    Returned with its axes, from left to right, row by row.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -46,7 +51,7 @@ def new_figure(
     FigureCanvasAgg(figure)
     # Without pyplot nothing else makes a notebook show the figure.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
-    axes = list(figure.subplots(1, columns, squeeze=False)[0])
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes:
         axis.set_facecolor(paper)
         axis.spines[["top", "right"]].set_visible(False)

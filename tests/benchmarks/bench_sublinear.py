@@ -1,11 +1,12 @@
-"""How long the planner takes, and what it gains beside other methods, on this machine.
+"""How long the planner takes on this machine, and how near the best its plans are.
+
+`bench_beside.py` has the planner beside other methods.
 
 uv run python tests/benchmarks/bench_sublinear.py           # all of it, some minutes
 uv run python tests/benchmarks/bench_sublinear.py plan      # planning chains of 200 and 1,000
 uv run python tests/benchmarks/bench_sublinear.py floor     # near the lowest peak: fine slots
 uv run python tests/benchmarks/bench_sublinear.py profile   # ResNet-50 at batch 8
 uv run python tests/benchmarks/bench_sublinear.py check     # what a forward's checks cost
-uv run python tests/benchmarks/bench_sublinear.py others    # beside what torch offers
 """
 
 from __future__ import annotations
@@ -13,41 +14,24 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch._functorch import config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sublinear"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_planner import make
-from zoo import FAMILIES, chain_of, every_output, peak, step
+from zoo import FAMILIES, every_output
 
-from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
-from sublinear.plan import Plan
 from sublinear.planner import plan
 from sublinear.profiling import profile
 from sublinear.searches import optimal
-from sublinear.searches.simple import from_splits, keep_all
-
-# Of the zoo, of many kinds, each some seconds.
-BESIDE = (
-    "resnet18",
-    "vgg11_bn",
-    "mobilenet_v3_small",
-    "densenet121",
-    "unet",
-    "vit",
-    "mixer",
-    "gpt",
-    "lstm",
-)
+from sublinear.searches.simple import keep_all
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -125,70 +109,11 @@ def checking() -> None:
         )
 
 
-Measured = tuple[int, float]
-
-
-class Trial:
-    """A model of the zoo, trained by one way after the other: peak bytes and seconds of a step."""
-
-    def __init__(self, name: str) -> None:
-        self.family = FAMILIES[name]
-        self.chain, self.blocks, self.model, self.inputs, self.optimizer = chain_of(name)
-
-    def measured(self, model: nn.Module) -> Measured:
-        work = partial(step, model, self.family, self.inputs, self.optimizer)
-        found = peak(model, self.family, self.inputs, self.optimizer)
-        return found, min(seconds_of(work) for _ in range(3))
-
-    def by(self, found: Plan) -> Measured:
-        return self.measured(apply(self.model, found, blocks=self.blocks))
-
-    def equal_pieces(self, count: int) -> Measured:
-        """As `torch.utils.checkpoint.checkpoint_sequential` cuts, which takes a Sequential only."""
-        size = len(self.chain) // count
-        splits = [size * number for number in range(1, count)]
-        return self.by(from_splits(self.chain, splits, "equal pieces"))
-
-    def compiled(self, setting: float) -> Measured:
-        """With the compiler's own budget, by the backend whose operators can be counted."""
-        torch.compiler.reset()
-        with config.patch(activation_memory_budget=setting):
-            return self.measured(torch.compile(self.model, backend="aot_eager_decomp_partition"))
-
-    def ways(self) -> Iterator[tuple[str, Measured]]:
-        for count in (2, 4, 8):
-            if count < len(self.chain):
-                yield f"checkpoint_sequential, {count}", self.equal_pieces(count)
-        for method in ("every", "grid", "genetic"):
-            yield method, self.by(plan(self.chain, method=method))
-        for overhead in (0.1, 0.25, 0.35):
-            found = plan(self.chain, max_overhead=overhead)
-            yield f"sublinear, overhead {overhead}", self.by(found)
-        yield "sublinear, lowest peak", self.by(plan(self.chain))
-
-
-def against_others() -> None:
-    """The compiler's settings are beside a compiled step with setting 1, in time."""
-    print("\nbeside others: peak and time over a plain step, as measured")
-    for name in BESIDE:
-        trial = Trial(name)
-        plain, plain_time = trial.measured(trial.model)
-        print(f"  {name}: {len(trial.chain)} blocks, plain {plain / 2**20:.1f} MiB")
-        for label, (size, took) in trial.ways():
-            print(f"    {label:30} {size / plain:6.3f} {took / plain_time:6.2f}", flush=True)
-        _, alone = trial.compiled(1.0)
-        for setting in (0.5, 0.0):
-            size, took = trial.compiled(setting)
-            label = f"activation_memory_budget {setting}"
-            print(f"    {label:30} {size / plain:6.3f} {took / alone:6.2f}", flush=True)
-
-
 PARTS = {
     "plan": planning,
     "floor": near_the_floor,
     "profile": profiling,
     "check": checking,
-    "others": against_others,
 }
 
 
