@@ -55,6 +55,8 @@ def test_the_notebook_says_what_the_record_says() -> None:
         assert model.ours[0].bytes <= beside.AS_SMALL * least
         half, none = (each.bytes for each in model.others if each.name == COMPILER)
         assert half <= none
+    shortest = sorted(found.models, key=lambda model: model.plain_seconds)[:2]
+    assert {model.name for model in shortest} == {"temporal", "lstm cells"}
     better: dict[str, set[str]] = {}
     for name, each in found.better:
         better.setdefault(each.name, set()).add(name)
