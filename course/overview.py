@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from course.claims import Claim, Finding, ledgers
-from course.claims.findings import PREDICTED, effect
+from course.claims.findings import effect_and_doubt
 from course.notebook_files import about, first_notebooks, place
 from course.records.card import machine_name
 from labkit.machine import machine_card
@@ -73,28 +73,20 @@ def techniques(bottleneck: str | None = None) -> Map:
 
 
 def effects_of(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
-    """By machine: what its record says to the notebook's headlines."""
+    """By machine: what its record says to the notebook's headlines.
+
+    Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it beside the
+    source.
+    """
     effects: dict[str, list[str]] = {}
     for claim, found in rows:
         if not claim.headline:
             continue
         for finding in found:
             if not math.isnan(finding.value):
-                text = f"{claim.headline}: {_effect(claim, finding)}"
+                text = f"{claim.headline}: {effect_and_doubt(claim, finding)}"
                 effects.setdefault(finding.name, []).append(text)
     return {machine: "; ".join(texts) for machine, texts in effects.items()}
-
-
-def _effect(claim: Claim, finding: Finding) -> str:
-    """Above 1 is an improvement. The interval says how sure it is; RESULTS.md holds it
-    beside the source.
-    """
-    text = effect(claim, finding)
-    if finding.word == PREDICTED:
-        text += " (predicted)"
-    elif not finding.clear:
-        text += " (unclear)"
-    return text
 
 
 @dataclass(frozen=True)

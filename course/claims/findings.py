@@ -174,6 +174,16 @@ def effect(claim: Claim, finding: Finding) -> str:
     return text
 
 
+def effect_and_doubt(claim: Claim, finding: Finding) -> str:
+    """The same, and what stands behind it: ``"1.01x [0.98, 1.04] (unclear)"``, or predicted."""
+    text = effect(claim, finding)
+    if finding.word == PREDICTED:
+        return f"{text} (predicted)"
+    if not finding.clear:
+        return f"{text} (unclear)"
+    return text
+
+
 def _number(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from course.claims.claim import Claim
-from course.claims.findings import PREDICTED, Finding, effect, gain
+from course.claims.findings import Finding, effect_and_doubt, gain
 from course.claims.ledgers import ledger
 from labkit import html
 
@@ -26,11 +26,7 @@ class Gains:
         rows = []
         for claim, finding in self.found:
             value, low, high = gain(claim, finding)
-            text = effect(claim, finding)
-            if finding.word == PREDICTED:
-                text += " (predicted)"
-            elif not finding.clear:
-                text += " (unclear)"
+            text = effect_and_doubt(claim, finding)
             name = f"{claim.headline}, {finding.machine}"
             rows.append(html.Ratio(name, value, (low, high), text, "recorded"))
         return rows

@@ -11,7 +11,7 @@ from course.records.store import Record
 from labkit.journal import Failure
 from labkit.race import RaceResult
 from labkit.results import Comparison
-from labkit.text import format_seconds, format_settings
+from labkit.text import format_interval, format_seconds, format_settings
 
 MISSING = "not recorded yet"
 
@@ -30,15 +30,13 @@ def speedup_text(result: Comparison) -> str:
     for side in result.arms:
         if side.error:
             return f"ended by {side.error}"
-    low, high = result.interval
-    return f"{result.speedup:.2f}x [{low:.2f}, {high:.2f}] {result.verdict}"
+    interval = format_interval(*result.interval, digits=2)
+    return " ".join(filter(None, [f"{result.speedup:.2f}x", interval, result.verdict]))
 
 
 def arrival_text(result: RaceResult, arm: str) -> str:
     """``median 3.1 s, 5 of 5 seeds arrived``."""
-    runs = result.of(arm)
-    arrived = sum(run.reached for run in runs)
-    return f"median {format_seconds(result.median(arm))}, {arrived} of {len(runs)} seeds arrived"
+    return f"median {format_seconds(result.median(arm))}, {result.tally(arm)} seeds arrived"
 
 
 def at(label: str, settings: dict[str, object]) -> str:

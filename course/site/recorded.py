@@ -14,12 +14,12 @@ from course import records
 from course.records.format import Result
 from course.records.references import Recorded
 from course.records.store import Record
-from course.records.words import what_changed
+from course.records.words import arrival_text, what_changed
 from labkit import plots
 from labkit.journal import Failure
 from labkit.race import RaceResult
 from labkit.results import Comparison
-from labkit.text import format_seconds, format_settings
+from labkit.text import format_settings
 
 COMPARED = "what is compared"
 NONE = "No machine has recorded this notebook yet; `python -m course record` does it on yours."
@@ -104,7 +104,7 @@ class Shown:
                     row = {COMPARED: f"{result.metric} {result.target:g}: {arm}"}
                     for label, other in [(self.lead, result), *recorded]:
                         if arm in other.arms:  # type: ignore[union-attr]
-                            row[label] = _arrival(other, arm)  # type: ignore[arg-type]
+                            row[label] = arrival_text(other, arm)  # type: ignore[arg-type]
                     found.append(row)
                 continue
             name, control = what_changed(result), self.control
@@ -196,10 +196,3 @@ def _sweep(results: Sequence[Result | Failure]) -> str | None:
 def _short(found: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """Machines without their dates, for a legend: date and doubts stand in the table."""
     return [(label.split(",")[0], result) for label, result in found]
-
-
-def _arrival(result: RaceResult, arm: str) -> str:
-    runs = result.of(arm)
-    arrived = sum(run.reached for run in runs)
-    median = format_seconds(result.median(arm))
-    return f"median {median}, {arrived} of {len(runs)} seeds arrived"
