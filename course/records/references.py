@@ -23,7 +23,6 @@ from course.records.words import (
     arrival_text,
     at,
     record_text,
-    speedup_text,
     what_changed,
 )
 from labkit import html, pick_device
@@ -270,7 +269,7 @@ class Beside:
         for label, other in named:
             if isinstance(other, Comparison) and other.ratios:
                 tone = other.verdict if label == YOU else "recorded"
-                text = speedup_text(other)
+                text = other.in_short()
                 rows.append(html.Ratio(label, other.speedup, other.interval, text, tone))
         if not rows:
             return ""
@@ -360,7 +359,7 @@ def _cells(result: Comparison | RaceResult, name: str) -> dict[str, str]:
     """Rows of the table: name -> figure; those of a race are named after its sides."""
     if isinstance(result, RaceResult):
         return {arm: arrival_text(result, arm) for arm in result.arms}
-    rows = {name: speedup_text(result)}
+    rows = {name: result.in_short()}
     if not math.isnan(result.memory_ratio):
         rows[f"  memory, {name}"] = f"{result.memory_ratio:.2f}"
     return rows

@@ -11,7 +11,7 @@ from course.records.store import Record
 from labkit.journal import Failure
 from labkit.race import RaceResult
 from labkit.results import Comparison
-from labkit.text import format_interval, format_seconds, format_settings
+from labkit.text import format_seconds, format_settings
 
 MISSING = "not recorded yet"
 
@@ -23,15 +23,6 @@ def what_changed(result: Comparison) -> str:
         return result.candidate.label
     changed = {name: after for name, (_, after) in result.changed.items()}
     return format_settings(changed) or "the same again (A/A)"
-
-
-def speedup_text(result: Comparison) -> str:
-    """``1.26x [1.25, 1.27] faster``, or what ended a side."""
-    for side in result.arms:
-        if side.error:
-            return f"ended by {side.error}"
-    interval = format_interval(*result.interval, digits=2)
-    return " ".join(filter(None, [f"{result.speedup:.2f}x", interval, result.verdict]))
 
 
 def arrival_text(result: RaceResult, arm: str) -> str:
@@ -68,7 +59,7 @@ def _lines(result: Result) -> Iterator[str]:
             goal = f"{result.metric} {result.target:g}"
             yield f"race to {goal}, {arm}: {arrival_text(result, arm)}"
     else:
-        line = f"{what_changed(result)}: {speedup_text(result)}"
+        line = f"{what_changed(result)}: {result.in_short()}"
         if not math.isnan(result.memory_ratio):
             line += f"; memory {result.memory_ratio:.2f}"
         if result.shared:

@@ -13,6 +13,7 @@ from labkit.device import device_in_words
 from labkit.results.measurement import Measurement, table
 from labkit.results.settings import Sides
 from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
+from labkit.text import format_interval
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
@@ -163,21 +164,23 @@ class Comparison(Sides[Measurement]):
         """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side."""
         if error := self.baseline.error or self.candidate.error:
             return f"ended by {error}"
-        low, high = self.interval
-        return f"{self.speedup:.{digits}f}x [{low:.{digits}f}, {high:.{digits}f}] {self.verdict}"
+        interval = format_interval(*self.interval, digits)
+        return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.verdict]))
 
     def __str__(self) -> str:
-        low, high = self.interval
-        per, ended = "", ""
+        speedup = f"speed-up {self.speedup:.3f}x  {format_interval(*self.interval)}".rstrip()
+        per, ended, floor = "", "", ""
         if self.baseline.samples != self.candidate.samples:
             per = f" for the same number of {self.baseline.unit}"
         if self.stopped:
             ended = ", stopped early"
+        if math.isfinite(self.noise_floor):
+            floor = f"; noise floor {self.noise_floor:.1%}"
+        where = device_in_words(self.device)
         lines = [
             table(self.arms),
-            f"speed-up {self.speedup:.3f}x  [{low:.3f}, {high:.3f}]{per}   {self.verdict.upper()}",
-            f"{self.taken} in {self.seconds:.1f} s on {device_in_words(self.device)}{ended}; "
-            f"noise floor {self.noise_floor:.1%}",
+            f"{speedup}{per}   {self.verdict.upper()}",
+            f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
         ]
         return "\n".join(lines)
 

@@ -15,6 +15,10 @@ def test_factor_interval_and_verdict() -> None:
     assert re.fullmatch(r"1\.500x \[1\.\d{3}, 1\.\d{3}\] faster", result.in_short(3))
 
 
+def test_too_few_pairs_have_no_interval() -> None:
+    assert Comparison(side(3.0), side(2.0)).in_short() == "1.50x unclear"
+
+
 def test_what_ended_a_side() -> None:
     result = Comparison(side(1.0), side(error="out of memory"))
     assert result.in_short() == "ended by out of memory"
