@@ -67,10 +67,11 @@ class Block:
     until that has run, or as long as a checkpoint that begins with it. ``released``: those that the
     next block is the last to read and does not save, each with the last block that does: where all
     that do lie in one checkpoint, and no other begins before that reader, they are there until it
-    has run. ``rerun_forward_peak``, ``rerun_peak``: if the block is the last of a checkpoint that
-    runs again, which torch stops as soon as all that is saved is there, bytes above what was alive
-    before, with the gradient of the output: until torch stops, beside what waits for the block; and
-    in the backward then, without the gradients of parameters. No `rerun_peak`: as if it ran whole;
+    has run, or until a run again is over that ends before. ``rerun_forward_peak``, ``rerun_peak``:
+    if the block is the last of a checkpoint that runs again, which torch stops as soon as all that
+    is saved is there, bytes above what was alive before, with the gradient of the output: until
+    torch stops, beside what waits for the block; and in the backward then, without the gradients of
+    parameters. No `rerun_peak`: as if it ran whole;
     no other: as much. ``shapes``: of its weights, in words; empty where they are not known.
     """
 
@@ -211,12 +212,17 @@ class Chain:
             return 0
         return sum(self.cuts[block][number] for number in self.blocks[block - 1].waits)
 
-    def released(self, block: int, first: int, last: int) -> int:
-        """Bytes that are gone once ``block`` has run, if ``first`` to ``last`` are a checkpoint."""
+    def released(self, block: int, first: int, last: int, over: bool = False) -> int:
+        """Bytes that are gone once ``block`` has run, if ``first`` to ``last`` are a checkpoint.
+
+        ``over``: a run again ends with it, so that what goes on behind it is gone, too.
+        """
         found = 0
-        for number, saver in self.blocks[block - 1].released if block else ():
-            if first <= self.makers[number] and saver <= last:
-                found += self.cuts[block][number]
+        for number, size in self.cuts[block].items():
+            if number not in self.savers or (number in self.cuts[block + 1] and not over):
+                continue
+            if first <= self.makers[number] and self.savers[number] <= last:
+                found += size
         return found
 
     def left(self, first: int, last: int) -> int:
@@ -234,6 +240,11 @@ class Chain:
             # Without crossings all of an output is new.
             cuts.append({**dict(block.crossing)} or {("output", number): block.output_bytes})
         return cuts
+
+    @cached_property
+    def savers(self) -> dict[object, int]:
+        """The last block that saves each storage of which `Block.released` knows."""
+        return {number: saver for block in self.blocks for number, saver in block.released}
 
     @cached_property
     def makers(self) -> dict[object, int]:

@@ -105,8 +105,9 @@ class _Step:
             self.checkpoints.append(None)
             self.alive += self.blocks[event.block].cotangent_bytes
         elif kind == "rerun over":
-            self.checkpoints.pop()
             self.alive -= self.blocks[event.block].cotangent_bytes
+            self.alive -= self._released(event.block, over=True)
+            self.checkpoints.pop()
         elif kind == "over":
             self.alive -= self.chain.waiting(event.block)
         elif kind == "loss":
@@ -121,9 +122,9 @@ class _Step:
 
         Nothing of what a selective option may have chosen to save.
         """
-        if event.option:
-            return 0
         block = event.block
+        if event.option or not self.blocks[block].waits:
+            return 0
         return self.chain.held(block, block) - self.chain.left(block, block)
 
     def _forward(self, event: Event) -> None:
@@ -139,17 +140,18 @@ class _Step:
         if event.option:
             # It runs again, and so holds what it reads and what crosses it.
             self.checkpoints[-1] = None
-        self._note(event, above, stays - self._released(event.block), option.forward)
+        gone = 0 if event.last else self._released(event.block)
+        self._note(event, above, stays - gone, option.forward)
 
-    def _released(self, block: int) -> int:
+    def _released(self, block: int, over: bool = False) -> int:
         """What nobody but a checkpoint's first run held for this block, the last to read it.
 
-        A later checkpoint would hold it, too.
+        A later checkpoint would hold it, too. ``over``: the last of a run again, see `Chain`.
         """
         last = self.checkpoints[-1]
         if last is None:
             return 0
-        gone = self.chain.released(block, *last)
+        gone = self.chain.released(block, *last, over)
         self.released[last] = self.released.get(last, 0) + gone
         return gone
 

@@ -27,6 +27,7 @@ from sublinear.profiling.around import (
     surroundings,
 )
 from sublinear.profiling.estimate import FusedAttention
+from sublinear.profiling.operators import Operators
 from sublinear.profiling.tensors import (
     Arrival,
     Watched,
@@ -208,15 +209,9 @@ class Bench:
         with frozen_statistics(modules):
             peak, seconds = self._bare(lambda *inner: checkpointed(run, inner), state)
             full = self.option(MENU[0][0], run, state)
-            options = [full.option]
-            for number in range(1, self.options):
-                if i + 1 == len(self.blocks):
-                    # Its own run again would come right after it, beside what the loss needs.
-                    options.append(replace(full.option, name=MENU[number][0]))
-                else:
-                    options.append(self._selective(i, number, run, state, full))
+            saves, operators = self._saves(run, state)
+            options = self._options(i, run, state, full, operators)
             rerun = self._rerun(run, state)
-            saves = self._saves(run, state)
         crossing = sum(size for _, size in storages(full.leaving))
         pulled = sum(tensor.nbytes for tensor in tensors(full.leaving) if tensor.requires_grad)
         made = {}
@@ -227,7 +222,7 @@ class Bench:
         block = Block(
             name,
             crossing,
-            tuple(options),
+            options,
             0,
             peak,
             seconds,
@@ -243,6 +238,23 @@ class Bench:
             return self.blocks.run(i, *state)
         with FusedAttention():
             return self.blocks.run(i, *state)
+
+    def _options(
+        self, i: int, run: Way, state: State, full: OptionRun, operators: set[object]
+    ) -> tuple[Option, ...]:
+        """All options. Two that keep the same of the block's ``operators`` are measured once."""
+        found = [full.option]
+        known: dict[frozenset[object], Option] = {}
+        for number in range(1, self.options):
+            label, kept = MENU[number]
+            here = kept & operators
+            if i + 1 == len(self.blocks):
+                # Its own run again would come right after it, beside what the loss needs.
+                known[here] = full.option
+            elif here not in known:
+                known[here] = self._selective(i, number, run, state, full)
+            found.append(replace(known[here], name=label))
+        return tuple(found)
 
     def _selective(self, i: int, number: int, run: Way, state: State, full: OptionRun) -> Option:
         """An option of the menu; saving all under its name, where it does not work."""
@@ -294,8 +306,8 @@ class Bench:
         self.model.zero_grad(set_to_none=True)
         return rerun
 
-    def _saves(self, run: Way, state: State) -> Saves:
-        """What of that which crosses autograd saves for the block's backward."""
+    def _saves(self, run: Way, state: State) -> tuple[Saves, set[object]]:
+        """What of that which crosses autograd saves for the block's backward; its operators."""
         held: list[torch.Tensor] = []
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -304,10 +316,11 @@ class Bench:
 
         set_rng_state(self.begin)
         inputs = leaves(state)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with Operators() as operators, hooks:
             after = run(*inputs)
         known = {identity for identity, _ in storages(held)}
-        return Saves(_among(inputs, known), _among(after, known))
+        return Saves(_among(inputs, known), _among(after, known)), operators.seen
 
     def _bare(self, way: Way, state: State) -> tuple[int, float]:
         """Peak bytes and seconds of a run that saves nothing."""

@@ -27,15 +27,14 @@ class StepSeconds(NamedTuple):
 
 
 def time_step(model: nn.Module, task: Training, repeats: int) -> StepSeconds:
-    """The fastest of ``repeats`` whole steps, part by part.
+    """The fastest of ``repeats`` whole steps, at least two, part by part.
 
     Parameters, gradients, buffers, optimizer and generators are put back.
     """
     times = []
     with restored(model, task.optimizer):
-        # The first warms up.
-        _time_once(model, task)
-        for _ in range(repeats):
+        # The first also warms up.
+        for _ in range(max(2, repeats)):
             times.append(_time_once(model, task))
     return StepSeconds(*map(min, zip(*times, strict=True)))
 

@@ -19,6 +19,9 @@ from sublinear.searches.table import UNKNOWN, Table, choose
 SLOTS = 4000
 CELLS = 12_000_000
 
+# Columns of a table that are filled side by side: a row is read from memory once for all of them.
+TOGETHER = 3
+
 # Additions that a table may take, a few seconds of them.
 ADDITIONS = 8_000_000_000
 
@@ -41,6 +44,9 @@ class OptimalTable(Table):
     it again. A checkpoint that reaches t would hold and repeat for nothing. No checkpoint reaches
     the loss, so the last column is free for the step itself, a plan in whose first run no gradient
     is alive. O(n^3 m), in O(n^2) NumPy calls.
+
+    ``inside[s, t, m]`` is C; ``held``, ``saved`` and ``mark`` are those of `Needs` in slots.
+    ``alike``: without skips a checkpoint holds the same wherever it began.
     """
 
     def __init__(
@@ -49,105 +55,28 @@ class OptimalTable(Table):
         slots = slots or slots_for(len(chain))
         super().__init__(chain, needs_of(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
-        self._held = self.size(needs.held)
-        self._saved, self._mark = self.size(needs.saved_by), self.size(needs.mark).tolist()
+        self.held = self.size(needs.held)
+        self.saved, self.mark = self.size(needs.saved_by).tolist(), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
-        self._alike = bool((self._held == np.diagonal(self._held))[above].all())
-        self._elapsed = needs.elapsed.tolist()
-        self._inside = _empty(n, n, width)
-        self._sums, self._mask = _empty(n, width), _empty(n, width, kind=np.bool_)
-        self._bytes = np.arange(width) * self.slot
-        self._nothing = np.zeros(width, np.float32)
+        self.alike = bool((self.held == np.diagonal(self.held))[above].all())
+        self.elapsed = needs.elapsed.tolist()
+        self.floors = _floors_of(chain, menu=menu)
+        self.inside = _empty(n, n, width)
+        # Work space.
+        self.sums = _empty(TOGETHER, n, width)
+        self.mask = _empty(TOGETHER, n, width, kind=np.bool_)
         # The fewest slots with which anything will do.
         self._enough = np.zeros((n, n), np.int64)
-        self._floors = _floors_of(chain, menu=menu)
-        for last in range(n):
-            column = self._column(last, self._floors.behind(last))
-            self._inside[: last + 1, last] = column
-            self._enough[: last + 1, last] = np.isfinite(column).argmax(axis=1)
-        self.times = self._inside[0, n - 1].astype(np.float64)
-
-    def _column(self, last: int, behind: int) -> np.ndarray:
-        """[first, slots] of plans that end with block ``last``, from those that end before it."""
-        needs, width = self.needs, self.slots + 1
-        column = np.full((last + 1, width), np.inf, np.float32)
-        # [k, m]: seconds of what follows a checkpoint that ends with k, and of bare runs so far.
-        after, shifts = _empty(last, width), np.full(last, -1)
-        rows = slice(0, last + 1)
-        need = self.need(np.maximum(needs.forward_by[rows] + behind, needs.backward_by[rows]))
-        lows = np.maximum(need, self._saved[rows]).tolist()
-        saved = self._saved[rows].tolist()
-        if last < needs.n - 1:
-            lows[last], saved[last] = [int(self.need(needs.last_one[last]))], [0]
-        # Slots for the bare run of one block, and of all but the last.
-        shortest = self.need(np.diagonal(needs.bare)[rows] + behind).tolist()
-        longest = self.need(needs.bare[rows, last - 1] + behind).tolist()
-        for first in range(last, -1, -1):
-            best = column[first]
-            rest = self._nothing
-            if first < last:
-                rest = column[first + 1]
-                self._follow(first, after, shifts, column)
-                if shortest[first] < width:
-                    slots = shortest[first], longest[first]
-                    self._checkpoint(first, after, slots, behind, best)
-            for option in range(options_of(needs, first, last)):
-                low, shift = lows[first][option], saved[first][option]
-                if low < width:
-                    seconds = rest[low - shift : width - shift] + needs.seconds[first][option]
-                    np.minimum(best[low:], seconds, out=best[low:])
-        return column
-
-    def _follow(
-        self, first: int, after: np.ndarray, shifts: np.ndarray, column: np.ndarray
-    ) -> None:
-        """Bring ``after`` up to date for checkpoints that begin with ``first``."""
-        if not self._alike:
-            held, elapsed = self._held[first, first : len(after)], self.needs.elapsed[first + 1 :]
-            self.follow(after[first:], held, shifts[first:], column[first + 1 :], elapsed)
-            return
-        # Without skips a checkpoint holds the same wherever it began.
-        width = after.shape[1]
-        shift = min(int(self._held[first, first]), width)
-        after[first, :shift] = np.inf
-        rest = column[first + 1, : width - shift]
-        np.add(rest, self._elapsed[first + 1], out=after[first, shift:])
-
-    def _checkpoint(
-        self,
-        first: int,
-        after: np.ndarray,
-        slots: tuple[int, int],
-        behind: int,
-        best: np.ndarray,
-    ) -> None:
-        """Fastest with a checkpoint of first..k, any k for which ``after`` has what follows.
-
-        ``slots``: for the bare run of the shortest and of the longest.
-        """
-        low, high = slots
-        end, width = len(after), self.slots + 1
-        bare = self.needs.bare[first, first:end]
-        if high >= width:
-            # It never falls with k.
-            fit = np.searchsorted(bare, int(self._bytes[-1]) - behind, side="right")
-            end, high = first + int(fit), width
-        sums = self._sums[: end - first, low:]
-        # Beside what the checkpoint itself holds.
-        own = min(low, self._mark[first])
-        inside = self._inside[first, first:end, low - own : width - own]
-        np.add(inside, after[first:end, low:], out=sums)
-        if high > low:
-            mask = self._mask[: end - first, : high - low]
-            room = self._bytes[low:high] - behind
-            np.greater(bare[: end - first, None], room, out=mask)
-            np.copyto(sums[:, : high - low], np.inf, where=mask)
-        np.minimum.reduce(sums, axis=0, out=best[low:])
-        best[low:] -= self._elapsed[first]
+        for begin in range(0, n, TOGETHER):
+            columns = _Columns(self, begin, min(begin + TOGETHER, n)).filled()
+            for last, column in enumerate(columns, begin):
+                self.inside[: last + 1, last] = column[: last + 1]
+                self._enough[: last + 1, last] = np.isfinite(column[: last + 1]).argmax(axis=1)
+        self.times = self.inside[0, n - 1].astype(np.float64)
 
     def plan(self, memory: int) -> Plan:
-        free = max(memory - self.needs.base, int(self._floors.inside[0, -1]))
-        nodes = self._floors.nodes(0, self.needs.n - 1, free, self)
+        free = max(memory - self.needs.base, int(self.floors.inside[0, -1]))
+        nodes = self.floors.nodes(0, self.needs.n - 1, free, self)
         # Without the loss.
         return Plan(nodes[:-1], self.method, self.chain)
 
@@ -158,10 +87,103 @@ class OptimalTable(Table):
 
         Where slots say never, those in the fewest slots that will do.
         """
-        enough = self._enough[first, last]
-        slots = np.clip(np.asarray(memory) // self.slot, enough, self.slots)
-        found = self._inside[first, last, slots]
+        slots = np.maximum(memory // self.slot, self._enough[first, last])
+        found = self.inside[first, last, np.minimum(slots, self.slots)]
         return np.minimum(found.astype(np.float64), UNKNOWN)
+
+
+class _Columns:
+    """Plans that end with block ``begin``, .., ``end`` - 1, from those that end before ``begin``.
+
+    ``values[last - begin, first, slots]``: as `OptimalTable.inside`; nothing follows the last one.
+    ``after[last - begin, k, slots]``: seconds of what follows a checkpoint that ends with k, and of
+    bare runs so far; ``shifts[k]``: the slots that the checkpoint holds in it.
+    """
+
+    def __init__(self, table: OptimalTable, begin: int, end: int) -> None:
+        self.table, self.begin, self.end = table, begin, end
+        needs, width, count = table.needs, table.slots + 1, end - begin
+        self.behind = [table.floors.behind(last) for last in range(begin, end)]
+        self.values = np.full((count, end + 1, width), np.inf, np.float32)
+        self.values[np.arange(count), np.arange(begin, end) + 1] = 0
+        self.after, self.shifts = _empty(count, end, width), np.full(end, -1)
+        forward = needs.forward_by[:end] + np.array(self.behind)[:, None, None]
+        need = table.need(np.maximum(forward, needs.backward_by[:end]))
+        self.lows = np.maximum(need, table.size(needs.saved_by[:end])).tolist()
+        # What bare runs may need.
+        self.rooms = np.arange(width) * table.slot - np.array(self.behind)[:, None]
+
+    def filled(self) -> np.ndarray:
+        for first in range(self.end - 1, -1, -1):
+            self._follow(first)
+            if first < self.begin:
+                self._checkpoints(first)
+            for last in range(max(first, self.begin), self.end):
+                for k in range(max(first, self.begin), last):
+                    self._checkpoint(first, k, last)
+                self._keep(first, last)
+        return self.values
+
+    def _follow(self, first: int) -> None:
+        """Bring ``after`` up to date for checkpoints that begin with ``first``."""
+        table, place = self.table, max(0, first + 1 - self.begin)
+        ends = slice(first, first + 1 if table.alike else self.end - 1)
+        rest = self.values[place:, first + 1 :]
+        elapsed = table.needs.elapsed[first + 1 :]
+        after, shifts = self.after[place:, ends], self.shifts[ends]
+        table.follow(after, table.held[first, ends], shifts, rest, elapsed)
+
+    def _checkpoints(self, first: int) -> None:
+        """Fastest with a checkpoint of first..k, any k before ``begin``."""
+        table, width = self.table, self.table.slots + 1
+        bare = table.needs.bare[first, first : self.begin]
+        # It never falls with k.
+        ends = int(np.searchsorted(bare, self.rooms[:, -1].max(), side="right"))
+        if not ends:
+            return
+        bare, end = bare[:ends], first + ends
+        low = -(-(int(bare[0]) + min(self.behind)) // table.slot)
+        high = min(width, -(-(int(bare[-1]) + max(self.behind)) // table.slot))
+        sums = table.sums[: self.end - self.begin, :ends, low:]
+        # Beside what the checkpoint itself holds.
+        own = min(low, table.mark[first])
+        inside = table.inside[first, first:end, low - own : width - own]
+        np.add(inside, self.after[:, first:end, low:], out=sums)
+        if high > low:
+            mask = table.mask[: len(sums), :ends, : high - low]
+            np.greater(bare[:, None], self.rooms[:, None, low:high], out=mask)
+            np.copyto(sums[:, :, : high - low], np.inf, where=mask)
+        best = self.values[:, first, low:]
+        np.minimum.reduce(sums, axis=1, out=best)
+        best -= table.elapsed[first]
+
+    def _checkpoint(self, first: int, k: int, last: int) -> None:
+        """The same for a k among the columns."""
+        table, width, place = self.table, self.table.slots + 1, last - self.begin
+        low = -(-(int(table.needs.bare[first, k]) + self.behind[place]) // table.slot)
+        if low >= width:
+            return
+        own = min(low, table.mark[first])
+        found = self.values[k - self.begin, first, low - own : width - own]
+        found = found + self.after[place, k, low:]
+        found -= table.elapsed[first]
+        best = self.values[place, first, low:]
+        np.minimum(best, found, out=best)
+
+    def _keep(self, first: int, last: int) -> None:
+        """Fastest with ``first`` kept, with any option."""
+        table, place = self.table, last - self.begin
+        needs, width = table.needs, table.slots + 1
+        best, rest = self.values[place, first], self.values[place, first + 1]
+        if first == last < needs.n - 1:
+            # The last one of a checkpoint saves everything, see `options_of`.
+            best[int(table.need(needs.last_one[first])) :] = needs.seconds[first][0]
+            return
+        for option, plus in enumerate(needs.seconds[first]):
+            low, shift = self.lows[place][first][option], table.saved[first][option]
+            if low < width:
+                seconds = rest[low - shift : width - shift] + plus
+                np.minimum(best[low:], seconds, out=best[low:])
 
 
 def _empty(*shape: int, kind: type = np.float32) -> np.ndarray:

@@ -30,6 +30,8 @@ class SingleLevelTable(Table):
         self._rest = np.full((self.needs.n + 1, self.slots + 1), np.inf)
         self._rest[-1] = 0
         self._fill()
+        # The fewest slots with which anything will do.
+        self._enough = np.isfinite(self._rest).argmax(axis=1)
         self.times = self._rest[0]
 
     def _fill(self) -> None:
@@ -67,9 +69,8 @@ class SingleLevelTable(Table):
 
         Where slots say never, those in the fewest slots that will do.
         """
-        enough = np.isfinite(self._rest[first]).argmax(axis=-1)
-        found = self._rest[first, np.clip(np.asarray(memory) // self.slot, enough, self.slots)]
-        return np.minimum(found, UNKNOWN)
+        slots = np.maximum(memory // self.slot, self._enough[first])
+        return np.minimum(self._rest[first, np.minimum(slots, self.slots)], UNKNOWN)
 
 
 class _FlatFloors:

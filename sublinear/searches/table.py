@@ -61,14 +61,16 @@ class Table(ABC):
         """Bring up to date ``after[k, m]``: seconds of what follows a checkpoint that ends with k.
 
         The checkpoint holds ``held[k]`` slots, so that is ``rest[k]`` of that many slots less,
-        plus ``plus[k]``. ``shifts``: what each row has now.
+        plus ``plus[k]``. ``shifts``: what each row has now. ``after`` and ``rest`` may be several,
+        one by one.
         """
         for end in np.flatnonzero(held != shifts).tolist():
-            shifts[end] = shift = min(int(held[end]), after.shape[1])
-            after[end, :shift] = np.inf
+            width = after.shape[-1]
+            shifts[end] = shift = min(int(held[end]), width)
+            after[..., end, :shift] = np.inf
             # As a plain number it does not widen single precision.
             plain = float(plus[end])
-            np.add(rest[end, : after.shape[1] - shift], plain, out=after[end, shift:])
+            np.add(rest[..., end, : width - shift], plain, out=after[..., end, shift:])
 
     @abstractmethod
     def plan(self, memory: int) -> Plan:

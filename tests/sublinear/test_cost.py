@@ -209,6 +209,36 @@ def test_what_no_reader_saves_is_gone_once_the_last_has_run():
     assert alive(zero_and_one, Checkpoint((Keep(2),)), Keep(3))[0] == 1108 + 5 + 10
 
 
+def test_what_crosses_the_end_of_a_run_again_is_gone_once_that_is_over():
+    held = skipping_chain()
+    blocks = list(held.blocks)
+    # Block 3 reads tensor 9 and does not save it; block 0, which made it, does.
+    blocks[2] = replace(blocks[2], released=((9, 0),))
+    chain = replace(held, blocks=tuple(blocks))
+    zero_and_one = Checkpoint((Keep(0), Keep(1)))
+
+    def gone(*nodes):
+        """The 3 bytes at each event that are there if tensor 9 stays."""
+        plan = Plan(nodes, "by hand")
+        steps = (simulate(each, plan).timeline for each in (held, chain))
+        pairs = [
+            (one.event, one.alive_bytes - two.alive_bytes) for one, two in zip(*steps, strict=True)
+        ]
+        return [event for event, less in pairs], [less for _, less in pairs]
+
+    events, less = gone(Checkpoint((zero_and_one, Keep(2))), Keep(3))
+    assert events[:9] == ["bare"] * 3 + ["forward", "backward"] + ["bare"] * 2 + [
+        "forward",
+        "backward",
+    ]
+    # While block 3 runs, and in the backward of block 2, until the inner checkpoint runs again.
+    assert less == [0, 0, 0, 3, 3, 0, 0, 0, 3, 0, 0, 0, 0]
+    # As well where the checkpoint ends with the reader.
+    events, less = gone(Checkpoint((zero_and_one, Keep(2), Keep(3))))
+    assert events[8:] == ["backward"] * 2 + ["forward"] * 2 + ["backward"] * 2
+    assert less == [0] * 8 + [3, 3] + [0] * 4
+
+
 def test_what_waits_for_a_block_is_gone_when_torch_stops_its_second_run():
     chain = chain_of(4, 6)
     before = replace(chain.blocks[0], crossing=((0, 4),), waits=(0,))

@@ -1,6 +1,7 @@
 """Chains of real models: their bytes against the exact tracker, and nothing left behind."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ from sublinear.chain import Chain
 from sublinear.cost import simulate
 from sublinear.plan import Plan
 from sublinear.profiling import Roofline, profile
-from sublinear.profiling.training import mean_of_outputs
+from sublinear.profiling.bench import Bench
+from sublinear.profiling.calibrate import time_step
+from sublinear.profiling.training import mean_of_outputs, training
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)
 
@@ -234,6 +237,54 @@ def test_selective_options_that_lose_what_they_keep_are_not_offered() -> None:
     longer = nn.Sequential(*overwritten, nn.Conv2d(4, 2, 1))
     good = profile(longer, images(2, 8), repeats=1).blocks[1].options
     assert good[1].saved_bytes < good[0].saved_bytes
+
+
+class Scores(nn.Module):
+    """Attention by hand, of which the last option of the menu keeps more than the one before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(x).tanh().chunk(3, -1)
+        return (query @ key.transpose(1, 2)).softmax(-1) @ value
+
+
+def test_options_that_keep_the_same_operators_are_measured_once(monkeypatch) -> None:
+    measured: list[tuple[int, str]] = []
+    selective = Bench._selective
+
+    def counted(self, i, number, *rest):
+        measured.append((i, MENU[number][0]))
+        return selective(self, i, number, *rest)
+
+    monkeypatch.setattr(Bench, "_selective", counted)
+    layers = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), Scores(), nn.Linear(16, 2))
+    blocks = profile(layers, torch.randn(8, 64, 16), repeats=1).blocks
+    _, layer, product = (name for name, _ in MENU)
+    assert len(blocks) == 3
+    # Of the last block none.
+    assert measured == [(0, layer), (1, layer), (1, product)]
+    whole, one, two = blocks[0].options
+    assert [option.name for option in blocks[0].options] == [name for name, _ in MENU]
+    assert dataclasses.replace(two, name=layer) == one != whole
+    assert blocks[1].options[1].saved_bytes < blocks[1].options[2].saved_bytes
+
+
+def test_a_step_is_timed_at_least_twice() -> None:
+    class Counts(nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            Counts.calls += 1
+            return super().forward(x)
+
+    model, task = Counts(4, 2), training(torch.randn(3, 4), None, None, None)
+    for repeats, calls in ((1, 2), (3, 3)):
+        Counts.calls = 0
+        assert min(time_step(model, task, repeats)) > 0
+        assert Counts.calls == calls
 
 
 def test_wrapped_modules_and_the_rest_of_their_model() -> None:
