@@ -20,6 +20,9 @@ Json = dict[str, Any]
 # What crosses a cut: (number of the storage, bytes), each storage once.
 Crossing = tuple[tuple[int, int], ...]
 
+# In place of the block that saves something, where none does.
+NOBODY = -1
+
 
 @dataclass(frozen=True)
 class Option:
@@ -62,16 +65,17 @@ class Block:
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward. ``waits``: the storages of
-    ``crossing`` that the next block is the last to read, and that nobody saves: they are there
-    until that has run, or as long as a checkpoint that begins with it. ``released``: those that the
-    next block is the last to read and does not save, each with the last block that does: where all
-    that do lie in one checkpoint, and no other begins before that reader, they are there until it
-    has run, or until a run again is over that ends before. ``rerun_forward_peak``, ``rerun_peak``:
-    if the block is the last of a checkpoint that runs again, which torch stops as soon as all that
-    is saved is there, bytes above what was alive before, with the gradient of the output: until
-    torch stops, beside what waits for the block; and in the backward then, without the gradients of
-    parameters. No `rerun_peak`: as if it ran whole;
+    its output included. ``forward``: seconds of such a forward. ``waits``: what the block has made
+    of ``crossing``, the next block is the last to read, and nobody saves: it is there until that
+    has run, or as long as a checkpoint that begins with it. ``released``: what else the next block
+    is the last to read, and does not save, each with the last block that does, or `NOBODY`. Where
+    the block that made it and all that save it lie in one checkpoint, or where it was made by a
+    kept block and nobody saves it, and no other checkpoint begins before that reader, it is there
+    until that has run, or until a run again is over that ends before. ``rerun_forward_peak``,
+    ``rerun_peak``: if the block is the last of a checkpoint that runs again, which torch stops as
+    soon as all that is saved is there, bytes above what was alive before, with the gradient of the
+    output: until torch stops, beside what waits for the block; and in the backward then, without
+    the gradients of parameters. No `rerun_peak`: as if it ran whole;
     no other: as much. ``shapes``: of its weights, in words; empty where they are not known.
     """
 
@@ -212,17 +216,19 @@ class Chain:
             return 0
         return sum(self.cuts[block][number] for number in self.blocks[block - 1].waits)
 
-    def released(self, block: int, first: int, last: int, over: bool = False) -> int:
-        """Bytes that are gone once ``block`` has run, if ``first`` to ``last`` are a checkpoint.
+    def released(self, block: int, first: int, last: int, over: bool = False) -> dict[int, int]:
+        """Bytes that are gone once ``block`` has run, by the block that has made them.
 
-        ``over``: a run again ends with it, so that what goes on behind it is gone, too.
+        Of what ``first`` to ``last`` have made, a checkpoint, and kept blocks behind it. ``over``:
+        a run again ends with ``block``, so that what goes on behind it is gone, too.
         """
-        found = 0
+        found: dict[int, int] = {}
         for number, size in self.cuts[block].items():
             if number not in self.savers or (number in self.cuts[block + 1] and not over):
                 continue
-            if first <= self.makers[number] and self.savers[number] <= last:
-                found += size
+            maker, saver = self.makers[number], self.savers[number]
+            if (first <= maker <= last and saver <= last) or (maker > last and saver == NOBODY):
+                found[maker] = found.get(maker, 0) + size
         return found
 
     def left(self, first: int, last: int) -> int:

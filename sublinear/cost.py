@@ -85,8 +85,9 @@ class _Step:
         self.alive = chain.fixed_bytes + chain.input_bytes + spare
         self.seconds = chain.extra_seconds
         self.forwards = [0] * len(chain.blocks)
-        # Of each forward under way, the last checkpoint so far; what each has let go early.
-        self.checkpoints: list[tuple[int, int] | None] = [None]
+        # Of each forward under way, the last checkpoint so far, an empty one before its first; what
+        # each, and each kept block, has let go early.
+        self.checkpoints: list[tuple[int, int]] = [(0, -1)]
         self.released: dict[tuple[int, int], int] = {}
         self.timeline: list[Moment] = []
 
@@ -102,11 +103,11 @@ class _Step:
             gone = self.released.pop((event.first, event.block), 0)
             self.alive -= self.chain.left(event.first, event.block) - gone
         elif kind == "rerun":
-            self.checkpoints.append(None)
+            self.checkpoints.append((event.first, event.first - 1))
             self.alive += self.blocks[event.block].cotangent_bytes
         elif kind == "rerun over":
             self.alive -= self.blocks[event.block].cotangent_bytes
-            self.alive -= self._released(event.block, over=True)
+            self.alive -= self._release(event.block, over=True)
             self.checkpoints.pop()
         elif kind == "over":
             self.alive -= self.chain.waiting(event.block)
@@ -139,21 +140,21 @@ class _Step:
         stays = option.saved_bytes - self._own_waiting(event)
         if event.option:
             # It runs again, and so holds what it reads and what crosses it.
-            self.checkpoints[-1] = None
-        gone = 0 if event.last else self._released(event.block)
+            self.checkpoints[-1] = event.block + 1, event.block
+        gone = 0 if event.last else self._release(event.block)
         self._note(event, above, stays - gone, option.forward)
 
-    def _released(self, block: int, over: bool = False) -> int:
-        """What nobody but a checkpoint's first run held for this block, the last to read it.
+    def _release(self, block: int, over: bool = False) -> int:
+        """What nobody but a checkpoint's first run, or its maker's, held for its last reader.
 
-        A later checkpoint would hold it, too. ``over``: the last of a run again, see `Chain`.
+        A later checkpoint would hold it, too. ``over``: see `Chain.released`.
         """
         last = self.checkpoints[-1]
-        if last is None:
-            return 0
-        gone = self.chain.released(block, *last, over)
-        self.released[last] = self.released.get(last, 0) + gone
-        return gone
+        found = self.chain.released(block, *last, over)
+        for maker, gone in found.items():
+            holder = last if maker <= last[1] else (maker, maker)
+            self.released[holder] = self.released.get(holder, 0) + gone
+        return sum(found.values())
 
     def _entering(self, event: Event) -> int:
         """What a block reads and nobody holds; a checkpoint holds what its first one reads."""
@@ -180,6 +181,9 @@ class _Step:
         saved, peak = option.saved_bytes - waiting, option.backward_peak + waiting
         if event.last and costs.rerun is not None:
             saved, peak = 0, costs.rerun[1]
+        else:
+            gone = self.released.pop((event.block, event.block), 0)
+            saved, peak = saved - gone, peak + gone
         above = costs.cotangent_bytes + max(0, costs.gradient_bytes + peak)
         self._note(event, above, costs.gradient_bytes - saved, option.backward)
 

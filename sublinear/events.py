@@ -25,7 +25,7 @@ class Event(NamedTuple):
     takes the place of the output of the block before, if that is in the checkpoint.
     ``backward``: its backward runs; what its forward saved with ``option`` is let go.
     ``drop``: the output of the checkpoint of ``first`` to ``block`` is let go, for its backward.
-    ``rerun``: the checkpoint that ends with the block begins to run again, beside the gradient of
+    ``rerun``: the checkpoint of ``first`` to ``block`` begins to run again, beside the gradient of
     the block's output, until ``rerun over``. ``over``: its backward is done.
     ``opens``, ``last``: the first and the last block of a checkpoint that runs again; the backward
     of the last one follows at once.
@@ -82,7 +82,7 @@ def _backward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
             blocks = span(node)
             inside = as_rerun(node.inside)
             yield Event("drop", blocks[-1], first=blocks[0])
-            yield Event("rerun", blocks[-1])
+            yield Event("rerun", blocks[-1], first=blocks[0])
             yield from _forward(inside, again=True)
             yield Event("rerun over", blocks[-1])
             yield from _backward(inside, again=True)

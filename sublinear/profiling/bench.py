@@ -17,7 +17,7 @@ import torch
 from labkit.preserve import rng_state, set_rng_state
 from sublinear.apply import MENU, OVERWRITING, checkpointed, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
-from sublinear.chain import Block, Chain, Crossing, Option
+from sublinear.chain import NOBODY, Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
     Made,
@@ -429,23 +429,25 @@ def _among(state: State, known: set[int]) -> frozenset[int]:
 
 
 def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) -> list[Block]:
-    """The blocks with what waits behind them for the next one only, which does not save it."""
+    """The blocks with what the next one is the last to read, and does not save."""
     # The last block that saves each storage.
     saver = dict.fromkeys(_at(runs[0].numbers, runs[0].saves.leaving), 0)
     for i, (run, following) in enumerate(pairwise(runs), 1):
         saver |= dict.fromkeys(_at(run.numbers, following.saves.entering), i)
         saver |= dict.fromkeys(_at(following.numbers, following.saves.leaving), i)
     found = list(rows)
-    inputs = {number for number, _ in entered}
+    before = {number for number, _ in entered}
+    inputs = set(before)
     for i in range(len(rows) - 1):
         here, behind = dict(rows[i].crossing), dict(rows[i + 1].crossing)
         waits, released = [], []
         for number in here.keys() - behind.keys() - inputs:
-            if number not in saver:
+            if number not in saver and number not in before:
                 waits.append(number)
-            elif saver[number] <= i:
-                released.append((number, saver[number]))
+            elif saver.get(number, NOBODY) <= i:
+                released.append((number, saver.get(number, NOBODY)))
         found[i] = replace(found[i], waits=tuple(sorted(waits)), released=tuple(sorted(released)))
+        before = set(here)
     return found
 
 

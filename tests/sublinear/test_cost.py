@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
-from sublinear.chain import Block, Chain, Option
+from sublinear.chain import NOBODY, Block, Chain, Option
 from sublinear.cost import simulate
 from sublinear.nodes import keeps
 from sublinear.plan import Checkpoint, Keep, Plan
@@ -237,6 +237,30 @@ def test_what_crosses_the_end_of_a_run_again_is_gone_once_that_is_over():
     events, less = gone(Checkpoint((zero_and_one, Keep(2), Keep(3))))
     assert events[8:] == ["backward"] * 2 + ["forward"] * 2 + ["backward"] * 2
     assert less == [0] * 8 + [3, 3] + [0] * 4
+
+
+def test_what_nobody_saves_is_gone_once_its_last_reader_has_run():
+    held = skipping_chain()
+    blocks = list(held.blocks)
+    blocks[2] = replace(blocks[2], released=((9, NOBODY),))
+    chain = replace(held, blocks=tuple(blocks))
+
+    def gone(*nodes):
+        """The 3 bytes at each event that are there if tensor 9 stays."""
+        plan = Plan(nodes, "by hand")
+        one, two = (simulate(each, plan).timeline for each in (held, chain))
+        # What the block that made it needs in its backward is what was measured.
+        assert [moment.peak_bytes for moment in one[-1:]] == [two[-1].peak_bytes]
+        assert two[-1].alive_bytes == 1100
+        return [a.alive_bytes - b.alive_bytes for a, b in zip(one, two, strict=True)]
+
+    kept = [Keep(number) for number in range(4)]
+    assert gone(*kept) == [0, 0, 0, 3, 3, 3, 3, 0]
+    # A checkpoint that begins before the reader holds it.
+    assert not any(gone(kept[0], Checkpoint((kept[1],)), *kept[2:]))
+    # In a run again that ends before the reader, as in the first run.
+    less = gone(Checkpoint((kept[0], kept[1], kept[2])), kept[3])
+    assert less == [0, 0, 0, 3, 3, 0, 0, 0, 3, 3, 0]
 
 
 def test_what_waits_for_a_block_is_gone_when_torch_stops_its_second_run():

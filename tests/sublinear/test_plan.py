@@ -42,7 +42,7 @@ def test_the_events_of_a_step() -> None:
         Event("bare", 2, first=1),
         Event("loss", 2),
         Event("drop", 2, first=1),
-        Event("rerun", 2),
+        Event("rerun", 2, first=1),
         Event("forward", 1, opens=True),
         Event("forward", 2, last=True),
         Event("rerun over", 2),

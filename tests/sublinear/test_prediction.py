@@ -8,7 +8,9 @@ import pytest
 from zoo import FAMILIES, chain_of, peak
 
 from sublinear.apply import apply
-from sublinear.chain import Chain
+from sublinear.chain import NOBODY, Chain
+from sublinear.nodes import Checkpoint, Keep, Node
+from sublinear.plan import Plan
 from sublinear.planner import plan
 from sublinear.searches.simple import keep_all
 
@@ -29,7 +31,7 @@ def without_a_clock(chain: Chain) -> Chain:
     return replace(chain, blocks=tuple(blocks), extra_seconds=0.0)
 
 
-@pytest.mark.parametrize("name", ["lstm", "lstm cells", "gru", "twins", "mixer"])
+@pytest.mark.parametrize("name", ["lstm", "lstm cells", "gru", "twins", "mixer", "temporal"])
 def test_the_prediction_is_right_at_every_budget(name: str) -> None:
     chain, blocks, model, inputs, optimizer = chain_of(name)
     chain = without_a_clock(chain)
@@ -47,3 +49,25 @@ def test_the_prediction_is_right_at_every_budget(name: str) -> None:
         measured = peak(apply(model, found, blocks=blocks), FAMILIES[name], inputs, optimizer)
         error = predicted / measured - 1
         assert -0.002 <= error <= 0.02, f"{found}: {predicted} for {measured}, {error:+.2%}"
+
+
+def kept(begin: int, end: int) -> list[Node]:
+    return [Keep(number) for number in range(begin, end)]
+
+
+def test_a_checkpoint_in_a_checkpoint_does_not_hold_what_the_last_block_reads() -> None:
+    chain, blocks, model, inputs, optimizer = chain_of("twins")
+    # The first half makes a tensor that only the last block reads.
+    assert len(chain) == 10 and chain.blocks[8].released
+    inner = Checkpoint((*kept(3, 7),))
+    nested = Plan((*kept(0, 1), Checkpoint((*kept(1, 3), inner, *kept(7, 10)))), "nested", chain)
+    measured = peak(apply(model, nested, blocks=blocks), FAMILIES["twins"], inputs, optimizer)
+    assert abs(nested.costs.peak_bytes / measured - 1) <= 0.002
+
+
+def test_what_nobody_saves_is_not_counted_behind_its_last_reader() -> None:
+    # The shortcut of the first block is the output of a convolution, which is added and not saved.
+    chain, _, model, inputs, optimizer = chain_of("temporal")
+    assert NOBODY in {saver for block in chain.blocks for _, saver in block.released}
+    measured = peak(model, FAMILIES["temporal"], inputs, optimizer)
+    assert abs(keep_all(chain).costs.peak_bytes / measured - 1) <= 0.002
