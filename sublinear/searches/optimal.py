@@ -114,6 +114,7 @@ class _Columns:
         self.rooms = np.arange(width) * table.slot - np.array(self.behind)[:, None]
 
     def filled(self) -> np.ndarray:
+        """``values``, from the last block to the first."""
         for first in range(self.end - 1, -1, -1):
             self._follow(first)
             if first < self.begin:
@@ -329,16 +330,12 @@ class _NestedFloors:
         Without a table, only the block's own seconds count.
         """
         needs = self.needs
-        found = []
-        for need, option in self.kept(first, last, opens):
-            if need > memory:
-                continue
-            seconds = needs.seconds[first][option]
-            if table and first < last:
-                left = memory - needs.saved[first][option]
-                seconds += float(table.guess(first + 1, last, left))
-            found.append((seconds, option))
-        return found
+        seconds = needs.seconds_by[first]
+        if table and first < last:
+            left = memory - needs.saved_by[first]
+            seconds = seconds + table.guess(first + 1, last, left)
+        kept = self.kept(first, last, opens)
+        return [(float(seconds[option]), option) for need, option in kept if need <= memory]
 
     def _seconds_dropped(
         self, first: int, last: int, memory: int, table: OptimalTable | None

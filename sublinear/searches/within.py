@@ -27,8 +27,9 @@ def fastest(chain: Chain, table_of: TableOf, floor: Plan, budget: int) -> Plan:
         # With rounded sizes the plan for a little less memory may be the faster one.
         tries = 6
     plans = [floor]
-    for slots in range(tries):
-        found = table.plan(max(least, budget - slots * table.slot))
+    sizes = [max(least, budget - slots * table.slot) for slots in range(tries)]
+    for memory in dict.fromkeys(sizes):
+        found = table.plan(memory)
         if found.costs.peak_bytes <= budget:
             plans.append(found)
     return min(plans, key=lambda plan: plan.costs.seconds)
@@ -47,11 +48,15 @@ def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds:
     in_time = table.times + chain.extra_seconds <= seconds * CLOSE_SINGLE
     first = int(np.argmax(in_time))
     # Sizes were rounded: a plan for some slots less or more may be fast enough, or the smaller one.
+    before = floor
     for slots in range(first - 4, min(first + 12, table.slots + 1)):
         memory = table.needs.base + slots * table.slot
         if memory < floor.costs.peak_bytes:
             continue
         plan = table.plan(memory)
+        if plan.nodes == before.nodes:
+            continue
+        before = plan
         quick = plan.costs.seconds <= seconds * CLOSE
         if quick and plan.costs.peak_bytes < best.costs.peak_bytes:
             best = plan
