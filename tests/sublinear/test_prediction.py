@@ -31,7 +31,7 @@ def without_a_clock(chain: Chain) -> Chain:
     return replace(chain, blocks=tuple(blocks), extra_seconds=0.0)
 
 
-@pytest.mark.parametrize("name", ["lstm", "lstm cells", "gru", "twins", "mixer", "temporal"])
+@pytest.mark.parametrize("name", ["lstm", "lstm cells", "gru", "twins", "mixer"])
 def test_the_prediction_is_right_at_every_budget(name: str) -> None:
     chain, blocks, model, inputs, optimizer = chain_of(name)
     chain = without_a_clock(chain)
