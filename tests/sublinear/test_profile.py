@@ -13,12 +13,14 @@ from labkit.memory import StorageTracker
 from labkit.preserve import rng_state
 from sublinear.apply import MENU, apply
 from sublinear.blocks import split
-from sublinear.chain import Chain
+from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
 from sublinear.plan import Plan
 from sublinear.profiling import Roofline, profile
-from sublinear.profiling.bench import Bench
+from sublinear.profiling.around import Surroundings
+from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.calibrate import time_step
+from sublinear.profiling.tensors import Place
 from sublinear.profiling.training import mean_of_outputs, training
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)
@@ -270,6 +272,21 @@ def test_options_that_keep_the_same_operators_are_measured_once(monkeypatch) -> 
     assert [option.name for option in blocks[0].options] == [name for name, _ in MENU]
     assert dataclasses.replace(two, name=layer) == one != whole
     assert blocks[1].options[1].saved_bytes < blocks[1].options[2].saved_bytes
+
+
+def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_bench() -> None:
+    option = Option("all", 10, 1.0, 2.0, 10, 5)
+    block = Block("b", 10, (option,), 0, 10, 1.0, rerun_peak=30, rerun_forward_peak=28)
+    # The bench made a gradient of 10 bytes for what leaves the block; in a step it is a part of 25.
+    # The loss has made one for the block's parameter, to which a second one of 4 is added.
+    nothing = Saves(frozenset(), frozenset())
+    run = BlockRun(block, (), {1: 4}, (None,), nothing, pulled=10)
+    around = Surroundings(made=frozenset({1}), gradients=[Place("of the loss", 25)])
+    (found,) = _with_gradients([block], [run], around)
+    assert (found.gradient_bytes, found.cotangent_bytes) == (0, 25)
+    assert found.options[0].backward_peak == 5 + 4
+    assert found.rerun_peak == 30 + 4 + 25 - 10
+    assert found.rerun_forward_peak == 28 + 25 - 10
 
 
 def test_a_step_is_timed_at_least_twice() -> None:
