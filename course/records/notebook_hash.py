@@ -5,7 +5,8 @@ imports and where a cell ends do not make a record old. Imports are left out, to
 moves measures the same. Docstrings are kept.
 
 The tree is written out here and not by ``ast.dump``, whose text differs from one version of
-Python to the next: a borrowed machine may have another one.
+Python to the next: a borrowed machine may have another one. Python 3.12.1 puts empty texts into
+some f-strings, which others do not.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ def _written(value: object) -> str:
         return repr(value)
     fields = []
     for name, child in ast.iter_fields(value):
+        if isinstance(value, ast.JoinedStr):
+            child = [each for each in child if getattr(each, "value", None) != ""]
         if child is not None and child != []:
             fields.append(f"{name}={_written(child)}")
     return f"{type(value).__name__}({','.join(fields)})"

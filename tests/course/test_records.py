@@ -2,6 +2,7 @@
 shown beside a reader's own run.
 """
 
+import ast
 import json
 import math
 import os
@@ -276,6 +277,16 @@ def test_a_cell_may_be_split():
     assert hash_of(["import b", *parts[:2], "", parts[2]]) == whole
     assert hash_of([parts[1], parts[0], parts[2]]) != whole
     assert hash_of(["%timeit f()", "%timeit g()"]) != hash_of(["%timeit f()", "%timeit h()"])
+
+
+def test_an_empty_text_in_an_f_string_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python 3.12.1 parses some; the hash is that of other versions."""
+    plain = ast.parse('f"{a}{b}"')
+    want = hash_of(['f"{a}{b}"'])
+    string = plain.body[0].value
+    string.values.insert(1, ast.Constant(""))
+    monkeypatch.setattr(ast, "parse", lambda source: plain)
+    assert hash_of(["anything"]) == want
 
 
 @pytest.mark.parametrize(
