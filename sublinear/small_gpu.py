@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ import torch
 
 from labkit.arms.process import ProcessArm
 from labkit.device import survive
+from labkit.preserve import giving_back
 from labkit.results import Workload
 from labkit.text import format_bytes
 
@@ -109,25 +110,38 @@ def search_batch(
 ) -> BatchSearch:
     """Double the batch from ``start`` until it does not fit or passes ``limit``.
 
-    Then halve the gap, down to 1.
+    Then halve the gap, down to 1. Whatever ends it early, an interrupt or the death of a trial's
+    process, carries a note of all trials until then.
     """
     if not 1 <= start <= limit:
         raise ValueError(
             f"start={start!r}, limit={limit!r}: whole numbers from 1, the start at most the limit, "
             "are accepted"
         )
-    trials = []
+    trials: list[Trial] = []
     low, high = 0, limit + 1
     while high - low > 1:
         batch = (low + high) // 2
         if high > limit:
             batch = min(limit, max(start, 2 * low))
-        trials.append(trial(batch))
+        with _told(trials, batch):
+            trials.append(trial(batch))
         if trials[-1].fits:
             low = batch
         else:
             high = batch
     return BatchSearch(tuple(trials), source)
+
+
+@contextmanager
+def _told(trials: list[Trial], batch: int) -> Iterator[None]:
+    """Each takes long: what was found is not lost with the error that ends the search."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        before = "; ".join(map(str, trials)) or "nothing"
+        error.add_note(f"(while batch {batch} was tried; before: {before})")
+        raise
 
 
 def try_batch(
@@ -140,7 +154,8 @@ def try_batch(
     where it replays a CUDA graph.
     """
     side = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
-    with closing(side), survive() as outcome:
+    # Called again after an interrupt: no process is left behind.
+    with giving_back(side.close), survive() as outcome:
         side.start()
         side.block(steps - 1)
         allocated, reserved = side.peak()

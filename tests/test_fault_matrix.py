@@ -14,6 +14,7 @@ import errno
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ import torch
 from PIL import UnidentifiedImageError
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 
 import labkit
 from course import speedrun
@@ -39,7 +41,7 @@ from course.switches import TASK
 from labkit import Lab, LabPanel, Workload, data
 from labkit.arms import ArmDied
 from labkit.measure import measuring
-from labkit.preserve import preserve_flags, preserve_rng, rng_state
+from labkit.preserve import preserve_flags, preserve_rng, preserve_state, rng_state
 from labkit.results import Comparison
 from labkit.switches import torch_flags
 from labkit.turn import TURN, Busy
@@ -208,7 +210,30 @@ def around() -> Any:
     # a worker's thread that has just been told to end
     ended = ("QueueFeederThread", "Thread-")
     names = [each.name for each in threading.enumerate() if not each.name.startswith(ended)]
-    return plain([rng_state(), torch_flags(), sorted(names), TURN.holder, sys.getprofile()])
+    return plain(
+        [rng_state(), torch_flags(), sorted(names), TURN.holder, sys.getprofile(), exchanged()]
+    )
+
+
+def exchanged() -> list[Any]:
+    """What of torch's own a measurement hooks into or exchanges; and the alarm clock."""
+    hooks = (
+        torch.nn.modules.module._global_forward_pre_hooks,
+        torch.nn.modules.module._global_forward_hooks,
+        torch.optim.optimizer._global_optimizer_pre_hooks,
+        torch.optim.optimizer._global_optimizer_post_hooks,
+    )
+    functions = (
+        torch.autograd.backward,
+        torch.optim.Optimizer.zero_grad,
+        torch.Tensor.zero_,
+        torch.zeros_like,
+        torch.save,
+        DataLoader.__iter__,
+        open,
+    )
+    clock = [signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)]
+    return [*map(len, hooks), *map(id, functions), *clock]
 
 
 @pytest.fixture
@@ -294,6 +319,15 @@ def make_products(size: int) -> Workload:
 PRODUCTS = Lab(make_products, size=[8, 16])
 
 
+def watched(training: Trained) -> None:
+    """A few steps in a with-block; what they train is put back, for it is no part of watching."""
+    with preserve_state(training.model, training.optimizer, training.losses), preserve_rng():
+        with labkit.diagnose.watch() as found:
+            for batch in DataLoader(training.batches, batch_size=None):
+                training.step(batch)
+        assert len(found.steps) == len(training.batches)
+
+
 def runs(training: Trained) -> dict[str, Callable[[], object]]:
     """A short run of each."""
     inputs = training.batches[0][0]
@@ -302,6 +336,7 @@ def runs(training: Trained) -> dict[str, Callable[[], object]]:
         "lab": partial(PRODUCTS.run, size=16, seconds=0.02),
         "board": partial(board, "host_device_transfers", seconds=0.02),
         "diagnose": partial(labkit.diagnose, training.step, training.batches, seconds=0.1),
+        "watch": partial(watched, training),
         "fit": partial(fit, training.model, inputs, repeats=1),
         "verify": partial(verify, training.model, plan, inputs),
     }
@@ -322,7 +357,7 @@ def unharmed_by_interrupts(
 
 # what strikes in a finalizer Python itself swallows, and tells
 swallowed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-KINDS = ("lab", "diagnose", "fit", "verify", "board")
+KINDS = ("lab", "diagnose", "watch", "fit", "verify", "board")
 
 
 @swallowed
@@ -604,8 +639,11 @@ def make_fatal(batch_size: int) -> Workload:
 
 def test_a_killed_probe_of_the_largest_batch() -> None:
     """It is named, and may have been for want of memory; the next search works."""
-    with pytest.raises(ArmDied, match=r"'batch 2' was ended by SIGKILL .*short of memory"):
+    with pytest.raises(ArmDied, match=r"'batch 2' was ended by SIGKILL .*short of memory") as told:
         search_batch(lambda batch: try_batch(make_fatal, batch, None), limit=2)
+    # What was found until then is not lost.
+    [note] = told.value.__notes__
+    assert "while batch 2 was tried" in note and re.search(r"batch 1: .* allocated", note)
     assert search_batch(lambda batch: try_batch(make_fatal, batch, None), limit=1).trials[0].fits
 
 

@@ -110,12 +110,13 @@ class ProcessArm:
 
     def close(self) -> None:
         """End the process, and with it whatever it holds."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.end()
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
+        # Forgotten only when it is done: after an interrupt it is done again.
+        if self._child is not None:
+            self._child.end()
+        self._child = None
+        if self._log is not None:
+            self._log.close()
+        self._log = None
 
     def _ask_process(self, method: str) -> Any:
         """Ask the process that was timed; another one, if that is gone."""

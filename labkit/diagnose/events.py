@@ -1,15 +1,16 @@
 """When a step enters and leaves its modules, its backward pass and its optimizer.
 
-All by torch's global hooks, and by one exchange: ``Tensor.backward`` looks
-`torch.autograd.backward` up when it is called. What the step itself calls, and not another module,
-is a *root*.
+All by torch's global hooks, and by two exchanges: ``Tensor.backward`` looks
+`torch.autograd.backward` up when it is called, and ``zero_grad`` has no hook. What the step itself
+calls, and not another module, is a *root*.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
 
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
+from labkit.preserve import giving_back
 
 
 class Listener:
@@ -44,6 +46,12 @@ class Listener:
     def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
         """It has returned."""
 
+    def zeroing_begins(self) -> None:
+        """An optimizer's ``zero_grad`` is called."""
+
+    def zeroing_ends(self) -> None:
+        """It has returned."""
+
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
@@ -68,15 +76,22 @@ def listening(listener: Listener) -> Iterator[None]:
         if depth == 0:
             listener.forward_ends(module, output)
 
-    with ExitStack() as stack:
-        for handle in (
-            module_hooks.register_module_forward_pre_hook(enters),
-            module_hooks.register_module_forward_hook(leaves, always_call=True),
-            optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener)),
-            optimizer_hooks.register_optimizer_step_post_hook(_ends(listener)),
-        ):
-            stack.callback(handle.remove)
-        stack.enter_context(patched(torch.autograd, "backward", _told(listener)))
+    handles: list[Any] = []
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    changes = (
+        (torch.autograd, "backward", _told(listener)),
+        (torch.optim.Optimizer, "zero_grad", _zeroes(listener)),
+    )
+    # No ExitStack: of its callbacks, an interrupt may leave some undone.
+    with giving_back(remove), exchanged(changes):
+        handles.append(module_hooks.register_module_forward_pre_hook(enters))
+        handles.append(module_hooks.register_module_forward_hook(leaves, always_call=True))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener)))
+        handles.append(optimizer_hooks.register_optimizer_step_post_hook(_ends(listener)))
         yield
 
 
@@ -107,3 +122,15 @@ def _told(listener: Listener) -> Callable[..., None]:
         listener.backward_ends()
 
     return told
+
+
+def _zeroes(listener: Listener) -> Callable[..., None]:
+    zero_grad = torch.optim.Optimizer.zero_grad
+
+    @functools.wraps(zero_grad)
+    def zeroes(*args: Any, **keywords: Any) -> None:
+        listener.zeroing_begins()
+        zero_grad(*args, **keywords)
+        listener.zeroing_ends()
+
+    return zeroes

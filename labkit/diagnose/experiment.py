@@ -8,7 +8,7 @@ model in turn; what they do to it is put back after each experiment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,7 @@ class Experiment:
             self.how,
             self.remedy,
             self.notebook,
+            learns=self.last,
         )
 
     def named(self, result: Comparison) -> bool:
@@ -108,9 +109,10 @@ def both(*changes: Change) -> Change:
 
     @contextmanager
     def changed() -> Iterator[None]:
-        with ExitStack() as stack:
-            for change in changes:
-                stack.enter_context(change())
+        if not changes:
+            yield
+            return
+        with changes[0](), both(*changes[1:])():
             yield
 
     return changed

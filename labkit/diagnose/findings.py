@@ -1,4 +1,4 @@
-"""What a diagnosis says: findings, the worst first, and what it could not find out."""
+"""What a diagnosis says: findings, in the order to mend them, and what it could not find out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ Interval = tuple[float, float]
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
+# What is said beside a remedy of that kind.
+LEARNS = "It changes what is learned: remedies that do not come first."
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,9 @@ class Finding:
 
     ``share`` is the part of the step that it costs, from 0 to 1, with its 95 % ``interval``: of the
     time, or of the memory where ``of`` says so. ``how`` it was measured, the ``remedy`` in two
-    lines, and the course's ``notebook`` about it, as in "04_data_loading".
+    lines, and the course's ``notebook`` about it, as in "04_data_loading". ``learns`` says that the
+    remedy changes what is learned: its share is of the time for a sample, and how many samples are
+    needed then, nobody has measured.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Finding:
     remedy: str
     notebook: str
     of: str = "time"
+    learns: bool = False
 
     @property
     def speedup(self) -> float:
@@ -44,13 +49,15 @@ class Finding:
         lines = [f"{self.name}: {self.share:.0%} of the {self.of} [{low:.0%}, {high:.0%}]"]
         lines.append(f"    measured: {self.how}")
         lines += [f"    {line}" for line in self.remedy.splitlines()]
+        if self.learns:
+            lines.append(f"    {LEARNS}")
         lines.append(f"    notebook: {self.notebook}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings of one program, worst first; iterable, and indexed like a list.
+    """The findings of one program as `ranked`; iterable, and indexed like a list.
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` where that time goes by the
     clock, ``notes`` what the step did beside training, ``unmeasured`` what could not be measured,
@@ -117,16 +124,21 @@ class Diagnosis:
 
 
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings that are sure to cost `LEAST_SHARE`, worst first.
+    """The findings that are sure to cost `LEAST_SHARE`, in the order in which to mend them.
 
-    What fills the memory comes before what takes time: it ends the run. Of several by one name the
-    worst is kept.
+    First what fills the memory: it ends the run. Then what takes time, worst first. What changes
+    what is learned comes last, however large: the others are sure gains, and this is one only where
+    as few samples are enough. Of several by one name the worst is kept.
     """
     best: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda finding: (finding.of == "time", -finding.share)):
+    for finding in sorted(findings, key=_place):
         if finding.interval[0] >= LEAST_SHARE:
             best.setdefault(finding.name, finding)
     return tuple(best.values())
+
+
+def _place(finding: Finding) -> tuple[bool, bool, float]:
+    return finding.of == "time", finding.learns, -finding.share
 
 
 def _bars(findings: Sequence[Finding]) -> Markup:
@@ -145,5 +157,8 @@ def _remedies(findings: Sequence[Finding]) -> Markup:
         return Markup()
     rows = [["finding", "remedy", "measured", "notebook"]]
     for finding in findings:
-        rows.append([finding.name, finding.remedy, finding.how, finding.notebook])
+        remedy = finding.remedy
+        if finding.learns:
+            remedy += f"\n{LEARNS}"
+        rows.append([finding.name, remedy, finding.how, finding.notebook])
     return html.table(rows)

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from labkit.preserve import giving_back
+
 
 @contextmanager
 def limit(seconds: float, what: str) -> Iterator[None]:
@@ -33,10 +35,13 @@ def limit(seconds: float, what: str) -> Iterator[None]:
         if time.monotonic() - begin > seconds:
             raise TimeoutError(late)
         return
-    before = signal.signal(signal.SIGALRM, ring)
-    old = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
+    before, old = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+
+    def put_back() -> None:
         signal.setitimer(signal.ITIMER_REAL, *old)
         signal.signal(signal.SIGALRM, before)
+
+    with giving_back(put_back):
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield

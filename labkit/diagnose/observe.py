@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.counters import CountingMode
 from labkit.diagnose.events import Listener, listening
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
 
 _BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
@@ -53,6 +53,7 @@ class Seen(Listener):
     written: list[str] = field(default_factory=list)
     on_new: Callable[[Any], None] = lambda item: None
     _phase: str = "before"
+    _before_zeroing: str = "before"
     _made: dict[int, tuple[nn.Module, torch.Tensor]] = field(default_factory=dict)
 
     @property
@@ -132,6 +133,12 @@ class Seen(Listener):
     def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
         self._phase = "rest"
 
+    def zeroing_begins(self) -> None:
+        self._before_zeroing, self._phase = self._phase, "zeroing"
+
+    def zeroing_ends(self) -> None:
+        self._phase = self._before_zeroing
+
 
 class _Operators(CountingMode):
     """Counts what the step asks of the device, by phase."""
@@ -209,24 +216,17 @@ def _writes(seen: Seen) -> Iterator[None]:
             seen.written.append(str(f))
         save(content, f, *args, **keywords)
 
-    with ExitStack() as stack:
-        for owner, name, value in (
-            (builtins, "open", told),
-            (io, "open", told),
-            (torch, "save", saved),
-        ):
-            stack.enter_context(patched(owner, name, value))
+    with exchanged([(builtins, "open", told), (io, "open", told), (torch, "save", saved)]):
         yield
 
 
 @contextmanager
 def _recomputes(seen: Seen) -> Iterator[None]:
     """Count the calls whose activations are computed again in the backward pass."""
-    with ExitStack() as stack:
-        for name in RECOMPUTERS:
-            if hasattr(recomputing, name):
-                original = getattr(recomputing, name)
-                stack.enter_context(patched(recomputing, name, _counted(original, seen)))
+    there = [name for name in RECOMPUTERS if hasattr(recomputing, name)]
+    with exchanged(
+        (recomputing, name, _counted(getattr(recomputing, name), seen)) for name in there
+    ):
         yield
 
 

@@ -41,6 +41,15 @@ _NAMES = {
     ("backward end", "update end"): "update",
     ("load end", "forward"): "before",
     ("begin", "load"): "before",
+    # Gradients may be zeroed before the forward pass, before the backward pass, or at the end.
+    ("zero", "zero end"): "update",
+    ("begin", "zero"): "before",
+    ("load end", "zero"): "before",
+    ("zero end", "forward"): "before",
+    ("zero end", "load"): "before",
+    ("forward end", "zero"): "forward",
+    ("zero end", "backward"): "forward",
+    ("backward end", "zero"): "after backward",
 }
 
 
@@ -91,6 +100,12 @@ class Phases(Listener):
 
     def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
         self.cut("update end")
+
+    def zeroing_begins(self) -> None:
+        self.cut("zero")
+
+    def zeroing_ends(self) -> None:
+        self.cut("zero end")
 
     @property
     def wholes(self) -> list[float]:

@@ -19,7 +19,14 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.device import is_out_of_memory, release_memory
 from labkit.diagnose import memory
-from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, update
+from labkit.diagnose.checks import (
+    EXPERIMENTS,
+    loading,
+    recompiles,
+    samples,
+    streaming,
+    update,
+)
 from labkit.diagnose.experiment import Change, Experiment, both
 from labkit.diagnose.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from labkit.diagnose.limit import limit
@@ -83,7 +90,7 @@ class Session:
         with (
             giving_back(bindings.restore),
             measuring(None),
-            loading.without_iterator(self.subject.loader),
+            streaming.without_iterator(self.subject.loader),
             giving_back(self._put_back),
         ):
             self._remember()
@@ -129,7 +136,7 @@ class Session:
         if subject.takes_batches:
             with limit(self.patience, "loading the first batches"):
                 subject.keep(subject.loader)
-            loading.end_started(subject.loader)
+            streaming.end_started(subject.loader)
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in _tensors(probe)]
 

@@ -7,7 +7,8 @@ more. A step ends where the next batch is asked for, or where a forward pass fol
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +35,7 @@ class Watch(Phases):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stack = ExitStack()
+        self._open: Any = None
         self._seen = Seen()
         self._compilations = recompiles.Compilations()
         self._busy = False
@@ -42,10 +43,8 @@ class Watch(Phases):
         self._diagnosis: Diagnosis | None = None
 
     def __enter__(self) -> Watch:
-        stack = self._stack
-        stack.enter_context(listening(self))
-        stack.enter_context(loaders_told(self))
-        self._compilations = stack.enter_context(recompiles.watched())
+        self._open = self._listening()
+        self._open.__enter__()
         self._seconds = time.perf_counter()
         self.cut("begin")
         return self
@@ -56,12 +55,21 @@ class Watch(Phases):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.close()
+        try:
+            self._open.__exit__(None, None, None)
+        finally:
+            # Where an interrupt came before its end, nobody else holds it: it ends here.
+            self._open = None
         if self._busy:
             self.cut("end")
         self._seconds = time.perf_counter() - self._seconds
         if error is None:
             self._diagnosis = self._judge()
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        with listening(self), loaders_told(self), recompiles.watched() as self._compilations:
+            yield
 
     @property
     def diagnosis(self) -> Diagnosis:
@@ -79,7 +87,7 @@ class Watch(Phases):
         return self.diagnosis._repr_html_()
 
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if self._busy and self._last[0] == "update end":
+        if self._busy and self._last[0] in ("update end", "zero end"):
             self._next_step()
         self._seen._phase = "forward"
         self._seen.forward_begins(root, inputs)

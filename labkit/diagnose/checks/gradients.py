@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
 
 
@@ -42,9 +42,7 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
 def _without_graph(roots: list[nn.Module]) -> Any:
     @contextmanager
     def changed() -> Iterator[None]:
-        with ExitStack() as stack:
-            for root in roots:
-                stack.enter_context(patched(root, "forward", _checked(root, root.forward)))
+        with exchanged((root, "forward", _checked(root, root.forward)) for root in roots):
             yield
 
     return changed

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
 
 
@@ -28,9 +28,7 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
 
     @contextmanager
     def lowered() -> Iterator[None]:
-        with ExitStack() as stack:
-            for root in seen.roots:
-                stack.enter_context(patched(root, "forward", _under(root.forward, kind, dtype)))
+        with exchanged((root, "forward", _under(root.forward, kind, dtype)) for root in seen.roots):
             yield
 
     name = str(dtype).removeprefix("torch.")

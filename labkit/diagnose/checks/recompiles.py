@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.diagnose.clock import share_of
 from labkit.diagnose.findings import Finding
+from labkit.preserve import giving_back
 
 # One compilation is no habit.
 LEAST = 2
@@ -46,13 +47,18 @@ def watched() -> Iterator[Compilations]:
         yield found
         return
     handler = callback.callback_handler
-    handler.register_start_callback(found.begins)
-    handler.register_end_callback(found.ends)
-    try:
+
+    def remove() -> None:
+        # Gone already, where it is called again after an interrupt.
+        with suppress(ValueError):
+            handler.remove_start_callback(found.begins)
+        with suppress(ValueError):
+            handler.remove_end_callback(found.ends)
+
+    with giving_back(remove):
+        handler.register_start_callback(found.begins)
+        handler.register_end_callback(found.ends)
         yield found
-    finally:
-        handler.remove_start_callback(found.begins)
-        handler.remove_end_callback(found.ends)
 
 
 def finding(found: Compilations, wholes: list[float], compiled: list[float]) -> Finding | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch.utils.checkpoint as recomputing
@@ -11,7 +11,7 @@ import torch.utils.checkpoint as recomputing
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.memory import room_for
 from labkit.diagnose.observe import RECOMPUTERS
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -35,14 +35,11 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
 @contextmanager
 def kept() -> Iterator[None]:
     """``checkpoint(function, ...)`` only calls the function."""
-    with ExitStack() as stack:
-        for name in RECOMPUTERS:
-            if not hasattr(recomputing, name):
-                continue
-            value: Any = _passes
-            if name == "CheckpointFunction":
-                value = _Calls
-            stack.enter_context(patched(recomputing, name, value))
+    instead: dict[str, Any] = dict.fromkeys(RECOMPUTERS, _passes)
+    instead["CheckpointFunction"] = _Calls
+    with exchanged(
+        (recomputing, name, value) for name, value in instead.items() if hasattr(recomputing, name)
+    ):
         yield
 
 

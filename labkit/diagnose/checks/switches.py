@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged, patched
 from labkit.diagnose.subject import Subject
 
 
@@ -78,12 +78,10 @@ def not_profiled() -> Iterator[None]:
     for each in running:
         each.toggle_collection_dynamic(False, each.activities)
     try:
-        with ExitStack() as stack:
-            for kind in kinds:
-                stack.enter_context(patched(kind, "__enter__", _itself))
-                stack.enter_context(patched(kind, "__exit__", _nothing))
-            for name in ("start", "stop", "step"):
-                stack.enter_context(patched(kinds[0], name, _nothing))
+        instead = [(kinds[0], name, _nothing) for name in ("start", "stop", "step")]
+        for kind in kinds:
+            instead += [(kind, "__enter__", _itself), (kind, "__exit__", _nothing)]
+        with exchanged(instead):
             yield
     finally:
         for each in running:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import patched
+from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
 
 
@@ -39,15 +39,14 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
             memory.clear()
             memory.update(each.grad.data_ptr() for each in parameters if each.grad is not None)
 
-        with ExitStack() as stack:
-            for owner, name, value in (
+        with exchanged(
+            [
                 (torch.Tensor, "zero_", keep),
                 (torch, "zeros_like", none_for_parameters),
                 (torch.autograd, "backward", afresh),
-            ):
-                stack.enter_context(patched(owner, name, value))
-            for optimizer in seen.optimizers:
-                stack.enter_context(patched(optimizer, "zero_grad", _to_none(optimizer)))
+                *((each, "zero_grad", _to_none(each)) for each in seen.optimizers),
+            ]
+        ):
             yield
 
     yield Experiment(

@@ -13,8 +13,18 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from labkit import count
 from labkit.diagnose import memory, session
-from labkit.diagnose.checks import EXPERIMENTS, loading, recompiles, samples, switches, update
-from labkit.diagnose.checks.loading import Parts, Stream
+from labkit.diagnose.checks import (
+    EXPERIMENTS,
+    blame,
+    loading,
+    recompiles,
+    samples,
+    switches,
+    update,
+)
+from labkit.diagnose.checks.blame import Parts
+from labkit.diagnose.checks.streaming import Stream
+from labkit.diagnose.clock import saving_of
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
@@ -251,37 +261,98 @@ def loader(**settings):
 
 
 @pytest.mark.parametrize(
-    ("parts", "workers", "helps", "name"),
+    ("parts", "workers", "name", "gone"),
     [
-        (Parts(0.03, 0.001), 1, True, "too few loader workers"),
-        (Parts(0.03, 0.001), 1, False, "slow samples in the dataset"),
-        (Parts(0.001, 0.03), 1, False, "slow collate function"),
-        (Parts(0.001, 0.03), 0, True, "slow collate function"),
-        (Parts(0.03, 0.001), 0, True, "slow samples in the dataset"),
-        (Parts(0.005, 0.001), 1, True, "slow samples in the dataset"),
-        (None, 1, True, "waits for data"),
+        # The loader alone: each part gives what it takes.
+        (Parts(0.005, 0.015), 0, "slow collate function", 0.75),
+        (Parts(0.019, 0.001), 0, "slow samples in the dataset", 0.95),
+        # Beside workers that no other number helps: no more than the part takes.
+        (Parts(0.03, 0.001), 1, "slow samples in the dataset", 1),
+        (Parts(0.001, 0.03), 1, "slow collate function", 1),
+        (Parts(0.005, 0.001), 1, "slow samples in the dataset", 0.25),
+        (Parts(0.0001, 0.0005), 1, "slow collate function", 0.025),
+        (None, 1, "waits for data", 1),
     ],
 )
-def test_what_a_wait_is_due_to(monkeypatch, parts, workers, helps, name):
-    monkeypatch.setattr(loading, "parts_of", lambda given: parts)
-    monkeypatch.setattr(loading, "_another_helps", lambda step, given, found: helps)
+def test_what_a_wait_is_due_to(monkeypatch, parts, workers, name, gone):
+    monkeypatch.setattr(blame, "parts_of", lambda given: parts)
+    monkeypatch.setattr(blame, "_one_more", lambda *given: None)
+    monkeypatch.setattr(blame, "_none", lambda *given: None)
     stream = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    found = loading.cause(None, loader(num_workers=workers), stream, 0.67, (0.6, 0.7))
-    assert found.name == name and found.share == 0.67 and found.interval == (0.6, 0.7)
+    found = blame.cause(None, loader(num_workers=workers), stream, 0.67, (0.6, 0.7))
+    assert found.name == name
+    assert (found.share, *found.interval) == pytest.approx((gone * 0.67, gone * 0.6, gone * 0.7))
 
 
-@pytest.mark.parametrize(("wait", "helps"), [(0.02, False), (0.019, False), (0.005, True)])
-def test_another_worker_has_to_help(monkeypatch, wait, helps):
-    streams = []
+def given_streams(monkeypatch, waits):
+    """Streams of these waits, by the number of workers; what was asked for."""
+    asked = []
 
     def stream(step, another, seconds, skip):
-        streams.append(another)
-        return Stream(waits=[wait] * 8, works=[0.01] * 8)
+        asked.append(another.num_workers)
+        return Stream(waits=[waits[another.num_workers]] * 8, works=[0.01] * 8)
 
-    monkeypatch.setattr(loading, "stream", stream)
+    monkeypatch.setattr(blame, "stream", stream)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("wait", "share"), [(0.02, None), (0.0185, None), (0.005, 0.5), (0.0, 2 / 3)]
+)
+def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
+    asked = given_streams(monkeypatch, {2: wait})
+    monkeypatch.setattr(blame, "parts_of", lambda given: Parts(0.03, 0.001))
     found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    assert loading._another_helps(print, loader(num_workers=1), found) is helps
-    assert [each.num_workers for each in streams] == [2]
+    named = blame.cause(print, loader(num_workers=1), found, 0.67, (0.6, 0.7))
+    assert asked == [2]
+    assert (named.name == "too few loader workers") == (share is not None)
+    assert share is None or named.share == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
+def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
+    asked = given_streams(monkeypatch, {0: wait, 1: 0.02})
+    monkeypatch.setattr(blame, "parts_of", lambda given: Parts(0.0005, 0.001))
+    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+    named = blame.cause(print, loader(num_workers=1), found, 0.67, (0.6, 0.7))
+    assert asked == [1, 0]
+    assert (named.name == "loader workers that cost more than they save") == (share is not None)
+    assert share is None or (
+        named.share == pytest.approx(share) and "num_workers=0" in named.remedy
+    )
+    # Else no more is promised than the collate function takes.
+    assert share is not None or named.share == pytest.approx(0.67 * 0.001 / 0.02)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name", "share"),
+    [
+        (Parts(0.03, 0.001), "too few loader workers", 1 - 0.0155 / 0.03),
+        (Parts(0.0005, 0.001), "loader workers that cost more than they save", 0.0185 / 0.03),
+    ],
+)
+def test_workers_of_a_loop_that_is_only_watched(monkeypatch, parts, name, share):
+    monkeypatch.setattr(blame, "parts_of", lambda given: parts)
+    monkeypatch.setattr(blame, "cores", lambda: 4)
+    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+    named = blame.cause(None, loader(num_workers=1), found, 0.67, (0.6, 0.7))
+    assert (named.name, named.share) == (name, pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share", "sure"),
+    [
+        ([2.0] * 8, [1.0] * 8, 0.5, True),
+        ([2.0] * 30, [1.9] * 30, 0.05, True),
+        ([1.0, 3.0] * 4, [1.9] * 8, 0.05, False),
+        ([2.0], [1.0], 0.5, False),
+        ([], [1.0], 0.0, False),
+    ],
+)
+def test_what_is_saved_between_two_streams(before, after, share, sure):
+    saved, (low, high) = saving_of(before, after)
+    assert saved == pytest.approx(share) and low <= saved <= high
+    assert (low > 0) is sure
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_the_workers_of_a_loader_that_is_in_use_live_on():
 
 
 def test_one_more_worker_changes_nothing_else_of_a_loader():
-    from labkit.diagnose.checks.loading import _with_workers
+    from labkit.diagnose.checks.blame import _with_workers
 
     loader = DataLoader(
         Rolled(),
@@ -205,6 +205,11 @@ def test_one_more_worker_changes_nothing_else_of_a_loader():
     assert (before.pop("num_workers"), after.pop("num_workers")) == (1, 2)
     assert before.keys() == after.keys()
     assert all(before[name] is after[name] for name in before)
+    # Without any, nobody can be waited for in vain.
+    alone = dict(vars(_with_workers(loader, 0)))
+    assert (before.pop("timeout"), alone.pop("timeout"), alone.pop("num_workers")) == (7, 0, 0)
+    assert all(before[name] is alone[name] for name in before)
+    assert len(list(_with_workers(loader, 0))) == len(loader)
 
 
 def test_switches_of_the_step_are_as_before():
@@ -564,8 +569,9 @@ def test_there_are_enough_programs():
 # ---------------------------------------------------------------------------------- what is shown
 
 
-def finding(name="one", share=0.5, interval=(0.4, 0.6), of="time"):
-    return Finding(name, share, interval, "by hand", "do this;\nand that.", "04_data_loading", of)
+def finding(name="one", share=0.5, interval=(0.4, 0.6), of="time", learns=False):
+    told = "by hand", "do this;\nand that.", "04_data_loading"
+    return Finding(name, share, interval, *told, of, learns)
 
 
 def test_findings_are_ranked():
@@ -576,10 +582,34 @@ def test_findings_are_ranked():
             finding("large", 0.4, (0.3, 0.5)),
             finding("large", 0.3, (0.2, 0.4)),
             finding("grows", 0.2, (0.2, 0.2), "memory"),
+            finding("learns otherwise", 0.9, (0.8, 0.95), learns=True),
         ]
     )
-    assert [each.name for each in found] == ["grows", "large", "small"]
+    assert [each.name for each in found] == ["grows", "large", "small", "learns otherwise"]
     assert found[1].share == 0.4
+
+
+def test_a_remedy_that_changes_what_is_learned_says_so():
+    sure, other = finding(), finding("other", learns=True)
+    for text, said in ((str(sure), False), (str(other), True)):
+        assert ("changes what is learned" in text) is said
+    page = Diagnosis((sure, other), 0.1, 20.0)._repr_html_()
+    assert page.count("changes what is learned") == 1
+
+
+def test_only_a_larger_batch_changes_what_is_learned():
+    from labkit.diagnose.checks import EXPERIMENTS
+
+    names = set()
+    for name in PROGRAMS:
+        program = PROGRAMS[name].make(False)
+        try:
+            subject = looked_at(program)
+            every = [each for check in EXPERIMENTS for each in check(subject)]
+            names |= {each.name for each in every if each.last}
+        finally:
+            program.close()
+    assert names == {"batch too small for the fixed costs of a step"}
 
 
 def test_a_diagnosis_reads_well():
@@ -616,6 +646,46 @@ def test_a_loop_is_watched_as_it_runs():
     assert found.diagnosis[0].name == "slow samples in the dataset"
     assert len(found.steps) == 8
     assert "slow samples" in str(found) and "slow samples" in found._repr_html_()
+
+
+@pytest.mark.parametrize("at", ["begin", "before backward", "end"])
+def test_zeroing_gradients_is_part_of_the_update(at):
+    from labkit.diagnose.observe import count_operators, observe
+    from labkit.diagnose.phases import timed
+
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, targets = batches(1)[0]
+
+    def zero(place):
+        if place == at:
+            optimizer.zero_grad(set_to_none=False)
+
+    def step():
+        zero("begin")
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        zero("before backward")
+        loss.backward()
+        optimizer.step()
+        zero("end")
+
+    step()
+    phases = timed(step, 0.0)
+    assert {"forward", "backward", "update"} <= phases.steps[0].keys()
+    times = {"begin": {"before"}, "before backward": {"forward"}, "end": {"rest"}}
+    names = {phases._name("zero", "zero end")}
+    around = {
+        "begin": (("begin", "zero"), ("zero end", "forward")),
+        "before backward": (("forward end", "zero"), ("zero end", "backward")),
+        "end": (("update end", "zero"), ("zero end", "end")),
+    }
+    assert names == {"update"}
+    assert {phases._name(*pair) for pair in around[at]} == times[at]
+    seen = observe(step, lambda item: None)
+    count_operators(step, seen)
+    assert seen.launches["zeroing"] > 0
+    # The phase goes on where it stood.
+    assert seen.launches["forward"] > 0 and seen.launches["backward"] > 0
 
 
 def test_a_watched_loop_that_fails_fails_and_leaves_nothing():
