@@ -1,13 +1,16 @@
 """Whether the planted cause is named first, and its remedy gains what was promised. By hand, on a
 machine that does nothing else:
 
-    python tests/benchmarks/bench_diagnose.py [NAME ...] [--fresh] [--seconds 20] [--keep FILE]
-        [--again] [--beside]
+    python tests/benchmarks/bench_diagnose.py [NAME ...] [--fresh | --later] [--seconds 20]
+        [--keep FILE] [--again] [--beside]
 
-Each program of tests/labkit/diagnose/programs.py, and then of fresh_programs.py, runs in a process
-of its own: its faulty form is diagnosed, then timed against the mended one in turn, each built
-several times. Those of fresh_programs.py (``--fresh``: these alone) are counted for themselves: the
-diagnosis was made without them.
+Each program of tests/labkit/diagnose/programs.py, then of fresh_programs.py and of
+later_programs.py runs in a process of its own: its faulty form is diagnosed. Faulty and mended form
+are timed in turn, each in a process that is forked before anything was computed, as a reader would
+start them: one that has trained before has memory at hand for which a new one has to ask the
+system, page by page.
+``--fresh`` and ``--later``: these alone. They are counted for themselves, since the diagnosis was
+made without them; it has seen the fresh ones since.
 ``--keep FILE`` appends each program's result as a line of JSON, and goes on from what the file has
 (``--again`` runs the named ones again). ``--beside`` asks, instead, what torch.profiler's table,
 gpuprof (where it is installed) and labkit's own with-block put first in the same programs; with the
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import multiprocessing
 import sqlite3
 import statistics
 import subprocess
@@ -39,20 +43,24 @@ import torch  # noqa: E402
 
 import labkit  # noqa: E402
 from tests.labkit.diagnose.fresh_programs import FRESH, FRESH_TUNED  # noqa: E402
+from tests.labkit.diagnose.later_programs import LATER, LATER_TUNED  # noqa: E402
 from tests.labkit.diagnose.parts import Program  # noqa: E402
 from tests.labkit.diagnose.programs import PROGRAMS, TUNED  # noqa: E402
 
 # A program and its mended form are timed in turn so often, for so many seconds each.
-ROUNDS = 4
-ROUND_SECONDS = 1.5
+ROUNDS = 3
+ROUND_SECONDS = 1.2
+# Nothing has been computed when a child is forked: there is no thread that it would lack.
+FORK = multiprocessing.get_context("fork")
 # Seconds after which a program has failed.
 PATIENCE = 400
 
-FAULTY = PROGRAMS | FRESH
-CLEAN = TUNED | FRESH_TUNED
+FAULTY = PROGRAMS | FRESH | LATER
+CLEAN = TUNED | FRESH_TUNED | LATER_TUNED
 GROUPS = {
     "programs that the diagnosis was made with": (PROGRAMS, TUNED),
-    "programs that it had not seen": (FRESH, FRESH_TUNED),
+    "programs that it has seen since": (FRESH, FRESH_TUNED),
+    "programs that it had not seen": (LATER, LATER_TUNED),
 }
 
 # What another tool would have to put first, in words that its first line holds: generously, so that
@@ -88,6 +96,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--later", action="store_true")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--again", action="store_true")
@@ -101,8 +110,10 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown program {', '.join(sorted(unknown))}")
     known = _kept(args.keep)
-    every = [*FRESH, *FRESH_TUNED]
-    if not args.fresh:
+    every = [*LATER, *LATER_TUNED] if args.later or not args.fresh else []
+    if not args.later:
+        every = [*FRESH, *FRESH_TUNED, *every]
+    if not (args.fresh or args.later):
         every = [*PROGRAMS, *TUNED, *every]
     for name in args.names or every:
         if (name, args.beside) in known and not args.again:
@@ -145,8 +156,12 @@ def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
     """Diagnose one program in this process, and time it against its mended form."""
     torch.manual_seed(0)
     make = FAULTY[name].make if name in FAULTY else lambda mended: CLEAN[name]()
-    program = make(False)
     planted = list(FAULTY[name].names) if name in FAULTY else []
+    of_memory = planted == ["memory grows with every step"]
+    gained = None
+    if planted and not (beside or of_memory):
+        gained = gain(make)
+    program = make(False)
     if beside:
         result = {"name": name, "planted": planted, "beside": others(program)}
         program.close()
@@ -161,9 +176,8 @@ def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
         "notes": [*found.notes, *(f"{key}: {why}" for key, why in found.unmeasured.items())],
     }
     program.close()
-    if name in FAULTY:
-        memory = bool(found.findings) and found[0].of == "memory"
-        result["gain"] = _grows(make) if memory else gain(make)
+    if planted:
+        result["gain"] = _grows(make) if of_memory else gained
     return result
 
 
@@ -171,13 +185,28 @@ def gain(make: Any) -> float:
     """The share of the time per sample that the mended form saves; both in turn."""
     shares = []
     for _ in range(ROUNDS):
-        times = []
-        for mended in (False, True):
-            program = make(mended)
-            times.append(seconds_per_sample(program))
-            program.close()
-        shares.append(1 - times[1] / times[0])
+        faulty, mended = (_in_a_fork(make, form) for form in (False, True))
+        shares.append(1 - mended / faulty)
     return statistics.median(shares)
+
+
+def _in_a_fork(make: Any, mended: bool) -> float:
+    """Seconds per sample of one form, in a process that has done nothing else."""
+    ours, theirs = FORK.Pipe()
+
+    def run() -> None:
+        program = make(mended)
+        theirs.send(seconds_per_sample(program))
+        program.close()
+
+    process = FORK.Process(target=run)
+    process.start()
+    theirs.close()
+    try:
+        seconds: float = ours.recv()
+    finally:
+        process.join()
+    return seconds
 
 
 def seconds_per_sample(program: Program) -> float:
