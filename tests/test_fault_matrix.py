@@ -31,6 +31,8 @@ import torch
 from PIL import UnidentifiedImageError
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.modules import module as module_hooks
+from torch.optim import optimizer as optimizer_hooks
 from torch.utils.data import DataLoader
 
 import labkit
@@ -218,10 +220,10 @@ def around() -> Any:
 def exchanged() -> list[Any]:
     """What of torch's own a measurement hooks into or exchanges; and the alarm clock."""
     hooks = (
-        torch.nn.modules.module._global_forward_pre_hooks,
-        torch.nn.modules.module._global_forward_hooks,
-        torch.optim.optimizer._global_optimizer_pre_hooks,
-        torch.optim.optimizer._global_optimizer_post_hooks,
+        module_hooks._global_forward_pre_hooks,
+        module_hooks._global_forward_hooks,
+        optimizer_hooks._global_optimizer_pre_hooks,
+        optimizer_hooks._global_optimizer_post_hooks,
     )
     functions = (
         torch.autograd.backward,
