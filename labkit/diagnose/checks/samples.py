@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
+
+import torch
+from torch import nn
 
 from labkit.diagnose.checks.batch_size import batch_size
 from labkit.diagnose.clock import share_of
 from labkit.diagnose.findings import Finding
-from labkit.diagnose.phases import Phases
+from labkit.diagnose.observe import Seen
+from labkit.diagnose.phases import Phases, timed
 from labkit.diagnose.subject import Subject
 
 # A little of it is in every step: logging, moving a batch.
@@ -37,7 +42,8 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     if not seen.roots or not seen.backwards or seen.zeroed or seen.profiled:
         return
     rest = [step.get("rest", 0.0) for step in phases.steps]
-    beside = [one + other for one, other in zip(before, rest, strict=True)]
+    least = _least(seen)
+    beside = [max(0.0, one + other - least) for one, other in zip(before, rest, strict=True)]
     share, interval = share_of(beside, wholes)
     if interval[0] >= LEAST and not seen.unused:
         yield Finding(
@@ -49,3 +55,20 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
             "prepare batches in the loader's workers.",
             "01_timing_and_vectorization",
         )
+
+
+def _least(seen: Seen) -> float:
+    """Seconds of the same phases in a step on one number, by the same clock: no step has less."""
+    number = torch.ones(1, device=seen.device, requires_grad=True)
+    same, updates = nn.Identity(), torch.optim.SGD([number], lr=0.0)
+
+    def step() -> torch.Tensor:
+        with torch.autocast(seen.device, enabled=seen.lower_precision):
+            output = same(number)
+        output.sum().backward()
+        updates.step()
+        updates.zero_grad()
+        return output.detach()
+
+    steps = timed(step, 0.0, 12).steps
+    return statistics.median(each.get("before", 0.0) + each.get("rest", 0.0) for each in steps)

@@ -193,10 +193,21 @@ def names_and_shares(found):
         (3, 0.01, {}),
     ],
 )
-def test_what_comes_before_the_model(calls, before, wanted):
+def test_what_comes_before_the_model(monkeypatch, calls, before, wanted):
+    monkeypatch.setattr(samples, "_least", lambda seen: 0.0)
     subject = subject_of(backwards=1, launches={"before": calls})
     found = samples.findings(subject, phases(before=before, forward=0.9 - before, update=0.1))
     assert names_and_shares(found) == pytest.approx(wanted)
+
+
+def test_what_no_step_is_without_is_no_work_beside(monkeypatch):
+    subject = subject_of(backwards=1, launches={"before": 3}, lower_precision=True)
+    least = samples._least(subject.seen)
+    assert 0 < least < 1
+    measured = phases(before=0.2, forward=0.7, rest=0.1)
+    for least, wanted in ((0.1, {samples.BESIDE: 0.2}), (0.25, {})):
+        monkeypatch.setattr(samples, "_least", lambda seen, least=least: least)
+        assert names_and_shares(samples.findings(subject, measured)) == pytest.approx(wanted)
 
 
 def test_a_validation_is_no_work_beside():
