@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -156,13 +156,22 @@ def loaders_told(phases: Phases) -> Iterator[None]:
         yield
 
 
-def timed(step: Callable[[], object], seconds: float, least: int = 6) -> Phases:
-    """The phases of steps that are run for ``seconds``, and ``least`` times at least."""
+def timed(
+    step: Callable[[], object],
+    seconds: float,
+    least: int = 6,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Phases:
+    """The phases of steps that are run for ``seconds``, and ``least`` times at least.
+
+    Each runs in the context of ``around``, which is no part of its time.
+    """
     phases = Phases()
     end = time.perf_counter() + seconds
     with listening(phases), loaders_told(phases):
         while len(phases.steps) < least or time.perf_counter() < end:
-            phases.cut("begin")
-            step()
-            phases.cut("end")
+            with around():
+                phases.cut("begin")
+                step()
+                phases.cut("end")
     return phases

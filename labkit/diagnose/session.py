@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -175,7 +176,8 @@ class Session:
                     self.step_seconds = sum(wholes) / len(wholes)
             self.advance()
             before = len(compilations.seconds)
-            phases = timed(self._limited(subject.serve()), CUTTING * self.seconds)
+            limited = partial(limit, self.patience, "a step")
+            phases = timed(subject.serve(), CUTTING * self.seconds, around=limited)
             if not subject.takes_batches:
                 wholes = phases.wholes
                 self.step_seconds = sum(wholes) / len(wholes)
@@ -190,15 +192,6 @@ class Session:
             if again is not None:
                 self.found.append(again)
         self.advance()
-
-    def _limited(self, step: Callable[[], object]) -> Callable[[], object]:
-        """A step that is ended when it hangs."""
-
-        def limited() -> None:
-            with limit(self.patience, "a step"):
-                step()
-
-        return limited
 
     def _from_phases(self, phases: Phases, wholes: list[float]) -> None:
         subject = self.subject

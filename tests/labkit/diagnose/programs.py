@@ -153,6 +153,14 @@ def restarted_loader(mended: bool) -> Program:
     return Program(trainer(conv_net(16)), loader, 64)
 
 
+@planted("loader workers that cost more than they save")
+def worker_for_nothing(mended: bool) -> Program:
+    """Ready images are stacked faster than another process hands them over."""
+    workers = {} if mended else {"num_workers": 1, "persistent_workers": True}
+    loader = DataLoader(Images(2048), batch_size=32, collate_fn=stacked, **workers)
+    return Program(trainer(conv_net(16, 2)), loader, 32)
+
+
 # --------------------------------------------------------------------------------------- precision
 
 
@@ -567,10 +575,8 @@ def tuned_rows() -> Program:
 
 @tuned
 def tuned_loader() -> Program:
-    """Convolutions, behind a loader with a worker."""
-    loader = DataLoader(
-        Images(4096), batch_size=128, num_workers=1, persistent_workers=True, collate_fn=stacked
-    )
+    """Convolutions, behind a loader of ready images, which has nothing for a worker to do."""
+    loader = DataLoader(Images(4096), batch_size=128, shuffle=True, collate_fn=stacked)
     return Program(trainer(conv_net(32)), loader, 128)
 
 

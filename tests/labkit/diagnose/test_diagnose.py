@@ -520,6 +520,7 @@ def test_what_a_step_uses_is_seen():
 # These are found by the clock or by counting bytes; the benchmark holds them.
 BY_CLOCK = {
     *("slow_collate", "augmented_by_sample", "one_worker_too_few", "restarted_loader"),
+    "worker_for_nothing",
     *("metrics_in_python", "recompiled", "losses_with_graphs", "validation_losses_with_graphs"),
     *("clipped_by_hand", "optimizer_by_hand", "flipped_one_by_one", "collate_and_loop"),
     # Tried for every batch, whatever its size.
