@@ -262,7 +262,7 @@ def others(program: Program) -> dict[str, str]:
     return found
 
 
-def _run(program: Program, seconds: float = 4.0) -> None:
+def _run(program: Program, seconds: float = 3.0) -> None:
     """Steps for so many seconds, in epochs."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:

@@ -1,5 +1,6 @@
 """The recipes for a loop of one's own and for the trainers of libraries, each in a process of its
-own. What is not installed is skipped: the project does not depend on these libraries.
+own. What is not installed is skipped: the project does not depend on these libraries, and CI
+installs them for these tests alone.
 """
 
 import json
