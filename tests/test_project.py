@@ -165,7 +165,8 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
 
 # The machine card measures copies from page-locked memory; whether code can be compiled is tried;
 # what a replayed graph does cannot be counted, so its replay is noticed. The diagnosis looks at the
-# reader's loaders, and each of its checks names the remedy that it tries on the reader's step.
+# reader's loaders, and each of its checks names the remedy that it tries on the reader's step, or
+# what the least step has that it is held against.
 CHECKS = "labkit/diagnose/checks"
 ALLOWED = {
     "labkit/machine.py": {"pin_memory"},
@@ -177,11 +178,14 @@ ALLOWED = {
     "labkit/diagnose/reach.py": {"DataLoader"},
     f"{CHECKS}/batch_size.py": {"torch.compile"},
     f"{CHECKS}/layout.py": {"channels_last"},
-    f"{CHECKS}/loading.py": {"DataLoader", "persistent_workers", "prefetch_factor"},
+    f"{CHECKS}/blame.py": {"DataLoader"},
+    f"{CHECKS}/loading.py": {"DataLoader", "persistent_workers"},
     f"{CHECKS}/optimizer.py": {"foreach", "fused"},
     f"{CHECKS}/precision.py": {"autocast", "GradScaler"},
     f"{CHECKS}/recompiles.py": {"torch.compile"},
     f"{CHECKS}/recomputation.py": {"checkpoint"},
+    f"{CHECKS}/samples.py": {"autocast"},
+    f"{CHECKS}/streaming.py": {"persistent_workers", "prefetch_factor"},
     f"{CHECKS}/transfers.py": {"DataLoader", "pin_memory"},
     f"{CHECKS}/update.py": {"clip_grad_norm_", "fused"},
     f"{CHECKS}/zeroing.py": {"set_to_none"},

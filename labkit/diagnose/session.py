@@ -202,9 +202,8 @@ class Session:
             # Of the time with waiting for data, as everything that is said.
             scale = min(1.0, alone * len(wholes) / sum(wholes))
             shares = {name: scale * share for name, share in shares.items()}
-            if scale < 1:
-                self.waiting = 1 - scale
-                shares = {"data": 1 - scale} | shares
+            self.waiting = 1 - scale
+            shares = {"data": self.waiting} | shares
         self.phases = shares
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail("loops over parameters"):

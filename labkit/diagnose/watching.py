@@ -21,6 +21,7 @@ from labkit.diagnose.events import listening
 from labkit.diagnose.findings import Diagnosis, Finding, ranked
 from labkit.diagnose.observe import Seen
 from labkit.diagnose.phases import Phases, loaders_told
+from labkit.preserve import preserve_flags, preserve_rng
 
 # The first steps allocate and compile: they are not counted, where there are more.
 WARM_UP = 2
@@ -64,7 +65,9 @@ class Watch(Phases):
             self.cut("end")
         self._seconds = time.perf_counter() - self._seconds
         if error is None:
-            self._diagnosis = self._judge()
+            # torch's own no_grad, interrupted at its end, leaves gradients off.
+            with preserve_flags(), preserve_rng():
+                self._diagnosis = self._judge()
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
