@@ -44,10 +44,11 @@ class Watch(Phases):
         self._diagnosis: Diagnosis | None = None
 
     def __enter__(self) -> Watch:
-        self._open = self._listening()
-        self._open.__enter__()
         self._seconds = time.perf_counter()
         self.cut("begin")
+        # The last of all: nothing is left open when an interrupt comes before the block.
+        self._open = self._listening()
+        self._open.__enter__()
         return self
 
     def __exit__(
