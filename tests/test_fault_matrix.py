@@ -323,7 +323,9 @@ PRODUCTS = Lab(make_products, size=[8, 16])
 
 def watched(training: Trained) -> None:
     """A few steps in a with-block; what they train is put back, for it is no part of watching."""
-    with preserve_state(training.model, training.optimizer, training.losses), preserve_rng():
+    trained = preserve_state(training.model, training.optimizer, training.losses)
+    # torch's own optimizers, interrupted, leave gradients off.
+    with trained, preserve_rng(), preserve_flags():
         with labkit.diagnose.watch() as found:
             for batch in DataLoader(training.batches, batch_size=None):
                 training.step(batch)
