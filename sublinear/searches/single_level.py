@@ -89,6 +89,19 @@ class _FlatFloors:
         self.rest = np.zeros(needs.n + 1, np.int64)
         for first in range(needs.n - 1, -1, -1):
             self.rest[first] = self.dropped(first).min(initial=self.kept(first))
+        self.choices = [self._choices(first) for first in range(needs.n)]
+
+    def _choices(self, first: int) -> tuple[np.ndarray, ...]:
+        """Of ``first`` kept, and of a checkpoint from it to each block but the loss.
+
+        What goes on behind it, the bytes that it holds, those needed in all, and its seconds.
+        """
+        needs, ends = self.needs, slice(first, self.needs.n - 1)
+        behind = np.array([first + 1, *range(first + 1, needs.n)])
+        held = np.append(needs.saved[first][0], needs.held[first, ends])
+        need = np.append(self.kept(first), self.dropped(first))
+        seconds = np.append(self.seconds[first], self.twice[behind[1:]] - self.twice[first])
+        return behind, held, need, seconds
 
     def kept(self, first: int) -> int:
         """Bytes that the blocks from ``first`` on need if it is kept."""
@@ -108,27 +121,22 @@ class _FlatFloors:
 
         Without a table, blocks are kept as long as that fits.
         """
-        needs, n, first = self.needs, self.needs.n, 0
+        n, first = self.needs.n, 0
         nodes: list[Node] = []
         while first < n:
-            held, saved = needs.held[first, first : n - 1], needs.saved[first][0]
-            keep, drop = 0.0, np.zeros(n - 1 - first)
+            behind, held, need, seconds = self.choices[first]
+            found = np.zeros(len(behind))
             if table:
-                keep = self.seconds[first] + float(table.guess(first + 1, memory - saved))
-                again = self.twice[first + 1 : n] - self.twice[first]
-                drop = again + table.guess(np.arange(first + 1, n), memory - held)
-            drop = np.where(self.dropped(first) <= memory, drop, np.inf)
-            options = []
-            if self.kept(first) <= memory:
-                options.append((keep, 0))
-            _, end = choose(options, drop)
+                found = seconds + table.guess(behind, memory - held)
+            found = np.where(need <= memory, found, np.inf)
+            _, end = choose([(float(found[0]), 0)], found[1:])
             if end is None:
                 nodes.append(Keep(first))
-                memory -= saved
+                memory -= int(held[0])
                 first += 1
             else:
                 nodes.append(Checkpoint(kept(first, first + end + 1)))
-                memory -= int(held[end])
+                memory -= int(held[end + 1])
                 first += end + 1
         return tuple(nodes)
 

@@ -241,7 +241,11 @@ def test_what_crosses_the_end_of_a_run_again_is_gone_once_that_is_over():
 
 def test_what_nobody_saves_is_gone_once_its_last_reader_has_run():
     held = skipping_chain()
-    blocks = list(held.blocks)
+    blocks = []
+    for block in held.blocks:
+        part = replace(block.options[0], name="part")
+        blocks.append(replace(block, options=(*block.options, part)))
+    held = replace(held, blocks=tuple(blocks))
     blocks[2] = replace(blocks[2], released=((9, NOBODY),))
     chain = replace(held, blocks=tuple(blocks))
 
@@ -258,6 +262,9 @@ def test_what_nobody_saves_is_gone_once_its_last_reader_has_run():
     assert gone(*kept) == [0, 0, 0, 3, 3, 3, 3, 0]
     # A checkpoint that begins before the reader holds it.
     assert not any(gone(kept[0], Checkpoint((kept[1],)), *kept[2:]))
+    # So does a block that is kept in part, and runs again.
+    assert not any(gone(kept[0], Keep(1, 1), *kept[2:]))
+    assert not any(gone(Checkpoint((kept[0],)), Keep(1, 1), *kept[2:]))
     # In a run again that ends before the reader, as in the first run.
     less = gone(Checkpoint((kept[0], kept[1], kept[2])), kept[3])
     assert less == [0, 0, 0, 3, 3, 0, 0, 0, 3, 3, 0]

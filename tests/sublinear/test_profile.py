@@ -289,6 +289,19 @@ def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_benc
     assert found.rerun_forward_peak == 28 + 25 - 10
 
 
+class Stack(nn.Module):
+    """Needs much more while it runs forward than in its backward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([x] * 16).sum(0).tanh()
+
+
+def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), Stack(), nn.Linear(64, 2))
+    blocks = profile(model, torch.randn(256, 64), repeats=1).blocks
+    assert any(2 * block.rerun_peak < block.rerun_forward_peak for block in blocks)
+
+
 def test_a_step_is_timed_at_least_twice() -> None:
     class Counts(nn.Linear):
         calls = 0
