@@ -486,6 +486,8 @@ def validation_losses_with_graphs(mended: bool) -> Program:
 @planted("compiled again for other shapes")
 def recompiled(mended: bool) -> Program:
     """Another length in every batch."""
+    # What another program has compiled for the same lengths would be used again.
+    torch.compiler.reset()
     torch._dynamo.config.recompile_limit = 1000
     torch._dynamo.config.accumulated_recompile_limit = 1000
     layers = [nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(4)]
