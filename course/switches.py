@@ -13,11 +13,11 @@ class Task(NamedTuple):
     images: int = pick(cpu=10_000, cuda=50_000, test=128)
     validation: int = pick(cpu=2_000, cuda=10_000, test=32)
     # The part of the validation images that is recognised.
-    target: float = pick(cpu=0.55, cuda=0.8, test=0.1)
+    target: float = pick(cpu=0.55, cuda=0.9, test=0.1)
     # At most, at a constant rate.
     epochs: int = pick(cpu=16, cuda=50, test=3)
     # Exactly, with a schedule: its length.
-    cycle: int = pick(cpu=2, cuda=5, test=3)
+    cycle: int = pick(cpu=2, cuda=10, test=3)
 
 
 TASK = Task()
