@@ -55,8 +55,10 @@ class Board:
     def measure(self, switch: str, seconds: float | None = None, whole: bool = False) -> None:
         """Measure a switch on top of those that were kept; nothing is saved before a choice."""
         self.latest = None
-        print(f"Training your speedrun with and without {switch}, in turn. A minute at most;")
-        print("longer beside other programs, or with nothing switched on yet.")
+        # Short lines: an output breaks long ones within a word.
+        print(f"Training without and with {switch}, in turn.")
+        print("A minute at most; longer beside other programs,")
+        print("or with nothing switched on yet.")
         try:
             self.latest = measure(switch, self.choices.switches, seconds, whole)
         except KeyboardInterrupt:

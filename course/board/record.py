@@ -191,7 +191,9 @@ def _present(path: Path) -> Machine:
     )
     for machine in recorded.read(path):
         if (machine.name, machine.task, machine.torch) == (new.name, new.task, new.torch):
-            return replace(machine, date=new.date)
+            begun = machine.date.partition(" to ")[0]
+            days = dict.fromkeys([begun, new.date])
+            return replace(machine, date=" to ".join(days))
     return new
 
 

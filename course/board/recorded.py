@@ -15,6 +15,7 @@ from course.records.store import reference_folder
 from course.switches import TASK
 from labkit import RaceResult
 from labkit.race import RaceRun
+from labkit.text import format_factor
 
 SCHEMA = 1
 # How an effect was taken.
@@ -47,10 +48,22 @@ class Effect:
     interval: tuple[float, float]
     verdict: str
 
+    def __str__(self) -> str:
+        """``1.50x [1.40, 1.60] faster``, or that the target was reached on one side only."""
+        if math.isinf(self.factor):
+            return "target reached only with it"
+        if not self.factor:
+            return "target reached only without it"
+        text = f"{format_factor(self.factor)}x"
+        low, high = self.interval
+        if math.isfinite(low + high):
+            text += f" [{format_factor(low)}, {format_factor(high)}]"
+        return f"{text} {self.verdict}"
+
 
 @dataclass(frozen=True)
 class Machine:
-    """All that was recorded on one machine."""
+    """All that was recorded on one machine; ``date``: the first day, "to" the last one."""
 
     name: str
     date: str
@@ -140,8 +153,7 @@ def beside(switch: str) -> str:
     for machine in machines():
         for effect in machine.effects:
             if effect.switch == switch:
-                low, high = effect.interval
-                texts.append(f"{effect.how} {effect.factor:.2f}x [{low:.2f}, {high:.2f}]")
+                texts.append(f"{effect.how} {effect}")
         if texts:
             return f"Recorded on {machine.name}: {', '.join(texts)}."
     return ""

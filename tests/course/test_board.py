@@ -575,13 +575,38 @@ def test_the_record_is_a_table(tmp_path: Path, fake_work: list[str]) -> None:
     assert speedrun_table([]) == ""
 
 
+def test_an_effect_in_words() -> None:
+    effect = recorded.Effect("x", recorded.FORWARD, "whole race", (), 1.5, (1.4, 1.6), "faster")
+    ends = (math.inf, math.inf)
+    assert str(effect) == "1.50x [1.40, 1.60] faster"
+    assert str(replace(effect, factor=math.inf, interval=ends)) == "target reached only with it"
+    assert str(replace(effect, factor=0.0)) == "target reached only without it"
+    assert str(replace(effect, interval=(math.nan, math.nan))) == "1.50x faster"
+
+
+def test_a_record_of_two_days_says_both(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "speedrun.json"
+    record.record(path=path)
+    (machine,) = recorded.read(path)
+    today = machine.date
+    path.write_text(path.read_text().replace(today, "2026-01-01"))
+    recorded_then = record._present(path)
+    assert recorded_then.date == f"2026-01-01 to {today}"
+    record._write(path, recorded_then)
+    assert record._present(path).date == f"2026-01-01 to {today}"
+
+
 def test_a_record_stands_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     effect = recorded.Effect("as_tensor", recorded.FORWARD, "time", (), 1.5, (1.4, 1.6), "faster")
     runs = [recorded.Training((), seed, 3 + seed, 100.0, 0.6, True) for seed in range(3)]
     task = TASK._asdict()
     machine = recorded.Machine("a machine", "2026-01-01", "2.15", task, tuple(runs), (effect,))
     monkeypatch.setattr(recorded, "machines", lambda: (machine,))
-    assert recorded.beside("as_tensor") == "Recorded on a machine: forward 1.50x [1.40, 1.60]."
+    assert recorded.beside("as_tensor") == (
+        "Recorded on a machine: forward 1.50x [1.40, 1.60] faster."
+    )
     assert recorded.beside("compile") == ""
     assert recorded.images_to_target() == 4 * TASK.images
 
