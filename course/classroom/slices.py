@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
-from typing import Any
 
 from nbformat import NotebookNode
 
@@ -41,63 +40,72 @@ def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -
     define what those use, and so on; and the set-up, but for assignments that nobody needs: some
     of them load data.
     """
-    # of an instructor's copy: they are nobody's answer
+    # Of an instructor's copy: they are nobody's answer.
     solutions = code_cells(submission, "solution")
-    cells = [
-        each
-        for each in submission["cells"]
-        if each["cell_type"] == "code" and each not in solutions
-    ]
-    known = {each["source"].strip() for each in course["cells"]}
-    asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
+    cells = [each for each in code_cells(submission) if each not in solutions]
     own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
     own = (own or code_cells(submission, "exercise")[exercise.number :])[:1]
     start = cells.index(own[0]) if own else 0
-    new = [
-        each
-        for each in cells[start:]
-        if each["source"].strip() not in known and asked & _bound(each)
-    ]
-    chosen = {cells.index(each): python(each["source"]) for each in own + new}
+    asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
+    known = {each["source"].strip() for each in course["cells"]}
+    chosen = {}
+    for place, cell in enumerate(cells):
+        new = place >= start and cell["source"].strip() not in known and asked & _bound(cell)
+        if cell in own or new:
+            chosen[place] = python(cell["source"])
     given = "".join(_definitions(source, asked) for source in chosen.values())
     if given == _definitions(exercise.stub, asked) or not (given or _changed(own, exercise.stub)):
         return None
 
     setup = code_cells(submission, "setup") or code_cells(course, "setup")
     prelude = [statement for each in setup for statement in ast.parse(python(each["source"])).body]
-    done = {"exercises", *dir(builtins)}.union(
-        *(names(source)[1] for source in (*chosen.values(), *map(ast.unparse, prelude)))
+    there = {"exercises", *dir(builtins)}.union(
+        *(names(ast.unparse(statement))[1] for statement in prelude)
     )
-    needed = names(exercise.call)[0].union(*(names(source)[0] for source in chosen.values()))
-    while missing := needed - done:
-        done |= missing
-        for name in missing:
-            # the last one before it, or else the next
-            order = [
-                *reversed(range(start)),
-                *range(start, len(cells)),
-            ]
-            found = [at for at in order if name in _bound(cells[at])]
-            chosen |= {at: python(cells[at]["source"]) for at in found[:1]}
-            needed |= set().union(*(names(chosen[at])[0] for at in found[:1]))
+    wanted = names(exercise.call)[0]
+    needed = _add_what_is_used(chosen, cells, start, wanted, there)
     code = [_WithoutChecks().visit(ast.parse(chosen[at], "the exercise")) for at in sorted(chosen)]
     return [ast.unparse(each) for each in (*_needed(prelude, needed), *code)]
 
 
-def _changed(own: list[Any], stub: str) -> bool:
-    """Whether the exercise's cell does something else now, by `exec` for example."""
-    return any(
-        ast.parse(source, "the exercise").body
-        and ast.dump(ast.parse(source)) != ast.dump(ast.parse(stub))
-        for source in (python(each["source"]) for each in own)
-    )
+def _add_what_is_used(
+    chosen: dict[int, str],
+    cells: list[NotebookNode],
+    start: int,
+    wanted: set[str],
+    there: set[str],
+) -> set[str]:
+    """Add to ``chosen`` the cells that bind what it uses, or ``wanted``, and what those use.
 
-
-def _bound(cell: dict[str, Any]) -> set[str]:
-    """Names that a cell binds.
-
-    None if it is no Python, which is no matter where no exercise needs it.
+    Of several cells that bind a name it is the last one before ``start``, or else the next.
+    ``there``: names that need no cell. Returns all names that are used.
     """
+    order = [*reversed(range(start)), *range(start, len(cells))]
+    used, done = set(wanted), set(there)
+    for source in chosen.values():
+        used |= names(source)[0]
+        done |= names(source)[1]
+    while missing := used - done:
+        done |= missing
+        for name in missing:
+            place = next((at for at in order if name in _bound(cells[at])), None)
+            if place is not None:
+                chosen[place] = python(cells[place]["source"])
+                used |= names(chosen[place])[0]
+    return used
+
+
+def _changed(own: list[NotebookNode], stub: str) -> bool:
+    """Whether the exercise's cell does something else now, by `exec` for example."""
+    for cell in own:
+        found = ast.parse(python(cell["source"]), "the exercise")
+        if found.body and ast.dump(found) != ast.dump(ast.parse(stub)):
+            return True
+    return False
+
+
+def _bound(cell: NotebookNode) -> set[str]:
+    """Names that a cell binds: none if it is no Python, which no exercise then needs."""
     try:
         return names(python(cell["source"]))[1]
     except (SyntaxError, ValueError):
