@@ -20,17 +20,14 @@ def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[
         differ.append(f"{name}: {before} → {after}")
     shared = [f"{name} {value}" for name, value in found.shared.items()]
     texts = [str(number), ", ".join(differ) or "same settings", ", ".join(shared)]
-    memory = " → ".join(side.peak_text for side in found.arms)
+    peaks = [side.peak_text for side in found.arms]
+    memory = " → ".join(peaks) if any(peak != "-" for peak in peaks) else "–"
     if isinstance(found, MemoryComparison):
         ratio = "–" if math.isnan(found.ratio) else f"{format_factor(found.ratio)}×"
-        return [*texts, MEMORY, "", "", ratio, "", "", memory]
-    texts += [TIME, *(format_seconds(side.median) for side in found.arms)]
-    texts += [
-        f"{format_factor(found.speedup)}×",
-        _interval(*found.interval),
-        found.verdict,
-    ]
-    return [*texts, memory]
+        return [*texts, MEMORY, ratio, "", "", "", "", memory]
+    factor = f"{format_factor(found.speedup)}×"
+    medians = [format_seconds(side.median) for side in found.arms]
+    return [*texts, TIME, factor, found.verdict, _interval(*found.interval), *medians, memory]
 
 
 def _race(number: int, found: RaceResult) -> list[str]:
@@ -38,10 +35,10 @@ def _race(number: int, found: RaceResult) -> list[str]:
     medians = [format_seconds(found.median(arm)) for arm in found.arms[:2]]
     texts = [str(number), ", ".join(others), baseline if baseline != "baseline" else "", RACE]
     if not others:
-        return [*texts, *medians, "", "–", "", "", "-"]
+        return [*texts, "–", "", "", *medians, "", "–"]
     ratio, low, high = found.speedup(others[0])
     factor = f"{format_factor(ratio)}×" if math.isfinite(ratio) else "–"
-    return [*texts, *medians, factor, _interval(low, high), found.verdict(others[0]), "-"]
+    return [*texts, factor, found.verdict(others[0]), _interval(low, high), *medians, "–"]
 
 
 def _interval(low: float, high: float) -> str:

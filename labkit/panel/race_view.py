@@ -77,8 +77,8 @@ def told(result: RaceResult) -> dict[str, Any]:
         return {}
     baseline, candidate = result.arms[:2]
     ratio, low, high = result.speedup(candidate)
-    detail = f"target reached: baseline {result.tally(baseline)}"
-    detail += f", candidate {result.tally(candidate)}"
+    detail = f"baseline reached it: {result.tally(baseline)}"
+    detail += f"\ncandidate reached it: {result.tally(candidate)}"
     figure, caption = f"{format_factor(ratio)}×", "as fast to the target"
     if not 0 < ratio < math.inf:
         figure, caption = result.tally(candidate), "reached the target"

@@ -309,7 +309,7 @@ class Panel:
     def wait_result(self, timeout: float = 60) -> None:
         """Wait until that run has something to keep: more than its first, rough number."""
         run = self._before + 1
-        kept = re.compile("interval|target reached|of the baseline|live tensors")
+        kept = re.compile("interval|reached it|of the baseline|live tensors")
         detail = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-detail", has_text=kept)
         detail.wait_for(timeout=timeout * 1000)
 

@@ -137,6 +137,8 @@ def test_run_shows_live_numbers_and_leaves_figure_and_table_in_the_notebook(
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
     assert "double: False → True" in panel.history()[0]
+    # The verdict is seen without scrolling, also on a narrow page.
+    assert panel.root.locator(".labkit-history td:nth-child(5) .labkit-badge").count() == 1
     assert "×" in panel.speedup()
     assert panel.verdict() in ("faster", "slower", "same", "unclear")
     opened.screenshot("panel-after", panel.root)
@@ -403,7 +405,7 @@ def test_memory_and_race(opened: NotebookPage) -> None:
     assert panel.root.locator(".labkit-empty").count() == 1
     panel.run()
     assert panel.wait_finished().endswith("to the target")
-    assert "target reached: baseline 2 of 2" in panel.root.locator(".labkit-head").inner_text()
+    assert "baseline reached it: 2 of 2" in panel.root.locator(".labkit-head").inner_text()
     opened.screenshot("front-race", panel.root)
     panel.mode("Memory")
     assert "the memory of the baseline" in panel.root.locator(".labkit-head").inner_text()

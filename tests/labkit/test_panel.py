@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from IPython.utils.capture import capture_output
 from labkit import neighbours, plots
 from labkit.lab import Lab
 from labkit.measure import measuring
-from labkit.panel import LabPanel, guess, live, race_view
+from labkit.panel import LabPanel, guess, history, live, race_view
 from labkit.panel.run import PanelRun
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
@@ -116,7 +117,13 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
     assert state["verdict"] == result.verdict
     assert [row[0] for row in state["sides"]] == ["Baseline", "Candidate"]
     assert panel.screen.live.status[0].startswith(f"Done: {result.verdict}")
-    assert panel.screen.live.history[0][:3] == ["1", "double: False → True", "size 8, kind mean"]
+    row = panel.screen.live.history[0]
+    assert row[:4] == ["1", "double: False → True", "size 8, kind mean", "Time"]
+    assert row[4].endswith("×") and row[5] == result.verdict
+    assert row[-1] == " → ".join(side.peak_text for side in result.arms)
+    unmeasured = (replace(side, peak_bytes=None) for side in result.arms)
+    without = history.row(1, Comparison(*unmeasured, device="cpu", lab="x"))
+    assert without[-1] == "–"
 
 
 def test_updates_are_small() -> None:
