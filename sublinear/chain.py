@@ -212,9 +212,7 @@ class Chain:
 
     def waiting(self, block: int) -> int:
         """Bytes that ``block`` is the last to read, and that nobody saves."""
-        if not block:
-            return 0
-        return sum(self.cuts[block][number] for number in self.blocks[block - 1].waits)
+        return self._waiting[block]
 
     def released(self, block: int, first: int, last: int, over: bool = False) -> dict[int, int]:
         """Bytes that are gone once ``block`` has run, by the block that has made them.
@@ -223,8 +221,8 @@ class Chain:
         a run again ends with ``block``, so that what goes on behind it is gone, too.
         """
         found: dict[int, int] = {}
-        for number, size in self.cuts[block].items():
-            if number not in self.savers or (number in self.cuts[block + 1] and not over):
+        for number, size in self._read_last[block]:
+            if number in self.cuts[block + 1] and not over:
                 continue
             maker, saver = self.makers[number], self.savers[number]
             if (first <= maker <= last and saver <= last) or (maker > last and saver == NOBODY):
@@ -233,10 +231,13 @@ class Chain:
 
     def left(self, first: int, last: int) -> int:
         """`held`, without what waits for the next block only."""
-        before, behind = self.cuts[first], self.cuts[last + 1]
-        waits = self.blocks[last].waits
-        gone = sum(behind[number] for number in waits if number not in before)
-        return self.held(first, last) - gone
+        known = self._left.get((first, last))
+        if known is None:
+            before, behind = self.cuts[first], self.cuts[last + 1]
+            waits = self.blocks[last].waits
+            gone = sum(behind[number] for number in waits if number not in before)
+            known = self._left[first, last] = self.held(first, last) - gone
+        return known
 
     @cached_property
     def cuts(self) -> list[dict[object, int]]:
@@ -246,6 +247,27 @@ class Chain:
             # Without crossings all of an output is new.
             cuts.append({**dict(block.crossing)} or {("output", number): block.output_bytes})
         return cuts
+
+    @cached_property
+    def _waiting(self) -> list[int]:
+        """`waiting` of each block."""
+        found = [0]
+        for cut, block in zip(self.cuts[1:], self.blocks, strict=True):
+            found.append(sum(cut[number] for number in block.waits))
+        return found
+
+    @cached_property
+    def _left(self) -> dict[tuple[int, int], int]:
+        """`left`, of which many plans ask for the same."""
+        return {}
+
+    @cached_property
+    def _read_last(self) -> list[list[tuple[object, int]]]:
+        """Of each cut, the storages of which `Block.released` knows."""
+        found = []
+        for cut in self.cuts:
+            found.append([pair for pair in cut.items() if pair[0] in self.savers])
+        return found
 
     @cached_property
     def savers(self) -> dict[object, int]:

@@ -20,7 +20,7 @@ SLOTS = 4000
 CELLS = 12_000_000
 
 # Columns of a table that are filled side by side: a row is read from memory once for all of them.
-TOGETHER = 3
+TOGETHER = 8
 
 # Additions that a table may take, a few seconds of them.
 ADDITIONS = 8_000_000_000
@@ -45,7 +45,8 @@ class OptimalTable(Table):
     the loss, so the last column is free for the step itself, a plan in whose first run no gradient
     is alive. O(n^3 m), in O(n^2) NumPy calls.
 
-    ``inside[s, t, m]`` is C; ``held``, ``saved`` and ``mark`` are those of `Needs` in slots.
+    ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
+    ``mark`` are those of `Needs` in slots.
     ``alike``: without skips a checkpoint holds the same wherever it began.
     """
 
@@ -62,16 +63,18 @@ class OptimalTable(Table):
         self.elapsed = needs.elapsed.tolist()
         self.floors = _floors_of(chain, menu=menu)
         self.inside = _empty(n, n, width)
+        # Whole rows lie side by side, and are added twice as quickly as parts of them.
+        self.in_rows = self.inside.flags.c_contiguous
         # Work space.
         self.sums = _empty(TOGETHER, n, width)
         self.mask = _empty(TOGETHER, n, width, kind=np.bool_)
-        # The fewest slots with which anything will do.
-        self._enough = np.zeros((n, n), np.int64)
+        self.enough = np.zeros((n, n), np.int64)
         for begin in range(0, n, TOGETHER):
-            columns = _Columns(self, begin, min(begin + TOGETHER, n)).filled()
-            for last, column in enumerate(columns, begin):
+            columns = _Columns(self, begin, min(begin + TOGETHER, n))
+            columns.fill()
+            for last, column in enumerate(columns.values, begin):
                 self.inside[: last + 1, last] = column[: last + 1]
-                self._enough[: last + 1, last] = np.isfinite(column[: last + 1]).argmax(axis=1)
+                self.enough[: last + 1, last] = columns.enough[last - begin, : last + 1]
         self.times = self.inside[0, n - 1].astype(np.float64)
 
     def plan(self, memory: int) -> Plan:
@@ -87,7 +90,7 @@ class OptimalTable(Table):
 
         Where slots say never, those in the fewest slots that will do.
         """
-        slots = np.maximum(memory // self.slot, self._enough[first, last])
+        slots = np.maximum(memory // self.slot, self.enough[first, last])
         found = self.inside[first, last, np.minimum(slots, self.slots)]
         return np.minimum(found.astype(np.float64), UNKNOWN)
 
@@ -96,6 +99,7 @@ class _Columns:
     """Plans that end with block ``begin``, .., ``end`` - 1, from those that end before ``begin``.
 
     ``values[last - begin, first, slots]``: as `OptimalTable.inside`; nothing follows the last one.
+    ``enough[last - begin, first]``: the fewest slots in which it is finite.
     ``after[last - begin, k, slots]``: seconds of what follows a checkpoint that ends with k, and of
     bare runs so far; ``shifts[k]``: the slots that the checkpoint holds in it.
     """
@@ -106,24 +110,26 @@ class _Columns:
         self.behind = [table.floors.behind(last) for last in range(begin, end)]
         self.values = np.full((count, end + 1, width), np.inf, np.float32)
         self.values[np.arange(count), np.arange(begin, end) + 1] = 0
+        self.enough = np.zeros((count, end + 1), np.int64)
         self.after, self.shifts = _empty(count, end, width), np.full(end, -1)
-        forward = needs.forward_by[:end] + np.array(self.behind)[:, None, None]
-        need = table.need(np.maximum(forward, needs.backward_by[:end]))
-        self.lows = np.maximum(need, table.size(needs.saved_by[:end])).tolist()
+        forward = needs.forward_by[:end, :, None] + np.array(self.behind)
+        need = table.need(np.maximum(forward, needs.backward_by[:end, :, None]))
+        saved = table.size(needs.saved_by[:end, :, None])
+        self.lows = np.maximum(need, saved).tolist()
         # What bare runs may need.
         self.rooms = np.arange(width) * table.slot - np.array(self.behind)[:, None]
 
-    def filled(self) -> np.ndarray:
+    def fill(self) -> None:
         """``values``, from the last block to the first."""
         for first in range(self.end - 1, -1, -1):
             self._follow(first)
             if first < self.begin:
                 self._checkpoints(first)
-            for last in range(max(first, self.begin), self.end):
-                for k in range(max(first, self.begin), last):
-                    self._checkpoint(first, k, last)
-                self._keep(first, last)
-        return self.values
+            self._keep(first)
+            for k in range(max(first, self.begin), self.end - 1):
+                self._checkpoint(first, k)
+            found = np.isfinite(self.values[:, first])
+            self.enough[:, first] = found.shape[1] - found.sum(axis=1)
 
     def _follow(self, first: int) -> None:
         """Bring ``after`` up to date for checkpoints that begin with ``first``."""
@@ -143,13 +149,18 @@ class _Columns:
         if not ends:
             return
         bare, end = bare[:ends], first + ends
+        own = table.mark[first]
         low = -(-(int(bare[0]) + min(self.behind)) // table.slot)
+        low = max(low, self._fewest(first, end))
+        if low >= width:
+            return
         high = min(width, -(-(int(bare[-1]) + max(self.behind)) // table.slot))
-        sums = table.sums[: self.end - self.begin, :ends, low:]
         # Beside what the checkpoint itself holds.
-        own = min(low, table.mark[first])
-        inside = table.inside[first, first:end, low - own : width - own]
-        np.add(inside, self.after[:, first:end, low:], out=sums)
+        begin = own if table.in_rows and 2 * low < width else low
+        inside = table.inside[first, first:end, begin - own : width - own]
+        sums = table.sums[: self.end - self.begin, :ends, begin:]
+        np.add(inside, self.after[:, first:end, begin:], out=sums)
+        sums = sums[:, :, low - begin :]
         if high > low:
             mask = table.mask[: len(sums), :ends, : high - low]
             np.greater(bare[:, None], self.rooms[:, None, low:high], out=mask)
@@ -158,33 +169,57 @@ class _Columns:
         np.minimum.reduce(sums, axis=1, out=best)
         best -= table.elapsed[first]
 
-    def _checkpoint(self, first: int, k: int, last: int) -> None:
-        """The same for a k among the columns."""
-        table, width, place = self.table, self.table.slots + 1, last - self.begin
-        low = -(-(int(table.needs.bare[first, k]) + self.behind[place]) // table.slot)
+    def _fewest(self, first: int, end: int) -> int:
+        """The fewest slots in which a checkpoint of first..k, any k before ``end``, may be."""
+        table = self.table
+        beside = self.enough[:, first + 1 : end + 1] + table.held[first, first:end]
+        inside = table.enough[first, first:end] + table.mark[first]
+        return int(np.maximum(beside, inside).min())
+
+    def _checkpoint(self, first: int, k: int) -> None:
+        """The same for a k among the columns, in those behind it."""
+        table, width, place = self.table, self.table.slots + 1, k - self.begin
+        bare, own = int(table.needs.bare[first, k]), table.mark[first]
+        lows = [-(-(bare + behind) // table.slot) for behind in self.behind[place + 1 :]]
+        low = min(lows)
         if low >= width:
             return
-        own = min(low, table.mark[first])
-        found = self.values[k - self.begin, first, low - own : width - own]
-        found = found + self.after[place, k, low:]
+        inside = self.values[place, first, low - own : width - own]
+        found = inside + self.after[place + 1 :, k, low:]
         found -= table.elapsed[first]
-        best = self.values[place, first, low:]
-        np.minimum(best, found, out=best)
+        _improve(self.values[place + 1 :, first], found, lows)
 
-    def _keep(self, first: int, last: int) -> None:
+    def _keep(self, first: int) -> None:
         """Fastest with ``first`` kept, with any option."""
-        table, place = self.table, last - self.begin
-        needs, width = table.needs, table.slots + 1
-        best, rest = self.values[place, first], self.values[place, first + 1]
-        if first == last < needs.n - 1:
+        table, needs, width = self.table, self.table.needs, self.table.slots + 1
+        place = max(0, first - self.begin)
+        if self.begin <= first < needs.n - 1:
             # The last one of a checkpoint saves everything, see `options_of`.
-            best[int(table.need(needs.last_one[first])) :] = needs.seconds[first][0]
+            enough = int(table.need(needs.last_one[first]))
+            self.values[place, first, enough:] = needs.seconds[first][0]
+            place += 1
+        if place == self.end - self.begin:
             return
+        rest = self.values[place:, first + 1]
         for option, plus in enumerate(needs.seconds[first]):
-            low, shift = self.lows[place][first][option], table.saved[first][option]
+            lows, shift = self.lows[first][option][place:], table.saved[first][option]
+            low = min(lows)
             if low < width:
-                seconds = rest[low - shift : width - shift] + plus
-                np.minimum(best[low:], seconds, out=best[low:])
+                found = rest[:, low - shift : width - shift] + plus
+                _improve(self.values[place:, first], found, lows)
+
+
+def _improve(best: np.ndarray, found: np.ndarray, lows: list[int]) -> None:
+    """The lesser of ``best[column]`` and, from so many slots on, of ``found[column]``.
+
+    ``found`` begins with the fewest of these slots.
+    """
+    begin = min(lows)
+    for row, low in zip(found, lows, strict=True):
+        if low > begin:
+            row[: low - begin] = np.inf
+    best = best[:, begin:]
+    np.minimum(best, found, out=best)
 
 
 def _empty(*shape: int, kind: type = np.float32) -> np.ndarray:
@@ -302,12 +337,11 @@ class _NestedFloors:
         needs = self.needs
         nodes: list[Node] = []
         while first <= last:
-            held = needs.held[first, first:last]
             kept = self._seconds_kept(first, last, memory, table, opens)
             opens = False
-            dropped = self._seconds_dropped(first, last, memory, table)
-            if kept and not table:
-                dropped[:] = np.inf
+            dropped = np.empty(0)
+            if not kept or (table and min(kept)[0] > self._at_least(first, last)):
+                dropped = self._seconds_dropped(first, last, memory, table)
             option, end = choose(kept, dropped)
             if end is None:
                 nodes.append(Keep(first, option))
@@ -318,9 +352,18 @@ class _NestedFloors:
                 nodes.append(
                     Checkpoint(self.nodes(first, first + end, memory - inside, table, True))
                 )
-                memory -= int(held[end])
+                memory -= int(needs.held[first, first + end])
                 first += end + 1
         return tuple(nodes)
+
+    def _at_least(self, first: int, last: int) -> float:
+        """Seconds that first..last take if a checkpoint begins with ``first``, or fewer.
+
+        Each block runs once, ``first`` twice; half of that is far beyond what sums are rounded by.
+        """
+        once, elapsed = self.needs.once, self.needs.elapsed
+        again = elapsed[first + 1] - elapsed[first]
+        return float(once[last + 1] - once[first] + again / 2)
 
     def _seconds_kept(
         self, first: int, last: int, memory: int, table: OptimalTable | None, opens: bool
@@ -344,14 +387,17 @@ class _NestedFloors:
 
         Infinite where it does not fit; without a table, 0 where it does.
         """
-        needs, ends = self.needs, np.arange(first, last)
-        seconds = np.zeros(last - first)
-        if table:
-            left = memory - needs.held[first, first:last]
-            seconds += needs.elapsed[first + 1 : last + 1] - needs.elapsed[first]
+        needs = self.needs
+        found = np.full(last - first, np.inf)
+        fits = np.flatnonzero(self.dropped(first, last) <= memory)
+        found[fits] = 0
+        if table and len(fits):
+            ends = first + fits
+            seconds = needs.elapsed[ends + 1] - needs.elapsed[first]
             seconds += table.guess(first, ends, memory - needs.mark[first])
-            seconds += table.guess(ends + 1, last, left)
-        return np.where(self.dropped(first, last) <= memory, seconds, np.inf)
+            seconds += table.guess(ends + 1, last, memory - needs.held[first, ends])
+            found[fits] = seconds
+        return found
 
 
 _floors_of = OncePerChain(lambda chain, menu: _NestedFloors(needs_of(chain, menu=menu)))
