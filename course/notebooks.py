@@ -6,7 +6,7 @@ anatomy.
     uv run python -m course.notebooks check [NAME ...]
         say what is wrong with the file; nothing is executed
     uv run python -m course.notebooks twice [NAME ...]
-        execute the student's copy, then all cells, in one kernel
+        execute the student's copy, then all cells, in one kernel; both print what is stored
     uv run python -m course.notebooks index
         bring the README's table of notebooks up to date
 
@@ -14,7 +14,7 @@ NAME is a notebook's file name in notebooks/, with or without `.ipynb`, such as
 deeper/06_mixed_precision; none means all of them.
 `course/authoring/AUTHORING.md` explains the tags.
 
-Facts about nbval, which compares stored outputs, explain the rules:
+Facts about nbval, with which others may compare stored outputs, explain the rules:
 
 - A checked cell without a stored output is skipped silently: each must have one.
 - A cell without an execution count counts as never run, and with an output it is an error: all code
@@ -26,8 +26,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import getpass
 import os
 import re
+import symtable
 import sys
 import tempfile
 import time
@@ -44,6 +46,7 @@ from nbformat import NotebookNode
 from course.classroom.build import student_copy
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, is_front
+from course.headless import errors_of, without_widgets
 from course.minutes import REFERENCE, check_minutes
 from course.notebook_files import (
     NOTEBOOKS,
@@ -99,8 +102,9 @@ EXERCISE = re.compile(
 HINT = re.compile(r"<details><summary>Hint</summary>\n\n.*\S\n\n</details>", flags=re.DOTALL)
 # `jupyter` holds source_hidden: the folded cells
 CELL_METADATA = ("tags", "jupyter")
-# seconds; the same as in tests/course/test_notebooks.py
+# Seconds that a cell may take, and that may pass from its reply to its end on the display channel.
 CELL_TIMEOUT = 120
+DISPLAY_TIMEOUT = 20
 
 
 # ------------------------------------------------------------------------------ reading and writing
@@ -132,14 +136,18 @@ def is_checked(cell: NotebookNode) -> bool:
 @contextmanager
 def private_jupyter() -> Iterator[dict[str, str]]:
     """An environment for kernels in the test size that neither reads nor writes the user's own
-    Jupyter settings.
+    Jupyter settings. What they leave behind in temporary files goes with it.
     """
+    compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")
         }
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
             environment[name] = str(Path(folder) / name.lower())
+        environment["TMPDIR"] = folder
+        # torch's own choice, with what was compiled before
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", compiled)
         yield environment | {"LABKIT_SIZE": "test"}
 
 
@@ -148,7 +156,8 @@ def execute(*rounds: NotebookNode) -> list[list[str]]:
 
     Return what the checked cells of each printed.
 
-    Raises CellExecutionError, CellTimeoutError or DeadKernelError.
+    Raises CellExecutionError, CellTimeoutError or DeadKernelError; ValueError for what the function
+    of a widget raised.
     """
     client = nbclient.NotebookClient(
         rounds[0],
@@ -157,15 +166,26 @@ def execute(*rounds: NotebookNode) -> list[list[str]]:
         resources={"metadata": {"path": str(NOTEBOOKS)}},
         # one output however slowly it came
         coalesce_streams=True,
+        # taking torch apart takes seconds, and shows nothing
+        shutdown_kernel="immediate",
+        iopub_timeout=DISPLAY_TIMEOUT,
+        raise_on_iopub_timeout=True,
     )
     printed = []
-    with client.setup_kernel():
+    with without_widgets(client).setup_kernel():
         for notebook in rounds:
             client.nb = notebook
             for index, cell in enumerate(notebook.cells):
                 client.execute_cell(cell, index)
-            printed.append([text(cell) for cell in notebook.cells if is_checked(cell)])
+                if errors := errors_of(cell):
+                    raise ValueError(f"{label(notebook, cell)}, in a widget: {errors[0]}")
+            printed.append(checked(notebook))
     return printed
+
+
+def checked(notebook: NotebookNode) -> list[str]:
+    """What the checked cells of `notebook` have as their outputs, as text."""
+    return [text(cell) for cell in notebook.cells if is_checked(cell)]
 
 
 def text(cell: NotebookNode) -> str:
@@ -179,17 +199,29 @@ def text(cell: NotebookNode) -> str:
 def run_twice(path: Path) -> float:
     """Execute the notebook at `path` twice without a restart; return the seconds.
 
-    ValueError if the rounds differ.
+    ValueError where a round prints something else than what is stored.
 
     The first round is the student's copy, without solutions: no other cell may need them.
     """
     begin = time.monotonic()
-    first, second = execute(student_copy(read_notebook(path)), read_notebook(path))
-    if first != second:
-        raise ValueError(
-            f"a checked cell prints something else in the second round: {first} and {second}"
-        )
+    notebook = read_notebook(path)
+    stored = checked(notebook)
+    rounds = execute(student_copy(notebook), notebook)
+    for which, printed in zip(("first", "second"), rounds, strict=True):
+        if printed != stored:
+            raise ValueError(
+                f"a checked cell prints something else in the {which} round: "
+                + "; ".join(differences(stored, printed))
+            )
     return time.monotonic() - begin
+
+
+def differences(stored: list[str], printed: list[str]) -> list[str]:
+    """What checked cells print instead of what is stored; all of it where their number differs."""
+    if len(stored) != len(printed):
+        return [f"{printed}, stored is {stored}"]
+    pairs = zip(stored, printed, strict=True)
+    return [f"{new!r}, stored is {old!r}" for old, new in pairs if old != new]
 
 
 # ----------------------------------------------------------------------------------------- cleaning
@@ -286,6 +318,7 @@ def check(notebook: NotebookNode, name: str) -> list[str]:
         *form(notebook, name),
         *check_code(notebook, name),
         *check_exercises(notebook),
+        *check_order(notebook),
     ]
 
 
@@ -496,6 +529,41 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
         if not (body and re.search(r"\bexercises\.check_\w+\(", ast.unparse(body[-1]))):
             problems.append(f"{where} does not end in a call of exercises.check_...")
     return problems
+
+
+def check_order(notebook: NotebookNode) -> list[str]:
+    """Cells that students do not get use no name that only a later cell binds.
+
+    All others run in the student's copy, in their order, before anything else has run.
+    """
+    problems = []
+    students = {cell.get("id") for cell in student_copy(notebook).cells}
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    names = [names_of(cell.source) for cell in code]
+    for index, (cell, (_, used)) in enumerate(zip(code, names, strict=True)):
+        if cell.get("id") in students:
+            continue
+        above = set().union(*(bound for bound, _ in names[: index + 1]))
+        below = set().union(*(bound for bound, _ in names[index + 1 :]))
+        where = label(notebook, cell)
+        problems += [
+            f"{where} uses {name!r}, which a later cell binds"
+            for name in sorted((used & below) - above)
+        ]
+    return problems
+
+
+def names_of(source: str) -> tuple[set[str], set[str]]:
+    """The global names that a cell binds, and those that it uses, also in its functions."""
+    whole = symtable.symtable(without_magics(source), "cell", "exec")
+    bound = {each.get_name() for each in whole.get_symbols() if each.is_assigned()}
+    used = {each.get_name() for each in whole.get_symbols() if each.is_referenced()}
+    inner = list(whole.get_children())
+    while inner:
+        table = inner.pop()
+        inner += table.get_children()
+        used |= {each.get_name() for each in table.get_symbols() if each.is_global()}
+    return bound, used
 
 
 def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:

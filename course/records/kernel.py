@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from course.headless import without_widgets
 from course.notebook_files import ROOT, code_cells, read_notebook
 from labkit.progress import progress
 
@@ -65,7 +66,7 @@ def execute(path: Path, first_line: str, end: float) -> str | None:
         )
         with _ended_by_ctrl_c(client):
             try:
-                with client.setup_kernel(env=environment()):
+                with without_widgets(client).setup_kernel(env=environment()):
                     for index, cell in enumerate(notebook.cells):
                         client.execute_cell(cell, index)
             except CellTimeoutError:

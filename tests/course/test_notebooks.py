@@ -2,6 +2,7 @@
 known anatomy.
 """
 
+import os
 import subprocess
 import sys
 from copy import deepcopy
@@ -18,25 +19,6 @@ LONG = "01_timing_and_vectorization"
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=place)
 
 
-def run(*arguments: str) -> None:
-    """Run a Python command from the project's root with kernels that know nothing of the user's
-    own settings.
-    """
-    with tool.private_jupyter() as environment:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tool.ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-    print(done.stdout)
-    assert done.returncode == 0, (
-        f"{' '.join(arguments)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
-    )
-
-
 @each_notebook
 def test_shape(path: Path) -> None:
     assert tool.check(read_notebook(path), path.stem) == []
@@ -44,19 +26,27 @@ def test_shape(path: Path) -> None:
 
 @pytest.mark.notebook
 @each_notebook
-def test_runs_and_prints_the_stored_counters(path: Path) -> None:
-    # A process of its own: nbval's options would apply to all tests, and ours to it.
-    run(
-        *("-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q", "--durations=3"),
-        *("--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"),
-        str(path.relative_to(tool.ROOT)),
-    )
+def test_runs_twice_and_prints_what_is_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With kernels that know nothing of the user's own settings."""
+    with tool.private_jupyter() as environment:
+        for name in os.environ.keys() - environment.keys():
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        tool.run_twice(path)
 
 
 @pytest.mark.notebook
-@each_notebook
-def test_runs_twice_without_restart(path: Path) -> None:
-    run("course/notebooks.py", "twice", place(path))
+def test_nbval_agrees() -> None:
+    """With one notebook: what it asks of the others' files is checked in them."""
+    # A process of its own: nbval's options would apply to all tests, and ours to it.
+    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q"]
+    command += ["--nbval-lax", "--nbval-current-env", str(tool.TEMPLATE_FILE)]
+    with tool.private_jupyter() as environment:
+        done = subprocess.run(
+            command, cwd=tool.ROOT, env=environment, capture_output=True, text=True, timeout=300
+        )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
 
 
 # ------------------------------------------------------------------ the tool itself, on small files
@@ -228,17 +218,53 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_state_that_survives_a_second_round_is_found(
+def test_a_cell_that_students_do_not_get_needs_no_later_one(good: nbformat.NotebookNode) -> None:
+    assert tool.check_order(good) == []
+    later = nbformat.v4.new_code_cell("import later_on\n\ndef late():\n    return later_on")
+    good.cells.append(later)
+    for use in (
+        "late()",
+        "def g():\n    return [late for _ in range(2)]",
+        "class A(late):\n    pass",
+    ):
+        changed = deepcopy(good)
+        cell(changed, "solution").source += f"\n\n{use}\n"
+        [problem] = tool.check_order(changed)
+        assert problem.endswith("(solution) uses 'late', which a later cell binds")
+        # Who binds it first may use it, and in a cell that students get it fails as it runs.
+        cell(changed, "solution").source = f"late = object\n{use}"
+        assert tool.check_order(changed) == []
+        changed = deepcopy(good)
+        cell(changed, "counters").source += f"\n\n{use}\n"
+        assert tool.check_order(changed) == []
+
+
+def with_checked(path: Path, source: str, stored: str) -> Path:
+    """A notebook of one checked cell, and what is stored of it."""
+    tagged = nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]})
+    tagged.outputs = [nbformat.v4.new_output("stream", text=stored)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[tagged]), path)
+    return path
+
+
+def test_a_cell_that_prints_something_else_than_what_is_stored_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool, "NOTEBOOKS", tmp_path)
-    path = tmp_path / "stateful.ipynb"
-    source = "count = globals().get('count', 0) + 1\nprint(count)"
-    nbformat.write(
-        nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]})]
-        ),
-        path,
-    )
-    with pytest.raises(ValueError, match="second round"):
-        tool.run_twice(path)
+    count = "count = globals().get('count', 0) + 1\nprint(count)"
+    surviving = with_checked(tmp_path / "stateful.ipynb", count, "1\n")
+    with pytest.raises(ValueError, match=r"in the second round: '2\\n', stored is '1\\n'"):
+        tool.run_twice(surviving)
+    other = with_checked(tmp_path / "other.ipynb", "print(6 * 7)", "41\n")
+    with pytest.raises(ValueError, match=r"in the first round: '42\\n', stored is '41\\n'"):
+        tool.run_twice(other)
+
+
+def test_what_the_function_of_a_widget_raises_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool, "NOTEBOOKS", tmp_path)
+    source = "import ipywidgets\n\nipywidgets.interact(lambda x=1: 1 / (x - 1));"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    with pytest.raises(ValueError, match=r"^cell 0 .*in a widget: ZeroDivisionError"):
+        tool.execute(notebook)

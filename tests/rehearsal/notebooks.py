@@ -18,8 +18,9 @@ from pathlib import Path
 
 import nbclient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from nbformat import NotebookNode, v4
+from nbformat import v4
 
+from course.headless import errors_of, without_widgets
 from course.notebook_files import NOTEBOOKS, ROOT, course_notebooks, place, read_notebook
 from course.notebooks import notebooks, private_jupyter
 
@@ -53,10 +54,14 @@ def rehearse_notebook(path: Path, card: str) -> Rehearsal:
         timeout=CELL_TIMEOUT,
         allow_errors=True,
         kernel_name="python3",
+        shutdown_kernel="immediate",
         resources={"metadata": {"path": str(NOTEBOOKS)}},
     )
     try:
-        with _environment(card) as environment, client.setup_kernel(env=environment):
+        with (
+            _environment(card) as environment,
+            without_widgets(client).setup_kernel(env=environment),
+        ):
             _execute(client, done)
     except (CellTimeoutError, DeadKernelError) as error:
         done.errors.append(f"{type(error).__name__}: {error}"[:600])
@@ -68,7 +73,7 @@ def rehearse_notebook(path: Path, card: str) -> Rehearsal:
 def _execute(client: nbclient.NotebookClient, done: Rehearsal) -> None:
     for index, cell in enumerate(client.nb.cells):
         client.execute_cell(cell, index)
-        done.errors += _errors(cell, index)
+        done.errors += [f"cell {index}: {error}"[:600] for error in errors_of(cell)]
     asked = v4.new_code_cell(HIGHEST)
     client.nb.cells.append(asked)
     client.execute_cell(asked, len(client.nb.cells) - 1)
@@ -93,12 +98,6 @@ def _expect(error: str | None, done: Rehearsal) -> None:
             done.errors.remove(found)
             return
     done.errors.append(f"no cell raised {error!r}, which this notebook does on purpose")
-
-
-def _errors(cell: NotebookNode, index: int) -> Iterator[str]:
-    for output in cell.get("outputs", ()):
-        if output.output_type == "error":
-            yield f"cell {index}: {output.ename}: {output.evalue}"[:600]
 
 
 def main() -> int:
