@@ -1,6 +1,7 @@
 """Whatever a block draws, switches, writes or raises is given back."""
 
 import gc
+import math
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit import seed_all
+from labkit import preserve, seed_all
 from labkit.preserve import (
     frozen_heap,
     giving_back,
@@ -121,6 +122,30 @@ def test_the_heap_is_frozen_inside_and_by_the_outermost_only():
             assert gc.get_freeze_count() == frozen
             raise RuntimeError
         assert gc.get_freeze_count() == 0
+
+
+def test_what_was_dropped_lately_is_searched_for_only_beside_an_accelerator(monkeypatch):
+    searched = []
+    monkeypatch.setattr(gc, "collect", lambda: searched.append(gc.get_freeze_count()))
+    monkeypatch.setattr(preserve, "_clean_until", -math.inf)
+    gc.unfreeze()
+    for _ in range(2):
+        with frozen_heap(), frozen_heap():
+            pass
+    # Of the outermost only the first; one within another has little to search.
+    assert [count > 10_000 for count in searched] == [False, True, True]
+    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: "cuda")
+    searched.clear()
+    with frozen_heap():
+        pass
+    assert searched == [0]
+    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: None)
+    later = preserve._clean_until + 1
+    monkeypatch.setattr(preserve.time, "monotonic", lambda: later)
+    searched.clear()
+    with frozen_heap():
+        pass
+    assert searched == [0]
 
 
 def test_a_second_interrupt_leaves_nothing_half_restored() -> None:
