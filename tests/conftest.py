@@ -1,5 +1,6 @@
 """What holds for every test: the small sizes, no window, no internet."""
 
+import gc
 import os
 import socket
 import subprocess
@@ -50,13 +51,30 @@ QUICK = """
 """
 
 
+# Two processes get half of the tests each, and later take over from each other. Each begins with
+# long ones, in about equal parts; the quick ones come last, so that both end at the same time.
+LONG = (
+    ("browser/", "rehearsal/"),
+    ("course/test_notebooks", "course/test_record", "test_fault_matrix", "test_project"),
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of these modules and of the exercises."""
+    """Mark the tests of these modules and of the exercises as quick, and put all in order."""
     quick = set(QUICK.split())
+    long: list[list[pytest.Item]] = [[] for _ in LONG]
+    others: list[pytest.Item] = []
+    last: list[pytest.Item] = []
     for item in items:
         place = item.path.relative_to(ROOT / "tests").with_suffix("").as_posix()
-        if place in quick or place.startswith("course/test_exercises"):
+        fast = place in quick or place.startswith("course/test_exercises")
+        if fast:
             item.add_marker("quick")
+        among = [part for part, begins in zip(long, LONG, strict=True) if place.startswith(begins)]
+        (among or [last if fast else others])[0].append(item)
+    others += last
+    room = max(0, len(items) // 2 - len(long[0]))
+    items[:] = long[0] + others[:room] + long[1] + others[room:]
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +90,20 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Each measurement collects garbage: let it not search all of torch and of the tests each
+    time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let Python take apart at its end what was frozen: else extensions tell of leaks."""
+    gc.unfreeze()
 
 
 def is_loopback(address: object) -> bool:

@@ -5,7 +5,6 @@ Its widgets are operated through their values, as the page does it.
 
 from __future__ import annotations
 
-import gc
 import math
 import random
 import threading
@@ -300,16 +299,6 @@ def test_moves_during_a_run_apply_to_the_next(panel: LabPanel) -> None:
     assert panel.settings()["size"] == 32
 
 
-@pytest.fixture
-def quick_collections() -> Iterator[None]:
-    """Each run collects garbage: let it not search all of torch every time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("quick_collections")
 def test_stop_a_hundred_times(panel: LabPanel) -> None:
     panel.lab.make_workload = endless
     panel.buttons.budget.value = 60
