@@ -13,12 +13,13 @@ import pytest
 from course.front import is_front
 from course.notebook_files import course_notebooks, notebook_path, place, read_notebook
 
-from .harness import ROOT, NotebookPage
+from .harness import NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
 # A planner, worker processes, sides in processes of their own.
-FEW = ("12_sublinear_memory", "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
+SLIDERS = "12_sublinear_memory"
+FEW = (SLIDERS, "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -52,29 +53,6 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
     panel.run()
     assert panel.wait_finished().startswith("Done:")
     assert "recorded on" not in panel.root.locator("canvas").get_attribute("aria-label")
-
-
-def test_sliders_of_a_notebook_draw_anew(lab_page: NotebookPage) -> None:
-    """The genetic search and the plan over the network: each slider's figure follows it, and the
-    text above it.
-    """
-    lab_page.open(ROOT / "notebooks" / "12_sublinear_memory.ipynb")
-    assert lab_page.run_all() == []
-    for number, name in enumerate(("search", "plan")):
-        box = lab_page.page.locator(".widget-interact").nth(number)
-        before = box.locator("img").get_attribute("src")
-        lab_page.screenshot(f"sublinear-{name}-before", box)
-        box.locator(".noUi-handle").first.focus()
-        lab_page.page.keyboard.press("ArrowLeft")
-        lab_page.page.wait_for_function(
-            "([n, before]) => { const widget = document.querySelectorAll('.widget-interact')[n];"
-            " const image = widget.querySelector('img');"
-            " return image && image.src !== before; }",
-            arg=[number, before],
-            timeout=30_000,
-        )
-        lab_page.screenshot(f"sublinear-{name}-after", box)
-        assert "Error" not in box.inner_text()
 
 
 def test_notebook(lab_page: NotebookPage, path: Path) -> None:
@@ -112,3 +90,26 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
     assert any("image/png" in output.get("data", {}) for output in outputs) or not long
     lab_page.screenshot(f"{shot}-page")
+    if path.stem == SLIDERS:
+        check_that_sliders_draw_anew(lab_page)
+
+
+def check_that_sliders_draw_anew(lab_page: NotebookPage) -> None:
+    """The genetic search and the plan over the network: each slider's figure follows it, and the
+    text above it.
+    """
+    for number, name in enumerate(("search", "plan")):
+        box = lab_page.page.locator(".widget-interact").nth(number)
+        before = box.locator("img").get_attribute("src")
+        lab_page.screenshot(f"sublinear-{name}-before", box)
+        box.locator(".noUi-handle").first.focus()
+        lab_page.page.keyboard.press("ArrowLeft")
+        lab_page.page.wait_for_function(
+            "([n, before]) => { const widget = document.querySelectorAll('.widget-interact')[n];"
+            " const image = widget.querySelector('img');"
+            " return image && image.src !== before; }",
+            arg=[number, before],
+            timeout=30_000,
+        )
+        lab_page.screenshot(f"sublinear-{name}-after", box)
+        assert "Error" not in box.inner_text()

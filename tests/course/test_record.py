@@ -41,6 +41,28 @@ def course(tmp_path, notebooks_of_its_own):
     return add
 
 
+@pytest.fixture(scope="module")
+def record_of_a_run():
+    """A list for the record that the first test that begins with one lets be made."""
+    return []
+
+
+@pytest.fixture
+def had(course, tmp_path, record_of_a_run):
+    """A function that writes a notebook which has its record already."""
+
+    def add(name):
+        path = course(name, RUN)
+        if not record_of_a_run:
+            assert main(["record", str(path)]) == 0
+            written = tmp_path / "out" / MACHINE / f"{name}.json"
+            record_of_a_run.append(format.decode(written.read_bytes()))
+        whole = changed(record_of_a_run[0], notebook=name)
+        return store.write(tmp_path / "out" / MACHINE, whole)
+
+    return add
+
+
 CARD = dict.fromkeys(
     ("os", "python", "cuda", "cudnn", "threads", "switches", "measured"), "unknown"
 )
@@ -86,10 +108,8 @@ def test_it_goes_on_where_it_was_stopped(course, tmp_path, capsys):
     assert read(tmp_path, "01_a").doubt is None
 
 
-def test_again_records_anew(course, tmp_path):
-    path = course("01_a", RUN)
-    assert main(["record", str(path)]) == 0
-    first = read(tmp_path, "01_a")
+def test_again_records_anew(had, tmp_path):
+    first = store.read(had("01_a"))
     assert main(["record", "01_a", "--again"]) == 0  # by name
     assert read(tmp_path, "01_a").results != first.results
 
@@ -113,9 +133,8 @@ def test_a_lab_that_fails_is_recorded_as_failed(course, tmp_path, capsys):
     assert "FAILED" in capsys.readouterr().out
 
 
-def test_a_failed_run_does_not_replace_a_whole_record(course, tmp_path, capsys):
-    course("05_a", RUN)
-    assert main(["record"]) == 0
+def test_a_failed_run_does_not_replace_a_whole_record(course, had, tmp_path, capsys):
+    had("05_a")
     course("05_a", RUN, "1 / 0")
     assert main(["record"]) == 1
     assert "stays" in capsys.readouterr().out and read(tmp_path, "05_a").failed is None
@@ -126,14 +145,12 @@ def test_a_notebook_that_measures_nothing_is_a_failure(course, tmp_path):
     assert "called lab.run" in read(tmp_path, "05_idle").failed
 
 
-def test_a_budget_takes_the_missing_and_the_oldest_first(course, tmp_path, capsys):
-    for name in ("01_a", "02_b", "03_c"):
-        course(name, RUN)
-    assert main(["record"]) == 0
-    older = tmp_path / "out" / MACHINE / "02_b.json"
+def test_a_budget_takes_the_missing_and_the_oldest_first(course, had, capsys):
+    had("01_a")
+    older = had("02_b")
     content = format.decode(older.read_bytes())
     store.write(older.parent, changed(content, recorded="2026-01-01T00:00:00Z"))
-    (tmp_path / "out" / MACHINE / "03_c.json").unlink()
+    course("03_c", RUN)
     capsys.readouterr()
     assert main(["record", "--budget-minutes", "5", "--again"]) == 0
     order = [line.split()[0] for line in capsys.readouterr().out.splitlines() if " of 3)" in line]
@@ -156,7 +173,7 @@ def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path):
     # It is taken to need two minutes. What fits no command begins as the first one of a command.
     course("01_a", RUN, "import time; time.sleep(100)")
     begin = time.monotonic()
-    assert main(["record", "--budget-minutes", "0.5"]) == 1
+    assert main(["record", "--budget-minutes", "0.35"]) == 1
     assert time.monotonic() - begin < 90
     record = read(tmp_path, "01_a")
     assert record.failed == "the time budget was over" and len(record.results) == 1
@@ -264,10 +281,8 @@ def test_what_cannot_be_written_is_said_before_anything_runs(course, tmp_path, c
     assert "use letters, digits, - and _" in capsys.readouterr().err
 
 
-def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_path, capsys):
-    course("01_a", RUN)
-    assert main(["record"]) == 0
-    path = tmp_path / "out" / MACHINE / "01_a.json"
+def test_an_older_or_a_failed_record_does_not_replace_a_better_one(had, tmp_path, capsys):
+    path = had("01_a")
     kept = path.read_bytes()
     content = format.decode(kept)
     for name, changes in (
@@ -282,14 +297,12 @@ def test_an_older_or_a_failed_record_does_not_replace_a_better_one(course, tmp_p
     assert "is newer" in capsys.readouterr().out
 
 
-def test_a_budget_goes_by_what_the_notebook_took_here(course, tmp_path):
+def test_a_budget_goes_by_what_the_notebook_took_here(course, had, tmp_path):
     def seconds(old):
         return estimate.expected("01_a", old, gpu=False).seconds
 
     assert seconds(None) == estimate.UNKNOWN_SECONDS
-    course("01_a", RUN)
-    assert main(["record"]) == 0
-    whole = format.decode((tmp_path / "out" / MACHINE / "01_a.json").read_bytes())
+    whole = format.decode(had("01_a").read_bytes())
     store.write(tmp_path / "out" / "slow", changed(whole, seconds=900))
     assert seconds(read(tmp_path, "01_a")) == whole.seconds
     assert seconds(None) == 900

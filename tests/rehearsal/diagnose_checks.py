@@ -24,8 +24,11 @@ from labkit.diagnose.observe import count_operators, observe
 from labkit.diagnose.patches import patched
 from labkit.diagnose.subject import Subject
 
-# Seconds that a slow card takes for what is wrong with a program.
-SLOW = 0.2
+# Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
+SLOW = 0.05
+SLOW_LAUNCHES = 0.02
+# The budget of a diagnosis: each experiment takes six steps at least.
+SECONDS = 8
 PROGRAMS: dict[str, Callable[[], list[str]]] = {}
 
 
@@ -123,7 +126,7 @@ def slow_launches_are_named_first() -> list[str]:
     forward = nn.Linear.forward
 
     def slow(layer: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
-        time.sleep(SLOW / 10)
+        time.sleep(SLOW_LAUNCHES)
         return forward(layer, inputs)
 
     trainer = Trainer(pinned=True)
@@ -134,7 +137,7 @@ def slow_launches_are_named_first() -> list[str]:
 def named(trainer: Trainer, given: list[Any]) -> list[str]:
     """What a diagnosis finds, the worst first; the weights are as before."""
     before = [each.detach().clone() for each in trainer.model.parameters()]
-    found = labkit.diagnose(trainer.step, given, seconds=25)
+    found = labkit.diagnose(trainer.step, given, seconds=SECONDS)
     after = list(trainer.model.parameters())
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     return [each.name for each in found] or [str(found)]
