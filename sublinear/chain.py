@@ -65,17 +65,18 @@ class Block:
     do: a checkpoint holds only what nothing before it holds. Empty: all of the output is new.
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
-    its output included. ``forward``: seconds of such a forward. ``waits``: what the block has made
-    of ``crossing``, the next block is the last to read, and nobody saves: it is there until that
-    has run, or as long as a checkpoint that begins with it. ``released``: what else the next block
-    is the last to read, and does not save, each with the last block that does, or `NOBODY`. Where
-    the block that made it and all that save it lie in one checkpoint, or where it was made by a
-    kept block and nobody saves it, and no other checkpoint begins before that reader, it is there
-    until that has run, or until a run again is over that ends before. ``rerun_forward_peak``,
-    ``rerun_peak``: if the block is the last of a checkpoint that runs again, which torch stops as
-    soon as all that is saved is there, bytes above what was alive before, with the gradient of the
-    output: until torch stops, beside what waits for the block; and in the backward then, without
-    the gradients of parameters. No `rerun_peak`: as if it ran whole;
+    its output included. ``forward``: seconds of such a forward, and what its run again takes
+    longer than a plain one, as torch handles what is saved there in Python. ``waits``: what the
+    block has made of ``crossing``, the next block is the last to read, and nobody saves: it is
+    there until that has run, or as long as a checkpoint that begins with it. ``released``: what
+    else the next block is the last to read, and does not save, each with the last block that does,
+    or `NOBODY`. Where the block that made it and all that save it lie in one checkpoint, or where
+    it was made by a kept block and nobody saves it, and no other checkpoint begins before that
+    reader, it is there until that has run, or until a run again is over that ends before.
+    ``rerun_forward_peak``, ``rerun_peak``: if the block is the last of a checkpoint that runs
+    again, which torch stops as soon as all that is saved is there, bytes above what was alive
+    before, with the gradient of the output: until torch stops, beside what waits for the block; and
+    in the backward then, without the gradients of parameters. No `rerun_peak`: as if it ran whole;
     no other: as much. ``shapes``: of its weights, in words; empty where they are not known.
     """
 
@@ -164,8 +165,10 @@ class Chain:
     its peak. ``before``: the backward of such code before the blocks. ``step_bytes``: what the
     optimizer's step needs for a moment, beside the gradients. ``extra_seconds``: of a plain
     step beyond the sum of its blocks (optimizer, loss), from an end-to-end run. Negative where
-    blocks take longer alone than in their step. ``spare_bytes``: there if anything runs again, for
-    running statistics that must not be updated twice. ``sample``: shapes of one sample of the
+    blocks take longer alone than in their step. ``checkpoint_seconds``: of each checkpoint, beside
+    what its blocks take: to enter it, to begin to run it again, to put back random generators.
+    ``spare_bytes``: there if anything runs again, for running statistics that must not be updated
+    twice. ``sample``: shapes of one sample of the
     inputs, in words. ``source``: "measured" or "estimated"; an estimate says from which roofline in
     ``device``.
     """
@@ -183,11 +186,13 @@ class Chain:
     step_bytes: int = 0
     spare_bytes: int = 0
     sample: str = ""
+    checkpoint_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "input_crossing", _crossing(self.input_crossing))
-        _check(self, "input_bytes", "fixed_bytes", "batch_size", "step_bytes", "spare_bytes")
+        sizes = ("input_bytes", "fixed_bytes", "batch_size", "step_bytes", "spare_bytes")
+        _check(self, *sizes, seconds=("checkpoint_seconds",))
         if not self.blocks:
             raise ValueError("Chain: no blocks; a chain has at least one")
         if self.batch_size < 1:
@@ -287,7 +292,7 @@ class Chain:
         """The same chain at another batch size.
 
         Activation bytes (rounded up) and seconds of blocks scale with it; ``fixed_bytes``,
-        gradients of parameters and ``extra_seconds`` do not.
+        gradients of parameters, ``extra_seconds`` and ``checkpoint_seconds`` do not.
         """
         if not isinstance(batch_size, int) or batch_size < 1:
             raise ValueError(f"batch_size={batch_size!r}: use a whole number, 1 or more")

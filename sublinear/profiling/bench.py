@@ -58,10 +58,14 @@ class OptionRun:
 
 @dataclass(frozen=True)
 class Saves:
-    """By number, the tensors that enter a block, and that leave it, whose storage it saves."""
+    """By number, the tensors that enter a block, and that leave it, whose storage it saves.
+
+    ``count``: how often it saves any.
+    """
 
     entering: frozenset[int]
     leaving: frozenset[int]
+    count: int = 0
 
 
 @dataclass
@@ -109,7 +113,7 @@ class Bench:
     """Runs the blocks of one model on ``device``, each ``repeats`` times for its seconds.
 
     ``options``: how many entries of the menu are measured. ``accumulate``: gradients of parameters
-    are there before.
+    are there before. ``tensor_seconds``: of each tensor that is saved in a checkpoint.
     """
 
     def __init__(
@@ -120,10 +124,12 @@ class Bench:
         repeats: int,
         options: int,
         accumulate: bool = False,
+        tensor_seconds: float = 0.0,
     ) -> None:
         self.blocks, self.model = blocks, blocks.model
         self.device, self.clock = device, clock
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
+        self.tensor_seconds = tensor_seconds
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
@@ -207,7 +213,7 @@ class Bench:
         with torch.no_grad():
             check_repeatable(name, partial(run, *state), self.model, modules, state)
         with frozen_statistics(modules):
-            peak, seconds = self._bare(lambda *inner: checkpointed(run, inner), state)
+            peak, seconds = self._bare(run, state)
             full = self.option(MENU[0][0], run, state)
             saves, operators = self._saves(run, state)
             options = self._options(i, run, state, full, operators)
@@ -225,7 +231,7 @@ class Bench:
             options,
             0,
             peak,
-            seconds,
+            seconds + self.tensor_seconds * saves.count,
             rerun_peak=rerun.backward,
             rerun_forward_peak=rerun.forward,
             shapes=shapes,
@@ -320,19 +326,26 @@ class Bench:
         with Operators() as operators, hooks:
             after = run(*inputs)
         known = {identity for identity, _ in storages(held)}
-        return Saves(_among(inputs, known), _among(after, known)), operators.seen
+        saves = Saves(_among(inputs, known), _among(after, known), len(held))
+        return saves, operators.seen
 
-    def _bare(self, way: Way, state: State) -> tuple[int, float]:
-        """Peak bytes and seconds of a run that saves nothing."""
+    def _bare(self, run: Way, state: State) -> tuple[int, float]:
+        """Peak bytes and seconds of a run in a checkpoint, which saves nothing."""
         seconds = []
-        for _ in range(self.repeats):
+
+        def timed(*inner: object) -> State:
+            # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
             begin = self.clock.now()
-            way(*leaves(state))
+            after = run(*inner)
             seconds.append(self.clock.now() - begin)
+            return after
+
+        for _ in range(self.repeats):
+            checkpointed(timed, leaves(state))
         torch.clear_autocast_cache()
         inputs = leaves(state)
         with MemoryProbe(self.device) as probe:
-            way(*inputs)
+            checkpointed(run, inputs)
             return max(0, probe.peak), min(seconds)
 
     def option(self, name: str, way: Way, state: State) -> OptionRun:

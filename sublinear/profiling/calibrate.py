@@ -12,10 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from sublinear.apply import checkpointed
+from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import fill_gradients
 from sublinear.profiling.training import Training, bytes_of, optimizer_tensors, restored
+from sublinear.repeatable import drawing_alike
+
+# Runs of a checkpoint of next to nothing, of which the fastest counts; operators in a long one.
+TRIES = 20
+MANY = 33
 
 
 class StepSeconds(NamedTuple):
@@ -83,6 +90,51 @@ def _scaled(block: Block, ahead: float, back: float) -> Block:
         backward = (option.backward - again) * back + again * ahead
         options.append(replace(option, forward=option.forward * ahead, backward=backward))
     return replace(block, options=tuple(options), forward=block.forward * ahead)
+
+
+class CheckpointSeconds(NamedTuple):
+    """What a checkpoint takes beside its blocks, and what for each tensor that is saved in it."""
+
+    each: float = 0.0
+    tensor: float = 0.0
+
+
+def checkpoint_seconds(device: torch.device) -> CheckpointSeconds:
+    """Measured on operators that take next to nothing.
+
+    They are the seconds of torch's and our own Python code, whatever the blocks are.
+    """
+    with torch.enable_grad():
+        value = torch.ones((), device=device, requires_grad=True)
+        one, many = _beside(1, value), _beside(MANY, value)
+    tensor = max(0.0, (many - one) / (MANY - 1))
+    return CheckpointSeconds(max(0.0, one - tensor), tensor)
+
+
+def _beside(count: int, value: torch.Tensor) -> float:
+    """Seconds that a checkpoint of so many operators takes beside them."""
+    clock = Clock()
+    bare, again, plain = [], [], []
+
+    def run(value: torch.Tensor) -> State:
+        for _ in range(count):
+            value = value.tanh()
+        return (value,)
+
+    def timed(value: torch.Tensor) -> State:
+        begin = clock.now()
+        after = run(value)
+        bare.append(clock.now() - begin)
+        return after
+
+    for _ in range(TRIES):
+        begin = clock.now()
+        torch.autograd.grad(checkpointed(drawing_alike(timed), (value,)), value)
+        again.append(clock.now() - begin)
+        begin = clock.now()
+        torch.autograd.grad(run(value), value)
+        plain.append(clock.now() - begin)
+    return min(again) - min(bare) - min(plain)
 
 
 class StepBytes(NamedTuple):

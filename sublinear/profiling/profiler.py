@@ -15,7 +15,7 @@ from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
-from sublinear.profiling.calibrate import calibrated, step_bytes, time_step
+from sublinear.profiling.calibrate import calibrated, checkpoint_seconds, step_bytes, time_step
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
 from sublinear.profiling.tensors import tensors
 from sublinear.profiling.training import (
@@ -108,7 +108,8 @@ def _measured(
     on_block: Callable[[], object] | None,
 ) -> Chain:
     with undisturbed(model):
-        bench = Bench(blocks, where, Clock(), repeats, menu, accumulate)
+        each, tensor = checkpoint_seconds(where)
+        bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
         chain = bench.chain(task, on_block)
     state, beside = step_bytes(model, task.optimizer, where)
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
@@ -116,7 +117,7 @@ def _measured(
         fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     chain = replace(chain, fixed_bytes=fixed, device=name, step_bytes=beside)
-    chain = replace(chain, spare_bytes=spare_bytes(model))
+    chain = replace(chain, spare_bytes=spare_bytes(model), checkpoint_seconds=each)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:

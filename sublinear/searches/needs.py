@@ -56,7 +56,7 @@ class Needs:
     ``saved_all`` and so on: those of option 0, which saves everything, as arrays; ``saved_by`` and
     so on: of all options, (n, options), far too large where a block has fewer.
     ``elapsed[t]``: seconds of bare forwards before t; ``once[t]``: of what comes before t if each
-    block runs once, by its quickest option.
+    block runs once, by its quickest option. ``checkpoint``: seconds of each checkpoint besides.
     ``seconds[t][option]``: of a forward that saves, and backward.
     """
 
@@ -64,6 +64,7 @@ class Needs:
         chain = _with_loss(chain)
         blocks = chain.blocks
         self.n = len(blocks)
+        self.checkpoint = chain.checkpoint_seconds
         self.base = chain.fixed_bytes + chain.input_bytes + chain.spare_bytes
         output = np.array([block.cotangent_bytes for block in blocks], np.int64)
         gradients = np.array([block.gradient_bytes for block in blocks], np.int64)

@@ -46,7 +46,8 @@ class OptimalTable(Table):
     is alive. O(n^3 m), in O(n^2) NumPy calls.
 
     ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
-    ``mark`` are those of `Needs` in slots.
+    ``mark`` are those of `Needs` in slots; ``begins[s]`` are seconds of bare forwards before s,
+    less those of a checkpoint itself.
     ``alike``: without skips a checkpoint holds the same wherever it began.
     """
 
@@ -60,7 +61,7 @@ class OptimalTable(Table):
         self.saved, self.mark = self.size(needs.saved_by).tolist(), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
         self.alike = bool((self.held == np.diagonal(self.held))[above].all())
-        self.elapsed = needs.elapsed.tolist()
+        self.begins = (needs.elapsed - needs.checkpoint).tolist()
         self.floors = _floors_of(chain, menu=menu)
         self.inside = _empty(n, n, width)
         # Whole rows lie side by side, and are added twice as quickly as parts of them.
@@ -167,7 +168,7 @@ class _Columns:
             np.copyto(sums[:, :, : high - low], np.inf, where=mask)
         best = self.values[:, first, low:]
         np.minimum.reduce(sums, axis=1, out=best)
-        best -= table.elapsed[first]
+        best -= table.begins[first]
 
     def _fewest(self, first: int, end: int) -> int:
         """The fewest slots in which a checkpoint of first..k, any k before ``end``, may be."""
@@ -186,7 +187,7 @@ class _Columns:
             return
         inside = self.values[place, first, low - own : width - own]
         found = inside + self.after[place + 1 :, k, low:]
-        found -= table.elapsed[first]
+        found -= table.begins[first]
         _improve(self.values[place + 1 :, first], found, lows)
 
     def _keep(self, first: int) -> None:
@@ -362,7 +363,7 @@ class _NestedFloors:
         Each block runs once, ``first`` twice; half of that is far beyond what sums are rounded by.
         """
         once, elapsed = self.needs.once, self.needs.elapsed
-        again = elapsed[first + 1] - elapsed[first]
+        again = elapsed[first + 1] - elapsed[first] + self.needs.checkpoint
         return float(once[last + 1] - once[first] + again / 2)
 
     def _seconds_kept(
@@ -393,7 +394,7 @@ class _NestedFloors:
         found[fits] = 0
         if table and len(fits):
             ends = first + fits
-            seconds = needs.elapsed[ends + 1] - needs.elapsed[first]
+            seconds = needs.elapsed[ends + 1] - (needs.elapsed[first] - needs.checkpoint)
             seconds += table.guess(first, ends, memory - needs.mark[first])
             seconds += table.guess(ends + 1, last, memory - needs.held[first, ends])
             found[fits] = seconds

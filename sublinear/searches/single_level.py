@@ -54,7 +54,7 @@ class SingleLevelTable(Table):
                 rest, again = self._rest[first + 1 : end + 1], twice[first + 1 : end + 1]
                 self.follow(after[ends], held[first, ends], shifts[ends], rest, again)
                 choices = np.where(slot >= segments[first, ends, None], after[ends], np.inf)
-                np.subtract(choices.min(axis=0), twice[first], out=best)
+                np.subtract(choices.min(axis=0), twice[first] - needs.checkpoint, out=best)
             low = lowest[first]
             if low < width:
                 follows = self._rest[first + 1, low - saved[first] : width - saved[first]]
@@ -113,8 +113,9 @@ class _FlatFloors:
         behind = np.array([first + 1, *range(first + 1, needs.n)])
         held = np.append(needs.saved[first][0], needs.held[first, ends])
         need = np.append(self.kept(first), self.dropped(first))
-        seconds = np.append(self.seconds[first], self.twice[behind[1:]] - self.twice[first])
-        again = needs.elapsed[first + 1] - needs.elapsed[first]
+        dropped = self.twice[behind[1:]] - (self.twice[first] - needs.checkpoint)
+        seconds = np.append(self.seconds[first], dropped)
+        again = needs.elapsed[first + 1] - needs.elapsed[first] + needs.checkpoint
         at_least = self.seconds[first:].sum() + again / 2
         return _Choices(behind, held, need, seconds, float(at_least))
 

@@ -83,6 +83,7 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
         entered,
         before,
         after,
+        checkpoint_seconds=float(draw(few)),
     )
 
 

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import random
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from labkit import models
 from labkit.memory import StorageTracker
+from sublinear import repeatable
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.plan import Checkpoint, Keep, Plan
@@ -120,6 +123,19 @@ def test_recomputation_costs_what_the_plan_says() -> None:
     # Forward, then once more in each checkpoint around a block; a second half inside another is
     # spared one of them.
     assert planned.runs_by.calls == [4, 3, 3, 2, 4, 3, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("draw", "times"), [(float, 0), (random.random, 2), (np.random.rand, 2), (random.gauss, 2)]
+)
+def test_generators_are_put_back_where_something_was_drawn(monkeypatch, draw, times) -> None:
+    put_back = []
+    monkeypatch.setattr(repeatable, "_set_draws", put_back.append)
+    run = repeatable.drawing_alike(draw)
+    run()
+    assert not put_back
+    run()
+    assert len(put_back) == times
 
 
 def test_a_mode_switched_after_planning_is_noticed() -> None:

@@ -88,6 +88,7 @@ class Ledger:
                 last = [keep.block for keep in keeps((node,))][-1]
                 if not stopped_early:
                     del self.live["held", id(node)]
+                    self.seconds += self.chain.checkpoint_seconds
                 self.live["gradient", last] = self.chain.blocks[last].output_bytes
                 self.forward(node.inside, inside=True)
                 self.backward(node.inside, inside=True)
@@ -154,6 +155,25 @@ def test_a_nested_checkpoint_by_hand():
     # Forward of block 1 for good: the output of block 0 (4) and the gradient of its own output (6)
     # are there.
     assert costs.timeline[5].peak_bytes == 1100 + 4 + 6 + 11
+
+
+def test_each_checkpoint_takes_seconds_of_its_own_but_not_for_each_block():
+    chain = chain_of(4, 6, 5)
+    slow = replace(chain, checkpoint_seconds=10.0)
+    inner = Checkpoint((Keep(0), Keep(1)))
+    for nodes, count in (
+        ((Keep(0), Keep(1), Keep(2)), 0),
+        ((inner, Keep(2)), 1),
+        ((Checkpoint((inner, Keep(2))),), 2),
+        # Torch ends the outer one before the inner one, which is not run for nothing.
+        ((Checkpoint((Keep(0), Checkpoint((Keep(1), Keep(2))))),), 1),
+    ):
+        found = Plan(nodes, "by hand")
+        assert simulate(slow, found).seconds == simulate(chain, found).seconds + 10 * count
+    assert slow.at_batch(16).checkpoint_seconds == 10
+    data = chain.to_json()
+    del data["checkpoint_seconds"]
+    assert Chain.from_json(data) == chain
 
 
 def test_an_option_of_the_menu_is_charged_as_it_says():
@@ -398,6 +418,11 @@ def test_another_batch_size_scales_activations_and_seconds_only():
             lambda: replace(chain_of(1), extra_seconds=float("inf")),
             ValueError,
             r"extra_seconds=inf",
+        ),
+        (
+            lambda: replace(chain_of(1), checkpoint_seconds=-1.0),
+            ValueError,
+            r"checkpoint_seconds=-1.0",
         ),
         (lambda: chain_of(1).at_batch(0), ValueError, r"batch_size=0: use a whole number"),
         (

@@ -11,12 +11,13 @@ from torch import nn
 from labkit import models
 from labkit.memory import StorageTracker
 from labkit.preserve import rng_state
-from sublinear.apply import MENU, apply
+from sublinear.apply import MENU, apply, checkpointed
 from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
 from sublinear.cost import simulate
 from sublinear.plan import Plan
-from sublinear.profiling import Roofline, profile
+from sublinear.probe import Clock
+from sublinear.profiling import Roofline, bench, profile
 from sublinear.profiling.around import Surroundings
 from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.calibrate import time_step
@@ -300,6 +301,32 @@ def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() ->
     model = nn.Sequential(nn.Linear(64, 64), Stack(), nn.Linear(64, 2))
     blocks = profile(model, torch.randn(256, 64), repeats=1).blocks
     assert any(2 * block.rerun_peak < block.rerun_forward_peak for block in blocks)
+
+
+def test_seconds_of_a_checkpoint_are_its_own_and_no_part_of_its_blocks(monkeypatch) -> None:
+    class Told(Clock):
+        seconds = 0.0
+
+        def now(self) -> float:
+            return self.seconds
+
+    clock = Told()
+
+    def slow(*args):
+        clock.seconds += 5
+        return checkpointed(*args)
+
+    model, x = models.mlp([8, 8, 2]), torch.randn(4, 8)
+    assert profile(model, x, repeats=1).checkpoint_seconds > 0
+    monkeypatch.setattr(bench, "checkpointed", slow)
+    task = training(x, None, None, None)
+    chain = Bench(split(model), torch.device("cpu"), clock, 2, 1).chain(task)
+    assert clock.seconds >= 5 * 2 * len(chain)
+    assert [block.forward for block in chain.blocks] == [0, 0]
+    # But each tensor that a block saves counts: the inputs of the layers, a weight, and a ReLU's
+    # output.
+    again = Bench(split(model), torch.device("cpu"), clock, 2, 1, tensor_seconds=0.5)
+    assert [block.forward for block in again.chain(task).blocks] == [1, 1]
 
 
 def test_a_step_is_timed_at_least_twice() -> None:
