@@ -14,7 +14,7 @@ NAME is a notebook's file name in notebooks/, with or without `.ipynb`, such as
 deeper/06_mixed_precision; none means all of them.
 `course/authoring/AUTHORING.md` explains the tags.
 
-Facts about nbval, with which others may compare stored outputs, explain the rules:
+Facts about nbval, which compares stored outputs, explain the rules:
 
 - A checked cell without a stored output is skipped silently: each must have one.
 - A cell without an execution count counts as never run, and with an output it is an error: all code
@@ -52,6 +52,7 @@ from course.notebook_files import (
     NOTEBOOKS,
     ROOT,
     about,
+    code_cells,
     course_notebooks,
     long_path,
     notebook_path,
@@ -214,6 +215,23 @@ def run_twice(path: Path) -> float:
                 + "; ".join(differences(stored, printed))
             )
     return time.monotonic() - begin
+
+
+def doubled(path: Path) -> NotebookNode:
+    """The student's copy and then the whole as one notebook, with all that is stored.
+
+    What runs it, as nbval does, runs both without a restart.
+    """
+    whole = read_notebook(path)
+    twice = student_copy(whole)
+    stored = {cell.id: cell for cell in code_cells(whole)}
+    for cell in code_cells(twice):
+        cell.outputs = stored[cell.id].outputs
+        cell.execution_count = stored[cell.id].execution_count
+    for cell in whole.cells:
+        cell.id += "-again"
+    twice.cells += whole.cells
+    return twice
 
 
 def differences(stored: list[str], printed: list[str]) -> list[str]:

@@ -12,7 +12,8 @@ import nbformat
 import pytest
 
 from course import notebooks as tool
-from course.notebook_files import long_path, place, read_notebook, tags
+from course.classroom.build import student_copy
+from course.notebook_files import long_path, notebook_text, place, read_notebook, tags
 
 PATHS = tool.notebooks()
 LONG = "01_timing_and_vectorization"
@@ -26,27 +27,47 @@ def test_shape(path: Path) -> None:
 
 @pytest.mark.notebook
 @each_notebook
-def test_runs_twice_and_prints_what_is_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With kernels that know nothing of the user's own settings."""
+def test_runs_twice_and_prints_what_is_stored(path: Path, tmp_path: Path) -> None:
+    """By nbval: the student's copy and then the whole, in one kernel."""
+    file = tmp_path / path.name
+    file.write_text(notebook_text(tool.doubled(path)), encoding="utf-8")
     with tool.private_jupyter() as environment:
-        for name in os.environ.keys() - environment.keys():
-            monkeypatch.delenv(name)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        tool.run_twice(path)
+        passed, said = by_nbval(file, environment)
+    assert passed, said
+
+
+def test_what_nbval_runs_holds_both_rounds_and_all_that_is_stored() -> None:
+    for path in PATHS:
+        twice, whole = tool.doubled(path), read_notebook(path)
+        assert tool.checked(twice)[-len(tool.checked(whole)) :] == tool.checked(whole)
+        first = [cell for cell in twice.cells if not cell.id.endswith("-again")]
+        assert [cell.id for cell in first] == [cell.id for cell in student_copy(whole).cells]
+        assert all(text for text in tool.checked(twice))
 
 
 @pytest.mark.notebook
-def test_nbval_agrees() -> None:
-    """With one notebook: what it asks of the others' files is checked in them."""
-    # A process of its own: nbval's options would apply to all tests, and ours to it.
+def test_nbval_finds_what_differs(tmp_path: Path) -> None:
+    path = with_checked(tmp_path / "other.ipynb", "print(6 * 7)", "41\n")
+    passed, said = by_nbval(path, dict(os.environ))
+    assert not passed and "42" in said
+
+
+def by_nbval(file: Path, environment: dict[str, str]) -> tuple[bool, str]:
+    """Whether nbval passes a notebook; what it says.
+
+    A process of its own: nbval's options would apply to all tests, and ours to it.
+    """
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q"]
-    command += ["--nbval-lax", "--nbval-current-env", str(tool.TEMPLATE_FILE)]
-    with tool.private_jupyter() as environment:
-        done = subprocess.run(
-            command, cwd=tool.ROOT, env=environment, capture_output=True, text=True, timeout=300
-        )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
+    command += ["--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
+    done = subprocess.run(
+        [*command, str(file)],
+        cwd=tool.ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    return done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
 
 
 # ------------------------------------------------------------------ the tool itself, on small files
