@@ -262,7 +262,7 @@ def test_a_cell_that_students_do_not_get_needs_no_later_one(good: nbformat.Noteb
 
 def with_checked(path: Path, source: str, stored: str) -> Path:
     """A notebook of one checked cell, and what is stored of it."""
-    tagged = nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]})
+    tagged = nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]}, execution_count=1)
     tagged.outputs = [nbformat.v4.new_output("stream", text=stored)]
     nbformat.write(nbformat.v4.new_notebook(cells=[tagged]), path)
     return path
