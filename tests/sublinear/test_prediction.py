@@ -69,5 +69,8 @@ def test_what_nobody_saves_is_not_counted_behind_its_last_reader() -> None:
     # The shortcut of the first block is the output of a convolution, which is added and not saved.
     chain, _, model, inputs, optimizer = chain_of("temporal")
     assert NOBODY in {saver for block in chain.blocks for _, saver in block.released}
+    # What the next block saves itself is not among them.
+    for number, block in enumerate(chain.blocks):
+        assert all(saver <= number for _, saver in block.released)
     measured = peak(model, FAMILIES["temporal"], inputs, optimizer)
     assert abs(keep_all(chain).costs.peak_bytes / measured - 1) <= 0.002

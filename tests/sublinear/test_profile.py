@@ -303,6 +303,14 @@ def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() ->
     assert any(2 * block.rerun_peak < block.rerun_forward_peak for block in blocks)
 
 
+def test_a_run_again_hands_gradients_on_without_a_copy() -> None:
+    tried = Bench(split(models.mlp([4, 4, 4])), torch.device("cpu"), Clock(), 1, 1)
+    x = torch.randn(1000, requires_grad=True)
+    # The gradient of a sum is one number, seen a thousand times; a leaf would write them out.
+    rerun = tried._rerun(lambda x: (x.sum(),), (x,))
+    assert rerun.backward <= 16
+
+
 def test_seconds_of_a_checkpoint_are_its_own_and_no_part_of_its_blocks(monkeypatch) -> None:
     class Told(Clock):
         seconds = 0.0

@@ -19,6 +19,14 @@ from sublinear.teaching.grid import cut, grid, threshold_splits
 from sublinear.teaching.recursive import recursive
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_columns():
+    """Tables of few blocks are made in several parts, too, as those of many are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimal, "TOGETHER", 2)
+        yield
+
+
 def brute_force(chain, *, menu, depth=99):
     """Peaks and seconds of every plan: (2, plans)."""
     options = tuple(len(block.options) if menu else 1 for block in chain.blocks)
