@@ -86,6 +86,9 @@ class Fitted:
         ]
         if self.measured_bytes is not None:
             lines.insert(1, f"{'measured, one step':<30} {format_bytes(self.measured_bytes):>10}")
+        if self.predicted.sent_bytes:
+            sent = format_bytes(self.predicted.sent_bytes)
+            lines.insert(1, f"{'on the CPU meanwhile':<30} {sent:>10}")
         if self.proof:
             lines.append(f"proven: {self.proof}")
         if self.note:
@@ -200,6 +203,7 @@ def fit(
     accumulate: int = 1,
     margin: float = 0.0,
     modules: list[str] | None = None,
+    offload: bool = True,
     repeats: int = 3,
     prove: bool = True,
 ) -> Fitted:
@@ -213,8 +217,9 @@ def fit(
     step; ``accumulate``: over how many such batches gradients are added up before that step;
     ``margin``: the part of the budget that stays free, for what operators need inside on a CPU and
     no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
-    by name, where torch cannot trace the model; ``prove``: compare one step of the planned model
-    with a plain one, and its peak with the budget, before it is returned.
+    by name, where torch cannot trace the model; ``offload``: on a GPU, checkpoints may send
+    what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
+    planned model with a plain one, and its peak with the budget, before it is returned.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does. The model stays as it is.
     """
@@ -228,7 +233,8 @@ def fit(
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
         task = training(inputs, kwargs, loss, optimizer)
-    fitting = _Fitting(model, replace(task, accumulate=accumulate), limit, max_overhead, method)
+    task = replace(task, accumulate=accumulate)
+    fitting = _Fitting(model, task, limit, max_overhead, method, offload)
     blocks = split(model, task.args, task.kwargs, modules=modules)
     with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
         fitted = fitting.planned(blocks, repeats, bar, prove)
@@ -268,6 +274,7 @@ class _Fitting:
     limit: float | None
     max_overhead: float | None
     method: str
+    offload: bool
 
     def planned(self, blocks: Blocks, repeats: int, bar: tqdm[Any], measure: bool) -> Fitted:
         """Profile and plan; where ``measure``, until a real step keeps to the budget."""
@@ -282,6 +289,8 @@ class _Fitting:
             accumulate=self.task.accumulate > 1,
             on_block=bar.update,
         )
+        if not self.offload:
+            chain = replace(chain, link=None)
         bar.update()
         bar.set_description("searching for the plan")
         fitted = self._by_plan(chain, blocks, self.limit)

@@ -9,7 +9,17 @@ from typing import Any
 
 from sublinear.chain import Chain, Json, load, store
 from sublinear.cost import Costs, simulate
-from sublinear.nodes import Checkpoint, Keep, as_json, as_text, checked, depth, from_json, keeps
+from sublinear.nodes import (
+    Checkpoint,
+    Keep,
+    as_json,
+    as_text,
+    checked,
+    depth,
+    from_json,
+    keeps,
+    offloaded,
+)
 
 __all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan"]
 
@@ -62,7 +72,8 @@ class Plan:
     ``chain``: what the plan was made for, if that is known: then `costs` says what it costs. Two
     plans are equal whatever their chains. ``loaded``: what a plan from a file was made for.
     Printed, parentheses are checkpoints and ``4/1`` is block 4 with its option 1:
-    ``[0 1 (2 3) (4/1 (5 6)) 7]``.
+    ``[0 1 (2 3) (4/1 (5 6)) 7]``. ``(2 3)^`` sends what it holds to the CPU and fetches it to run
+    again; only checkpoints that lie in no other one can.
     """
 
     nodes: tuple[Keep | Checkpoint, ...]
@@ -78,6 +89,13 @@ class Plan:
                     f"Plan: block {keep.block} stands where block {place} should: "
                     "each runs once, in order"
                 )
+        for node in self.nodes:
+            inside = node.inside if isinstance(node, Checkpoint) else ()
+            if any(offloaded(inside)):
+                raise ValueError(
+                    f"Plan: {as_text(node)}: only a checkpoint that lies in no other one can send "
+                    "what it holds to the CPU"
+                )
         if self.chain is not None:
             self.check(self.chain)
 
@@ -91,6 +109,11 @@ class Plan:
     def depth(self) -> int:
         """How many checkpoints are nested at most; 0 where nothing is checkpointed."""
         return max(map(depth, self.nodes))
+
+    @property
+    def offloads(self) -> bool:
+        """Whether anything waits in the CPU's memory meanwhile."""
+        return any(offloaded(self.nodes))
 
     @property
     def options(self) -> tuple[int, ...]:
@@ -150,11 +173,17 @@ class Plan:
                     f"the plan uses option {keep.option} of block {keep.block} "
                     f"({block.name!r}), which has {', '.join(has)}"
                 )
+        if self.offloads and chain.link is None:
+            raise ValueError(
+                f"the plan {self} sends to the CPU what checkpoints marked ^ hold, and the chain "
+                f"for {chain.device!r} knows no link to it: profile on a GPU"
+            )
 
     def to_json(self, path: str | Path | None = None) -> Json:
         """A plain dictionary, also written to ``path`` if there is one.
 
-        A checkpoint is a list, a block its number, or an object of "block" and "option" where the
+        A checkpoint is a list, or an object of "checkpoint" and "offload" where it sends what it
+        holds to the CPU; a block is its number, or an object of "block" and "option" where the
         option is not 0. Of the chain only the fingerprint is part of it, see `made_for`.
         """
         data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
