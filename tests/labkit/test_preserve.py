@@ -128,6 +128,7 @@ def test_what_was_dropped_lately_is_searched_for_only_beside_an_accelerator(monk
     searched = []
     monkeypatch.setattr(gc, "collect", lambda: searched.append(gc.get_freeze_count()))
     monkeypatch.setattr(preserve, "_clean_until", -math.inf)
+    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: None)
     gc.unfreeze()
     for _ in range(2):
         with frozen_heap(), frozen_heap():
