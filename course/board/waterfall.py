@@ -85,7 +85,7 @@ class Waterfall:
             )
         text = f"The slow script gets through {format_rate(self.rate, 'images')}."
         if len(self.steps) > 1:
-            text += f" With all bars: {format_factor(first / last)}x, the product of their factors."
+            text += f" With all bars: {format_factor(first / last)}x, the product of what is clear."
         return text
 
 
@@ -95,7 +95,7 @@ def waterfall(
     """The slow script, what was kept, then ``latest``, about which nothing is decided yet.
 
     ``images`` is what the slow script needs to the target. Seconds are nan where its rate is not
-    known. A factor that is not finite changes nothing.
+    known. A factor that is unclear or not finite changes nothing.
     """
     rate = choices.rate
     figures = [choice.figure for choice in choices.kept]
@@ -108,15 +108,16 @@ def waterfall(
     seconds = images / rate
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
-        after = seconds / _sure(figure.factor)
+        after = seconds / _sure(figure)
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
     return Waterfall(tuple(found), rate, tuple(left), recorded, said)
 
 
-def _sure(factor: float) -> float:
-    if math.isfinite(factor) and factor > 0:
-        return factor
+def _sure(figure: Figure) -> float:
+    """The factor by which a bar is shorter: 1 where it is not clear that there is any."""
+    if figure.verdict != "unclear" and math.isfinite(figure.factor) and figure.factor > 0:
+        return figure.factor
     return 1.0
 
 
@@ -128,6 +129,8 @@ def sentence(figure: Figure) -> str:
     text = f"{told(figure)}, on top of {below}, {HOW[figure.mode]}"
     if math.isfinite(figure.memory):
         text += f"; peak memory {format_factor(figure.memory)}x"
+    if math.isnan(sum(figure.interval)):
+        text += "; so few pairs decide nothing: run the cell again, beside fewer programs"
     if figure.stopped:
         text += "; stopped early"
     return text

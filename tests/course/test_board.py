@@ -18,7 +18,7 @@ import pytest
 from course.board import Board, board, cell, images_per_second, measure, record, recorded, store
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
-from course.board.waterfall import waterfall
+from course.board.waterfall import sentence, waterfall
 from course.cli import main
 from course.switches import SWITCHES, TASK
 from labkit.text import format_factor
@@ -65,6 +65,24 @@ def test_a_timed_switch_is_measured() -> None:
     )
     assert found.factor > 0 and found.rate > 0 and found.memory > 0
     assert found.verdict in ("faster", "slower", "same", "unclear")
+
+
+def test_what_is_too_short_for_an_interval_is_timed_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    run = measure.Lab.run
+
+    def short(self: Any, *arguments: Any, seconds: float, **settings: Any) -> Any:
+        asked.append(seconds)
+        result = run(self, *arguments, seconds=0.1, **settings)
+        few = [replace(side, times=side.times[:1], builds=()) for side in result.arms]
+        return replace(result, baseline=few[0], candidate=few[1])
+
+    monkeypatch.setattr(measure.Lab, "run", short)
+    found = measure.measure("data_loading", [])
+    assert asked == [measure.SECONDS, 3 * measure.SECONDS]
+    assert "so few pairs decide nothing" in sentence(found)
+    measure.measure("data_loading", [], seconds=0.2)
+    assert asked[2:] == [0.2]
 
 
 def test_a_switch_that_learns_otherwise_races() -> None:
@@ -214,6 +232,14 @@ def test_a_race_that_nobody_won_changes_no_bar() -> None:
     found = waterfall(Choices(), lost, images=20_000)
     assert [step.after for step in found.steps] == [100.0, 100.0]
     assert "no factor, unclear" in str(found)
+
+
+def test_an_unclear_factor_shortens_no_bar() -> None:
+    odd = figure("data_loading", 1.5, verdict="unclear")
+    choices = Choices().with_choice(Choice(odd, kept=True))
+    found = waterfall(choices, figure("as_tensor", 2.0), images=20_000)
+    assert [step.after for step in found.steps] == [100.0, 100.0, 50.0]
+    assert "1.50x" in str(found) and "With all bars: 2.00x" in str(found)
 
 
 def test_without_figures_it_says_so(path: Path) -> None:
@@ -502,12 +528,12 @@ def test_others_are_seen() -> None:
         assert record.Watch().others() == 0
         return
     watch = record.Watch()
-    code = "import time; end = time.time() + 1\nwhile time.time() < end: pass"
-    with subprocess.Popen([sys.executable, "-c", code]) as process:
-        while process.poll() is None:
-            time.sleep(0.05)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        time.sleep(1)
+        # Once it has been waited for, its time is this process's own.
         seen = watch.others()
-    assert seen > 0.3 / (os.cpu_count() or 1)
+        process.kill()
+    assert seen > 0.1 / (os.cpu_count() or 1)
 
 
 def interrupt(*_: Any) -> Any:
