@@ -119,10 +119,9 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
     row = panel.screen.live.history[0]
     assert row[:4] == ["1", "double: False → True", "size 8, kind mean", "Time"]
     assert row[4].endswith("×") and row[5] == result.verdict
-    assert row[-1] == " → ".join(side.peak_text for side in result.arms)
-    unmeasured = (replace(side, peak_bytes=None) for side in result.arms)
-    without = history.row(1, Comparison(*unmeasured, device="cpu", lab="x"))
-    assert without[-1] == "–"
+    for size, text in ((2**20, "1.00 MiB → 1.00 MiB"), (None, "–")):
+        sides = (replace(side, peak_bytes=size) for side in result.arms)
+        assert history.row(1, Comparison(*sides, device="cpu", lab="x"))[-1] == text
 
 
 def test_updates_are_small() -> None:
