@@ -210,7 +210,7 @@ class _Floors:
                 seconds = table.seconds(first, pieces, np.array([memory]))[:, 0]
                 seconds += table.guess(pieces, memory)
             seconds[self.least(pieces) > memory] = np.inf
-            found = int(seconds.argmin())
+            found = int(np.argmin(seconds))
             if pieces.checkpoint[found]:
                 last = int(pieces.then[found]) - 1
                 inside = self._inside(first, last, memory, table)
