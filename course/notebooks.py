@@ -29,7 +29,6 @@ import ast
 import getpass
 import os
 import re
-import symtable
 import sys
 import tempfile
 import time
@@ -44,6 +43,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
 from course.classroom.build import student_copy
+from course.classroom.slices import names
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, is_front
 from course.headless import errors_of, without_widgets
@@ -556,32 +556,19 @@ def check_order(notebook: NotebookNode) -> list[str]:
     """
     problems = []
     students = {cell.get("id") for cell in student_copy(notebook).cells}
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    names = [names_of(cell.source) for cell in code]
-    for index, (cell, (_, used)) in enumerate(zip(code, names, strict=True)):
+    code = code_cells(notebook)
+    found = [names(without_magics(cell.source)) for cell in code]
+    for index, (cell, (used, _)) in enumerate(zip(code, found, strict=True)):
         if cell.get("id") in students:
             continue
-        above = set().union(*(bound for bound, _ in names[: index + 1]))
-        below = set().union(*(bound for bound, _ in names[index + 1 :]))
+        above = set().union(*(bound for _, bound in found[: index + 1]))
+        below = set().union(*(bound for _, bound in found[index + 1 :]))
         where = label(notebook, cell)
         problems += [
             f"{where} uses {name!r}, which a later cell binds"
             for name in sorted((used & below) - above)
         ]
     return problems
-
-
-def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The global names that a cell binds, and those that it uses, also in its functions."""
-    whole = symtable.symtable(without_magics(source), "cell", "exec")
-    bound = {each.get_name() for each in whole.get_symbols() if each.is_assigned()}
-    used = {each.get_name() for each in whole.get_symbols() if each.is_referenced()}
-    inner = list(whole.get_children())
-    while inner:
-        table = inner.pop()
-        inner += table.get_children()
-        used |= {each.get_name() for each in table.get_symbols() if each.is_global()}
-    return bound, used
 
 
 def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:

@@ -116,8 +116,8 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
 
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
     result = lab.run(switched=True, seconds=seconds or SECONDS)
-    few = math.isnan(sum(result.interval))
-    if few and seconds is None and not result.stopped:
+    ended = result.stopped or any(side.error for side in result.arms)
+    if seconds is None and not ended and math.isnan(sum(result.interval)):
         result = lab.run(switched=True, seconds=3 * SECONDS)
     for side, name in zip(result.arms, ("without", "with"), strict=True):
         if side.error:

@@ -85,6 +85,22 @@ def test_what_is_too_short_for_an_interval_is_timed_longer(monkeypatch: pytest.M
     assert asked[2:] == [0.2]
 
 
+def test_a_side_that_ended_is_not_timed_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    run = measure.Lab.run
+
+    def ended(self: Any, *arguments: Any, seconds: float, **settings: Any) -> Any:
+        asked.append(seconds)
+        result = run(self, *arguments, seconds=0.1, **settings)
+        gone = replace(result.candidate, times=(), builds=(), error="out of memory")
+        return replace(result, candidate=gone)
+
+    monkeypatch.setattr(measure.Lab, "run", ended)
+    with pytest.raises(measure.NoFigure, match="out of memory"):
+        measure.measure("data_loading", [])
+    assert asked == [measure.SECONDS]
+
+
 def test_a_switch_that_learns_otherwise_races() -> None:
     found = measure.measure("gradient_clipping", [])
     assert found.mode == "race" and found.rate > 0
