@@ -18,7 +18,6 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from labkit.device import is_out_of_memory, release_memory
 from labkit.diagnose import memory
 from labkit.diagnose.checks import (
     EXPERIMENTS,
@@ -29,6 +28,7 @@ from labkit.diagnose.checks import (
     update,
 )
 from labkit.diagnose.experiment import Change, Experiment, both
+from labkit.diagnose.failing import may_fail
 from labkit.diagnose.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from labkit.diagnose.limit import limit
 from labkit.diagnose.neighbours import Neighbours
@@ -170,7 +170,8 @@ class Session:
             waiting = None
             if subject.takes_batches:
                 with limit(self.patience, "reading from the loader"):
-                    waiting, found = loading.finding(subject, STREAMING * self.seconds)
+                    seconds = STREAMING * self.seconds
+                    waiting, found = loading.finding(subject, seconds, self._may_fail)
                 wholes = found.wholes
                 if wholes:
                     self.step_seconds = sum(wholes) / len(wholes)
@@ -182,7 +183,7 @@ class Session:
                 wholes = phases.wholes
                 self.step_seconds = sum(wholes) / len(wholes)
                 before = len(compilations.seconds)
-                waiting = loading.inside(phases)
+                waiting = loading.inside(phases, self._may_fail)
         if waiting is not None:
             self.found.append(waiting)
         self._from_phases(phases, wholes)
@@ -286,16 +287,9 @@ class Session:
 
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:
-        """A change that the step does not bear is told, and ends only itself."""
-        try:
-            with limit(self.patience, name):
-                yield
-        except Exception as error:
-            # Whatever it is: the same step ran without the change.
-            text = str(error).splitlines() or [""]
-            self.unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
-            if is_out_of_memory(error):
-                release_memory()
+        """What fails, or takes too long, is told, and ends only itself."""
+        with may_fail(name, self.unmeasured), limit(self.patience, name):
+            yield
 
     def _tell(self, changed: list[str]) -> None:
         busy = self.neighbours.in_the_way(cores())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import nn
 from labkit.diagnose.checks import loading as waits
 from labkit.diagnose.checks import recompiles, update
 from labkit.diagnose.events import listening
+from labkit.diagnose.failing import may_fail
 from labkit.diagnose.findings import Diagnosis, Finding, ranked
 from labkit.diagnose.observe import Seen
 from labkit.diagnose.phases import Phases, loaders_told
@@ -125,15 +127,18 @@ class Watch(Phases):
             del self.steps[:WARM_UP]
         wholes = self.wholes
         found: list[Finding] = []
+        unmeasured: dict[str, str] = {}
         if wholes:
-            waiting = waits.inside(self)
+            waiting = waits.inside(self, partial(may_fail, unmeasured=unmeasured))
             found += [waiting] if waiting else []
             found += update.by_clock(self._seen, self)
             compiled = [sum(self._compilations.seconds) / len(wholes)] * len(wholes)
             again = recompiles.finding(self._compilations, wholes, compiled)
             found += [again] if again else []
         mean = sum(wholes) / len(wholes) if wholes else 0.0
-        return Diagnosis(ranked(found), mean, self._seconds, self.shares(), tuple(self._notes()))
+        return Diagnosis(
+            ranked(found), mean, self._seconds, self.shares(), tuple(self._notes()), unmeasured
+        )
 
     def _notes(self) -> list[str]:
         seen = self._seen

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from labkit.diagnose.checks.streaming import Stream, ahead, end_started, stream
 from labkit.diagnose.clock import saving_of
@@ -42,7 +42,10 @@ def parts_of(loader: Any, times: int = 3) -> Parts | None:
     if not isinstance(loader, DataLoader) or loader.batch_sampler is None:
         return None
     dataset = loader.dataset
-    if not hasattr(dataset, "__getitem__") or not isinstance(loader.batch_sampler, BatchSampler):
+    # torch gives an IterableDataset a __getitem__ that only raises.
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return None
+    if not isinstance(loader.batch_sampler, BatchSampler):
         return None
     read, joined = [], []
     batches = iter(loader.batch_sampler)
@@ -76,10 +79,10 @@ def cause(
     With ``step``, another number of workers is tried: one more where all together have too little
     time, none where they have enough and the step waits all the same.
     """
-    waits = f"by the clock: waiting in {len(found.waits)} steps of a stream"
     parts = parts_of(loader)
     if parts is None:
-        return Finding("waits for data", share, interval, waits, _ANY, NOTEBOOK)
+        return without_cause(found, share, interval)
+    waits = _clock(found)
     read, joined = 1e3 * parts.samples, 1e3 * parts.collate
     waits += f"; a batch takes {read:.1f} ms to read, {joined:.1f} ms to put together"
     workers = getattr(loader, "num_workers", 0)
@@ -103,6 +106,15 @@ def cause(
         remedy += f"or num_workers={max(1, workers + 1)}: processes that load while the step runs."
     low, high = interval
     return Finding(name, gone * share, (gone * low, gone * high), waits, remedy, NOTEBOOK)
+
+
+def without_cause(found: Stream, share: float, interval: Interval) -> Finding:
+    """The finding of waits, where nothing is known of the loader."""
+    return Finding("waits for data", share, interval, _clock(found), _ANY, NOTEBOOK)
+
+
+def _clock(found: Stream) -> str:
+    return f"by the clock: waiting in {len(found.waits)} steps of a stream"
 
 
 def _workers(workers: int, short: bool, saving: Saving, how: str) -> Finding:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 from labkit.device import synchronize
-from labkit.diagnose.checks.blame import NOTEBOOK, cause
+from labkit.diagnose.checks.blame import NOTEBOOK, cause, without_cause
 from labkit.diagnose.checks.streaming import Stream, ahead, stream
 from labkit.diagnose.clock import share_of
-from labkit.diagnose.findings import LEAST_SHARE, Finding
+from labkit.diagnose.failing import MayFail
+from labkit.diagnose.findings import LEAST_SHARE, Finding, Interval
 from labkit.diagnose.phases import Phases
 from labkit.diagnose.subject import Subject
 
+# What may fail: a dataset that is ready only in a worker, for one.
+CAUSE = "what makes the loader slow"
 
-def finding(subject: Subject, seconds: float) -> tuple[Finding | None, Stream]:
+
+def finding(subject: Subject, seconds: float, may_fail: MayFail) -> tuple[Finding | None, Stream]:
     """What waiting for batches costs, and which part of the loader is to blame."""
     loader = subject.loader
     skip = ahead(loader, getattr(loader, "num_workers", 0))
@@ -26,13 +31,13 @@ def finding(subject: Subject, seconds: float) -> tuple[Finding | None, Stream]:
     restarts = _restarts(loader, found, subject)
     if interval[0] < LEAST_SHARE:
         return restarts, found
-    waits = cause(subject.train, loader, found, share, interval)
+    waits = _blamed(subject.train, loader, found, (share, interval), may_fail)
     if restarts is not None and restarts.share > waits.share:
         return restarts, found
     return waits, found
 
 
-def inside(phases: Phases) -> Finding | None:
+def inside(phases: Phases, may_fail: MayFail) -> Finding | None:
     """What a step waits for batches of a loader of its own."""
     waited = [step.get("data", 0.0) for step in phases.steps]
     wholes = phases.wholes
@@ -40,7 +45,21 @@ def inside(phases: Phases) -> Finding | None:
     if phases.loader is None or interval[0] < LEAST_SHARE:
         return None
     works = [whole - wait for whole, wait in zip(wholes, waited, strict=True)]
-    return cause(None, phases.loader, Stream(waited, works), share, interval)
+    found = Stream(waited, works)
+    return _blamed(None, phases.loader, found, (share, interval), may_fail)
+
+
+def _blamed(
+    step: Callable[[Any], object] | None,
+    loader: Any,
+    found: Stream,
+    cost: tuple[float, Interval],
+    may_fail: MayFail,
+) -> Finding:
+    """The waits by their cause; by themselves where it cannot be found."""
+    with may_fail(CAUSE):
+        return cause(step, loader, found, *cost)
+    return without_cause(found, *cost)
 
 
 def _restarts(loader: Any, found: Stream, subject: Subject) -> Finding | None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from labkit import count
 from labkit.diagnose import memory, session
@@ -30,6 +30,7 @@ from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
 from labkit.diagnose.phases import Phases
 from labkit.diagnose.subject import Subject, cores
+from labkit.diagnose.watching import Watch
 from tests.labkit.diagnose.parts import Program, conv_net, image_batches, looked_at, trainer
 from tests.labkit.diagnose.programs import PROGRAMS
 
@@ -422,3 +423,53 @@ def test_no_profiler_begins(kind):
     with kind() as taken:
         torch.ones(3).cumsum(0)
     assert "aten::cumsum" in [each.key for each in taken.key_averages()]
+
+
+# ------------------------------------------------------------------------- loaders of other kinds
+
+
+class Streamed(IterableDataset):
+    """It has no samples by number."""
+
+    def __iter__(self):
+        yield from torch.zeros(48, 4)
+
+
+class Opened(Dataset):
+    """It reads only what its worker has opened."""
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        raise RuntimeError("worker_init_fn was not called")
+
+
+WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
+
+
+def test_a_stream_without_numbers_has_no_parts():
+    streamed = DataLoader(Streamed(), batch_size=8)
+    assert blame.parts_of(streamed) is None
+    assert blame.cause(None, streamed, WAITED, 0.67, (0.6, 0.7)).name == "waits for data"
+
+
+@pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
+def test_waits_are_found_where_their_cause_is_not(monkeypatch, dataset, failed):
+    monkeypatch.setattr(loading, "stream", lambda *given: WAITED)
+    told = session.Session(print, DataLoader(dataset, batch_size=8), 1.0, 60.0, ())
+    found, stream = loading.finding(told.subject, 1.0, told._may_fail)
+    assert (found.name, stream) == ("waits for data", WAITED)
+    assert found.share == pytest.approx(2 / 3)
+    reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
+    assert told.unmeasured == (reason if failed else {})
+
+
+@pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
+def test_a_watched_loop_ends_well_where_the_cause_of_its_waits_is_not_found(dataset, failed):
+    watch = Watch()
+    watch.steps = [{"data": 0.02, "forward": 0.01} for _ in range(12)]
+    watch.loader = DataLoader(dataset, batch_size=8)
+    found = watch._judge()
+    assert [each.name for each in found] == ["waits for data"]
+    assert list(found.unmeasured) == ([loading.CAUSE] if failed else [])
