@@ -23,7 +23,8 @@ from labkit.diagnose.failing import may_fail
 from labkit.diagnose.findings import Diagnosis, Finding, ranked
 from labkit.diagnose.observe import Seen
 from labkit.diagnose.phases import Phases, loaders_told
-from labkit.preserve import preserve_flags, preserve_rng
+from labkit.diagnose.reach import generators_of
+from labkit.preserve import preserve_flags, preserve_rng, preserve_state
 
 # The first steps allocate and compile: they are not counted, where there are more.
 WARM_UP = 2
@@ -128,10 +129,15 @@ class Watch(Phases):
         wholes = self.wholes
         found: list[Finding] = []
         unmeasured: dict[str, str] = {}
+        failing = partial(may_fail, unmeasured=unmeasured)
         if wholes:
-            waiting = waits.inside(self, partial(may_fail, unmeasured=unmeasured))
+            # A few batches are read to find the cause of waits: the next epoch is drawn as without.
+            with preserve_state(*generators_of(self.loader)):
+                waiting = waits.inside(self, failing)
             found += [waiting] if waiting else []
-            found += update.by_clock(self._seen, self)
+            # It allocates what a clipped model has: on a full card that fails.
+            with failing(update.BY_CLOCK):
+                found += update.by_clock(self._seen, self)
             compiled = [sum(self._compilations.seconds) / len(wholes)] * len(wholes)
             again = recompiles.finding(self._compilations, wholes, compiled)
             found += [again] if again else []

@@ -22,7 +22,8 @@ from labkit.diagnose.subject import Subject
 
 # From so many operators for each parameter on, a hand-written update is held against Adam.
 LIKE_ADAM = 6
-
+# The finding of a loop that is only watched.
+BY_CLOCK = "slow work between backward and update"
 
 _CLIPPING = (
     "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
@@ -77,7 +78,7 @@ def by_clock(seen: Seen, phases: Phases) -> Iterator[Finding]:
         return
     reference = _seconds(_clipping(seen.parameters))
     finding = _against(
-        "slow work between backward and update",
+        BY_CLOCK,
         phases,
         "after backward",
         reference,

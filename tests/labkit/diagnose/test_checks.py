@@ -465,11 +465,39 @@ def test_waits_are_found_where_their_cause_is_not(monkeypatch, dataset, failed):
     assert told.unmeasured == (reason if failed else {})
 
 
-@pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
-def test_a_watched_loop_ends_well_where_the_cause_of_its_waits_is_not_found(dataset, failed):
+def watched(loader):
+    """A loop that has waited for this loader."""
     watch = Watch()
     watch.steps = [{"data": 0.02, "forward": 0.01} for _ in range(12)]
-    watch.loader = DataLoader(dataset, batch_size=8)
-    found = watch._judge()
+    watch.loader = loader
+    return watch
+
+
+@pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
+def test_a_watched_loop_ends_well_where_the_cause_of_its_waits_is_not_found(dataset, failed):
+    found = watched(DataLoader(dataset, batch_size=8))._judge()
     assert [each.name for each in found] == ["waits for data"]
     assert list(found.unmeasured) == ([loading.CAUSE] if failed else [])
+
+
+def test_the_next_epoch_of_a_watched_loop_is_drawn_as_without():
+    own = torch.Generator().manual_seed(0)
+    before = own.get_state()
+    found = watched(loader(shuffle=True, generator=own))._judge()
+    assert "a batch takes" in found[0].how
+    assert torch.equal(own.get_state(), before)
+
+
+def test_a_full_card_does_not_end_a_loop_that_is_done(monkeypatch):
+    def full(parameters):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(update, "_alike", full)
+    program = Program(trainer(conv_net(4)), image_batches(4, 2), 4)
+    with Watch() as found:
+        for _ in range(2):
+            for batch in program.batches:
+                program.step(batch)
+    assert found.diagnosis.step_seconds > 0
+    reason = "OutOfMemoryError: CUDA out of memory"
+    assert found.diagnosis.unmeasured == {update.BY_CLOCK: reason}
