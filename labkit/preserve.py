@@ -32,7 +32,7 @@ PutBack = Callable[[], Any]
 # Sources of random numbers of one's own, beside the global ones.
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 # Kinds whose own attributes are not followed: `_parts` knows what they hold.
-_PLAIN = (torch.Tensor, *GENERATORS, dict, list, deque, tuple)
+_PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, dict, list, deque, set, tuple)
 
 
 def rng_state() -> dict[str, Any]:
@@ -169,9 +169,10 @@ def frozen_heap() -> Iterator[None]:
 def preserve_state(*objects: Any) -> Iterator[None]:
     """Put ``objects`` back as they were, in place and bit for bit.
 
-    Follows their attributes through containers, tensors, random generators, modules, optimizers and
-    all that has a ``state_dict``. Other objects that they hold are out of reach: list them too.
-    Costs one copy of every tensor, on its device. TypeError for an object that holds no state.
+    Follows their attributes through containers, tensors, arrays, random generators, modules,
+    optimizers and all that has a ``state_dict``. Other objects that they hold are out of reach:
+    list them too. Costs one copy of every tensor, on its device, and of every array. TypeError for
+    an object that holds no state.
     """
     with giving_back(partial(call_all, remember(objects))):
         yield
@@ -215,7 +216,9 @@ def _put_backs(item: Any) -> list[PutBack]:
         return [partial(setattr, item.bit_generator, "state", item.bit_generator.state)]
     if isinstance(item, random.Random):
         return [partial(item.setstate, item.getstate())]
-    if isinstance(item, dict):
+    if isinstance(item, np.ndarray) and item.flags.writeable:
+        return [partial(item.__setitem__, ..., item.copy())]
+    if isinstance(item, (dict, set)):
         return [item.clear, partial(item.update, item.copy())]
     if isinstance(item, (list, deque)):
         return [item.clear, partial(item.extend, item.copy())]
@@ -228,8 +231,10 @@ def _parts(item: Any) -> list[Any]:
         return [item.grad]
     if isinstance(item, dict):
         return [*item.keys(), *item.values()]
-    if isinstance(item, (list, deque, tuple)):
+    if isinstance(item, (list, deque, set, tuple)):
         return list(item)
+    if isinstance(item, np.ndarray) and item.dtype == object:
+        return list(item.flat)
     return []
 
 

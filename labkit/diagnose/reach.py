@@ -1,20 +1,24 @@
 """What a function can reach and change: what has to be put back after it ran.
 
-Followed are its closure, the globals that its code names, the object it is bound to, and the same
-of the functions that it names, unless they belong to a library. Objects of the reader's own classes
-are looked into; data are not.
+Followed are its closure, its defaults, the globals that its code names, the object it is bound to,
+and the same of the functions that it names, unless they belong to a library. Objects of the
+reader's own classes are looked into; data are not.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import io
+import sys
 import types
+from array import array
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -24,13 +28,16 @@ from labkit.preserve import GENERATORS
 MOST_BYTES = 2**26
 MOST_ENTRIES = 10_000
 _LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "random", "math", "time")
-_CONTAINERS = (list, dict, deque)
+_CONTAINERS = (list, dict, deque, set)
+# They keep no copy of themselves: an iterator has given what it gave.
+_WITHOUT_COPY = (Iterator, io.IOBase, bytearray, array)
 _NOTHING = object()
 
 
 @dataclass
 class Reached:
     """``state``: objects to put back; ``data``: tensors too large for that, by name.
+    ``beyond``: names of what else cannot be put back.
 
     ``cells`` and ``names`` are variables that the function may bind anew: closure cells, and
     globals with the dictionary that holds them. ``objects`` are those of the reader's own classes,
@@ -39,6 +46,7 @@ class Reached:
 
     state: list[Any] = field(default_factory=list)
     data: dict[str, torch.Tensor] = field(default_factory=dict)
+    beyond: list[str] = field(default_factory=list)
     loaders: list[Any] = field(default_factory=list)
     cells: dict[str, types.CellType] = field(default_factory=dict)
     names: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -57,7 +65,10 @@ def reached(function: Any) -> Reached:
         seen[id(item)] = item
         if _keep(name, item, found):
             continue
-        todo += [(label, inner, depth + 1) for label, inner in _inside(item, found)]
+        for label, inner in _inside(item, found):
+            if label.isdigit():
+                label = f"{name}[{label}]"
+            todo.append((label, inner, depth + 1))
     return found
 
 
@@ -76,9 +87,15 @@ def _keep(name: str, item: Any, found: Reached) -> bool:
     if isinstance(item, GENERATORS) or hasattr(type(item), "state_dict"):
         found.state.append(item)
         return True
-    if isinstance(item, _CONTAINERS):
+    if isinstance(item, (np.ndarray, *_CONTAINERS)):
         if _small(item):
             found.state.append(item)
+        else:
+            found.beyond.append(name)
+        return True
+    if isinstance(item, _WITHOUT_COPY):
+        if item is not sys.stdout and item is not sys.stderr:
+            found.beyond.append(name)
         return True
     return isinstance(item, (Dataset, types.ModuleType, type, str, bytes, int, float))
 
@@ -93,11 +110,15 @@ def generators_of(loader: Any) -> list[Any]:
     return [each for each in found if isinstance(each, GENERATORS)]
 
 
-def _small(container: Any) -> bool:
-    if len(container) > MOST_ENTRIES:
+def _small(item: Any) -> bool:
+    """Whether an array, or a container with its tensors and arrays, is worth a copy."""
+    if isinstance(item, np.ndarray):
+        return item.nbytes <= MOST_BYTES
+    if len(item) > MOST_ENTRIES:
         return False
-    values = container.values() if isinstance(container, dict) else container
-    return sum(each.nbytes for each in values if isinstance(each, torch.Tensor)) <= MOST_BYTES
+    values = item.values() if isinstance(item, dict) else item
+    kinds = (torch.Tensor, np.ndarray)
+    return sum(each.nbytes for each in values if isinstance(each, kinds)) <= MOST_BYTES
 
 
 def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:
@@ -137,6 +158,7 @@ def _of_function(function: types.FunctionType, found: Reached) -> Iterator[tuple
         if content is not _NOTHING:
             yield name, content
     yield from _numbered(function.__defaults__ or ())
+    yield from (function.__kwdefaults__ or {}).items()
     for code in _codes(function.__code__):
         for line in dis.get_instructions(code):
             name = str(line.argval)

@@ -95,7 +95,7 @@ class Session:
             giving_back(self._put_back),
         ):
             self._remember()
-            with _named(self.subject.call), self._bar():
+            with _with_note(self.subject.call, self.reached.beyond), self._bar():
                 self._look()
                 self._cut()
                 self._experiments()
@@ -303,6 +303,9 @@ class Session:
         for name, version in self.versions.items():
             if self.reached.data[name]._version != version:
                 self.notes.append(f"the step changed {name}, which was too large to be put back")
+        if self.reached.beyond:
+            names = ", ".join(self.reached.beyond)
+            self.notes.append(f"the step reaches {names}: what it changed there was not put back")
 
 
 def _tensors(batches: list[Any]) -> list[torch.Tensor]:
@@ -323,11 +326,14 @@ def _scaled(finding: Finding, scale: float) -> Finding:
 
 
 @contextmanager
-def _named(call: Any) -> Iterator[None]:
-    """An error of the step says that it is the step's own."""
+def _with_note(call: Any, beyond: list[str]) -> Iterator[None]:
+    """An error of the step says that it is the step's own, and what was not put back."""
     try:
         yield
     except Exception as error:
         name = getattr(call, "__name__", type(call).__name__)
-        error.add_note(f"(while diagnosing {name!r}; all that it changed was put back)")
+        left = ""
+        if beyond:
+            left = f", except {', '.join(beyond)}"
+        error.add_note(f"(while diagnosing {name!r}; what it reaches was put back{left})")
         raise

@@ -268,6 +268,53 @@ def test_globals_and_attributes_are_as_before_and_told():
     assert any("counted" in note and "steps" in note for note in found.notes)
 
 
+def test_arrays_sets_and_keyword_defaults_are_as_before():
+    model = small()
+    train = trained_by(model, torch.optim.SGD(model.parameters()))
+    counts, labels, history = np.zeros(3), {-1}, []
+
+    def step(batch, *, log=history):
+        counts[0] += 1
+        labels.update(batch[1].tolist())
+        log.append(train(batch))
+
+    found = labkit.diagnose(step, batches(), seconds=SHORT)
+    assert (counts.tolist(), labels, history) == ([0, 0, 0], {-1}, [])
+    assert not any("not put back" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
+    from labkit.diagnose import reach
+
+    monkeypatch.setattr(reach, "MOST_BYTES", 100)
+    table, small_table = np.zeros(100), np.zeros(2)
+    drawn, raw, streams = iter(range(10**9)), bytearray(2), (iter("ab"),)
+    replay = dict.fromkeys(range(20_000))
+
+    def step():
+        table[0] += 1
+        small_table[0] += 1
+        raw[0], replay[0] = 1, next(drawn) + len(streams)
+        print(end="", file=log)
+        print(end="", file=sys.stderr)
+        if fails:
+            raise KeyError("no")
+
+    names = "drawn, log, raw, replay, table, streams[0]"
+    with (tmp_path / "log").open("w") as log:
+        if fails:
+            with pytest.raises(KeyError) as error:
+                labkit.diagnose(step, seconds=0.1)
+            [told] = error.value.__notes__
+            wanted = f"(while diagnosing 'step'; what it reaches was put back, except {names})"
+        else:
+            notes = labkit.diagnose(step, seconds=0.1).notes
+            [told] = [note for note in notes if "not put back" in note]
+            wanted = f"the step reaches {names}: what it changed there was not put back"
+    assert (told, small_table.tolist()) == (wanted, [0, 0])
+
+
 def test_a_step_that_writes_into_its_batches_is_given_copies():
     model = small()
     train = trained_by(model, torch.optim.SGD(model.parameters()))
