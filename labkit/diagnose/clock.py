@@ -16,7 +16,7 @@ MANY = 20
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
-    """The sum of ``parts`` over that of ``wholes``, with its 95 % interval.
+    """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval.
 
     Neighbouring steps are not independent: with many of them, the interval is that of runs.
     """
@@ -24,7 +24,7 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, In
     whole = sum(wholes)
     if not pairs or whole <= 0:
         return 0.0, (0.0, 0.0)
-    share = sum(parts) / whole
+    share = min(1.0, sum(parts) / whole)
     runs = []
     groups = [[pair] for pair in pairs]
     if len(pairs) >= MANY:
@@ -32,7 +32,8 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, In
             [pairs[int(number)] for number in numbers] for numbers in runs_of(range(len(pairs)))
         ]
     for run in groups:
-        runs.append(sum(part for part, _ in run) / max(sum(each for _, each in run), 1e-12))
+        part = sum(part for part, _ in run)
+        runs.append(min(1.0, part / max(sum(each for _, each in run), 1e-12)))
     if len(runs) < 2:
         return share, (0.0, 1.0)
     half = student_t(len(runs) - 1) * float(np.std(runs, ddof=1)) / math.sqrt(len(runs))

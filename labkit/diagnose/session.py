@@ -187,11 +187,9 @@ class Session:
         if waiting is not None:
             self.found.append(waiting)
         self._from_phases(phases, wholes)
-        if compilations.seconds[:before] and wholes:
-            compiled = [sum(compilations.seconds[:before]) / len(wholes)] * len(wholes)
-            again = recompiles.finding(compilations, wholes, compiled)
-            if again is not None:
-                self.found.append(again)
+        again = recompiles.finding(compilations.seconds[:before], wholes)
+        if again is not None:
+            self.found.append(again)
         self.advance()
 
     def _from_phases(self, phases: Phases, wholes: list[float]) -> None:

@@ -42,6 +42,8 @@ class Watch(Phases):
         self._open: Any = None
         self._seen = Seen()
         self._compilations = recompiles.Compilations()
+        # How many have compiled during the warm-up.
+        self._first_compiled = 0
         self._busy = False
         self._seconds = 0.0
         self._diagnosis: Diagnosis | None = None
@@ -93,6 +95,11 @@ class Watch(Phases):
     def _repr_html_(self) -> str:
         return self.diagnosis._repr_html_()
 
+    def cut(self, event: str) -> None:
+        super().cut(event)
+        if event == "end" and len(self.steps) <= WARM_UP:
+            self._first_compiled = len(self._compilations.seconds)
+
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
         if self._busy and self._last[0] in ("update end", "zero end"):
             self._next_step()
@@ -138,8 +145,7 @@ class Watch(Phases):
             # It allocates what a clipped model has: on a full card that fails.
             with failing(update.BY_CLOCK):
                 found += update.by_clock(self._seen, self)
-            compiled = [sum(self._compilations.seconds) / len(wholes)] * len(wholes)
-            again = recompiles.finding(self._compilations, wholes, compiled)
+            again = recompiles.finding(self._compilations.seconds[self._first_compiled :], wholes)
             found += [again] if again else []
         mean = sum(wholes) / len(wholes) if wholes else 0.0
         return Diagnosis(

@@ -61,16 +61,17 @@ def watched() -> Iterator[Compilations]:
         yield found
 
 
-def finding(found: Compilations, wholes: list[float], compiled: list[float]) -> Finding | None:
-    """What compiling again costs: ``compiled`` seconds of each step, of its ``wholes``."""
-    if len(found.seconds) < LEAST:
+def finding(seconds: list[float], wholes: list[float]) -> Finding | None:
+    """What compiling again costs: ``seconds`` of each compilation, in steps of these ``wholes``."""
+    if len(seconds) < LEAST or not wholes:
         return None
+    compiled = [sum(seconds) / len(wholes)] * len(wholes)
     share, interval = share_of(compiled, wholes)
     return Finding(
         "compiled again for other shapes",
         share,
         interval,
-        f"by the clock: {len(found.seconds)} compilations in {len(wholes)} warm steps",
+        f"by the clock: {len(seconds)} compilations in {len(wholes)} warm steps",
         "Pad batches to one length, or to a few: compiled code is kept for each shape;\n"
         "or torch.compile(model, dynamic=True).",
         "22_compile_and_cuda_graphs",

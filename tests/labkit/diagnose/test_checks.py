@@ -24,7 +24,7 @@ from labkit.diagnose.checks import (
 )
 from labkit.diagnose.checks.blame import Parts
 from labkit.diagnose.checks.streaming import Stream
-from labkit.diagnose.clock import saving_of
+from labkit.diagnose.clock import saving_of, share_of
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
@@ -251,10 +251,39 @@ def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
 
 
 def test_compiling_once_is_no_habit():
-    twice = recompiles.Compilations([0.5, 0.5])
-    found = recompiles.finding(twice, [1.0] * 10, [0.1] * 10)
+    found = recompiles.finding([0.5, 0.5], [1.0] * 10)
     assert found.share == pytest.approx(0.1)
-    assert recompiles.finding(recompiles.Compilations([1.0]), [1.0] * 10, [0.1] * 10) is None
+    assert recompiles.finding([1.0], [1.0] * 10) is None
+    assert recompiles.finding([0.5, 0.5], []) is None
+
+
+@pytest.mark.parametrize(
+    ("compiles", "again"),
+    [
+        # By the number of the step.
+        ([0, 0, 1], 0),
+        ([0, 2], 0),
+        ([0, 2, 7], 2),
+    ],
+)
+@pytest.mark.parametrize("steps", [8, 4])
+def test_what_compiles_while_a_loop_warms_up_is_not_compiled_again(steps, compiles, again):
+    watch = Watch()
+    for number in range(steps):
+        watch.cut("begin")
+        watch._compilations.seconds += [5.0] * compiles.count(number)
+        watch.cut("end")
+    found = watch._judge()
+    if steps < 8:
+        again = 0
+    assert [each.name for each in found] == ["compiled again for other shapes"] * bool(again)
+    for each in found:
+        assert (each.share, each.interval) == (1.0, (1.0, 1.0))
+        assert f"{again} compilations in 6 warm steps" in each.how
+
+
+def test_no_share_is_more_than_all():
+    assert share_of([3.0, 6.0] * 6, [1.0] * 12) == (1.0, (1.0, 1.0))
 
 
 def test_compilations_are_counted():
