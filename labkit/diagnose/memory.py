@@ -67,9 +67,14 @@ def finding(use: Use) -> Finding | None:
 
 
 def room_for(subject: Subject, times: float) -> bool:
-    """Whether a step of so many times the memory fits into what is free. Unknown means no."""
+    """Whether a step of so many times the memory takes less than `SAFE` of what is free.
+
+    What is unknown, of the step or of the device, means no.
+    """
     free = free_bytes(subject.seen.device)
-    return free is not None and times * subject.peak < SAFE * free
+    if free is None or subject.peak is None:
+        return False
+    return times * subject.peak < SAFE * free
 
 
 def free_bytes(device: str) -> int | None:

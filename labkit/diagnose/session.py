@@ -217,7 +217,7 @@ class Session:
 
     def _experiments(self) -> None:
         """Short runs of all, then longer ones of those that may save something."""
-        every = [experiment for check in EXPERIMENTS for experiment in check(self.subject)]
+        every = self._every_experiment()
         promising: list[tuple[float, Experiment]] = []
         for experiment in every:
             if not experiment.last:
@@ -237,6 +237,15 @@ class Session:
             if experiment.last:
                 for _ in self._screened(experiment, mended):
                     self._experiment(experiment, self.left, mended, remains)
+
+    def _every_experiment(self) -> list[Experiment]:
+        """All that apply to the step. To make one may take memory, as for a larger batch."""
+        every: list[Experiment] = []
+        for check in EXPERIMENTS:
+            name = check.__module__.rpartition(".")[2].replace("_", " ")
+            with self._may_fail(f"{name}, by experiment"):
+                every += check(self.subject)
+        return every
 
     def _screened(self, experiment: Experiment, around: Change) -> list[tuple[float, Experiment]]:
         """What an experiment may save at most, by a short run; nothing where that is too little."""

@@ -22,14 +22,14 @@ class Subject:
     """``call`` is the reader's function, ``loader`` what its batches come from (None: none do).
 
     ``batches`` are kept ones, which experiments serve again and again: as copies where the step
-    writes into them. ``peak`` is a step's memory in bytes.
+    writes into them. ``peak`` is a step's memory in bytes; None where it was not measured.
     """
 
     call: Callable[..., object]
     loader: Any = None
     batches: list[Any] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
-    peak: int = 0
+    peak: int | None = None
     copied: bool = False
 
     @property

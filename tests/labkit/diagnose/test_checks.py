@@ -133,6 +133,33 @@ def test_a_larger_batch_holds_the_same_samples_again():
     assert seen.samples == larger.samples * subject.seen.samples == 8 * 4
 
 
+def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
+    subject = subject_of()
+    free = 10_000
+    monkeypatch.setattr(memory, "free_bytes", lambda device: free)
+    for peak, room in ((None, False), (499, True), (501, False)):
+        subject.peak = peak
+        assert memory.room_for(subject, 8) is room
+    free, subject.peak = None, 1
+    assert not memory.room_for(subject, 8)
+
+
+def test_an_experiment_that_cannot_be_made_is_told_and_the_others_are(monkeypatch):
+    def full(subject):
+        yield Experiment("one", "so", "do\nthis", "05_batch_size")
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def other(subject):
+        yield Experiment("other", "so", "do\nthis", "05_batch_size")
+
+    full.__module__ = "labkit.diagnose.checks.batch_size"
+    monkeypatch.setattr(session, "EXPERIMENTS", (full, other))
+    told = session.Session(print, None, 1.0, 60.0, ())
+    assert [each.name for each in told._every_experiment()] == ["one", "other"]
+    reason = "OutOfMemoryError: CUDA out of memory"
+    assert told.unmeasured == {"batch size, by experiment": reason}
+
+
 # ------------------------------------------------------------------------------------- judgements
 
 
