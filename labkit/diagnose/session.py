@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from labkit.device import synchronize
 from labkit.diagnose import memory
 from labkit.diagnose.checks import (
     EXPERIMENTS,
@@ -148,9 +149,11 @@ class Session:
             self.notes.append("the step writes into its batches; it was given copies")
         # The first step has no gradients to begin with, and compiles: the second one tells more.
         step = subject.serve()
+        synchronize()
         begin = time.perf_counter()
         with limit(self.patience, "the second step"):
             subject.seen = observe(step, self._keep)
+            synchronize()
         self.step_seconds = time.perf_counter() - begin
         self.advance()
         with self._may_fail("operators, one by one"):

@@ -92,6 +92,7 @@ def _restarts(loader: Any, found: Stream, subject: Subject) -> Finding | None:
 def _work(subject: Subject) -> float:
     step = subject.serve()
     step()
+    synchronize()
     begin = time.perf_counter()
     step()
     synchronize()

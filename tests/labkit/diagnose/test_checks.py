@@ -481,6 +481,36 @@ def test_no_profiler_begins(kind):
     assert "aten::cumsum" in [each.key for each in taken.key_averages()]
 
 
+# --------------------------------------------------------------------------- waits for the device
+
+
+def noted(monkeypatch, module):
+    """What is done, in order, of steps, waits for the device and looks at the clock."""
+    done = []
+    monkeypatch.setattr(module, "synchronize", lambda: done.append("wait"))
+    clock = SimpleNamespace(perf_counter=lambda: float(done.append("clock") or 0))
+    monkeypatch.setattr(module, "time", clock)
+    return done
+
+
+ONE_STEP_BY_THE_CLOCK = ["step", "wait", "clock", "step", "wait", "clock"]
+
+
+def test_the_second_step_is_timed_after_the_first_and_to_its_end(monkeypatch):
+    told = session.Session(lambda: None, None, 1.0, 60.0, ())
+    told.advance = lambda: None
+    done = noted(monkeypatch, session)
+    monkeypatch.setattr(session, "observe", lambda *given: done.append("step") or Seen())
+    told._look()
+    assert done == ONE_STEP_BY_THE_CLOCK
+
+
+def test_a_step_beside_workers_is_timed_after_the_one_that_warms_up(monkeypatch):
+    done = noted(monkeypatch, loading)
+    loading._work(Subject(lambda: done.append("step")))
+    assert done == ONE_STEP_BY_THE_CLOCK
+
+
 # ------------------------------------------------------------------------- loaders of other kinds
 
 
