@@ -211,10 +211,11 @@ def _writes(seen: Seen) -> Iterator[None]:
 
     save = torch.save
 
-    def saved(content: Any, f: Any, *args: Any, **keywords: Any) -> None:
+    # Its names are torch's: they may be given by name.
+    def saved(obj: Any, f: Any, *args: Any, **keywords: Any) -> None:
         if isinstance(f, str) or hasattr(f, "__fspath__"):
             seen.written.append(str(f))
-        save(content, f, *args, **keywords)
+        save(obj, f, *args, **keywords)
 
     with exchanged([(builtins, "open", told), (io, "open", told), (torch, "save", saved)]):
         yield

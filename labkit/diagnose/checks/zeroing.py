@@ -29,8 +29,9 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             return tensor if tensor.data_ptr() in memory else zero(tensor)
 
-        def none_for_parameters(tensor: torch.Tensor, *args: Any, **keywords: Any) -> Any:
-            return None if id(tensor) in known else zeros_like(tensor, *args, **keywords)
+        # Named as by torch.
+        def none_for_parameters(input: torch.Tensor, *args: Any, **keywords: Any) -> Any:
+            return None if id(input) in known else zeros_like(input, *args, **keywords)
 
         def afresh(*args: Any, **keywords: Any) -> None:
             for parameter in parameters:

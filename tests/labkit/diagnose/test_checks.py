@@ -3,6 +3,7 @@
 Changes are held by counters, judgements by times that are given, not measured.
 """
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ from labkit.diagnose.checks import (
     samples,
     switches,
     update,
+    zeroing,
 )
 from labkit.diagnose.checks.blame import Parts
 from labkit.diagnose.checks.streaming import Stream
@@ -479,6 +481,29 @@ def test_no_profiler_begins(kind):
     with kind() as taken:
         torch.ones(3).cumsum(0)
     assert "aten::cumsum" in [each.key for each in taken.key_averages()]
+
+
+# ------------------------------------------------------------------------ arguments given by name
+
+
+def test_a_step_may_save_and_open_by_name(tmp_path):
+    def step():
+        torch.save(obj=[1], f=str(tmp_path / "saved"))
+        with open(mode="w", file=tmp_path / "opened"):
+            pass
+
+    seen = observe(step, lambda item: None)
+    assert [Path(each).name for each in seen.written] == ["saved", "opened"]
+    assert torch.load(tmp_path / "saved") == [1]
+
+
+def test_zeros_may_be_asked_for_by_name():
+    subject = looked_at(PROGRAMS["zeroed_by_hand"].make(False))
+    [tried] = zeroing.experiments(subject)
+    with tried.change():
+        assert torch.zeros_like(input=subject.seen.parameters[0]) is None
+        zeros = torch.zeros_like(input=torch.ones(2), dtype=torch.int64)
+    assert (zeros.tolist(), zeros.dtype) == ([0, 0], torch.int64)
 
 
 # --------------------------------------------------------------------------- waits for the device
