@@ -8,6 +8,7 @@ took from the driver is right, the pool included.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ class Replays:
     count: int = 0
 
 
+# Those who watch now, in any thread, and what stands in the place of ``replay`` meanwhile.
 _watching: list[Replays] = []
+_exchanged = ExitStack()
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -34,15 +38,27 @@ def watched_replays() -> Iterator[Replays]:
     inside another watch.
     """
     seen = Replays()
-    _watching.append(seen)
+    _begin(seen)
     try:
-        with ExitStack() as stack:
-            if len(_watching) == 1:
-                for kind in _kinds_of_graphs():
-                    stack.enter_context(_counted(kind))
-            yield seen
+        yield seen
     finally:
+        _end(seen)
+
+
+def _begin(seen: Replays) -> None:
+    with _lock:
+        _watching.append(seen)
+        if len(_watching) == 1:
+            for kind in _kinds_of_graphs():
+                _exchanged.enter_context(_counted(kind))
+
+
+def _end(seen: Replays) -> None:
+    with _lock:
         _watching.remove(seen)
+        # Whoever came first may be the first to leave.
+        if not _watching:
+            _exchanged.close()
 
 
 def _kinds_of_graphs() -> list[Any]:
@@ -58,7 +74,7 @@ def _counted(kind: Any) -> Iterator[None]:
     inherited = "replay" not in vars(kind)
 
     def tell_and_replay(graph: Any) -> None:
-        for seen in _watching:
+        for seen in tuple(_watching):
             seen.count += 1
         replay(graph)
 

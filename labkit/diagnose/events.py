@@ -53,15 +53,47 @@ class Listener:
         """It has returned."""
 
 
+class _Own:
+    """The thread that it is made in: what is done by it, and by its backward pass."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._backwards = 0
+
+    def calls(self) -> bool:
+        """Whether this thread is it."""
+        return threading.get_ident() == self._thread
+
+    def causes(self) -> bool:
+        """Whether this thread is it, or one of autograd's while it waits for its backward pass.
+
+        On an accelerator the hooks of gradients run there, and an optimizer in them.
+        """
+        if self.calls():
+            return True
+        # So Python calls a thread that it has not started.
+        foreign = isinstance(threading.current_thread(), threading._DummyThread)
+        return foreign and self._backwards > 0
+
+    @contextmanager
+    def in_backward(self) -> Iterator[None]:
+        """Around a backward pass of the thread."""
+        self._backwards += 1
+        try:
+            yield
+        finally:
+            self._backwards -= 1
+
+
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` what this thread's steps do inside."""
-    thread = threading.get_ident()
+    """Tell ``listener`` what this thread's steps do inside, and the hooks of their gradients."""
+    own = _Own()
     depth = 0
 
     def enters(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         nonlocal depth
-        if threading.get_ident() != thread or _is_compiling():
+        if not own.calls() or _is_compiling():
             return
         depth += 1
         if depth == 1:
@@ -69,7 +101,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
     def leaves(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         nonlocal depth
-        if threading.get_ident() != thread or _is_compiling():
+        if not own.calls() or _is_compiling():
             return
         depth = max(0, depth - 1)
         listener.module_ends(module, inputs, output)
@@ -83,15 +115,15 @@ def listening(listener: Listener) -> Iterator[None]:
             handle.remove()
 
     changes = (
-        (torch.autograd, "backward", _told(listener)),
-        (torch.optim.Optimizer, "zero_grad", _zeroes(listener)),
+        (torch.autograd, "backward", _told(listener, own)),
+        (torch.optim.Optimizer, "zero_grad", _zeroes(listener, own)),
     )
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
     with giving_back(remove), exchanged(changes):
         handles.append(module_hooks.register_module_forward_pre_hook(enters))
         handles.append(module_hooks.register_module_forward_hook(leaves, always_call=True))
-        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener)))
-        handles.append(optimizer_hooks.register_optimizer_step_post_hook(_ends(listener)))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener, own)))
+        handles.append(optimizer_hooks.register_optimizer_step_post_hook(_ends(listener, own)))
         yield
 
 
@@ -99,36 +131,46 @@ def _is_compiling() -> bool:
     return torch.compiler.is_compiling()
 
 
-def _begins(listener: Listener) -> Callable[..., None]:
+def _begins(listener: Listener, own: _Own) -> Callable[..., None]:
     def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        listener.update_begins(optimizer)
+        if own.causes():
+            listener.update_begins(optimizer)
 
     return begins
 
 
-def _ends(listener: Listener) -> Callable[..., None]:
+def _ends(listener: Listener, own: _Own) -> Callable[..., None]:
     def ends(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        listener.update_ends(optimizer)
+        if own.causes():
+            listener.update_ends(optimizer)
 
     return ends
 
 
-def _told(listener: Listener) -> Callable[..., None]:
+def _told(listener: Listener, own: _Own) -> Callable[..., None]:
     backward = torch.autograd.backward
 
     def told(*args: Any, **keywords: Any) -> None:
+        if not own.calls():
+            # Of another thread, or within a backward pass that is told already.
+            backward(*args, **keywords)
+            return
         listener.backward_begins()
-        backward(*args, **keywords)
+        with own.in_backward():
+            backward(*args, **keywords)
         listener.backward_ends()
 
     return told
 
 
-def _zeroes(listener: Listener) -> Callable[..., None]:
+def _zeroes(listener: Listener, own: _Own) -> Callable[..., None]:
     zero_grad = torch.optim.Optimizer.zero_grad
 
     @functools.wraps(zero_grad)
     def zeroes(*args: Any, **keywords: Any) -> None:
+        if not own.causes():
+            zero_grad(*args, **keywords)
+            return
         listener.zeroing_begins()
         zero_grad(*args, **keywords)
         listener.zeroing_ends()

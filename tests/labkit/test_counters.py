@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from labkit import graphs
 from labkit.counters import Counters, count
 
 
@@ -245,3 +246,21 @@ def test_counters_are_a_record_with_a_table() -> None:
     assert "parameters" not in str(Counters(1, 2, 3, 4))
     with pytest.raises(FrozenInstanceError):
         counters.flops = 1  # type: ignore[misc]
+
+
+def test_who_watches_replays_longer_than_the_first_still_counts(monkeypatch):
+    class Graph:
+        def replay(self):
+            pass
+
+    replay = Graph.replay
+    monkeypatch.setattr(graphs, "_kinds_of_graphs", lambda: [Graph])
+    first, second = graphs.watched_replays(), graphs.watched_replays()
+    one, other = first.__enter__(), second.__enter__()
+    Graph().replay()
+    first.__exit__(None, None, None)
+    Graph().replay()
+    second.__exit__(None, None, None)
+    Graph().replay()
+    assert (one.count, other.count) == (1, 2)
+    assert Graph.replay is replay

@@ -3,6 +3,9 @@
 Changes are held by counters, judgements by times that are given, not measured.
 """
 
+import _thread
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +30,7 @@ from labkit.diagnose.checks import (
 from labkit.diagnose.checks.blame import Parts
 from labkit.diagnose.checks.streaming import Stream
 from labkit.diagnose.clock import saving_of, share_of
+from labkit.diagnose.events import Listener, listening
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
@@ -481,6 +485,99 @@ def test_no_profiler_begins(kind):
     with kind() as taken:
         torch.ones(3).cumsum(0)
     assert "aten::cumsum" in [each.key for each in taken.key_averages()]
+
+
+# --------------------------------------------------------------------------------- whose step it is
+
+
+class Told(Listener):
+    """Writes down what it is told."""
+
+    def __init__(self):
+        self.events = []
+
+    def forward_begins(self, root, inputs):
+        self.events.append("forward")
+
+    def backward_begins(self):
+        self.events.append("backward")
+
+    def backward_ends(self):
+        self.events.append("backward end")
+
+    def update_begins(self, optimizer):
+        self.events.append("update")
+
+    def update_ends(self, optimizer):
+        self.events.append("update end")
+
+    def zeroing_begins(self):
+        self.events.append("zero")
+
+    def zeroing_ends(self):
+        self.events.append("zero end")
+
+
+BACKWARD = ["forward", "backward", "backward end"]
+UPDATE = ["update", "update end", "zero", "zero end"]
+
+
+def beside(work):
+    """In a thread of the program's own."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def by_autograd(work):
+    """In a thread that Python has not started, as on an accelerator the hooks of gradients are."""
+    done = threading.Event()
+
+    def works():
+        work()
+        done.set()
+
+    _thread.start_new_thread(works, ())
+    assert done.wait(60)
+
+
+def own_update():
+    weights = model()
+    optimizer = torch.optim.SGD(weights.parameters(), lr=0.1)
+
+    def update():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return weights, update
+
+
+def test_another_threads_steps_are_not_told():
+    weights, update = own_update()
+
+    def step():
+        weights(torch.ones(2, 4)).sum().backward()
+        update()
+
+    told = Told()
+    with listening(told):
+        beside(step)
+        by_autograd(update)
+        assert told.events == []
+        step()
+    assert told.events == BACKWARD + UPDATE
+
+
+@pytest.mark.parametrize(
+    ("runs", "told_of"),
+    [(by_autograd, UPDATE), (lambda work: work(), UPDATE), (beside, [])],
+)
+def test_an_update_within_the_backward_pass_is_told(runs, told_of):
+    weights, update = own_update()
+    weights[0].weight.register_post_accumulate_grad_hook(lambda parameter: runs(update))
+    told = Told()
+    with listening(told):
+        weights(torch.ones(2, 4)).sum().backward()
+    assert told.events == [*BACKWARD[:2], *told_of, BACKWARD[2]]
 
 
 # ------------------------------------------------------------------------ arguments given by name
