@@ -63,8 +63,8 @@ class Experiment:
             learns=self.last,
         )
 
-    def named(self, result: Comparison) -> bool:
-        """Whether the saving is sure, and large enough to be worth a word."""
+    def worth_naming(self, result: Comparison) -> bool:
+        """Whether the saving is sure, and ``least`` or more."""
         if result.pairs < 2 or result.baseline.error or result.candidate.error:
             return False
         return 1 - 1 / _interval(result)[0] >= self.least

@@ -226,7 +226,7 @@ def _recomputes(seen: Seen) -> Iterator[None]:
     """Count the calls whose activations are computed again in the backward pass."""
     there = [name for name in RECOMPUTERS if hasattr(recomputing, name)]
     with exchanged(
-        (recomputing, name, _counted(getattr(recomputing, name), seen)) for name in there
+        (recomputing, name, _Counted(getattr(recomputing, name), seen)) for name in there
     ):
         yield
 
@@ -253,7 +253,3 @@ class _Counted:
         """As the class method of an autograd function."""
         self._seen.recomputed += 1
         return self._original.apply(*args)
-
-
-def _counted(original: Any, seen: Seen) -> _Counted:
-    return _Counted(original, seen)

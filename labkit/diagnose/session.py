@@ -32,8 +32,8 @@ from labkit.diagnose.experiment import Change, Experiment, both
 from labkit.diagnose.failing import may_fail
 from labkit.diagnose.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from labkit.diagnose.limit import limit
-from labkit.diagnose.neighbours import Neighbours
 from labkit.diagnose.observe import count_operators, observe
+from labkit.diagnose.other_programs import OtherPrograms
 from labkit.diagnose.phases import Phases, timed
 from labkit.diagnose.reach import Bindings, generators_of, reached
 from labkit.diagnose.subject import Subject, copy_of, cores
@@ -63,7 +63,7 @@ class Session:
         self.subject = Subject(step, batches)
         self.seconds, self.patience = seconds, patience
         self.begin = time.perf_counter()
-        self.neighbours = Neighbours()
+        self.others = OtherPrograms()
         self.found: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
@@ -273,14 +273,14 @@ class Session:
         """
         seconds = min(LONGEST * self.seconds, max(SCREENING * self.seconds, seconds))
         with self._kept(), self._may_fail(experiment.name):
-            neighbours = Neighbours()
+            others = OtherPrograms()
             result = experiment.run(self.subject.serve(), seconds, around)
             self.advance()
-            busy = neighbours.in_the_way(experiment.cores) if experiment.cores else None
+            busy = others.in_the_way(experiment.cores) if experiment.cores else None
             if busy is not None:
                 self.unmeasured[experiment.name] = busy
                 return 0.0
-            if experiment.named(result):
+            if experiment.worth_naming(result):
                 finding = _scaled(experiment.finding(result), remains)
                 if experiment.last:
                     # A larger batch would also spread what has a remedy of its own.
@@ -302,7 +302,7 @@ class Session:
             yield
 
     def _tell(self, changed: list[str]) -> None:
-        busy = self.neighbours.in_the_way(cores())
+        busy = self.others.in_the_way(cores())
         if busy is not None:
             self.notes.append(busy)
         if self.subject.seen.written:

@@ -103,7 +103,6 @@ class Watch(Phases):
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
         if self._busy and self._last[0] in ("update end", "zero end"):
             self._next_step()
-        self._seen._phase = "forward"
         self._seen.forward_begins(root, inputs)
         super().forward_begins(root, inputs)
 

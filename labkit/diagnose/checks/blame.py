@@ -17,7 +17,7 @@ from labkit.diagnose.findings import LEAST_SHARE, Finding, Interval
 from labkit.diagnose.subject import cores
 
 NOTEBOOK = "04_data_loading"
-# One more worker is worth a word from this share on.
+# One more worker is advised where it saves this share or more.
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
 SECONDS = 2.0

@@ -192,12 +192,12 @@ def result(ratios, pairs=None):
     ],
 )
 def test_only_a_sure_saving_is_named(given, named):
-    assert Experiment("it", "so", "do\nthis", "04_data_loading").named(given) is named
+    assert Experiment("it", "so", "do\nthis", "04_data_loading").worth_naming(given) is named
 
 
 def test_an_experiment_has_a_least_share_of_its_own():
     large = Experiment("it", "so", "do\nthis", "04_data_loading", least=0.3)
-    assert not large.named(result([1.2] * 12)) and large.named(result([2.0] * 12))
+    assert not large.worth_naming(result([1.2] * 12)) and large.worth_naming(result([2.0] * 12))
 
 
 def model():

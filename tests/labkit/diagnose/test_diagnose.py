@@ -462,18 +462,18 @@ def busy_loops(count):
 
 
 def test_what_others_take_is_counted():
-    from labkit.diagnose.neighbours import Neighbours, busy_seconds
+    from labkit.diagnose.other_programs import OtherPrograms, busy_seconds
     from labkit.diagnose.subject import cores
 
     if busy_seconds() is None:
         pytest.skip("this system does not count what others take")
     loops = busy_loops(cores())
     try:
-        neighbours = Neighbours()
+        others = OtherPrograms()
         time.sleep(2)
-        taken = neighbours.taken()
+        taken = others.taken()
         assert taken > 0.5 * cores()
-        assert "cores meanwhile" in neighbours.in_the_way(cores())
+        assert "cores meanwhile" in others.in_the_way(cores())
     finally:
         for loop in loops:
             loop.kill()
@@ -484,17 +484,17 @@ def test_what_others_take_is_counted():
     ("others", "wanted", "free"), [(0.2, 2, True), (0.9, 2, False), (0.9, 1, True), (1.8, 9, False)]
 )
 def test_cores_that_others_take_are_in_the_way(monkeypatch, others, wanted, free):
-    from labkit.diagnose import neighbours
+    from labkit.diagnose import other_programs
 
-    monkeypatch.setattr(neighbours, "cores", lambda: 2)
-    monkeypatch.setattr(neighbours.Neighbours, "taken", lambda self: others)
-    reason = neighbours.Neighbours().in_the_way(wanted)
+    monkeypatch.setattr(other_programs, "cores", lambda: 2)
+    monkeypatch.setattr(other_programs.OtherPrograms, "taken", lambda self: others)
+    reason = other_programs.OtherPrograms().in_the_way(wanted)
     assert (reason is None) == free
     assert free or f"{others} of 2 cores" in reason
 
 
 def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
-    from labkit.diagnose import neighbours
+    from labkit.diagnose import other_programs
     from labkit.diagnose.checks import threads
 
     # The experiment itself finds a great gain: one more thread does without the sleep.
@@ -516,7 +516,7 @@ def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
 
     named = {}
     for others in (0.0, 64.0):
-        monkeypatch.setattr(neighbours.Neighbours, "taken", lambda self, taken=others: taken)
+        monkeypatch.setattr(other_programs.OtherPrograms, "taken", lambda self, taken=others: taken)
         named[others] = labkit.diagnose(step, seconds=SHORT)
     assert named[0.0][0].name == "too few CPU threads"
     assert len(named[64.0]) == 0

@@ -1,7 +1,7 @@
 """What other programs take of this process's cores meanwhile, by the operating system's counters.
 
-A number of threads that suits a machine for oneself does not suit one that is shared: beside other
-programs an experiment with threads measures these.
+How many threads are best depends on how many cores are free. Beside other programs an experiment
+with threads would find out about those programs, not about the step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IDLE = (3, 4)
 MUCH = 0.5
 
 
-class Neighbours:
+class OtherPrograms:
     """Counts from when it is made."""
 
     def __init__(self) -> None:
