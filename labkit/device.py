@@ -108,6 +108,30 @@ def accelerator_in_use() -> str | None:
     return other
 
 
+def current_index() -> int:
+    """The number of the current device of the accelerator in use, which each thread has for itself.
+
+    0, where threads begin, while none is in use.
+    """
+    if accelerator_in_use() is None:
+        return 0
+    return torch.accelerator.current_device_index()
+
+
+def check_current(device: torch.device) -> None:
+    """ValueError for an accelerator that is not torch's current device.
+
+    Only the current one is waited for, and only its memory is counted.
+    """
+    if device.type != accelerator_in_use() or device.index in (None, current_index()):
+        return
+    raise ValueError(
+        f"the step works on {device}, which is not torch's current device, so that it would be "
+        f"neither waited for nor counted: call torch.accelerator.set_device_index({device.index}) "
+        "first, in make_workload where there is one"
+    )
+
+
 def device_in_words(kind: str) -> str:
     """``cuda``, ``cpu``, or ``mps (not measured by us)``."""
     if kind in ("cpu", "cuda"):

@@ -1,4 +1,4 @@
-"""torch's process-wide switches: threads, precision, cuDNN, determinism, anomaly mode."""
+"""torch's process-wide switches: threads, device, precision, cuDNN, determinism, anomaly mode."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from labkit.device import current_index
 
 # The value of a switch: what its getter returns and its setter takes.
 Flags = dict[str, Any]
@@ -15,8 +17,8 @@ Switch = tuple[Callable[[], Any], Callable[[Any], None]]
 def torch_flags() -> Flags:
     """Every process-wide switch of torch that a lab may flip, for `set_torch_flags`.
 
-    Two of them are thread-local in truth (``num_threads``, ``grad_enabled``): read and set them in
-    the thread that measures. A switch that this build of torch cannot read is left out.
+    Some are thread-local in truth (``num_threads``, ``current_device``, ``grad_enabled``): read and
+    set them in the thread that measures. A switch that this build of torch cannot read is left out.
     """
     flags = {}
     for name, (get, _) in _SWITCHES.items():
@@ -78,6 +80,7 @@ def _switches() -> dict[str, Switch]:
     cuda, cudnn, mkldnn = backends.cuda, backends.cudnn, backends.mkldnn
     switches: dict[str, Switch] = {
         "num_threads": (torch.get_num_threads, torch.set_num_threads),
+        "current_device": (current_index, torch.accelerator.set_device_index),
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
         "grad_enabled": (torch.is_grad_enabled, _set_grad_enabled),
         "anomaly": (_anomaly, _set_anomaly),

@@ -4,13 +4,13 @@ On CUDA a block is timed by events, with one synchronization at its end: nothing
 ``.item()``, no allocation, no drawing happens within it. Events see the current stream, so a step
 that uses others joins them before it returns. Another accelerator is timed by the host's clock
 between two synchronizations: its events were never tried, and blocks are long. The loss that a step
-returns tells where it works; a step that returns nothing counts as the accelerator once that is in
-use.
+returns tells where it works, and is refused on a card that is not the current one; a step that
+returns nothing counts as the accelerator once that is in use.
 
-Switches that ``make`` sets (TF32, ``cudnn.benchmark``, threads, anomaly mode, determinism) are
-swapped in for this arm's blocks. The caller's own, and the random states, are back at the end, also
-after an exception or an interrupt. torch's thread count does not reach threads that run already, so
-it is set in the thread that measures.
+Switches that ``make`` sets (the current device, TF32, ``cudnn.benchmark``, threads, anomaly mode,
+determinism) are swapped in for this arm's blocks. The caller's own, and the random states, are back
+at the end, also after an exception or an interrupt. torch's thread count does not reach threads
+that run already, so it is set in the thread that measures.
 
 Peak memory is taken in a pass of its own with one arm alive: what `MemoryMeter` says of a warm
 step. Batches that a workload holds and the step does not use are no part of it. Of a step that
@@ -30,7 +30,13 @@ import torch
 
 from labkit.arms.protocol import Counts, Peak
 from labkit.counters import count
-from labkit.device import accelerator_in_use, release_memory, seed_all, synchronize
+from labkit.device import (
+    accelerator_in_use,
+    check_current,
+    release_memory,
+    seed_all,
+    synchronize,
+)
 from labkit.graphs import watched_replays
 from labkit.memory import MemoryMeter
 from labkit.preserve import without_collector
@@ -98,7 +104,8 @@ class LocalArm:
     def start(self) -> float:
         """Build the workload and run its first step; seconds of that step.
 
-        ``device`` is known afterwards, also where building it or the step failed.
+        ``device`` is known afterwards, also where building it or the step failed. ValueError for a
+        loss on an accelerator that is not the current one.
         """
         try:
             with self._inside():
@@ -107,6 +114,8 @@ class LocalArm:
                 if device is not None:
                     _load_libraries(device)
                 seconds, self._last = _timed(step, 1, device or "cpu")
+                if isinstance(self._last, torch.Tensor):
+                    check_current(self._last.device)
         finally:
             self.device = self._where()
         self.check()
@@ -152,8 +161,8 @@ class LocalArm:
     def peak(self) -> Peak:
         """Peak bytes of one warm step of a fresh workload, while no other arm is alive."""
         self.close()
-        reserved = _reserved_on_cuda()
         with watched_replays() as replays, self._inside(), contextlib.closing(self):
+            reserved = _reserved_on_cuda()
             step = self._build().step
             # Gradients and optimizer state exist only from the second step on.
             step()

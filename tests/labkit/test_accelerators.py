@@ -29,6 +29,7 @@ class Queue:
         self.waiting = 0
         self.now = 0.0
         self.emptied = 0
+        self.index = 0
         self.numbers = torch.tensor([7])
 
     def work(self) -> None:
@@ -62,6 +63,7 @@ def mps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     monkeypatch.setattr(accelerator, "current_accelerator", lambda check_available=False: found)
     monkeypatch.setattr(accelerator, "is_available", lambda: True)
     monkeypatch.setattr(accelerator, "synchronize", queue.synchronize)
+    monkeypatch.setattr(accelerator, "current_device_index", lambda: queue.index)
     monkeypatch.setattr(torch, "get_device_module", lambda kind: queue)
     monkeypatch.setattr("labkit.arms.local._load_libraries", lambda kind: queue.work())
     device._other_accelerator.cache_clear()
@@ -128,6 +130,17 @@ def test_a_loss_on_the_cpu_tells_that_the_step_works_there(mps: Queue) -> None:
     arm.start()
     assert arm.device == "cpu"
     arm.close()
+
+
+def test_only_the_current_one_is_waited_for(mps: Queue) -> None:
+    for sound in ("mps", "mps:0", "cpu", "meta", "cuda:1"):
+        device.check_current(torch.device(sound))
+    with pytest.raises(ValueError, match=r"on mps:1, .*set_device_index\(1\) first"):
+        device.check_current(torch.device("mps:1"))
+    mps.index = 1
+    device.check_current(torch.device("mps:1"))
+    with pytest.raises(ValueError, match="on mps:0, "):
+        device.check_current(torch.device("mps:0"))
 
 
 def test_a_timer_waits(clock: Queue) -> None:

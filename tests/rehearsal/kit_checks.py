@@ -6,6 +6,7 @@ Prints a JSON object: name -> null, or the traceback of what went wrong.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import sys
@@ -22,7 +23,7 @@ import sublinear
 from labkit import Comparison, Lab, MemoryMeter, Workload, count, machine_card, pick_device
 from labkit.arms import LocalArm
 from labkit.arms.process import ProcessArm
-from labkit.device import is_out_of_memory, release_memory
+from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.machine import matmul_rate
 from labkit.memory import StorageTracker
 from sublinear.profiling import restored
@@ -314,6 +315,36 @@ def a_process_out_of_memory_says_on_which_device() -> None:
 
 
 # ------------------------------------------------------------------------------------------- device
+
+
+def on_the_second_card(chosen: bool) -> Workload:
+    """A step on cuda:1, which is torch's current device where it was ``chosen``."""
+    if chosen:
+        torch.accelerator.set_device_index(1)
+    x = torch.ones(256, 256, device="cuda:1")
+    return Workload(lambda: (x @ x).sum())
+
+
+@check
+def a_step_on_a_card_that_is_not_the_current_one_is_refused() -> None:
+    torch.zeros(1, device="cuda")
+    arm = LocalArm(lambda: on_the_second_card(chosen=False), "a")
+    with contextlib.closing(arm), survive(ValueError) as outcome:
+        arm.start()
+    assert outcome.error is not None, "its time and its memory would have been those of cuda:0"
+    assert "on cuda:1" in outcome.error and "set_device_index(1)" in outcome.error, outcome.error
+
+
+@check
+def a_side_may_choose_its_card_for_itself_alone() -> None:
+    torch.zeros(1, device="cuda")
+    arm = LocalArm(lambda: on_the_second_card(chosen=True), "a")
+    assert arm.start() > 0 and arm.block(2) > 0
+    assert torch.cuda.current_device() == 0
+    peak, _ = arm.peak()
+    assert peak is not None and peak >= 2 * 256 * 256 * 4, peak
+    arm.close()
+    assert torch.cuda.current_device() == 0
 
 
 @check
