@@ -120,20 +120,28 @@ class PanelRun(threading.Thread):
 
     def _work(self) -> None:
         try:
-            said, tone = self._measure(), "good"
+            said, tone = self._outcome()
+            with self._last_word:
+                self.over = True
+                self._screen.say(said, tone)
+                self._screen.ended(self)
+        # Of the last word itself; without a reader here, wait() raises it.
+        except BaseException as error:
+            self.error = error
+        finally:
+            TURN.give_back_to(0, self)
+
+    def _outcome(self) -> tuple[str, str]:
+        """Measure; the last word, and its tone."""
+        try:
+            return self._measure(), "good"
         # SystemExit too: nobody sees what ends a thread; wait() raises it again.
         except BaseException as error:
             # Else the traceback keeps the failed side's model and data alive.
             traceback.clear_frames(error.__traceback__)
             self.error = error
             reason = (str(error).strip() or "no message").splitlines()[0]
-            said = f"{type(error).__name__}: {reason} (panel.wait() shows where)"
-            tone = "bad"
-        with self._last_word:
-            self.over = True
-            self._screen.say(said, tone)
-            self._screen.ended(self)
-        TURN.give_back_to(0, self)
+            return f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
 
     def _measure(self) -> str:
         result = self._job(on_update=self._update, stop=self._stop_event)

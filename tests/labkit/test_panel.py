@@ -240,6 +240,38 @@ def test_an_exit_in_the_workload_is_an_error_too(panel: LabPanel) -> None:
     assert panel.screen.live.status[0].startswith("SystemExit: bye")
 
 
+class Untold(Exception):
+    """An error that cannot be put in words."""
+
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+def test_the_turn_is_given_back_whatever_the_last_word_raises(
+    panel: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untold(**_: Any) -> Workload:
+        raise Untold
+
+    def broken(*_: Any) -> None:
+        raise OSError("the page is gone")
+
+    panel.lab.make_workload = untold
+    panel.run()
+    with pytest.raises(LookupError, match="no words"):
+        panel.wait(30)
+    assert TURN.holder is None
+    panel.lab.make_workload = make_workload
+    for method in ("finish", "ended"):
+        with monkeypatch.context() as patch:
+            patch.setattr(panel.screen, method, broken)
+            panel.run()
+            with pytest.raises(OSError, match="the page is gone"):
+                panel.wait(30)
+        assert TURN.holder is None
+    assert isinstance(panel.run(wait=True), Comparison)
+
+
 def test_an_arm_without_memory_is_a_result(panel: LabPanel) -> None:
     def hungry(double: bool, **others: Any) -> Workload:
         if double:
