@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 
 import ipywidgets as W
 
@@ -26,7 +28,7 @@ NEAR, FAR = 1.05, 1.2
 class Guess:
     """A slider for the factor that the reader expects, in each mode its own.
 
-    `lock` is the first Run; ``again`` is the button that unlocks it. A slider that was never moved
+    The first Run locks it; ``again`` is the button that unlocks it. A slider that was never moved
     is no guess: it is neither drawn nor held against what was measured.
     """
 
@@ -88,13 +90,24 @@ class Guess:
         self.slider.value = self._values[mode]
         self._refresh()
 
-    def lock(self, settings: object = None) -> None:
-        """From now on it stands, for a run with these settings and for no others."""
+    @contextlib.contextmanager
+    def locking(self, settings: object) -> Iterator[None]:
+        """Begin a run with these settings inside: from now on it stands, for them and no others.
+
+        All is as before where that raises.
+        """
+        before = self._meant.copy(), self._running.copy(), self._locked.copy()
         if not self.locked:
             self._meant[self.mode] = settings
         self._running[self.mode] = settings
         self._locked.add(self.mode)
-        self._refresh()
+        try:
+            yield
+        except BaseException:
+            self._meant, self._running, self._locked = before
+            raise
+        finally:
+            self._refresh()
 
     def unlock(self) -> None:
         """Let it be set anew."""

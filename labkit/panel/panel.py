@@ -247,9 +247,10 @@ class LabPanel:
                 mode=mode,
                 swept=swept,
             )
-            run.start()
+            # First, since what is drawn of the guess depends on the run's settings.
+            with self.guess.locking([self.settings(side) for side in ("baseline", "candidate")]):
+                run.start()
             self.latest = run
-            self.guess.lock([self.settings(side) for side in ("baseline", "candidate")])
 
     def _changed(self, _: object) -> None:
         """A control was moved: after the first Run the next one begins by itself."""

@@ -104,8 +104,7 @@ class PanelScreen:
 
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
-        fixed = {"mode": run.mode, "guess": self._guess.drawn, "guessed": self._guess.text.value}
-        fixed["step"] = self._lab.one_step
+        fixed = {"mode": run.mode, "guess": self._guess.drawn, "step": self._lab.one_step}
         self._chart = Chart(self.live, run.number, run.budget, fixed)
         self._race = None
         if run.mode == RACE:

@@ -732,6 +732,35 @@ def test_the_guess_is_locked_by_the_first_run_drawn_and_held_against_it(learner:
     assert learner.guess.slider.disabled
 
 
+@pytest.mark.parametrize("mode", ["Time", "Memory"])
+def test_a_guess_is_drawn_for_the_settings_that_it_was_made_for(
+    learner: LabPanel, mode: str
+) -> None:
+    learner.buttons.follow_changes.value = False
+    learner.modes.value = mode
+    learner.guess.slider.value = 4.0
+    drawn = []
+    for rate in (0.1, 0.2, 0.2, 0.1):
+        learner.controls["rate"].candidate.value = rate
+        learner.run(wait=True)
+        drawn.append(learner.screen.live.state["guess"])
+        told = learner.screen.live.state.get("told", "")
+        assert told.startswith("You guessed") == (drawn[-1] != 0)
+    assert drawn == [4.0, 0, 0, 4.0]
+
+
+def test_a_run_that_does_not_begin_leaves_the_guess_open(
+    learner: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner.guess.slider.value = 4.0
+    with measuring(None), pytest.raises(RuntimeError, match="another measurement is running"):
+        learner.run()
+    assert not learner.guess.locked and not learner.guess.slider.disabled
+    learner.controls["rate"].candidate.value = 0.2
+    learner.run(wait=True)
+    assert learner.screen.live.state["guess"] == 4.0
+
+
 def test_a_slider_that_was_never_moved_is_no_guess(learner: LabPanel) -> None:
     assert learner.guess.text.value == "move the slider"
     learner.run(wait=True)
