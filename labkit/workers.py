@@ -155,6 +155,8 @@ class Workers:
         with self._lock:
             self._start()
             self._until(lambda: all(code == 0 for code in self._codes()))
+            # The last line may have no end.
+            self._show_logs(everything=True)
             self.close()
             return self.results
 

@@ -93,6 +93,17 @@ def test_results_come_back_and_everything_else_is_shown(script):
     assert sorted(shown) == ["[0] hello from 0 of 2", '[0] {"not": json', "[1] hello from 1 of 2"]
 
 
+def test_a_last_line_without_an_end_is_not_lost(script):
+    text = """
+import sys
+sys.stderr.write("almost done")
+sys.stdout.write('{"last": 1}')
+"""
+    shown = []
+    assert launch(script(text), processes=1, show=shown.append) == [{"last": 1}]
+    assert shown == ["[0] almost done"]
+
+
 def test_torchrun_runs_the_same_script(script):
     command = [
         sys.executable,
