@@ -26,14 +26,12 @@ def progress(**options: Any) -> tqdm[Any]:
 
     It leaves no thread behind and no line when done.
     """
-    # Its monitor thread would outlive the bar.
-    tqdm.monitor_interval = 0
     options = {"leave": False, "delay": 1.0} | options
     cell = _watched_cell()
     if cell is None:
         # Without a word on it tqdm shows nothing where stderr is not a terminal.
         options.setdefault("disable", None)
-        return tqdm(**{"file": sys.stderr} | options)
+        return _Bar(**{"file": sys.stderr} | options)
     return _NotebookBar(cell=cell, file=io.StringIO(), **options)
 
 
@@ -55,7 +53,13 @@ def _watched_cell() -> str | None:
     return str(request["header"]["msg_id"])
 
 
-class _NotebookBar(tqdm):  # type: ignore[type-arg]
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """A bar without tqdm's monitor, whose thread would outlive it; the reader's own keep theirs."""
+
+    monitor_interval = 0
+
+
+class _NotebookBar(_Bar):
     """A bar in a display of the cell's output area."""
 
     def __init__(self, *, cell: str, **options: Any) -> None:

@@ -17,8 +17,8 @@ Switch = tuple[Callable[[], Any], Callable[[Any], None]]
 def torch_flags() -> Flags:
     """Every process-wide switch of torch that a lab may flip, for `set_torch_flags`.
 
-    Some are thread-local in truth (``num_threads``, ``current_device``, ``grad_enabled``): read and
-    set them in the thread that measures. A switch that this build of torch cannot read is left out.
+    Some are thread-local in truth (``num_threads``, ``grad_enabled``, both devices): read and set
+    them in the thread that measures. A switch that this build of torch cannot read is left out.
     """
     flags = {}
     for name, (get, _) in _SWITCHES.items():
@@ -71,6 +71,18 @@ def _set_grad_enabled(on: bool) -> None:
     torch._C._set_grad_enabled(on)
 
 
+def _default_device() -> torch.device | None:
+    """What `torch.set_default_device` has set; None without, and in a ``with torch.device`` alone.
+
+    `torch.get_default_device` does not tell "cpu" from none, which slows nothing down.
+    """
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    if context is None:
+        return None
+    device: torch.device = context.device
+    return device
+
+
 def _switches() -> dict[str, Switch]:
     """Getter and setter of each switch.
 
@@ -81,6 +93,7 @@ def _switches() -> dict[str, Switch]:
     switches: dict[str, Switch] = {
         "num_threads": (torch.get_num_threads, torch.set_num_threads),
         "current_device": (current_index, torch.accelerator.set_device_index),
+        "default_device": (_default_device, torch.set_default_device),
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
         "grad_enabled": (torch.is_grad_enabled, _set_grad_enabled),
         "anomaly": (_anomaly, _set_anomaly),

@@ -2,7 +2,8 @@
 
 Found out in a real kernel:
 
-- ``no_grad`` and ``autocast`` are of one thread: what a cell enters does not reach the run.
+- ``no_grad``, ``autocast``, the current and the default device are of one thread: what a cell
+  enters or sets does not reach the run.
 - The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the
   foreground and handles ``KeyboardInterrupt``.
 - An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows

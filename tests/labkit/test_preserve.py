@@ -64,6 +64,7 @@ def flip_everything():
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
     torch.backends.cuda.enable_flash_sdp(False)
+    torch.set_default_device("meta")
 
 
 def test_every_switch_is_given_back():
@@ -78,9 +79,38 @@ def test_every_switch_is_given_back():
             "anomaly",
             "default_dtype",
             "grad_enabled",
+            "default_device",
         } <= changed
         raise RuntimeError
     assert torch_flags() == before
+
+
+@pytest.mark.parametrize("outside", [None, "cpu"])
+@pytest.mark.parametrize("inside", [None, "meta"])
+def test_the_default_device_is_given_back_and_costs_nothing_where_there_was_none(
+    outside: str | None, inside: str | None
+) -> None:
+    assert torch.overrides._len_torch_function_stack() == 0
+    torch.set_default_device(outside)
+    try:
+        with preserve_flags():
+            torch.set_default_device(inside)
+            assert torch.ones(1).device.type == (inside or "cpu")
+        assert torch.ones(1).device.type == "cpu"
+        # With a default device each call of torch goes through Python.
+        assert torch.overrides._len_torch_function_stack() == (outside is not None)
+    finally:
+        torch.set_default_device(None)
+
+
+def test_a_device_that_a_block_has_chosen_is_left_to_it() -> None:
+    with torch.device("meta"):
+        with preserve_flags():
+            torch.set_default_device("cpu")
+            assert torch.ones(1).device.type == "cpu"
+        assert torch.ones(1).device.type == "meta"
+    assert torch.ones(1).device.type == "cpu"
+    assert torch.overrides._len_torch_function_stack() == 0
 
 
 def test_contradicting_precision_switches_are_given_back_too():

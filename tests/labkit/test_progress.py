@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from tqdm import tqdm
 
 from labkit import progress as module
 from labkit.progress import progress
@@ -104,6 +105,19 @@ def test_a_terminal_has_a_bar_and_other_places_have_none(
     assert out == ""
     assert "<work>" in err
     assert err.endswith("\r")
+
+
+def test_the_reader_s_own_bars_keep_their_monitor(
+    sent: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tqdm.monitor_interval
+    assert before > 0
+    with progress(total=1, disable=False) as bar:
+        assert isinstance(bar, tqdm) and bar.monitor_interval == 0
+    use_kernel(monkeypatch, allow_stdin=True)
+    with progress(total=1) as bar:
+        assert bar.monitor_interval == 0
+    assert tqdm.monitor_interval == before
 
 
 def test_work_goes_on_where_no_bar_is_shown() -> None:
