@@ -81,6 +81,7 @@ def fashion_mnist(train: bool = True, size: int | None = None) -> tuple[Tensor, 
 
     N = `size`, else 60,000 (train) or 10,000 (test).
     """
+    _check_train(train)
     _check_size(size)
     try:
         paths = files("fashion_mnist")
@@ -172,6 +173,15 @@ def packs(name: str) -> dict[Path, str | None]:
     return found
 
 
+def _check_train(train: bool) -> None:
+    """TypeError for what is no bool: "test" and a number would mean the training set."""
+    if not isinstance(train, bool | np.bool_):
+        raise TypeError(
+            f"train={train!r}: accepted are True for the training set and False for the test set; "
+            "a number of samples is given as size="
+        )
+
+
 def _check_size(size: int | None, have: int = sys.maxsize) -> None:
     if size is None:
         return
@@ -223,6 +233,7 @@ def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side
 
 
 def _cifar10(train: bool, size: int | None, jpeg: bool) -> Samples:
+    _check_train(train)
     _check_size(size)
     split = "train" if train else "test"
     try:

@@ -236,6 +236,16 @@ def test_bad_size(load: Callable[..., Any], size: Any, cache: Path) -> None:
     assert not cache.exists()
 
 
+@pytest.mark.parametrize("load", [data.cifar10, data.cifar10_jpeg, data.fashion_mnist])
+@pytest.mark.parametrize("train", ["test", "train", 500, 0, None])
+def test_what_is_no_part_is_refused_by_name(
+    load: Callable[..., Any], train: Any, cache: Path
+) -> None:
+    with pytest.raises(TypeError, match=rf"train={train!r}: accepted are True .* size="):
+        load(train)
+    assert not cache.exists()
+
+
 def test_size_beyond_the_set(cifar: str) -> None:
     with pytest.raises(ValueError, match="size=401: accepted are whole numbers from 1 to 400"):
         data.cifar10(size=401)
