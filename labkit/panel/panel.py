@@ -32,7 +32,9 @@ class LabPanel:
     ``controls[name].baseline`` and ``.candidate`` are the widgets, ``scenarios`` and ``buttons``
     the buttons, ``modes`` says what is measured, ``guess.slider`` is the guess. ``seconds`` presets
     the time budget. ``recorded`` holds recorded runs of other machines, drawn beside the reader's:
-    a menu picks the machine.
+    a menu picks the machine. At its end a run puts random numbers and switches of torch back as
+    they were at its beginning, for all of the process: what another cell draws or sets meanwhile is
+    undone.
     """
 
     def __init__(
