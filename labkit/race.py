@@ -84,6 +84,25 @@ class RaceResult:
         """``3 of 5``: the seeds of one arm that reached the target."""
         return f"{self.arrived(arm)} of {len(self.of(arm))}"
 
+    def counts(self, arm: str, baseline: str) -> str:
+        """``in 3 of 5 seeds, plain in 5 of 5``: who arrived, with a name for the baseline."""
+        return f"in {self.tally(arm)} seeds, {baseline} in {self.tally(self.arms[0])}"
+
+    def told_by(self, arm: str) -> str:
+        """What tells ``arm`` from the baseline: "times", as a factor; "counts"; or "nothing".
+
+        Counts, where a median is infinite: of the seeds of each side that arrived. Nothing, where
+        none arrived.
+        """
+        baseline = self.arms[0]
+        if not self.arrived(arm) and not self.arrived(baseline):
+            return "nothing"
+        ratio, *_ = self.speedup(arm)
+        medians = self.median(arm), self.median(baseline)
+        if 0 < ratio < math.inf and all(map(math.isfinite, medians)):
+            return "times"
+        return "counts"
+
     def median(self, arm: str, by: str = "seconds") -> float:
         """Median ``seconds`` or ``steps`` to the target over the seeds.
 
@@ -184,15 +203,14 @@ class RaceResult:
         return f"median {median:>8} [{low}, {high}]  {steps:>6} steps  {reached}"
 
     def _told(self, arm: str) -> str:
+        by, baseline = self.told_by(arm), self.arms[0]
+        if by == "nothing":
+            return "did not reach it"
+        if by == "counts":
+            return f"reached it {self.counts(arm, baseline)}: {self.verdict(arm)}"
         ratio, low, high = self.speedup(arm)
-        if math.isnan(ratio):
-            return "never arrived"
-        baseline, verdict = self.arms[0], self.verdict(arm)
-        if not 0 < ratio < math.inf:
-            seeds = f"in {self.tally(arm)} seeds, {baseline} in {self.tally(baseline)}"
-            return f"reached it {seeds}: {verdict}"
         factor = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
-        return f"{factor} as fast to the target as {baseline}: {verdict}"
+        return f"{factor} as fast to the target as {baseline}: {self.verdict(arm)}"
 
     __repr__ = __str__
 

@@ -328,24 +328,24 @@ def _sweep_note(results: Sweep) -> str:
 def _race_title(result: RaceResult) -> str:
     sign = "at least" if result.higher_is_better else "at most"
     words = f"Race to {result.metric} of {sign} {result.target:g}"
-    baseline = result.arms[0]
     for arm in result.arms[1:]:
-        ratio, low, high = result.speedup(arm)
-        if not result.arrived(arm):
-            words += f"; {arm} did not reach it"
-            continue
-        if not 0 < ratio < math.inf or math.isinf(result.median(arm)):
-            seeds = f"in {result.tally(arm)} seeds, {baseline} in {result.tally(baseline)}"
-            words += f"; {arm} reached it {seeds}: {result.verdict(arm)}"
-            continue
-        how = _number(len(result.of(arm)), "seed")
-        if not math.isnan(low + high):
-            how = f"95 % interval {format_factor(low)} to {format_factor(high)}; {how}"
-        words += (
-            f"; {arm} is {format_factor(ratio)} times as fast as {baseline} ({how}): "
-            f"{result.verdict(arm)}"
-        )
+        words += f"; {arm} {_race_found(result, arm)}"
     return f"{words}."
+
+
+def _race_found(result: RaceResult, arm: str) -> str:
+    """What a race found of a side beside the baseline."""
+    by, baseline = result.told_by(arm), result.arms[0]
+    if by == "nothing":
+        return "did not reach it"
+    if by == "counts":
+        return f"reached it {result.counts(arm, baseline)}: {result.verdict(arm)}"
+    ratio, low, high = result.speedup(arm)
+    how = _number(len(result.of(arm)), "seed")
+    if not math.isnan(low + high):
+        how = f"95 % interval {format_factor(low)} to {format_factor(high)}; {how}"
+    factor = f"{format_factor(ratio)} times as fast as {baseline}"
+    return f"is {factor} ({how}): {result.verdict(arm)}"
 
 
 def _race_row(result: RaceResult, arm: str) -> list[str]:
@@ -364,11 +364,12 @@ def _race_ratios(result: RaceResult) -> Markup:
     rows = []
     for arm in result.arms[1:]:
         ratio, low, high = result.speedup(arm)
-        if not math.isnan(ratio):
-            text = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
-            if not 0 < ratio < math.inf:
-                text = f"{result.tally(arm)} against {result.tally(result.arms[0])} seeds"
-            rows.append(Ratio(arm, ratio, (low, high), text, result.verdict(arm)))
+        if math.isnan(ratio):
+            continue
+        text = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
+        if result.told_by(arm) == "counts":
+            text = f"{result.tally(arm)} against {result.tally(result.arms[0])} seeds"
+        rows.append(Ratio(arm, ratio, (low, high), text, result.verdict(arm)))
     if not rows:
         return Markup()
     title = f"As fast to the target as {result.arms[0]}, with 95 % interval; line: no difference"

@@ -80,7 +80,7 @@ def told(result: RaceResult) -> dict[str, Any]:
     detail = f"baseline reached it: {result.tally(baseline)}"
     detail += f"\ncandidate reached it: {result.tally(candidate)}"
     figure, caption = f"{format_factor(ratio)}×", "as fast to the target"
-    if not 0 < ratio < math.inf:
+    if result.told_by(candidate) != "times":
         figure, caption = result.tally(candidate), "reached the target"
         detail = f"of the baseline {result.tally(baseline)}"
     elif not math.isnan(low + high):
@@ -101,14 +101,12 @@ def why_no_factor(result: RaceResult) -> str:
     """Why a race has no factor that a guess could be held against; "" where it has one."""
     if len(result.arms) < 2:
         return ""
-    baseline, candidate = result.arms[:2]
-    ratio = result.speedup(candidate)[0]
-    if math.isnan(ratio):
+    candidate = result.arms[1]
+    by = result.told_by(candidate)
+    if by == "nothing":
         return "neither side reached the target"
-    if ratio == math.inf:
-        return f"the baseline reached the target in {result.tally(baseline)} runs"
-    if ratio == 0:
-        return f"the candidate reached the target in {result.tally(candidate)} runs"
+    if by == "counts":
+        return f"the candidate reached the target {result.counts(candidate, 'the baseline')}"
     return ""
 
 
@@ -116,13 +114,11 @@ def race_summary(result: RaceResult) -> str:
     """What the status line says of a race."""
     if len(result.arms) < 2:
         return "only the baseline has run"
-    baseline, candidate = result.arms[:2]
+    candidate = result.arms[1]
+    reason = why_no_factor(result)
+    if reason:
+        return f"{result.verdict(candidate)}, {reason}"
     ratio, low, high = result.speedup(candidate)
-    if math.isnan(ratio):
-        return "nobody reached the target"
-    if not 0 < ratio < math.inf:
-        counts = f"{result.tally(candidate)}, of the baseline {result.tally(baseline)}"
-        return f"{result.verdict(candidate)}, target reached by {counts}"
     shown = f"{result.verdict(candidate)}, {format_factor(ratio)}×"
     if not math.isnan(low + high):
         shown += f" [{format_factor(low)}, {format_factor(high)}]"
@@ -133,15 +129,15 @@ def race_sentence(result: RaceResult) -> str:
     """What a race found, in one sentence."""
     sign = "at least" if result.higher_is_better else "at most"
     aim = f"{result.metric} of {sign} {result.target:g}"
-    if len(result.arms) < 2 or not any(run.reached for run in result.runs):
+    if len(result.arms) < 2:
+        return "Only the baseline has run."
+    candidate = result.arms[1]
+    by = result.told_by(candidate)
+    if by == "nothing":
         return f"No run reached {aim}."
-    baseline, candidate = result.arms[:2]
+    if by == "counts":
+        return f"The candidate reached {aim} {result.counts(candidate, 'the baseline')}."
     ratio, low, high = result.speedup(candidate)
-    if not 0 < ratio < math.inf or math.isinf(result.median(candidate)):
-        reached = f"{result.tally(candidate)} seeds"
-        return (
-            f"The candidate reached {aim} in {reached}, the baseline in {result.tally(baseline)}."
-        )
     found = f"The candidate is {format_factor(ratio)} times as fast to {aim} as the baseline"
     if math.isnan(low + high):
         return f"{found} (one seed)."

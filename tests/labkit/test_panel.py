@@ -820,7 +820,10 @@ def test_a_guess_reaches_far_and_moves_by_few_per_cent() -> None:
     ("target", "words"),
     [
         # The weights reach 1e-2 only with the higher rate.
-        (1e-2, "since the baseline reached the target in 0 of 2 runs."),
+        (
+            1e-2,
+            "since the candidate reached the target in 2 of 2 seeds, the baseline in 0 of 2.",
+        ),
         (-1.0, "since neither side reached the target."),
     ],
 )
@@ -847,12 +850,16 @@ def test_why_a_race_has_no_factor() -> None:
 
     why = race_view.why_no_factor
     assert why(result([True, True], [True, True])) == ""
-    assert why(result([False, False], [False, True])).endswith("in 0 of 2 runs")
+    assert why(result([False, False], [False, True])) == (
+        "the candidate reached the target in 1 of 2 seeds, the baseline in 0 of 2"
+    )
     assert why(result([True, True], [False, False])) == (
-        "the candidate reached the target in 0 of 2 runs"
+        "the candidate reached the target in 0 of 2 seeds, the baseline in 2 of 2"
     )
     assert why(result([False], [False])) == "neither side reached the target"
-    assert why(result([True], [])) == ""
+    alone = result([True], [])
+    assert why(alone) == ""
+    assert race_view.race_sentence(alone) == "Only the baseline has run."
 
 
 def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None:

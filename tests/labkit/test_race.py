@@ -1,6 +1,7 @@
 """Races on trainings whose outcome is known in closed form."""
 
 import math
+import re
 import threading
 import time
 from random import Random
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from labkit import Workload, race
+from labkit.panel import race_view
 from labkit.race import RaceResult, RaceRun, fisher
 
 
@@ -222,6 +224,35 @@ def test_runs_that_never_arrive_reach_to_0_and_infinity():
     both = finished((1.0, math.inf, 1.0), (math.inf, 1.0, 0.5)).speedup("other")
     assert both == (2.0, 0.0, math.inf)
     assert all(map(math.isnan, finished((math.inf,), (math.inf,)).speedup("other")))
+
+
+NEVER = math.inf
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "by", "words"),
+    [
+        ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "times", "2.00 times as fast"),
+        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "times", "2.00 times as fast"),
+        ((1.0, 1.0, 1.0), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
+        ((1.0, NEVER, NEVER), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
+        # Few ratios are finite, and their median is; but most of the baseline never arrived.
+        ((1.0, NEVER, NEVER), (0.5, 0.5, 0.5), "counts", "in 3 of 3 seeds, "),
+        ((1.0, 1.0, NEVER, NEVER, NEVER), (0.5, 0.5, 0.5, NEVER, NEVER), "counts", "in 3 of 5 "),
+        # A seed of the candidate's alone, since the race was stopped.
+        ((NEVER,), (NEVER, 1.0), "counts", "in 1 of 2 seeds, "),
+        ((NEVER,), (NEVER,), "nothing", "reach"),
+    ],
+)
+def test_all_texts_of_a_race_tell_the_same_case(before, after, by, words):
+    result = finished(before, after)
+    assert result.told_by("other") == by
+    told = race_view.told(result)
+    markup = re.sub("<[^>]*>", " ", result._repr_html_())
+    assert words in race_view.race_sentence(result) and words in " ".join(markup.split())
+    assert (words[:4] in str(result)) and ("×" in told["speedup"]) == (by == "times")
+    assert (race_view.why_no_factor(result) == "") == (by == "times")
+    assert ("×" in race_view.race_summary(result)) == (by == "times")
 
 
 def test_fisher_s_exact_test():

@@ -149,7 +149,7 @@ def test_a_sweep_is_a_sequence_with_one_line_a_value() -> None:
 def test_a_race_tells_who_was_faster_and_who_did_not_arrive() -> None:
     words = Reader(RACE._repr_html_()).words
     assert "is 2.00 times as fast as sgd" in words
-    assert "late did not reach it" in words
+    assert "late reached it in 0 of 1 seeds, sgd in 1 of 1" in words
     assert "0 of 1 seeds (out of memory)" in words
     assert "0 of 1 against 1 of 1 seeds" in words
     assert "nan" not in words and "inf" not in words.replace("interval", "")
