@@ -7,6 +7,7 @@ takes longer that way, and only shares are used.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -134,10 +135,13 @@ class Phases(Listener):
 
 @contextmanager
 def loaders_told(phases: Phases) -> Iterator[None]:
-    """Tell ``phases`` what is asked of any DataLoader inside."""
+    """Tell ``phases`` what this thread asks of any DataLoader inside."""
     kind: Any = loading._BaseDataLoaderIter
+    thread = threading.get_ident()
 
     def begins(loader: Any) -> Any:
+        if threading.get_ident() != thread:
+            return start(loader)
         phases.loader_begins(loader)
         try:
             return start(loader)
@@ -145,6 +149,8 @@ def loaders_told(phases: Phases) -> Iterator[None]:
             phases.loader_ends()
 
     def asks(iterator: Any) -> Any:
+        if threading.get_ident() != thread:
+            return ask(iterator)
         phases.loader_begins(None)
         try:
             return ask(iterator)

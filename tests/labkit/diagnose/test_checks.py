@@ -34,7 +34,7 @@ from labkit.diagnose.events import Listener, listening
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
-from labkit.diagnose.phases import Phases
+from labkit.diagnose.phases import Phases, loaders_told
 from labkit.diagnose.subject import Subject, cores
 from labkit.diagnose.watching import Watch
 from tests.labkit.diagnose.parts import Program, conv_net, image_batches, looked_at, trainer
@@ -565,6 +565,15 @@ def test_another_threads_steps_are_not_told():
         assert told.events == []
         step()
     assert told.events == BACKWARD + UPDATE
+
+
+def test_another_threads_batches_are_not_told():
+    told = Phases()
+    with loaders_told(told):
+        beside(lambda: list(loader()))
+        assert (told.loader, told._last) == (None, ("", 0.0))
+        list(loader())
+    assert told.loader is not None and told._last[0] == "load end"
 
 
 @pytest.mark.parametrize(
