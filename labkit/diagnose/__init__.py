@@ -29,8 +29,8 @@ class _Diagnose:
     name. Whatever takes longer than ``patience`` seconds at once ends with a TimeoutError.
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
-    the step are as before; TypeError for a step that cannot be called like that, and what the first
-    step raises comes through.
+    the step are as before; TypeError for a step that cannot be called like that, ValueError for one
+    on a card that is not torch's current one, and what the first step raises comes through.
     """
 
     watch = Watch

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from labkit.counters import CountingMode
+from labkit.device import check_current
 from labkit.diagnose.events import Listener, listening
 from labkit.diagnose.patches import exchanged
 
@@ -36,7 +37,7 @@ class Seen(Listener):
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     biased: list[nn.Module] = field(default_factory=list)
     unused: list[nn.Module] = field(default_factory=list)
-    devices: set[str] = field(default_factory=set)
+    devices: set[torch.device] = field(default_factory=set)
     launches: dict[str, int] = field(default_factory=dict)
     host_reads: int = 0
     pageable: int = 0
@@ -67,7 +68,7 @@ class Seen(Listener):
     @property
     def device(self) -> str:
         """The accelerator that the step works on, or cpu."""
-        others = sorted(self.devices - {"cpu", "meta"})
+        others = sorted({each.type for each in self.devices} - {"cpu", "meta"})
         return others[0] if others else "cpu"
 
     @property
@@ -81,9 +82,10 @@ class Seen(Listener):
         if not any(root is known for known in self.roots):
             self.on_new(root)
             self.roots.append(root)
-        self.devices |= {each.device.type for each in root.parameters()}
         tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
-        self.devices |= {each.device.type for each in tensors}
+        for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
+            check_current(device)
+            self.devices.add(device)
         if tensors and tensors[0].dim():
             self.samples = self.samples or tensors[0].shape[0]
         self.images = self.images or any(each.dim() == 4 for each in tensors)

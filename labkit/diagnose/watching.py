@@ -34,7 +34,8 @@ class Watch(Phases):
     """``with labkit.diagnose.watch() as found:`` around a loop; ``found.diagnosis`` afterwards.
 
     At an accelerator every phase is waited for, which makes the loop slower while it is watched.
-    RuntimeError when ``diagnosis`` is asked for inside the block.
+    RuntimeError when ``diagnosis`` is asked for inside the block; ValueError from the first step on
+    a card that is not torch's current one, whose work would not be waited for.
     """
 
     def __init__(self) -> None:

@@ -134,6 +134,29 @@ def slow_launches_are_named_first() -> list[str]:
         return named(trainer, batches())
 
 
+@program
+def another_card_is_refused_by_name() -> list[str]:
+    model = nn.Linear(32, 4).to("cuda:1")
+    inputs = torch.ones(2, 32, device="cuda:1")
+
+    def step() -> None:
+        model(inputs).sum().backward()
+
+    def watched() -> None:
+        with labkit.diagnose.watch():
+            step()
+
+    told = []
+    for run in (lambda: labkit.diagnose(step, seconds=1), watched):
+        try:
+            run()
+        except ValueError as error:
+            told.append(str(error))
+    with torch.cuda.device(1):
+        labkit.diagnose(step, seconds=0.1)
+    return told
+
+
 def named(trainer: Trainer, given: list[Any]) -> list[str]:
     """What a diagnosis finds, the worst first; the weights are as before."""
     before = [each.detach().clone() for each in trainer.model.parameters()]

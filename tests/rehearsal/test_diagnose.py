@@ -15,7 +15,7 @@ LAUNCHES = "batch too small for the fixed costs of a step"
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[str]]:
-    done = rehearse("-m", "tests.rehearsal.diagnose_checks", cards="16")
+    done = rehearse("-m", "tests.rehearsal.diagnose_checks", cards="16x2")
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -25,6 +25,12 @@ def test_reads_and_copies_are_tried_where_they_are(found: dict[str, list[str]]) 
     assert COPIES not in found["a read in each step is counted"]
     assert READS not in found["no read is counted without one"]
     assert COPIES in found["pageable copies are counted"]
+
+
+def test_another_card_is_refused_by_name(found: dict[str, list[str]]) -> None:
+    told = found["another card is refused by name"]
+    assert len(told) == 2
+    assert all("cuda:1, which is not torch's current device" in each for each in told)
 
 
 @pytest.mark.parametrize(
