@@ -242,7 +242,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _memory_was_short() -> bool:
     """Whether torch's allocator has refused something, or the card has next to nothing left.
 
-    Without CUDA to be asked, whoever says so is believed.
+    Where CUDA is not in use it cannot be asked: there the text is taken to mean it.
     """
     if not torch.cuda.is_initialized():
         return True

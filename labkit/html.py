@@ -36,9 +36,8 @@ class Markup(str):
 class Bar:
     """One bar: its length is ``value``, ``text`` stands behind it.
 
-    ``interval`` is drawn over its end.
-
-    ``tone`` colours it: "baseline", "candidate", a verdict, or "recorded" for another machine's.
+    ``interval`` is drawn over its end. ``tone`` colours it: "baseline", "candidate", a verdict, or
+    "recorded" for another machine's.
     """
 
     label: str

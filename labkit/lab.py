@@ -132,7 +132,8 @@ class Lab:
     def why_not(self, name: str, value: Any) -> str | None:
         """Why this machine cannot show ``name=value``, or None when it can.
 
-        The baseline always can be shown.
+        A reason for a whole control leaves its first value, the baseline's; a mapping is taken at
+        its word for that value too.
         """
         reason = self.unavailable.get(name)
         if isinstance(reason, Mapping):

@@ -117,15 +117,17 @@ def machine_state() -> dict[str, Any]:
     """What changes while a machine works, to be noted before and after: load, clocks in MHz, GPU
     watts and celsius.
     """
+    state: dict[str, Any] = {"load_average": UNKNOWN, "cpu_mhz": UNKNOWN, "gpu": None}
+    if hasattr(os, "getloadavg"):
+        state["load_average"] = [round(load, 2) for load in os.getloadavg()]
     path = Path("/proc/cpuinfo")
-    clocks = re.findall(r"cpu MHz\s*: ([\d.]+)", path.read_text()) if path.exists() else []
-    return {
-        "load_average": [round(load, 2) for load in os.getloadavg()]
-        if hasattr(os, "getloadavg")
-        else UNKNOWN,
-        "cpu_mhz": round(median(map(float, clocks))) if clocks else UNKNOWN,
-        "gpu": _gpu_state() if torch.cuda.is_available() else None,
-    }
+    if path.exists():
+        clocks = re.findall(r"cpu MHz\s*: ([\d.]+)", path.read_text())
+        if clocks:
+            state["cpu_mhz"] = round(median(map(float, clocks)))
+    if torch.cuda.is_available():
+        state["gpu"] = _gpu_state()
+    return state
 
 
 def _gpu_state() -> dict[str, Any]:
@@ -304,23 +306,22 @@ def _cpu() -> dict[str, Any]:
         if (size.parent / "type").read_text().strip() != "Instruction":
             level = (size.parent / "level").read_text().strip()
             caches[f"L{level}"] = int(size.read_text().strip().removesuffix("K")) * 1024
-    pages = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ())
-    return {
-        "model": info.get("model name")
-        or torch_says.get("cpu_name")
-        or platform.processor()
-        or UNKNOWN,
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or UNKNOWN,
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if pages
-        else UNKNOWN,
-        "instructions": [name for name, names in _INSTRUCTIONS.items() if found & names]
-        if found
-        else UNKNOWN,
-        **{f"{name}_cache_bytes": size or UNKNOWN for name, size in caches.items()},
+    model = info.get("model name") or torch_says.get("cpu_name") or platform.processor()
+    cpu: dict[str, Any] = {
+        "model": model or UNKNOWN,
+        "cores": os.cpu_count() or UNKNOWN,
+        "memory_bytes": UNKNOWN,
+        "instructions": UNKNOWN,
     }
+    if hasattr(os, "sched_getaffinity"):
+        cpu["cores"] = len(os.sched_getaffinity(0))
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", ()):
+        cpu["memory_bytes"] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if found:
+        cpu["instructions"] = [name for name, names in _INSTRUCTIONS.items() if found & names]
+    for level, held in caches.items():
+        cpu[f"{level}_cache_bytes"] = held or UNKNOWN
+    return cpu
 
 
 def _gpu() -> dict[str, Any] | None:

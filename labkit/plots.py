@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from labkit.timeline import MemoryComparison
 
 Kind = TypeVar("Kind")
-Recorded = Sequence[tuple[str, Kind]]  # label (machine and date) and result, of other machines
+# Label (machine and date) and result, of other machines.
+Recorded = Sequence[tuple[str, Kind]]
 
 # Okabe and Ito's palette, told apart under every common colour blindness.
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
-MUTED = "#A08FB5"  # recorded runs of other machines: seen, but behind the reader's own
+# Recorded runs of other machines: seen, but behind the reader's own.
+MUTED = "#A08FB5"
 VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
@@ -111,7 +113,8 @@ def comparison_figure(
         pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
         pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
     for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
-        if not other.ratios:  # an arm of it ended early; the table says how
+        # A side of it ended early; the table says how.
+        if not other.ratios:
             continue
         pairs.axhspan(*other.interval, color=MUTED, alpha=0.15, lw=0)
         pairs.axhline(
@@ -165,7 +168,8 @@ def sweep_figure(
     values = [result.candidate.settings[control] for result in results]
     numeric = all(map(_is_number, values))
     places: Sequence[Any] = values if numeric else range(len(values))
-    line = "-" if numeric else ""  # between two words there is nothing to join
+    # Between two words there is nothing to join.
+    line = "-" if numeric else ""
     for name, hue in (("baseline", GREY), ("candidate", BLUE)):
         arms = [getattr(result, name) for result in results]
         rate.plot(places, [arm.throughput for arm in arms], f"o{line}", color=hue, label=name, ms=4)
@@ -373,15 +377,15 @@ def heat_map(
     colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])
     for y, cells in enumerate(rows.values()):
         for x, (ratio, text) in enumerate(cells):
-            blank = math.isnan(ratio)
-            shade = (
-                0.5 if blank else 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4
-            )  # full at 4x and 1/4
-            face = "none" if blank else colours(shade)
+            face: Any = "none"
+            ink = GREY
+            if not math.isnan(ratio):
+                # Full at 4x and 1/4.
+                shade = 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4
+                face, ink = colours(shade), "#222222"
             axis.fill_between(
                 [x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5
             )
-            ink = GREY if blank else "#222222"
             axis.text(x, y, text, ha="center", va="center", fontsize=8, color=ink)
     axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     figure.suptitle(title, fontsize=10, color=axis.title.get_color())

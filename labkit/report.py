@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labkit import html
 from labkit.device import device_in_words
@@ -61,7 +59,7 @@ def comparison_sentence(result: Comparison) -> str:
     taken = f"{_number(result.pairs, 'pair')}, {builds}"
     found = f"{format_factor(result.speedup)} times as fast as the baseline"
     per = ""
-    if result.baseline.samples != result.candidate.samples:
+    if by_throughput(result):
         per = f" for the same number of {result.baseline.unit}"
     if not all(map(math.isfinite, result.interval)):
         return f"The candidate is {found}{per}: too few pairs for an interval ({taken})."
@@ -250,27 +248,42 @@ def counters(counted: Counters) -> Markup:
     return html.result(html.table([["one step", ""], *counted.rows()]))
 
 
-def _speed_bars(result: Comparison, labels: Sequence[str]) -> Markup:
-    """The time of a step; throughput where the sides process different amounts in one."""
-    alike = not result.ratios or result.baseline.samples == result.candidate.samples
-    rows = []
-    for role, label, side in zip(ROLES, labels, result.arms, strict=True):
-        quartiles = (math.nan, math.nan)
-        if side.times:
-            quartiles = tuple(np.percentile(side.times, [25, 75]))
-        if alike:
+class Speed(NamedTuple):
+    """How fast a side is, as a bar shows it: median, quartiles, and the text behind it."""
+
+    value: float
+    quartiles: tuple[float, float]
+    text: str
+
+
+def by_throughput(result: Comparison) -> bool:
+    """Whether the sides process different amounts in a step, so that its time would mislead."""
+    return bool(result.ratios) and result.baseline.samples != result.candidate.samples
+
+
+def speeds(result: Comparison) -> list[Speed]:
+    """Of both sides: the time of a step, or the throughput; see `by_throughput`."""
+    found = []
+    for side in result.arms:
+        low, high = side.quartiles
+        if by_throughput(result):
+            text = side.error or format_rate(side.throughput, side.unit)
+            rates = (side.samples / high, side.samples / low)
+            found.append(Speed(side.throughput, rates, text))
+        else:
             text = side.error or format_seconds(side.median)
-            rows.append(Bar(label, side.median, text, quartiles, role))
-            continue
-        text = side.error or format_rate(side.throughput, side.unit)
-        rates = (side.samples / quartiles[1], side.samples / quartiles[0])
-        rows.append(Bar(label, side.throughput, text, rates, role))
-    if alike:
-        return html.bars(
-            f"Time of {with_article(result.one_step)}: median and quartiles (shorter is better)",
-            rows,
-        )
-    return html.bars("Throughput: median and quartiles (longer is better)", rows)
+            found.append(Speed(side.median, (low, high), text))
+    return found
+
+
+def _speed_bars(result: Comparison, labels: Sequence[str]) -> Markup:
+    rows = []
+    for role, label, speed in zip(ROLES, labels, speeds(result), strict=True):
+        rows.append(Bar(label, speed.value, speed.text, speed.quartiles, role))
+    title = f"Time of {with_article(result.one_step)}: median and quartiles (shorter is better)"
+    if by_throughput(result):
+        title = "Throughput: median and quartiles (longer is better)"
+    return html.bars(title, rows)
 
 
 def _memory_bars(result: Comparison, labels: Sequence[str]) -> Markup:

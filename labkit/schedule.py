@@ -58,10 +58,7 @@ def schedule_curve(
         )
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r}: expected a whole number of steps, at least 1")
-    asks = any(
-        a.default is a.empty and a.kind <= 1
-        for a in inspect.signature(scheduler.step).parameters.values()
-    )
+    asks = _asks_for_a_metric(scheduler)
     if asks != (metrics is not None) or (metrics is not None and len(metrics) < steps - 1):
         wants = f"needs metrics=[...], {steps - 1} of them" if asks else "takes no metrics"
         raise ValueError(
@@ -87,6 +84,15 @@ def schedule_curve(
     return ScheduleCurve(lrs, None if np.isnan(moments).all() else moments, phases)
 
 
+def _asks_for_a_metric(scheduler: Any) -> bool:
+    """Whether its ``step`` has an argument by position that must be given."""
+    for argument in inspect.signature(scheduler.step).parameters.values():
+        by_position = argument.kind in (argument.POSITIONAL_ONLY, argument.POSITIONAL_OR_KEYWORD)
+        if by_position and argument.default is argument.empty:
+            return True
+    return False
+
+
 def _twin(scheduler: Any) -> Any:
     """A deep copy of ``scheduler`` on a stand-in for its optimizer: the same parameters, a copy of
     the settings.
@@ -110,33 +116,41 @@ def _phases(scheduler: Any, lr: np.ndarray, momentum: np.ndarray) -> tuple[Phase
     """The phases, if ``lr`` rises once and then falls below its start (1cycle: Smith 2018,
     arXiv:1803.09820).
     """
-    way = np.sign(np.round(np.diff(lr) / np.abs(lr).max(initial=1e-300), 12))
+    way, momentum_way = _ways(lr), _ways(momentum)
     up, down = np.flatnonzero(way > 0), np.flatnonzero(way < 0)
     if not (up.size and down.size and up[-1] < down[0] and lr[-1] < lr[0]):
         return ()
-    turns = (
-        np.flatnonzero(np.diff(way + 3 * np.sign(np.round(np.nan_to_num(np.diff(momentum)), 12))))
-        + 1
-    )
+    turns = (np.diff(way) != 0) | (np.diff(momentum_way) != 0)
+    cuts = (np.flatnonzero(turns) + 1).tolist()
     # torch's own: phases that follow each other without a turn.
     known = getattr(scheduler, "_schedule_phases", ())
-    cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]] or turns.tolist()
+    if len(known) > 1:
+        cuts = [phase["end_step"] - scheduler.last_epoch for phase in known[:-1]]
     edges = [0, *(cut for cut in cuts if 0 < cut < len(lr) - 1), len(lr) - 1]
     phases: list[Phase] = []
     for start, end in pairwise(edges):
         rise = np.diff(np.interp((start, end), range(len(lr)), lr)).item()
         fallen = any(phase.name == "annealing" for phase in phases)
-        kind = (
-            "warm-up"
-            if rise > 0
-            else "constant"
-            if rise == 0
-            else "annihilation"
-            if fallen
-            else "annealing"
-        )
-        phases.append(Phase(kind, start, end))
+        phases.append(Phase(_phase_name(rise, fallen), start, end))
     return tuple(phases)
+
+
+def _ways(values: np.ndarray) -> np.ndarray:
+    """Of each step: 1 where the values rise, -1 where they fall, 0 where they stay."""
+    known = np.nan_to_num(values)
+    largest = np.abs(known).max(initial=1e-300)
+    return np.sign(np.round(np.diff(known) / largest, 12))
+
+
+def _phase_name(rise: float, fallen: bool) -> str:
+    """By how far the rate rises in the phase, and whether it has fallen in one before."""
+    if rise > 0:
+        return "warm-up"
+    if rise == 0:
+        return "constant"
+    if fallen:
+        return "annihilation"
+    return "annealing"
 
 
 def plot_schedule(

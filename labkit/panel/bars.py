@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+from labkit import report
+from labkit.results import Comparison
+from labkit.text import with_article
 
-from labkit.results import Comparison, Measurement
-from labkit.text import format_rate, format_seconds, with_article
-
-ROLES = ("Baseline", "Candidate")
+ROLES = tuple(role.capitalize() for role in report.ROLES)
 NOTHING = (math.nan, math.nan)
 
 # A title, and for each side: its name, the length and the ends of its interval as parts of the
@@ -42,35 +41,15 @@ def of_times(run: Comparison, step: str = "step") -> list[Group]:
 
     ``step`` is what the lab calls one.
     """
-    groups = []
-    if run.ratios and run.baseline.samples != run.candidate.samples:
-        texts = [side.error or format_rate(side.throughput, side.unit) for side in run.arms]
-        values = [side.throughput for side in run.arms]
-        groups.append(group("Throughput (longer is better)", values, texts, _rates(run)))
-    else:
-        texts = [side.error or format_seconds(side.median) for side in run.arms]
-        values = [side.median for side in run.arms]
-        spread = [_quartiles(side) for side in run.arms]
-        groups.append(group(f"Time of {with_article(step)}", values, texts, spread))
+    title = f"Time of {with_article(step)}"
+    if report.by_throughput(run):
+        title = "Throughput (longer is better)"
+    values, spread, texts = zip(*report.speeds(run), strict=True)
+    groups = [group(title, values, texts, spread)]
     if any(side.peak_text != "-" for side in run.arms):
-        values = [math.nan if side.peak_bytes is None else side.peak_bytes for side in run.arms]
-        groups.append(group("Peak memory", values, [side.peak_text for side in run.arms]))
+        peaks = [math.nan if side.peak_bytes is None else side.peak_bytes for side in run.arms]
+        groups.append(group("Peak memory", peaks, [side.peak_text for side in run.arms]))
     return groups
-
-
-def _quartiles(side: Measurement) -> tuple[float, float]:
-    if not side.times:
-        return NOTHING
-    low, high = np.percentile(side.times, [25, 75])
-    return float(low), float(high)
-
-
-def _rates(run: Comparison) -> list[tuple[float, float]]:
-    found = []
-    for side in run.arms:
-        low, high = _quartiles(side)
-        found.append((side.samples / high, side.samples / low))
-    return found
 
 
 def _part(value: float, most: float) -> float | None:

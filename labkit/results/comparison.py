@@ -134,7 +134,10 @@ class Comparison(Sides[Measurement]):
 
     @property
     def noise_floor(self) -> float:
-        """As a logarithm: the standard error that the control's scatter gives to the speed-up."""
+        """One standard error of the speed-up, as a logarithm, from the control's scatter.
+
+        `verdict` has it as its threshold: an interval that lies wholly beyond it is a difference.
+        """
         return self.estimate.noise_floor
 
     @property

@@ -60,12 +60,18 @@ class Measurement:
         return float(np.median(self.times))
 
     @cached_property
+    def quartiles(self) -> tuple[float, float]:
+        """First and third quartile of the seconds per step; nan when nothing was timed."""
+        if not self.times:
+            return math.nan, math.nan
+        low, high = np.percentile(self.times, [25, 75])
+        return float(low), float(high)
+
+    @property
     def iqr(self) -> float:
         """Interquartile range of the seconds per step; nan when nothing was timed."""
-        if not self.times:
-            return math.nan
-        low, high = np.percentile(self.times, [25, 75])
-        return float(high - low)
+        low, high = self.quartiles
+        return high - low
 
     @property
     def throughput(self) -> float:
