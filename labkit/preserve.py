@@ -184,8 +184,11 @@ def call_all(undo: list[PutBack]) -> None:
         put_back()
 
 
-def remember(objects: tuple[Any, ...]) -> list[PutBack]:
-    """What puts back ``objects`` and all that they hold, as `preserve_state`, in this order."""
+def remember(objects: tuple[Any, ...], copies: str | None = None) -> list[PutBack]:
+    """What puts back ``objects`` and all that they hold, as `preserve_state`, in this order.
+
+    ``copies``: the device where copies of tensors wait; None: each on its own.
+    """
     todo, undo = list(objects), list[PutBack]()
     listed = set(map(id, objects))
     # Keeps them alive, so that an id stays its object's own.
@@ -195,7 +198,7 @@ def remember(objects: tuple[Any, ...]) -> list[PutBack]:
         if id(item) in seen:
             continue
         seen[id(item)] = item
-        undo += _put_backs(item)
+        undo += _put_backs(item, copies)
         todo += _parts(item)
         if isinstance(item, _PLAIN):
             continue
@@ -204,10 +207,10 @@ def remember(objects: tuple[Any, ...]) -> list[PutBack]:
     return undo
 
 
-def _put_backs(item: Any) -> list[PutBack]:
+def _put_backs(item: Any, copies: str | None) -> list[PutBack]:
     """What puts back the item itself, without what it holds."""
     if isinstance(item, torch.Tensor):
-        return [_remember_tensor(item)]
+        return [_remember_tensor(item, copies)]
     if isinstance(item, torch.Generator):
         return [partial(item.set_state, item.get_state())]
     if isinstance(item, np.random.RandomState):
@@ -256,7 +259,7 @@ def _has_state(item: Any) -> bool:
     return isinstance(item, torch.nn.Module) or hasattr(type(item), "state_dict")
 
 
-def _remember_tensor(tensor: torch.Tensor) -> PutBack:
+def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     """Copy a tensor now; the returned function writes the copy back to the same memory."""
     # detach() refuses lazy parameters here, before the step makes them.
     data = tensor.detach().data
@@ -266,7 +269,7 @@ def _remember_tensor(tensor: torch.Tensor) -> PutBack:
     once = data
     if data.layout is torch.strided:
         once = _each_entry_once(data)
-    value = once.clone()
+    value = once.to(copies or once.device, copy=True)
 
     def put_back() -> None:
         once.copy_(value)

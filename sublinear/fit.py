@@ -36,6 +36,7 @@ from sublinear.plan import Plan
 from sublinear.planner import check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
+from sublinear.profiling.training import clear_gradients
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.searches.simple import keep_all
@@ -103,7 +104,7 @@ class Fitted:
         Everything is put back.
         """
         peaks = self._peak(self.original), self._peak(self.model)
-        with restored(self.original, self.task.optimizer):
+        with restored(self.original, self.task):
             plain = Workload(partial(self._step, self.original), self.chain.batch_size)
             planned = Workload(partial(self._step, self.model), self.chain.batch_size)
             comparison = compare(plain, planned, seconds=seconds).with_peaks(*peaks)
@@ -115,7 +116,7 @@ class Fitted:
             (loss / self.task.accumulate).backward()
         if self.task.optimizer is not None:
             self.task.optimizer.step()
-        model.zero_grad(set_to_none=True)
+        clear_gradients(model, self.task.optimizer)
         return loss.detach()
 
     def step_peak(self) -> int | None:
@@ -125,7 +126,7 @@ class Fitted:
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
         device = next(model.parameters()).device
-        with restored(self.original, self.task.optimizer), survive() as outcome:
+        with restored(self.original, self.task), survive() as outcome:
             self._step(model)
             with MemoryMeter(device, saved=False) as memory:
                 self._step(model)

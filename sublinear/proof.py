@@ -122,7 +122,7 @@ def _step(model: nn.Module, original: nn.Module, task: Training) -> Seen:
     """Copies of what a step leaves behind."""
     seen: Seen = {}
     args, kwargs = tree_map_only(torch.Tensor, _fresh, (task.args, task.kwargs))
-    with restored(original, None):
+    with restored(original, task, steps=False):
         versions = [parameter._version for parameter in original.parameters()]
         value = task.loss(model(*args, **kwargs))
         value.backward()

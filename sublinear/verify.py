@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import preserve_flags, rng_state, set_rng_state
+from labkit.preserve import preserve_flags, rng_state
 from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks
 from sublinear.events import events
@@ -89,11 +88,12 @@ def verify(
     runner = planned.runs_by
     lines: list[str] = []
     found: Seen | None = None
-    with preserve_flags(), restored(model, None):
+    with preserve_flags(), restored(model, task):
         if not close:
             _be_deterministic()
         model.train()
-        with _twice_from_here(model):
+        # So that the other begins as this one.
+        with restored(model, task):
             wanted = _train(model, task, make, steps)
         before = list(runner.calls)
         try:
@@ -125,19 +125,6 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-
-
-@contextmanager
-def _twice_from_here(model: nn.Module) -> Iterator[None]:
-    """Put values and generators back at the end, so that what follows begins as this began."""
-    begin = rng_state()
-    tensors = [*model.parameters(), *model.buffers()]
-    values = [tensor.detach().clone() for tensor in tensors]
-    yield
-    with torch.no_grad():
-        for tensor, value in zip(tensors, values, strict=True):
-            tensor.copy_(value)
-    set_rng_state(begin)
 
 
 # Copies of what steps leave behind, by a name that says what it is.

@@ -17,7 +17,13 @@ from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import fill_gradients
-from sublinear.profiling.training import Training, bytes_of, optimizer_tensors, restored
+from sublinear.profiling.training import (
+    Training,
+    bytes_of,
+    clear_gradients,
+    optimizer_tensors,
+    restored,
+)
 from sublinear.repeatable import drawing_alike
 
 # Runs of a checkpoint of next to nothing, of which the fastest counts; operators in a long one.
@@ -36,10 +42,10 @@ class StepSeconds(NamedTuple):
 def time_step(model: nn.Module, task: Training, repeats: int) -> StepSeconds:
     """The fastest of ``repeats`` whole steps, at least two, part by part.
 
-    Parameters, gradients, buffers, optimizer and generators are put back.
+    Everything is put back.
     """
     times = []
-    with restored(model, task.optimizer):
+    with restored(model, task):
         # The first also warms up.
         for _ in range(max(2, repeats)):
             times.append(_time_once(model, task))
@@ -58,7 +64,7 @@ def _time_once(model: nn.Module, task: Training) -> StepSeconds:
     del output, value
     if task.optimizer is not None:
         task.optimizer.step()
-    model.zero_grad(set_to_none=True)
+    clear_gradients(model, task.optimizer)
     return StepSeconds(ahead - begin, back - turn, turn - ahead + clock.now() - back)
 
 
@@ -144,13 +150,12 @@ class StepBytes(NamedTuple):
     beside: int = 0
 
 
-def step_bytes(
-    model: nn.Module, optimizer: torch.optim.Optimizer | None, device: torch.device
-) -> StepBytes:
+def step_bytes(model: nn.Module, task: Training, device: torch.device) -> StepBytes:
     """Measured on gradients of 0. All is put back."""
+    optimizer = task.optimizer
     if optimizer is None:
         return StepBytes()
-    with restored(model, optimizer):
+    with restored(model, task):
         fill_gradients(model)
         if not bytes_of(optimizer_tensors(optimizer)):
             optimizer.step()

@@ -26,6 +26,7 @@ from sublinear.profiling.training import (
     Training,
     bytes_of,
     optimizer_tensors,
+    restored,
     training,
 )
 from sublinear.repeatable import norms, undisturbed
@@ -108,11 +109,11 @@ def _measured(
     accumulate: bool,
     on_block: Callable[[], object] | None,
 ) -> Chain:
-    with undisturbed(model):
+    with restored(model, task, steps=False):
         each, tensor = checkpoint_seconds(where)
         bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
         chain = bench.chain(task, on_block)
-    state, beside = step_bytes(model, task.optimizer, where)
+    state, beside = step_bytes(model, task, where)
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
     if accumulate:
         fixed += _gradients(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import giving_back
+from labkit.diagnose.reach import Bindings, reached
+from labkit.preserve import call_all, giving_back, remember
 from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.
@@ -78,23 +78,52 @@ def mean_of_outputs(output: object) -> torch.Tensor:
 
 
 @contextmanager
-def restored(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
-    """Put a model and its optimizer back to what they were, parameters included."""
-    parameters = list(model.parameters())
-    values = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
-    state = None
-    if optimizer is not None:
-        state = copy.deepcopy(optimizer.state_dict())
+def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterator[None]:
+    """Put back all that a step may train or change: the model, the optimizer, the loss's own state.
+
+    Of a loss that is every module and tensor with a gradient that its code names, holds or closes
+    over, and the variables that it binds anew; other tensors are data. Of inputs it is their
+    gradients. Inside, parameters have no gradients. Copies lie in the CPU's memory.
+    ``steps=False``: the optimizer does not step inside, and its state is not copied.
+    """
+    found = reached(task.loss)
+    held: list[Any] = [model, *filter(_may_change, found.state)]
+    if task.optimizer is not None and steps:
+        held.append(task.optimizer)
+    held += parameters(model, task.optimizer)
+    gradients = []
+    for leaf in tree_leaves((task.args, task.kwargs)):
+        if torch.is_tensor(leaf) and leaf.is_leaf:
+            gradients.append((leaf, leaf.grad))
+    undo = remember(tuple(held), copies="cpu")
 
     def put_back() -> None:
-        # Detached and not under no_grad, whose own end an interrupt might strike.
-        for parameter, value in zip(parameters, values, strict=True):
-            parameter.detach().copy_(value)
-        if optimizer is not None and state is not None:
-            optimizer.load_state_dict(state)
+        call_all(undo)
+        for leaf, gradient in gradients:
+            leaf.grad = gradient
 
-    with giving_back(put_back), undisturbed(model):
+    with giving_back(Bindings(found).restore), giving_back(put_back), undisturbed(model):
+        clear_gradients(model, task.optimizer)
         yield
+
+
+def _may_change(item: object) -> bool:
+    return not torch.is_tensor(item) or item.requires_grad
+
+
+def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
+    """Those of the model, and what else the optimizer steps."""
+    found = list[torch.Tensor](model.parameters())
+    if optimizer is not None:
+        for group in optimizer.param_groups:
+            found += group["params"]
+    return found
+
+
+def clear_gradients(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+    """As ``zero_grad`` of both."""
+    for parameter in parameters(model, optimizer):
+        parameter.grad = None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:

@@ -26,7 +26,7 @@ from labkit.arms.process import ProcessArm
 from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.machine import matmul_rate
 from labkit.memory import StorageTracker
-from sublinear.profiling import restored
+from sublinear.profiling import restored, training
 from tests.rehearsal import places
 
 Check = Callable[[], None]
@@ -175,8 +175,13 @@ def what_was_tried_leaves_the_card_as_it_was() -> None:
     net = nn.Linear(128, 128).to("cuda")
     gc.collect()
     before = torch.cuda.memory_allocated()
-    with restored(net, None):
-        net(torch.ones(4, 128, device="cuda")).sum().backward()
+    x = torch.ones(4, 128, device="cuda")
+    beside = torch.cuda.memory_allocated()
+    with restored(net, training(x)):
+        # Copies lie off the card.
+        assert torch.cuda.memory_allocated() == beside
+        net(x).sum().backward()
+    del x
     release_memory()
     assert torch.cuda.memory_allocated() == before
 

@@ -100,7 +100,7 @@ def test_a_difference_is_reported_not_raised() -> None:
     model = nn.Sequential(nn.Linear(4, 4), Noisy(), nn.Linear(4, 1))
     report = verify(model, Plan((Checkpoint(kept(0, 2)), *kept(2, 3)), ""), torch.randn(2, 4))
     assert not report.passed
-    assert "NOT the same" in str(report) and "gradient of 0.weight in step 1: differs by" in str(
+    assert "NOT the same" in str(report) and "gradient of 0.weight in step 2: differs by" in str(
         report
     )
 
