@@ -12,6 +12,7 @@ import enum
 import inspect
 import logging
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from torch import fx, nn
 
+from labkit.diagnose.patches import patched
 from sublinear.blocks.noticing import Lost
 
 _PLAIN = (
@@ -84,23 +86,18 @@ class Baked:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Note what attributes of the model's modules are read inside."""
-        noted = self
+        noted, thread = self, threading.get_ident()
 
         def __getattribute__(module: nn.Module, name: str) -> Any:
             value = object.__getattribute__(module, name)
-            if name not in _OF_EVERY_MODULE and not name.startswith("__"):
+            if name in _OF_EVERY_MODULE or name.startswith("__"):
+                return value
+            if threading.get_ident() == thread:
                 noted._attribute(module, name, value)
             return value
 
-        before = vars(nn.Module).get("__getattribute__")
-        nn.Module.__getattribute__ = __getattribute__  # type: ignore[assignment, method-assign]
-        try:
+        with patched(nn.Module, "__getattribute__", __getattribute__):
             yield
-        finally:
-            if before is None:
-                del nn.Module.__getattribute__
-            else:
-                nn.Module.__getattribute__ = before  # type: ignore[method-assign]
 
     def function(self, function: object) -> None:
         """Note the global variables and closures of a function that is traced.

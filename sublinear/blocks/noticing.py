@@ -16,10 +16,12 @@ Each of them raises `Lost` inside the trace, so that the module which does it is
 from __future__ import annotations
 
 import builtins
+import inspect
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
+
+from labkit.diagnose.patches import exchanged
 
 
 class Lost(Exception):
@@ -80,47 +84,47 @@ _HARMLESS = {"profiler"}
 def noticing(keep_function: Callable[..., Any]) -> Iterator[list[str]]:
     """Raise `Lost` inside for what a trace loses. Gives what was noticed, also if it was caught.
 
-    ``keep_function`` is called instead of ``SomeFunction.apply``, with the class in front.
+    ``keep_function`` is called instead of ``SomeFunction.apply``, with the class in front. Other
+    threads find all as ever.
     """
     noticed: list[str] = []
+    thread = threading.get_ident()
 
     def lose(words: str) -> None:
+        if threading.get_ident() != thread:
+            return
         noticed.append(words)
         raise Lost(words)
 
-    with torch.enable_grad(), ExitStack() as stack:
-        stack.enter_context(_RealTensors(lose))
-        for owner, name, words in _NOTICED:
-            if hasattr(owner, name) or name == "__dynamo_disable":
-                stack.enter_context(_replaced(owner, name, _losing(lose, words)))
-        stack.enter_context(_replaced(torch._C, "_set_grad_enabled", _same_grad_mode(lose)))
-        stack.enter_context(_replaced(builtins, "isinstance", _careful(lose)))
-        function = torch.autograd.Function
+    function = torch.autograd.Function
+    plain = inspect.getattr_static(function, "apply")
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == thread:
+            return keep_function(cls, *args, **kwargs)
+        return plain.__get__(None, cls)(*args, **kwargs)
+
+    changes: list[tuple[Any, str, Any]] = []
+    for owner, name, words in _NOTICED:
+        if hasattr(owner, name) or name == "__dynamo_disable":
+            # What has not been called yet has no such attribute: then torch calls the owner.
+            changes.append((owner, name, _losing(lose, words, getattr(owner, name, owner))))
+    changes += [
+        (torch._C, "_set_grad_enabled", _same_grad_mode(lose)),
+        (builtins, "isinstance", _careful(lose)),
         # A function that runs its forward here was called by an ``apply`` looked up before.
-        stack.enter_context(_replaced(type(function), "__getattribute__", _without_forward(lose)))
-        kept = classmethod(lambda cls, *args, **kwargs: keep_function(cls, *args, **kwargs))
-        stack.enter_context(_replaced(function, "apply", kept))
+        (type(function), "__getattribute__", _without_forward(lose)),
+        (function, "apply", classmethod(apply)),
+    ]
+    # No ExitStack: of its callbacks, an interrupt may leave some undone.
+    with torch.enable_grad(), _RealTensors(lose), exchanged(changes):
         yield noticed
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
-    own = vars(owner)
-    existed = name in own
-    before = own.get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if existed:
-            setattr(owner, name, before)
-        else:
-            delattr(owner, name)
-
-
-def _losing(lose: Callable[[str], None], words: str) -> Callable[..., None]:
-    def lost(*args: object, **kwargs: object) -> None:
+def _losing(lose: Callable[[str], None], words: str, original: Any) -> Callable[..., Any]:
+    def lost(*args: Any, **kwargs: Any) -> Any:
         lose(words)
+        return original(*args, **kwargs)
 
     return lost
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import random
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
+from sublinear.blocks import noticing as module
 from sublinear.blocks.noticing import _NOTICED, Lost, noticing
 
 
@@ -116,3 +119,47 @@ def test_who_asks_for_the_type_of_a_value() -> None:
     with noticing(lambda *args: None) as noticed:
         assert isinstance(proxy, fx.Proxy) and not isinstance(X, int)
     assert not noticed and not torch.is_tensor(proxy)
+
+
+def every_day() -> list[object]:
+    """What another thread may do at any time, and what comes of it."""
+    weight = torch.ones(3, requires_grad=True)
+    with torch.no_grad(), torch.autocast("cpu"), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        drawn = torch.rand(3)
+        inside = [torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), drawn.tolist()]
+    with torch.inference_mode():
+        inside.append(torch.is_inference_mode_enabled())
+    twice = checkpoint(torch.sin, weight, use_reentrant=False)
+    (Doubling.apply(twice) + found_before(twice)).sum().backward()
+    proxy = fx.Proxy(fx.Node(fx.Graph(), "x", "placeholder", "x", (), {}), fx.Tracer())
+    return [inside, weight.grad.tolist(), np.random.default_rng(0).random(), torch.is_tensor(proxy)]
+
+
+def test_other_threads_go_on_as_ever() -> None:
+    expected, found = every_day(), []
+    with noticing(lambda *args: None) as noticed:
+        other = threading.Thread(target=lambda: found.append(every_day()))
+        other.start()
+        other.join()
+    assert found == [expected] and not noticed
+
+
+def test_an_interrupt_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stubborn:
+        """The interrupt comes as the function is put back."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if vars(self).setdefault("writes", 0) == 1:
+                vars(self)["writes"] = 2
+                raise KeyboardInterrupt
+            vars(self)["writes"] += 1
+            vars(self)[name] = value
+
+    stubborn = Stubborn()
+    vars(stubborn)["act"] = before = len
+    kind = isinstance
+    monkeypatch.setattr(module, "_NOTICED", (*_NOTICED, (stubborn, "act", "acts")))
+    with pytest.raises(KeyboardInterrupt), noticing(lambda *args: None):
+        assert vars(stubborn)["act"] is not before and builtins.isinstance is not kind
+    assert vars(stubborn)["act"] is before and builtins.isinstance is kind
