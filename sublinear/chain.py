@@ -66,20 +66,31 @@ class Block:
     ``gradient_bytes``: gradients of parameters that exist once its backward has run (0 where they
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
     its output included. ``forward``: seconds of such a forward, and what its run again takes
-    longer than a plain one, as torch handles what is saved there in Python. ``waits``: what the
-    block has made of ``crossing``, the next block is the last to read, and nobody saves: it is
-    there until that has run, or as long as a checkpoint that begins with it. ``released``: what
-    else the next block is the last to read, and does not save, each with the last block that does,
-    or `NOBODY`. Where the block that made it and all that save it lie in one checkpoint, or where
-    it was made by a kept block and nobody saves it, and no other checkpoint begins before that
-    reader, it is there until that has run, or until a run again is over that ends before.
-    ``rerun_forward_peak``, ``rerun_peak``: if the block is the last of a checkpoint that runs
-    again, which torch stops as soon as all that is saved is there, bytes above what was alive
-    before, with the gradient of the output: until torch stops, beside what waits for the block; and
-    in the backward then, without the gradients of parameters. No `rerun_peak`: as if it ran whole;
-    no other: as much. ``shapes``: of its weights, in words; empty where they are not known.
-    ``saves``: the storages that cross before or behind it and that it saves for its backward if it
-    saves everything; None where that is not known, and might be all.
+    longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
+    weights, in words; empty where they are not known. ``saves``: the storages that cross before or
+    behind it and that it saves for its backward if it saves everything; None where that is not
+    known, and might be all.
+
+    The others say what is gone early, by the example of blocks 0, 1 and 2:
+
+    ``waits``: what of ``crossing`` this block has made, the next is the last to read, and nobody
+    saves. If 1 adds a constant to what 0 returns, that waits behind 0: it is gone once 1 has run,
+    or, where a checkpoint begins with 1, once that has run again.
+
+    ``released``: what else the next block is the last to read, and does not save, each with the
+    last block that does, or `NOBODY`. If 0 ends in a tanh, which saves what it returns, that is
+    released behind 0, with 0: in the plan (0) 1 2 it is gone once 1 has run, while a kept 0 holds
+    it. A skip from 0 to 2 that nobody saves is released behind 1, with `NOBODY`: a kept 0 lets it
+    go, too, once 2 has run, if no checkpoint begins at 1 or 2. A run again that ends before that
+    reader lets it go at its end.
+
+    ``rerun_forward_peak``: bytes above what was alive before, with the gradient of the output and
+    without what waits for the block, while the block runs again as the last of a checkpoint. In
+    (0 1 2), torch stops within 2 as soon as all that is saved is there: before its product, if 2
+    is linear, which saves only what it reads. None: as ``rerun_peak``.
+
+    ``rerun_peak``: the same in the backward that follows, without the gradients of parameters.
+    None: as if the block ran whole.
     """
 
     name: str

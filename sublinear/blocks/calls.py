@@ -60,7 +60,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Link:
+class Feed:
     """What one module of a run hands to the next.
 
     ``taken``: where the next one's arguments have it; ``made``: where the results had it.
@@ -122,7 +122,7 @@ def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | 
     return listener.calls
 
 
-def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[Call], Link | None]:
+def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[Call], Feed | None]:
     """The longest sequence of sibling modules, each called once and fed by the one before.
 
     Of equals the one nearest to the top, and how they feed one another. Raises ValueError if the
@@ -132,10 +132,10 @@ def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[C
     for call in calls:
         parent = "" if chosen else call.name.rpartition(".")[0]
         families.setdefault(parent, []).append(call)
-    runs: list[tuple[list[Call], Link | None]] = []
+    runs: list[tuple[list[Call], Feed | None]] = []
     for family in families.values():
         runs += _runs(family)
-    best: tuple[list[Call], Link | None] = ([], None)
+    best: tuple[list[Call], Feed | None] = ([], None)
     if runs:
         best = max(runs, key=lambda run: (len(run[0]), -run[0][0].name.count(".")))
     if chosen and len(best[0]) < len(chosen):
@@ -151,25 +151,25 @@ def longest_run(calls: Sequence[Call], chosen: list[str] | None) -> tuple[list[C
     return [], None
 
 
-def _runs(family: list[Call]) -> list[tuple[list[Call], Link | None]]:
+def _runs(family: list[Call]) -> list[tuple[list[Call], Feed | None]]:
     """The sequences in which each call is fed by the one before with nothing in between."""
     times = [call.name for call in family]
-    runs: list[tuple[list[Call], Link | None]] = []
+    runs: list[tuple[list[Call], Feed | None]] = []
     last: Call | None = None
     for call in family:
         if not call.usable or times.count(call.name) > 1:
             last = None
             continue
-        link = _link(last, call) if last is not None else None
-        if link is not None and runs[-1][1] in (None, link):
-            runs[-1] = [*runs[-1][0], call], link
+        feed = _feed(last, call) if last is not None else None
+        if feed is not None and runs[-1][1] in (None, feed):
+            runs[-1] = [*runs[-1][0], call], feed
         else:
             runs.append(([call], None))
         last = call
     return runs
 
 
-def _link(one: Call, two: Call) -> Link | None:
+def _feed(one: Call, two: Call) -> Feed | None:
     """How the first call feeds the second; None where it does not, or by more than one tensor."""
     if one.given.spec != two.given.spec or one.returned.spec != two.returned.spec:
         return None
@@ -185,4 +185,4 @@ def _link(one: Call, two: Call) -> Link | None:
     before[place] = after[place] = None
     if before != after or one.given.places != two.given.places or source is None:
         return None
-    return Link(place, made[source])
+    return Feed(place, made[source])

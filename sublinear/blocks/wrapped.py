@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below
-from sublinear.blocks.calls import Call, Layout, Link, longest_run, record
+from sublinear.blocks.calls import Call, Feed, Layout, longest_run, record
 from sublinear.repeatable import undisturbed
 
 
@@ -71,7 +71,7 @@ class WrappedBlocks(Blocks):
                 f"{reason}; modules can be wrapped instead, which needs example inputs to see how "
                 "they are fed"
             )
-        run, link = longest_run(record(model, args, kwargs, chosen), chosen)
+        run, feed = longest_run(record(model, args, kwargs, chosen), chosen)
         if not run:
             raise ValueError(
                 f"{reason}; and no two modules of the model feed one another directly, so that "
@@ -80,7 +80,7 @@ class WrappedBlocks(Blocks):
             )
         names, inside, programs, frames = [], [], [], []
         for call in run:
-            frame = _frame(call, link)
+            frame = _frame(call, feed)
             frames.append(frame)
             names.append(call.name)
             inside.append(below(model, [call.name]))
@@ -132,9 +132,9 @@ class WrappedBlocks(Blocks):
                     module.__dict__["forward"] = forward
 
 
-def _frame(call: Call, link: Link | None) -> Frame:
-    if link is not None:
-        return Frame(call, link.taken, link.made)
+def _frame(call: Call, feed: Feed | None) -> Frame:
+    if feed is not None:
+        return Frame(call, feed.taken, feed.made)
     # A single module: its first tensor counts, and its first result.
     return Frame(call, call.given.places[0], call.returned.places[0])
 
