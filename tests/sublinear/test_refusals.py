@@ -20,6 +20,7 @@ from sublinear.fit import fit
 from sublinear.plan import Checkpoint, Plan
 from sublinear.profiling import profile
 from sublinear.profiling.bench import Bench
+from sublinear.repeatable import nearly_same
 from sublinear.verify import verify
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
@@ -364,3 +365,21 @@ def test_an_interrupted_backward_does_not_spoil_the_next_step() -> None:
 def test_a_budget_below_the_floor_names_the_block() -> None:
     with pytest.raises(ValueError, match=r"floor.*block \d+ \('.*'\)"):
         fit(models.convnet(4), images(4, 16), budget=1000, repeats=1)
+
+
+# -------------------------------------------------------------------------- the same up to rounding
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-4, 1.0, 1e4])
+def test_nearly_the_same_is_told_by_the_largest_value(size: float) -> None:
+    value = size * torch.tensor([1.0, -0.5, 0.0])
+    assert nearly_same(value, value + 0.005 * size)
+    assert not nearly_same(value, -value) and not nearly_same(value, value + 0.05 * size)
+    assert not nearly_same(value, torch.zeros(3)) and not nearly_same(torch.zeros(3), value)
+
+
+def test_nearly_the_same_with_what_is_no_number() -> None:
+    value = torch.tensor([1.0, torch.nan, torch.inf])
+    assert nearly_same(value, value.clone()) and nearly_same(torch.zeros(0), torch.zeros(0))
+    assert not nearly_same(value, torch.tensor([-1.0, torch.nan, torch.inf]))
+    assert not nearly_same(value, torch.tensor([1.0, torch.nan, -torch.inf]))
