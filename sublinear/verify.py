@@ -18,6 +18,7 @@ from sublinear.blocks import Blocks
 from sublinear.events import events
 from sublinear.plan import Plan
 from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
+from sublinear.profiling.profiler import check_number
 
 # Of the largest value: three steps in bfloat16, whose own steps are 2**-8.
 CLOSE = 2e-2
@@ -81,6 +82,7 @@ def verify(
     differences of up to 2 % of the largest value pass. The model, its gradients, the generators and
     the switches are given back. A mismatch is reported, not raised.
     """
+    check_number("steps", steps)
     task = training(inputs, kwargs, loss)
     make = optimizer or _sgd
     planned = apply(model, plan, task.args, blocks=blocks)

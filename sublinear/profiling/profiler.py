@@ -58,9 +58,9 @@ def profile(
     the same shapes are run once. Raises ValueError, by name, for blocks that do not compute the
     same twice.
     """
-    _check_number("repeats", repeats)
+    check_number("repeats", repeats)
     if batch_size is not None:
-        _check_number("batch_size", batch_size)
+        check_number("batch_size", batch_size)
     if device is not None and not isinstance(device, Roofline):
         raise TypeError(
             f"device={device!r}: a Roofline is accepted, or None to measure where the inputs are"
@@ -138,7 +138,7 @@ def _gradients(model: nn.Module) -> int:
     return sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _check_number(name: str, value: object) -> None:
+def check_number(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name}={value!r}: a whole number from 1 is accepted")
 

@@ -1,5 +1,7 @@
 """Three steps of the planned and the plain model, bit by bit, for all kinds of models and plans."""
 
+import re
+
 import pytest
 import torch
 import torchvision
@@ -125,3 +127,11 @@ def test_forwards_are_counted_against_the_prediction() -> None:
     plan = Plan((Checkpoint((Checkpoint(kept(0, 2)), *kept(2, 4))), *kept(4, 6)), "")
     report = verify(model, plan, torch.randn(2, 4))
     assert report.passed and report.counted == report.expected == (3, 3, 2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1.5, True, None])
+def test_a_number_of_steps_that_is_none(steps: object) -> None:
+    model = models.mlp([4, 4])
+    plan = Plan(kept(0, 1), "")
+    with pytest.raises(ValueError, match=re.escape(f"steps={steps!r}: a whole number from 1")):
+        verify(model, plan, torch.ones(2, 4), steps=steps)
