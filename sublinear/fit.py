@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from labkit.device import survive
-from labkit.measure import compare
+from labkit.measure import compare, measuring
 from labkit.memory import MemoryMeter
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
@@ -101,13 +101,15 @@ class Fitted:
     def measure(self, seconds: float | None = None) -> Measured:
         """Train both models for a while (``seconds``, as in `labkit.compare`).
 
-        Everything is put back.
+        On as many threads as the profile, all that torch has. Everything is put back.
         """
-        peaks = self._peak(self.original), self._peak(self.model)
-        with restored(self.original, self.task):
-            plain = Workload(partial(self._step, self.original), self.chain.batch_size)
-            planned = Workload(partial(self._step, self.model), self.chain.batch_size)
-            comparison = compare(plain, planned, seconds=seconds).with_peaks(*peaks)
+        with measuring(None):
+            peaks = self._peak(self.original), self._peak(self.model)
+            with restored(self.original, self.task):
+                plain = Workload(partial(self._step, self.original), self.chain.batch_size)
+                planned = Workload(partial(self._step, self.model), self.chain.batch_size)
+                comparison = compare(plain, planned, seconds=seconds, threads=None)
+        comparison = comparison.with_peaks(*peaks)
         return Measured(comparison, self.predicted, self.plain)
 
     def _step(self, model: nn.Module) -> torch.Tensor:
@@ -126,7 +128,7 @@ class Fitted:
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
         device = next(model.parameters()).device
-        with restored(self.original, self.task), survive() as outcome:
+        with measuring(None), restored(self.original, self.task), survive() as outcome:
             self._step(model)
             with MemoryMeter(device, saved=False) as memory:
                 self._step(model)
@@ -222,7 +224,8 @@ def fit(
     what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
-    to plan the model trains as it does. The model stays as it is.
+    to plan the model trains as it does, and Busy while something else is measured. The model stays
+    as it is.
     """
     limit = in_bytes(budget)
     # Before the profile, which may take minutes.
@@ -236,22 +239,23 @@ def fit(
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
     fitting = _Fitting(model, task, limit, max_overhead, method, offload)
-    blocks = split(model, task.args, task.kwargs, modules=modules)
-    with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
-        fitted = fitting.planned(blocks, repeats, bar, prove)
-        if not prove:
-            return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
-        bar.set_description("comparing a step with a plain one")
-        proof = _proof(fitted)
-        bar.update()
-        if proof.differences and blocks.kind == "traced":
-            reason = f"traced, the model would not train as it does ({proof.differences[0]})"
-            try:
-                wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
-            except ValueError as error:
-                raise ValueError(_refusal(proof, str(error))) from None
-            fitted = fitting.planned(wrapped, repeats, bar, prove)
+    with measuring(None):
+        blocks = split(model, task.args, task.kwargs, modules=modules)
+        with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
+            fitted = fitting.planned(blocks, repeats, bar, prove)
+            if not prove:
+                return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
+            bar.set_description("comparing a step with a plain one")
             proof = _proof(fitted)
+            bar.update()
+            if proof.differences and blocks.kind == "traced":
+                reason = f"traced, the model would not train as it does ({proof.differences[0]})"
+                try:
+                    wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
+                except ValueError as error:
+                    raise ValueError(_refusal(proof, str(error))) from None
+                fitted = fitting.planned(wrapped, repeats, bar, prove)
+                proof = _proof(fitted)
     if proof.differences:
         raise ValueError(_refusal(proof, fitted.note))
     if proof.partial:

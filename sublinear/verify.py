@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import preserve_flags, rng_state
+from labkit.measure import measuring
+from labkit.preserve import rng_state
 from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks
 from sublinear.events import events
@@ -80,7 +81,8 @@ def verify(
     gradients, parameters, buffers and random generators, bitwise under deterministic algorithms in
     full fp32; with ``close=True``, for TF32 and autocast, torch's switches stay as they are and
     differences of up to 2 % of the largest value pass. The model, its gradients, the generators and
-    the switches are given back. A mismatch is reported, not raised.
+    the switches are given back. A mismatch is reported, not raised. Raises Busy while something
+    else is measured.
     """
     check_number("steps", steps)
     task = training(inputs, kwargs, loss)
@@ -90,7 +92,7 @@ def verify(
     runner = planned.runs_by
     lines: list[str] = []
     found: Seen | None = None
-    with preserve_flags(), restored(model, task):
+    with measuring(None), restored(model, task):
         if not close:
             _be_deterministic()
         model.train()

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from labkit.device import survive
+from labkit.measure import measuring
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks, WrappedBlocks, split
 from sublinear.blocks.blocks import sample_of
@@ -55,8 +56,8 @@ def profile(
     measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
     first tensor's first dimension. ``accumulate``: gradients are accumulated, so that they are
     alive through a step. ``on_block``: called after each block. Blocks that do the same work on
-    the same shapes are run once. Raises ValueError, by name, for blocks that do not compute the
-    same twice.
+    the same shapes are run once. Torch's number of threads stays as it is. Raises ValueError, by
+    name, for blocks that do not compute the same twice, and Busy while something else is measured.
     """
     check_number("repeats", repeats)
     if batch_size is not None:
@@ -75,8 +76,9 @@ def profile(
         chain = _estimated(model, task, device, menu, accumulate)
     else:
         where = _device_of(model, first)
-        blocks = blocks or split(model, task.args, task.kwargs)
-        chain = _measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
+        with measuring(None):
+            blocks = blocks or split(model, task.args, task.kwargs)
+            chain = _measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
     return replace(chain, batch_size=batch_size, sample=sample_of(task.args, task.kwargs)[0])
 
 

@@ -1,6 +1,7 @@
 """The three lines for a reader's own model, and the search for the largest batch."""
 
 import sys
+import threading
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ from planner_models import Looks, images
 
 from labkit import models
 from labkit.results import Workload
+from labkit.turn import TURN, Busy
 from sublinear.fit import fit
+from sublinear.profiling import profile
 from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.verify import verify
 
@@ -176,3 +179,47 @@ def test_a_request_is_checked_before_the_profile(
     monkeypatch.setattr(sys.modules["sublinear.fit"], "profile", no_profile)
     with pytest.raises(error, match=message):
         fit(models.mlp([4, 4]), torch.ones(2, 4), **asked)
+
+
+# ------------------------------------------------------------------------- one measures at a time
+
+
+def test_nothing_is_measured_beside_another_measurement() -> None:
+    model, x = models.mlp([4, 4, 4]), torch.ones(2, 4)
+    fitted = fit(model, x, repeats=1)
+    measures = (
+        lambda: profile(model, x, repeats=1),
+        lambda: fit(model, x, repeats=1),
+        lambda: verify(model, fitted.plan, x),
+        lambda: fitted.measure(seconds=0.01),
+        fitted.step_peak,
+    )
+    other = threading.Thread()
+    TURN.take(other)
+    try:
+        for measure in measures:
+            with pytest.raises(Busy, match="another measurement is running"):
+                measure()
+    finally:
+        TURN.give_back_to(0, other)
+    assert verify(model, fitted.plan, x).passed and TURN.holder is None
+
+
+def test_the_profile_and_the_measurement_run_on_as_many_threads() -> None:
+    threads = set()
+
+    class Loss:
+        def __call__(self, y: torch.Tensor) -> torch.Tensor:
+            threads.add(torch.get_num_threads())
+            return y.mean()
+
+        __module__ = "torch"
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        fitted = fit(models.mlp([4, 4, 4]), torch.ones(2, 4), loss=Loss(), repeats=1)
+        fitted.measure(seconds=0.01)
+    finally:
+        torch.set_num_threads(before)
+    assert threads == {3}
