@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.board import Board
+from course.board.words import factor_in_words
 from course.claims import ledger
 from course.claims.findings import gain, gain_in_words
 from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
 from course.switches import SWITCHES
 from labkit import html
-from labkit.text import aligned, format_factor
+from labkit.text import aligned
 
 TEN = (
     "01_timing_and_vectorization",
@@ -60,7 +61,7 @@ class Entry:
 
     def texts(self) -> list[str]:
         """The row as texts."""
-        yours = NOTHING if math.isnan(self.yours) else f"{format_factor(self.yours)}x"
+        yours = NOTHING if math.isnan(self.yours) else factor_in_words(self.yours)
         recorded = [NOTHING, NOTHING]
         if self.recorded:
             recorded = [self.recorded.text, self.recorded.headline]
@@ -99,7 +100,9 @@ def shortlist(*, yours: bool = True) -> Shortlist:
         board = Board()
         said = board.said
         for name, choice in board.choices.made.items():
-            own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
+            # A file of an older version may hold a switch that there is no more.
+            if name in SWITCHES:
+                own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
     entries = tuple(_entry(name, own) for name in TEN)
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."

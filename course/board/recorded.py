@@ -11,11 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from course.board.words import as_json, from_json, told
 from course.records.store import reference_folder
 from course.switches import TASK
 from labkit import RaceResult
 from labkit.race import RaceRun
-from labkit.text import format_factor
 
 SCHEMA = 1
 # How an effect was taken.
@@ -49,16 +49,7 @@ class Effect:
     verdict: str
 
     def __str__(self) -> str:
-        """``1.50x [1.40, 1.60] faster``, or that the target was reached on one side only."""
-        if math.isinf(self.factor):
-            return "target reached only with it"
-        if not self.factor:
-            return "target reached only without it"
-        text = f"{format_factor(self.factor)}x"
-        low, high = self.interval
-        if math.isfinite(low + high):
-            text += f" [{format_factor(low)}, {format_factor(high)}]"
-        return f"{text} {self.verdict}"
+        return told(self.factor, self.interval, self.verdict)
 
 
 @dataclass(frozen=True)
@@ -114,8 +105,11 @@ def machine_of(entry: dict[str, Any]) -> Machine:
         trainings.append(Training(**run | {"switches": tuple(run["switches"])}))
     for effect in entry["effects"]:
         low, high = effect["interval"]
-        pair = {"on_top_of": tuple(effect["on_top_of"]), "interval": (_number(low), _number(high))}
-        effects.append(Effect(**effect | pair | {"factor": _number(effect["factor"])}))
+        pair = {
+            "on_top_of": tuple(effect["on_top_of"]),
+            "interval": (from_json(low), from_json(high)),
+        }
+        effects.append(Effect(**effect | pair | {"factor": from_json(effect["factor"])}))
     return Machine(**entry | {"trainings": tuple(trainings), "effects": tuple(effects)})
 
 
@@ -123,19 +117,9 @@ def entry_of(machine: Machine) -> dict[str, Any]:
     """The entry of a machine: plain JSON, whose numbers are finite."""
     entry = asdict(machine)
     for effect in entry["effects"]:
-        effect["factor"] = _plain(effect["factor"])
-        effect["interval"] = [_plain(end) for end in effect["interval"]]
+        effect["factor"] = as_json(effect["factor"])
+        effect["interval"] = [as_json(end) for end in effect["interval"]]
     return entry
-
-
-def _plain(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    return str(value)
-
-
-def _number(value: float | str) -> float:
-    return float(value)
 
 
 def images_to_target() -> float:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from course.board.words import as_json, from_json
 from course.switches import SWITCHES
 
 SCHEMA = 1
@@ -139,7 +140,7 @@ def change(path: Path, machine: str, how: Callable[[Choices], Choices]) -> tuple
                 said = f"{error} It is kept as {aside.name}; a new file was begun."
                 content, present = {"schema": SCHEMA, "about": ABOUT, "machines": {}}, Choices()
             present = how(present)
-            content["machines"][machine] = _as_json(present)
+            content["machines"][machine] = _entry_of(present)
             _replace(path, json.dumps(content, indent=2) + "\n")
     except OSError as error:
         why = error.strerror or str(error)
@@ -187,7 +188,7 @@ def _choices(content: dict[str, Any], machine: str) -> Choices:
         made = {}
         for name, choice in entry["switches"].items():
             made[name] = Choice(_figure(name, choice), bool(choice["kept"]))
-        return Choices(_number(entry["rate"]), made)
+        return Choices(from_json(entry["rate"]), made)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the board of {machine!r} is damaged: {error!r}.") from None
 
@@ -198,42 +199,27 @@ def _figure(name: str, entry: dict[str, Any]) -> Figure:
         switch=name,
         mode=str(entry["mode"]),
         on_top_of=tuple(map(str, entry["on_top_of"])),
-        factor=_number(entry["factor"]),
-        interval=(_number(low), _number(high)),
+        factor=from_json(entry["factor"]),
+        interval=(from_json(low), from_json(high)),
         verdict=str(entry["verdict"]),
-        rate=_number(entry["rate"]),
-        memory=_number(entry["memory"]),
+        rate=from_json(entry["rate"]),
+        memory=from_json(entry["memory"]),
         date=str(entry["date"]),
         torch=str(entry["torch"]),
         stopped=bool(entry["stopped"]),
     )
 
 
-def _number(value: Any) -> float:
-    """A number of the file; null stands for nan, and texts for the infinities."""
-    if value is None:
-        return math.nan
-    return float(value)
-
-
-def _plain(value: float) -> float | str | None:
-    if math.isnan(value):
-        return None
-    if math.isinf(value):
-        return str(value)
-    return value
-
-
-def _as_json(choices: Choices) -> dict[str, Any]:
+def _entry_of(choices: Choices) -> dict[str, Any]:
     switches = {}
     for name, choice in choices.made.items():
         entry = asdict(choice.figure)
         entry.pop("switch")
         for key in ("factor", "rate", "memory"):
-            entry[key] = _plain(entry[key])
-        entry["interval"] = [_plain(end) for end in entry["interval"]]
+            entry[key] = as_json(entry[key])
+        entry["interval"] = [as_json(end) for end in entry["interval"]]
         switches[name] = {"kept": choice.kept} | entry
-    return {"rate": _plain(choices.rate), "switches": switches}
+    return {"rate": as_json(choices.rate), "switches": switches}
 
 
 def _put_aside(path: Path) -> Path:

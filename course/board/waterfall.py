@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course.board.store import Choices, Figure
+from course.board.words import told
 from course.switches import SWITCHES, TASK
 from labkit import html
 from labkit.text import aligned, format_factor, format_rate
@@ -55,7 +56,7 @@ class Waterfall:
     def __str__(self) -> str:
         rows = []
         for step in self.steps:
-            measured = told(step.figure) if step.figure else ""
+            measured = _told(step.figure) if step.figure else ""
             question = "keep it?" if step.undecided else ""
             rows.append([step.name, _seconds(step.after), measured, question])
         return "\n".join([_title(), aligned(rows), *self._notes()])
@@ -126,7 +127,7 @@ def sentence(figure: Figure) -> str:
     below = "the slow script"
     if figure.on_top_of:
         below = ", ".join(figure.on_top_of)
-    text = f"{told(figure)}, on top of {below}, {HOW[figure.mode]}"
+    text = f"{_told(figure)}, on top of {below}, {HOW[figure.mode]}"
     if math.isfinite(figure.memory):
         text += f"; peak memory {format_factor(figure.memory)}x"
     if math.isnan(sum(figure.interval)):
@@ -136,15 +137,8 @@ def sentence(figure: Figure) -> str:
     return text
 
 
-def told(figure: Figure) -> str:
-    """``1.52x [1.48, 1.56] faster``."""
-    if not math.isfinite(figure.factor) or figure.factor <= 0:
-        return f"no factor, {figure.verdict}"
-    low, high = figure.interval
-    interval = "[too few for an interval]"
-    if math.isfinite(low + high):
-        interval = f"[{format_factor(low)}, {format_factor(high)}]"
-    return f"{format_factor(figure.factor)}x {interval} {figure.verdict}"
+def _told(figure: Figure) -> str:
+    return told(figure.factor, figure.interval, figure.verdict)
 
 
 def _chart(found: Sequence[Step]) -> str:
@@ -155,7 +149,7 @@ def _chart(found: Sequence[Step]) -> str:
         if step.undecided:
             label = html.element("b", step.name)
         if step.figure is not None:
-            text += f"  {told(step.figure)}"
+            text += f"  {_told(step.figure)}"
         lines += [
             html.element("div", label, kind="label"),
             html.element("div", *_marks(step, most), kind=_tone(step), aria_hidden="true"),

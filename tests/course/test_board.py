@@ -623,7 +623,10 @@ def test_an_effect_in_words() -> None:
     assert str(effect) == "1.50x [1.40, 1.60] faster"
     assert str(replace(effect, factor=math.inf, interval=ends)) == "target reached only with it"
     assert str(replace(effect, factor=0.0)) == "target reached only without it"
-    assert str(replace(effect, interval=(math.nan, math.nan))) == "1.50x faster"
+    assert str(replace(effect, interval=(math.nan, math.nan))) == (
+        "1.50x [too few for an interval] faster"
+    )
+    assert str(replace(effect, factor=math.nan, verdict="unclear")) == "no factor, unclear"
 
 
 def test_a_record_of_two_days_says_both(

@@ -58,3 +58,18 @@ def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
     assert "damaged" in found._repr_html_()
     assert len(found.entries) == 10
     assert module.NOTHING in str(found)
+
+
+def test_a_switch_of_another_version_is_passed_over(own: Path) -> None:
+    choice = store.Choice(figure("warp", 3.0), kept=True)
+    store.change(own, machine_name(), lambda choices: choices.with_choice(choice))
+    found = str(shortlist())
+    assert "1.75x" in found and "3.00x" not in found
+
+
+@pytest.mark.parametrize(("factor", "text"), [(math.inf, "only with it"), (0.0, "only without it")])
+def test_a_target_out_of_reach_is_said_in_words(own: Path, factor: float, text: str) -> None:
+    choice = store.Choice(figure("learning_rate_schedules", factor), kept=True)
+    store.change(own, machine_name(), lambda choices: choices.with_choice(choice))
+    (row,) = [line for line in str(shortlist()).splitlines() if line.startswith("03")]
+    assert text in row and "infx" not in row
