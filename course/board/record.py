@@ -190,15 +190,25 @@ def _present(path: Path) -> Machine:
         effects=(),
     )
     for machine in recorded.read(path):
-        if (machine.name, machine.task, machine.torch) == (new.name, new.task, new.torch):
+        if _same(machine, new):
             begun = machine.date.partition(" to ")[0]
             days = dict.fromkeys([begun, new.date])
             return replace(machine, date=" to ".join(days))
     return new
 
 
+def _same(one: Machine, other: Machine) -> bool:
+    """Whether the units of both belong together."""
+    return (one.name, one.task, one.torch) == (other.name, other.task, other.torch)
+
+
 def _write(path: Path, machine: Machine) -> None:
-    others = [each for each in recorded.read(path) if each.name != machine.name]
+    """Write the machine's entry; one of another task or torch stays until this one is whole."""
+    whole = _next(machine) is None
+    others = []
+    for each in recorded.read(path):
+        if not _same(each, machine) and not (whole and each.name == machine.name):
+            others.append(each)
     entries = [recorded.entry_of(each) for each in [*others, machine]]
     text = json.dumps({"schema": recorded.SCHEMA, "machines": entries}, indent=1)
     write_whole(path, text + "\n")

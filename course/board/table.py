@@ -20,9 +20,11 @@ trained to the end, on all seeds. With `learning_rate_schedules` a training ends
 
 
 def speedrun_table(machines: Sequence[Machine]) -> str:
-    """The whole and each switch, machine by machine; empty where nothing is recorded."""
+    """The whole and each switch, of each machine with both ends; empty where there is none."""
     parts: list[str] = []
     for machine in machines:
+        if not (machine.of() and machine.of(*HELPFUL)):
+            continue
         if not parts:
             parts.append(HEAD.format(**machine.task))
         parts += [_whole(machine), markdown([["switch", FORWARD, LEFT_OUT], *_rows(machine)])]

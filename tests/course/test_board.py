@@ -617,6 +617,45 @@ def test_the_record_is_a_table(tmp_path: Path, fake_work: list[str]) -> None:
     assert speedrun_table([]) == ""
 
 
+def test_a_machine_without_both_ends_is_left_out_of_the_table(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "speedrun.json"
+    texts = []
+
+    def write_and_tell(path: Path, machine: recorded.Machine) -> None:
+        write(path, machine)
+        texts.append(speedrun_table(recorded.read(path)))
+        if len(texts) == 2:
+            raise KeyboardInterrupt
+
+    write = record._write
+    monkeypatch.setattr(record, "_write", write_and_tell)
+    with pytest.raises(KeyboardInterrupt):
+        record.record(path=path)
+    assert texts[0] == "" and "Medians of 1 seeds" in texts[1]
+
+
+@pytest.mark.parametrize("change", [{"torch": "1.0"}, {"task": {"target": 0.9}}])
+def test_the_old_record_stays_until_the_new_one_is_whole(
+    tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    path = tmp_path / "speedrun.json"
+    assert record.record(path=path) == 0
+    (whole,) = recorded.read(path)
+    old, other = replace(whole, **change), replace(whole, name="another machine")
+    entries = [recorded.entry_of(each) for each in (old, other)]
+    path.write_text(json.dumps({"schema": recorded.SCHEMA, "machines": entries}))
+    with monkeypatch.context() as patch:
+        patch.setattr(record, "_take_effect", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            record.record(path=path)
+    begun = recorded.read(path)
+    assert len(begun) == 3 and begun[:2] == (old, other) and not begun[2].effects
+    assert record.record(path=path) == 0
+    assert recorded.read(path) == (other, whole)
+
+
 def test_an_effect_in_words() -> None:
     effect = recorded.Effect("x", recorded.FORWARD, "whole race", (), 1.5, (1.4, 1.6), "faster")
     ends = (math.inf, math.inf)
