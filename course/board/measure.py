@@ -26,6 +26,7 @@ from course.switches import SWITCHES, TASK, Task
 from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
 from labkit.device import survive
 from labkit.measure import measuring
+from labkit.preserve import preserve_flags
 from labkit.progress import progress
 from labkit.race import RaceRun
 
@@ -193,8 +194,10 @@ def _one_seed(task: Task, sides: dict[str, Sequence[str]], seed: int) -> list[Ra
 def run_once(task: Task, name: str, switches: Sequence[str], seed: int) -> RaceRun:
     """One training to the target: steps are epochs, seconds are all that passed."""
     curve = []
-    for epoch, (seconds, accuracy, _) in enumerate(train(switches, task, seed), 1):
-        curve.append((epoch, seconds, accuracy))
+    # One switch sets a flag of the whole process, which the other side must not find.
+    with preserve_flags():
+        for epoch, (seconds, accuracy, _) in enumerate(train(switches, task, seed), 1):
+            curve.append((epoch, seconds, accuracy))
     return RaceRun(name, seed, tuple(curve), curve[-1][2] >= task.target)
 
 

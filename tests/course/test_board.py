@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from course.board import Board, board, cell, images_per_second, measure, record, recorded, store
 from course.board.store import BoardError, Choice, Choices, Figure
@@ -155,6 +156,21 @@ def test_a_race_that_is_interrupted_has_its_complete_seeds(monkeypatch: pytest.M
     monkeypatch.setattr(measure, "train", train)
     result = measure.race_to(TASK, {"off": (), "on": ("optimizers",)})
     assert result.stopped and len(result.runs) == 2
+
+
+def test_a_race_gives_back_the_flags_that_a_switch_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.backends.cudnn.benchmark
+    seen = []
+
+    def train(switches: Any, *_: Any) -> Any:
+        seen.append(torch.backends.cudnn.benchmark)
+        torch.backends.cudnn.benchmark = not before
+        yield 1.0, 1.0, 0.0
+
+    monkeypatch.setattr(measure, "train", train)
+    measure.race_to(TASK, {"off": (), "on": ("cudnn_benchmark",)})
+    assert seen == [before] * 10
+    assert torch.backends.cudnn.benchmark == before
 
 
 def test_the_slow_script_tells_its_rate() -> None:
