@@ -14,6 +14,13 @@ from course.board.waterfall import Waterfall, waterfall
 from course.switches import checked
 from labkit.device import test_size
 
+# Short lines: an output breaks long ones within a word.
+INTRODUCTION = """\
+Your speedrun is one training script, to which each notebook
+adds a switch. The slow script has none switched on. What you
+keep stays on for all that you measure later.
+"""
+
 
 def board(switch: str | None = None, *, seconds: float | None = None, whole: bool = False) -> Board:
     """Measure ``switch`` on top of those that the reader kept, and ask whether to keep it.
@@ -25,6 +32,7 @@ def board(switch: str | None = None, *, seconds: float | None = None, whole: boo
     """
     if switch is not None:
         checked([switch])
+    print(INTRODUCTION)
     found = Board()
     if switch is not None:
         found.measure(switch, seconds, whole)
@@ -55,7 +63,6 @@ class Board:
     def measure(self, switch: str, seconds: float | None = None, whole: bool = False) -> None:
         """Measure a switch on top of those that were kept; nothing is saved before a choice."""
         self.latest = None
-        # Short lines: an output breaks long ones within a word.
         print(f"Training without and with {switch}, in turn.")
         print("A minute at most; longer beside other programs,")
         print("or with nothing switched on yet.")
@@ -99,6 +106,11 @@ class Board:
             return
         self._unsaved.clear()
         self.said = f"{word}, in {store.shown(self.path)}. {notice}".strip()
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether a choice could not be written to the reader's file."""
+        return self.path is not None and bool(self._unsaved)
 
     def _add_unsaved(self, choices: Choices) -> Choices:
         for choice in self._unsaved:

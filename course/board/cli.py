@@ -9,7 +9,10 @@ from course.board.cell import board
 
 
 def main(args: Namespace) -> int:
-    """Print the board; 0 where all is well, 1 where some is left to record, 2 for a mistake."""
+    """Print the board; 0 where all is well, 2 for a mistake.
+
+    1 where some is left to record, or where the switch was not measured or the choice not saved.
+    """
     if args.record:
         from course.board.record import record
 
@@ -27,4 +30,5 @@ def main(args: Namespace) -> int:
     elif args.leave and found.latest is not None:
         found.leave()
     print(found)
-    return 0
+    missing = args.switch is not None and found.latest is None
+    return int(missing or found.unsaved)

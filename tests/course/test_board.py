@@ -718,7 +718,8 @@ def test_the_command_prints_measures_and_keeps(
     path: Path, figures: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["board", "data_loading", "--keep"]) == 0
-    assert "Kept, in" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.startswith("Your speedrun is") and "Kept, in" in told
     assert main(["board", "as_tensor", "--leave"]) == 0
     assert main(["board"]) == 0
     shown = capsys.readouterr().out
@@ -727,3 +728,17 @@ def test_the_command_prints_measures_and_keeps(
     assert "no such switch" in capsys.readouterr().err
     assert main(["board", "--keep"]) == 2
     assert "name the switch" in capsys.readouterr().err
+
+
+def test_the_command_fails_where_nothing_was_measured_or_saved(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.mkdir(parents=True)
+    assert main(["board", "as_tensor", "--keep"]) == 1
+    assert main(["board", "as_tensor"]) == 0
+
+    def ended(*_: Any) -> Figure:
+        raise measure.NoFigure("out of memory")
+
+    monkeypatch.setattr(cell, "measure", ended)
+    assert main(["board", "as_tensor"]) == 1
