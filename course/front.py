@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 
 from nbformat import NotebookNode
@@ -65,6 +65,7 @@ WORDS = {
 }
 
 Problems = Iterator[str]
+Parts = Sequence[tuple[str, str | None, str]]
 
 
 def is_front(notebook: NotebookNode) -> bool:
@@ -82,16 +83,22 @@ def check_front(notebook: NotebookNode, name: str) -> list[str]:
 
 def parts(notebook: NotebookNode, exempt: set[str]) -> Problems:
     """Every part is there, of the right kind, in the right order."""
+    yield from in_order(notebook, PARTS, exempt)
+
+
+def in_order(notebook: NotebookNode, wanted: Parts, exempt: Collection[str]) -> Problems:
+    """What is wrong with the parts of a notebook that is to have those that are wanted."""
     order = []
-    for tag, kind, meaning in PARTS:
+    for tag, kind, meaning in wanted:
         cells = [cell for cell in notebook.cells if tag in tags(cell)]
         if not cells:
             if tag not in exempt:
                 yield f"has no cell tagged {tag!r} ({meaning})"
             continue
         order.append((tag, notebook.cells.index(cells[0])))
-        if kind and any(cell.cell_type != kind for cell in cells):
-            yield f"has a cell tagged {tag!r} that is no {kind} cell"
+        for cell in cells:
+            if kind and cell.cell_type != kind:
+                yield f"has a cell tagged {tag!r} that is no {kind} cell ({cell.get('id')})"
     for (before, first), (after, second) in pairwise(order):
         if first > second:
             yield f"has {after!r} before {before!r}"
@@ -189,7 +196,6 @@ LIMITS: list[Callable[[NotebookNode], Problems]] = [
     longest_cell,
     panel_place,
     recipe_length,
-    language,
     budget,
 ]
 

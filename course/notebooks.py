@@ -35,7 +35,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import nbclient
@@ -45,7 +44,7 @@ from nbformat import NotebookNode
 from course.classroom.build import student_copy
 from course.classroom.slices import names
 from course.coverage import NEEDS
-from course.front import PARTS, check_front, count_lines, is_front
+from course.front import PARTS, check_front, count_lines, in_order, is_front, language
 from course.headless import errors_of, without_widgets
 from course.minutes import REFERENCE, check_minutes
 from course.notebook_files import (
@@ -134,12 +133,20 @@ def is_checked(cell: NotebookNode) -> bool:
 # ---------------------------------------------------------------------------------------- executing
 
 
+def user_name() -> str:
+    """The user's name as torch has it: the number where it has none, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid_{os.getuid()}"
+
+
 @contextmanager
 def private_jupyter() -> Iterator[dict[str, str]]:
     """An environment for kernels in the test size that neither reads nor writes the user's own
     Jupyter settings. What they leave behind in temporary files goes with it.
     """
-    compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+    compiled = os.path.join(tempfile.gettempdir(), f"torchinductor_{user_name()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         environment = {
             key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")
@@ -336,6 +343,7 @@ def check(notebook: NotebookNode, name: str) -> list[str]:
         *form(notebook, name),
         *check_code(notebook, name),
         *check_exercises(notebook),
+        *language(notebook),
         *check_order(notebook),
     ]
 
@@ -440,28 +448,11 @@ def check_copied(notebook: NotebookNode, name: str) -> list[str]:
 
 def check_anatomy(notebook: NotebookNode, name: str) -> list[str]:
     """Every part is there, of the right kind, in the right order."""
-    problems, order = [], []
     exempt = set(EXEMPT.get(name, ()))
     if place(long_path(name)) != name:
         # The front notebook has one.
         exempt |= {"exercise", "solution"}
-    for tag, kind, meaning in ANATOMY:
-        cells = [cell for cell in notebook.cells if tag in tags(cell)]
-        if not cells:
-            if tag not in exempt:
-                problems.append(f"has no cell tagged {tag!r} ({meaning})")
-            continue
-        order.append((tag, notebook.cells.index(cells[0])))
-        problems += [
-            f"{label(notebook, cell)} is tagged {tag!r} but is no {kind} cell"
-            for cell in cells
-            if kind and cell.cell_type != kind
-        ]
-    for (before, first), (after, second) in pairwise(order):
-        if first > second:
-            problems.append(f"has {after!r} before {before!r}")
-    if order and order[0] != ("card", 0):
-        problems.append("does not begin with its card")
+    problems = list(in_order(notebook, ANATOMY, exempt))
     if any("counters" in tags(cell) and not is_checked(cell) for cell in notebook.cells):
         problems.append(f"has a counters cell that is not tagged {CHECKED}")
     return problems
@@ -623,7 +614,12 @@ def main(arguments: list[str] | None = None) -> int:
         os.environ.clear()
         # nbclient finds kernels by these, and the kernel inherits them
         os.environ.update(environment)
-        for path in notebooks(options.names):
+        try:
+            paths = notebooks(options.names)
+        except FileNotFoundError as error:
+            print(error, file=sys.stderr)
+            return 2
+        for path in paths:
             try:
                 if act:
                     print(f"{place(path)}: {act(path):.1f} s", flush=True)

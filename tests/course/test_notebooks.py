@@ -13,7 +13,14 @@ import pytest
 
 from course import notebooks as tool
 from course.classroom.build import student_copy
-from course.notebook_files import long_path, notebook_text, place, read_notebook, tags
+from course.notebook_files import (
+    long_path,
+    notebook_path,
+    notebook_text,
+    place,
+    read_notebook,
+    tags,
+)
 
 PATHS = tool.notebooks()
 LONG = "01_timing_and_vectorization"
@@ -88,6 +95,32 @@ def test_all_notebooks_are_found() -> None:
     assert tool.notebooks(["_template", "_template.ipynb"]) == [tool.TEMPLATE_FILE] * 2
     with pytest.raises(FileNotFoundError, match=r"'no_such'.*_template"):
         tool.notebooks(["no_such"])
+
+
+def test_an_unknown_name_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tool.main(["check", "no_such"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("no notebook 'no_such'") and said.count("\n") == 1
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr(tool.getpass, "getuser", nameless)
+    with tool.private_jupyter() as environment:
+        assert environment["LABKIT_SIZE"] == "test"
+    assert tool.user_name() == f"uid_{os.getuid()}"
+
+
+@pytest.mark.parametrize("name", [LONG, "06_mixed_precision"])
+def test_words_that_the_course_does_not_use_are_named(name: str) -> None:
+    """In the text and the comments of both forms."""
+    notebook = read_notebook(notebook_path(name))
+    cell(notebook, "card").source += "\nThis is dearer."
+    cell(notebook, "workload").source += "\n# 30 samples a second"
+    said = "\n".join(tool.check(notebook, name))
+    assert "says 'dearer'" in said and "says 'samples a second'" in said
 
 
 @pytest.mark.parametrize("tag", tool.TAGS)
