@@ -160,7 +160,7 @@ def _figure(found: Beside, *, dark: bool) -> Figure:
     count = sum(len(model.others) for model in found.models)
     figure.suptitle(
         f"In {count - len(found.better)} of {count} cases a plan is as small and no slower "
-        f"({found.machine}, {found.date})",
+        f"({found.machine}, {found.date}, torch {found.torch})",
         fontsize=10,
         color=ink,
     )

@@ -200,6 +200,6 @@ def _command(loan: Loan, notebooks: Sequence[Path]) -> str:
     named = "".join(f" {path.stem}" for path in notebooks)
     budget = f"--budget-minutes {loan.budget_minutes:g}"
     return (
-        f"python3 -m course record{named} {budget} --out $OUT/records.zip\n"
+        f"python3 -m course record{named} {budget} --out records.zip\n"
         "  and from the second on: --from EARLIER/records.zip, with what came back beside it"
     )

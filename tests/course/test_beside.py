@@ -104,5 +104,6 @@ def test_the_figure_has_a_panel_for_each_model() -> None:
     assert [axis.get_title() for axis in drawn] == [model.name for model in found.models]
     count = sum(len(model.others) for model in found.models)
     assert f"{count - len(found.better)} of {count}" in figure.get_suptitle()
+    assert f"{found.date}, torch {found.torch}" in figure.get_suptitle()
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
     assert labels == {"plain", OURS, *OTHERS}
