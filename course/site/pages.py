@@ -180,6 +180,7 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
             _draw(each, figures / f"{path.stem}-{index}")
     first = next((index for index, each in enumerate(every) if each.drawn), None)
     cells: list[NotebookNode] = []
+    told = False
     for cell in page.cells:
         kind = set(tags(cell))
         cell.metadata = NotebookNode(tags=["hide-input"] if kind & FOLDED else [])
@@ -195,9 +196,9 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
         if "panel" in kind:
             cells += _in_place_of_the_panel(every, path.stem, first)
         cells += _behind_cells_of_a_front(cell, kind, path.stem)
-        if "reference" in kind and "recorded" not in page.metadata:
+        if "reference" in kind and not told:
             # once, behind the first cell of this tag
-            page.metadata["recorded"] = True
+            told = True
             cells.append(_text(_recorded(every, path.stem, first)))
         if "claims" in kind and (found := claims(path.stem)):
             cells.append(_text(mend_links(found, "RESULTS.md", known)))
