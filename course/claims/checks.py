@@ -22,10 +22,6 @@ def set_to_none_is_the_default() -> bool:
     return signature.parameters["set_to_none"].default is True
 
 
-def operations_of_a_product() -> bool:
-    return 2 * 256**3 == 33_554_432
-
-
 def gradient_descent_diverges() -> bool:
     """Whether the largest curvature times the rate of 1 is above 2.
 
@@ -158,13 +154,6 @@ def training_frees_the_tensors() -> bool:
             total = total + loss
             alive.append(memory.current)
     return alive[-1] - alive[1] < 100
-
-
-def d2l_records() -> bool:
-    from d2l import torch as d2l
-
-    source = inspect.getsource(d2l.evaluate_loss)
-    return not any(name in source for name in ("no_grad", "inference_mode"))
 
 
 def generators_do_not_add() -> bool:

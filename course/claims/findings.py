@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from course.claims.claim import METRICS, Claim, Range
 from course.claims.match import Figure, figures
 from course.records.store import Record
+from labkit.text import format_factor
 
 REPRODUCED = "reproduced"
 BETTER = "better"
@@ -162,7 +163,7 @@ def gain_in_words(claim: Claim, value: float) -> str:
     """``"1.25x"``, ``"4.00x smaller"``."""
     if math.isinf(value):
         return "nothing left"
-    return f"{_number(value)}x{METRICS[claim.metric].gain}"
+    return f"{format_factor(value)}x{METRICS[claim.metric].gain}"
 
 
 def effect(claim: Claim, finding: Finding) -> str:
@@ -170,23 +171,20 @@ def effect(claim: Claim, finding: Finding) -> str:
     value, low, high = gain(claim, finding)
     text = gain_in_words(claim, value)
     if high > low:
-        text += f" [{_number(low)}, {_number(high)}]"
+        text += f" [{format_factor(low)}, {format_factor(high)}]"
     return text
 
 
 def effect_and_doubt(claim: Claim, finding: Finding) -> str:
-    """The same, and what stands behind it: ``"1.01x [0.98, 1.04] (unclear)"``, or predicted."""
+    """The same, and what stands behind it: ``"1.01x [0.98, 1.04] (unclear)"``, or predicted.
+
+    ``(in doubt)``: the record ended early, or is of an older version of its notebook.
+    """
     text = effect(claim, finding)
     if finding.word == PREDICTED:
-        return f"{text} (predicted)"
-    if not finding.clear:
-        return f"{text} (unclear)"
+        text += " (predicted)"
+    elif not finding.clear:
+        text += " (unclear)"
+    if finding.doubtful:
+        text += " (in doubt)"
     return text
-
-
-def _number(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    if value < 0.1:
-        return f"{value:.2g}"
-    return f"{value:.2f}"

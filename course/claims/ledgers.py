@@ -1,4 +1,4 @@
-"""The ledger of a notebook: its claims beside what was recorded, and the errors in its sources."""
+"""The ledger of a notebook: its claims beside what was recorded, and corrections of sources."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from course.claims.findings import Finding, findings
 from course.claims.load import load, names
 from course.records import reference
 from labkit.text import markdown
+
+# A source was often right when it was written.
+OUTDATED = "Where the sources are out of date, or say otherwise"
 
 
 class Ledger:
@@ -43,7 +46,7 @@ class Ledger:
     __repr__ = __str__
 
     def markdown(self) -> str:
-        """Two tables, as in ``RESULTS.md``: the claims, and the errors in the sources."""
+        """Two tables, as in ``RESULTS.md``: the claims, and where the sources are out of date."""
         parts = []
         if self.claims:
             table = [["claim", "source", "its figure", "ours", "what explains it"]]
@@ -54,7 +57,7 @@ class Ledger:
             table = [["source", "says", "right", "how we know"]]
             for each in self.corrections:
                 table.append([each.source, each.says, each.right, each.evidence])
-            parts += ["Errors in the sources:", markdown(table)]
+            parts += [f"{OUTDATED}:", markdown(table)]
         for reason in self.references.refused:
             parts.append(f"Not shown: {reason}")
         return "\n\n".join(parts) + "\n"

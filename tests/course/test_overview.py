@@ -8,6 +8,7 @@ import pytest
 from course import overview
 from course.claims import Claim, Finding, ledgers
 from course.notebook_files import ROOT, about, first_notebooks
+from labkit.text import format_factor
 
 PATHS = first_notebooks()
 
@@ -60,9 +61,8 @@ def test_effects_are_those_of_the_records(books, monkeypatch: pytest.MonkeyPatch
     claim, found = next((claim, found) for claim, found in book.rows() if claim.headline)
     for finding in found:
         text = row[finding.machine.partition(",")[0]]
-        assert text.startswith(
-            f"{claim.headline}: {finding.value:.2f}x [{finding.low:.2f}, {finding.high:.2f}]"
-        )
+        value, low, high = map(format_factor, (finding.value, finding.low, finding.high))
+        assert text.startswith(f"{claim.headline}: {value}x [{low}, {high}]")
 
 
 def test_less_is_a_gain_where_it_counts() -> None:
@@ -89,6 +89,9 @@ def test_less_is_a_gain_where_it_counts() -> None:
     planned = replace(finding, word="predicted")
     [text] = overview.effects_of([(claim, [planned])]).values()
     assert text.endswith("(predicted)")
+    old = replace(unsure, machine="m, 2026-01-01 (of an older version of the notebook)")
+    [text] = overview.effects_of([(claim, [old])]).values()
+    assert text.endswith("(unclear) (in doubt)")
     assert overview.effects_of([(replace(claim, headline=""), [finding])]) == {}
 
 

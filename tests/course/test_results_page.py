@@ -1,6 +1,7 @@
 """The course's own ledger: complete, not contradicted by a record, and RESULTS.md up to date."""
 
 import math
+import re
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_results_md_is_up_to_date():
     assert text == results_page.results_text(list(LEDGERS.values())), (
         "run `python -m course results`"
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_source_s_figure_holds_no_wish_of_ours(name):
+    """What we hope for stands in `expect`, and judges nobody."""
+    for one in LEDGERS[name].claims:
+        for words in (one.source, one.said):
+            assert not re.search(r"\b(we|our|us|goal|hoped?)\b", words), words
 
 
 @pytest.mark.parametrize("name", NAMES)
