@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import labkit
-from course import front
+from course import anatomy, front
 from course import notebooks as tool
 from course.notebook_files import (
     DEEPER,
@@ -275,7 +275,7 @@ def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def good() -> nbformat.NotebookNode:
-    return read_notebook(tool.TEMPLATE_FILE)
+    return read_notebook(anatomy.TEMPLATE_FILE)
 
 
 def cell(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:

@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course import minutes
+from course import anatomy, minutes
 from course import notebooks as tool
 from course.notebook_files import place, read_notebook
 
@@ -20,7 +20,7 @@ def test_a_notebook_says_what_the_rule_gives(path: Path) -> None:
 
 @pytest.fixture
 def good() -> nbformat.NotebookNode:
-    return read_notebook(tool.TEMPLATE_FILE)
+    return read_notebook(anatomy.TEMPLATE_FILE)
 
 
 def test_each_part_counts(good: nbformat.NotebookNode) -> None:

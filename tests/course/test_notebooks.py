@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course import anatomy
 from course import notebooks as tool
 from course.classroom.build import student_copy
 from course.notebook_files import (
@@ -29,7 +30,7 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=place)
 
 @each_notebook
 def test_shape(path: Path) -> None:
-    assert tool.check(read_notebook(path), path.stem) == []
+    assert anatomy.check(read_notebook(path), path.stem) == []
 
 
 @pytest.mark.notebook
@@ -91,8 +92,8 @@ def cell(notebook: nbformat.NotebookNode, tag: str) -> nbformat.NotebookNode:
 
 
 def test_all_notebooks_are_found() -> None:
-    assert tool.TEMPLATE_FILE in PATHS and place(tool.TEMPLATE_FILE) == "_template"
-    assert tool.notebooks(["_template", "_template.ipynb"]) == [tool.TEMPLATE_FILE] * 2
+    assert anatomy.TEMPLATE_FILE in PATHS and place(anatomy.TEMPLATE_FILE) == "_template"
+    assert tool.notebooks(["_template", "_template.ipynb"]) == [anatomy.TEMPLATE_FILE] * 2
     with pytest.raises(FileNotFoundError, match=r"'no_such'.*_template"):
         tool.notebooks(["no_such"])
 
@@ -119,26 +120,26 @@ def test_words_that_the_course_does_not_use_are_named(name: str) -> None:
     notebook = read_notebook(notebook_path(name))
     cell(notebook, "card").source += "\nThis is dearer."
     cell(notebook, "workload").source += "\n# 30 samples a second"
-    said = "\n".join(tool.check(notebook, name))
+    said = "\n".join(anatomy.check(notebook, name))
     assert "says 'dearer'" in said and "says 'samples a second'" in said
 
 
-@pytest.mark.parametrize("tag", tool.TAGS)
+@pytest.mark.parametrize("tag", anatomy.TAGS)
 def test_a_missing_part_is_named(good: nbformat.NotebookNode, tag: str) -> None:
     good.cells = [each for each in good.cells if tag not in tags(each)]
-    assert any(f"no cell tagged {tag!r}" in problem for problem in tool.check(good, LONG))
+    assert any(f"no cell tagged {tag!r}" in problem for problem in anatomy.check(good, LONG))
 
 
 def test_an_exercise_in_the_front_notebook_is_enough(good: nbformat.NotebookNode) -> None:
     good.cells = [each for each in good.cells if not {"exercise", "solution"} & set(tags(each))]
-    behind_a_front_one = tool.check(good, "06_mixed_precision")
+    behind_a_front_one = anatomy.check(good, "06_mixed_precision")
     assert not any("no cell tagged" in problem for problem in behind_a_front_one)
-    assert sum("no cell tagged" in problem for problem in tool.check(good, LONG)) == 2
+    assert sum("no cell tagged" in problem for problem in anatomy.check(good, LONG)) == 2
 
 
 def test_a_copy_of_the_template_is_told_from_a_notebook() -> None:
-    good = read_notebook(tool.TEMPLATE_FILE)
-    text = "\n".join(tool.check(good, "23_x"))
+    good = read_notebook(anatomy.TEMPLATE_FILE)
+    text = "\n".join(anatomy.check(good, "23_x"))
     assert "has the template's title, 'Template: fewer, larger calls'" in text
     assert "(card) still tells to copy the notebook" in text
     for tag in ("panel", "more-2"):
@@ -147,14 +148,14 @@ def test_a_copy_of_the_template_is_told_from_a_notebook() -> None:
     for each in good.cells:
         each.source = each.source.replace("_template", "23_x").replace("Template: fewer", "Mine")
     cell(good, "card").source = "# Mine\n"
-    assert tool.check_copied(good, "23_x") == []
+    assert anatomy.check_copied(good, "23_x") == []
 
 
 def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
     def problems(change: object) -> str:
         notebook = deepcopy(good)
         change(notebook)
-        return "\n".join(tool.check(notebook, LONG))
+        return "\n".join(anatomy.check(notebook, LONG))
 
     stream = nbformat.v4.new_output("stream", text="1.2 ms\n")
     errors = nbformat.v4.new_output("stream", name="stderr", text="warning\n")
@@ -177,11 +178,13 @@ def test_each_kind_of_damage_is_named(good: nbformat.NotebookNode) -> None:
         lambda nb: cell(nb, "setup").update(source="import this\n" * 11)
     )
     assert "at most 15" in problems(lambda nb: cell(nb, "baseline").update(source="pass\n" * 16))
-    long_step = "def make_workload():\n    def step():" + "\n        pass" * 15 + f"  {tool.MARK}"
+    long_step = (
+        "def make_workload():\n    def step():" + "\n        pass" * 15 + f"  {anatomy.MARK}"
+    )
     assert "step() of 16 lines" in problems(
         lambda nb: cell(nb, "workload").update(source=long_step)
     )
-    unmarked = cell(good, "workload").source.replace(tool.MARK, "")
+    unmarked = cell(good, "workload").source.replace(anatomy.MARK, "")
     assert "marks no line" in problems(lambda nb: cell(nb, "workload").update(source=unmarked))
     assert "no LabPanel" in problems(lambda nb: cell(nb, "panel").update(source="pass"))
     assert "metadata.labkit.minutes" in problems(
@@ -205,9 +208,9 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
         notebook.cells[place + offset].source = notebook.cells[place + offset].source.replace(
             old, new
         )
-        return "\n".join(tool.check_exercises(notebook))
+        return "\n".join(anatomy.check_exercises(notebook))
 
-    assert tool.check_exercises(good) == []
+    assert anatomy.check_exercises(good) == []
     for old, new in (
         ("## Exercise: ", "## Exercise "),
         ("## Exercise: ", "Before.\n\n## Exercise: "),
@@ -218,7 +221,7 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
         assert "does not follow a text that begins" in problems(-1, old, new)
     assert "no stub" in problems(0, "NotImplementedError", "ValueError")
     assert "does not end in a call" in problems(0, "exercises.check_01_blocked_product", "print")
-    assert "no cell tagged 'solution'" in "".join(tool.check_exercises(without(good, place + 2)))
+    assert "no cell tagged 'solution'" in "".join(anatomy.check_exercises(without(good, place + 2)))
     assert "is not followed by a hint" in problems(1, "<details>", "")
     assert "is not followed by a hint" in problems(1, "</details>", "")
 
@@ -235,7 +238,7 @@ def test_clean_keeps_sources_counts_and_checked_outputs_only(good: nbformat.Note
         each.metadata.update(scrolled=True)
         if each.cell_type == "code":
             each.execution_count = 99
-            if not tool.is_checked(each):
+            if not anatomy.is_checked(each):
                 each.outputs = [nbformat.v4.new_output("stream", text="noise")]
     dirty.metadata.update(widgets={"state": {}}, vscode={"x": 1})
     tool.clean(dirty)
@@ -246,7 +249,7 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tool, "NOTEBOOKS", tmp_path)
     path = tmp_path / "small.ipynb"
     slowly = "import time\nprint('half ', end='', flush=True)\ntime.sleep(0.5)\nprint(value)"
-    checked = nbformat.v4.new_code_cell(slowly, metadata={"tags": [tool.CHECKED, "counters"]})
+    checked = nbformat.v4.new_code_cell(slowly, metadata={"tags": [anatomy.CHECKED, "counters"]})
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell("value = 6 * 7\nvalue"), checked]
     )
@@ -273,7 +276,7 @@ def test_refresh_executes_and_stores(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_cell_that_students_do_not_get_needs_no_later_one(good: nbformat.NotebookNode) -> None:
-    assert tool.check_order(good) == []
+    assert anatomy.check_order(good) == []
     later = nbformat.v4.new_code_cell("import later_on\n\ndef late():\n    return later_on")
     good.cells.append(later)
     for use in (
@@ -283,19 +286,21 @@ def test_a_cell_that_students_do_not_get_needs_no_later_one(good: nbformat.Noteb
     ):
         changed = deepcopy(good)
         cell(changed, "solution").source += f"\n\n{use}\n"
-        [problem] = tool.check_order(changed)
+        [problem] = anatomy.check_order(changed)
         assert problem.endswith("(solution) uses 'late', which a later cell binds")
         # Who binds it first may use it, and in a cell that students get it fails as it runs.
         cell(changed, "solution").source = f"late = object\n{use}"
-        assert tool.check_order(changed) == []
+        assert anatomy.check_order(changed) == []
         changed = deepcopy(good)
         cell(changed, "counters").source += f"\n\n{use}\n"
-        assert tool.check_order(changed) == []
+        assert anatomy.check_order(changed) == []
 
 
 def with_checked(path: Path, source: str, stored: str) -> Path:
     """A notebook of one checked cell, and what is stored of it."""
-    tagged = nbformat.v4.new_code_cell(source, metadata={"tags": [tool.CHECKED]}, execution_count=1)
+    tagged = nbformat.v4.new_code_cell(
+        source, metadata={"tags": [anatomy.CHECKED]}, execution_count=1
+    )
     tagged.outputs = [nbformat.v4.new_output("stream", text=stored)]
     nbformat.write(nbformat.v4.new_notebook(cells=[tagged]), path)
     return path
