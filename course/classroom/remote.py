@@ -32,6 +32,8 @@ MB = 2**20
 LONGEST = 64 * MB
 # seconds for the imports, on a slow machine that does other work
 START = 300.0
+# seconds between two looks at a process's memory and descendants
+LOOK = 0.1
 # errors of a student's code that checks look for; any other arrives as a plain Exception
 ERRORS = {
     each.__name__: each
@@ -78,7 +80,8 @@ class Process:
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        self._deadline = time.monotonic() + START
+        self._looked = time.monotonic()
+        self._deadline = self._looked + START
         try:
             limits = {"memory": self.limits.memory, "disk": self.limits.disk}
             places = {"given": str(self._given), "work": str(self._work)}
@@ -157,26 +160,37 @@ class Process:
     def _wait(self, *, writing: bool) -> bool:
         """Whether the pipe is ready now; Stopped where a limit was passed meanwhile."""
         ends = ([], [self._to]) if writing else ([self._from], [])
-        ready = select.select(*ends, [], 0.1)
+        ready = select.select(*ends, [], LOOK)
+        # also when it is ready: an answer may come in bytes now and then, and never be whole
+        self._hold_to_limits()
         if ready[0] or ready[1]:
             return True
         # a process that it left behind may hold the pipe open
         if self._process.poll() is not None:
             self._ended()
-        if time.monotonic() > self._deadline:
+        return False
+
+    def _hold_to_limits(self) -> None:
+        """Raise Stopped where a limit is passed. The machine's processes are read now and then."""
+        now = time.monotonic()
+        if now > self._deadline:
             raise Stopped("time limit", f"stopped after {self.limits.seconds:g} s")
+        if now - self._looked < LOOK:
+            return
+        self._looked = now
         family = self._family()
         if len(family) > self.limits.processes:
             raise Stopped("process limit", f"more than {self.limits.processes} processes")
         if sum(family.values()) > self.limits.memory * MB:
             raise Stopped("memory limit", f"more than {self.limits.memory} MB")
-        return False
 
     def _ended(self) -> NoReturn:
-        """Raise its end as Stopped."""
-        code = self._process.wait()
+        """Raise its end as Stopped; where it only closed the pipe, wait for its end."""
+        while (code := self._process.poll()) is None:
+            self._hold_to_limits()
+            time.sleep(0.01)
         # bubblewrap and containers tell a signal as a shell does
-        code = 128 - code if code > 128 else code
+        code = 128 - code if code - 128 in signal.valid_signals() else code
         how = signal.strsignal(-code) if code < 0 else f"exit code {code}"
         raise Stopped("error", f"the process ended before its check did: {how}")
 

@@ -35,6 +35,7 @@ from course.classroom.files import (
     read_notebook,
 )
 from course.classroom.otter import hand_over
+from course.classroom.remote import Process, Stopped
 from course.classroom.sandbox import Bubblewrap, Container, Limits, Trust, Wall, find_wall
 from course.classroom.slices import answer, names
 from course.cli import main
@@ -342,6 +343,63 @@ def test_memory_and_processes_are_limited(submit: Callable[..., Path], wall: Wal
     row = one(submit(eats + RIGHT), wall, seconds=30, memory=1000)
     assert row.result in ("memory limit", "error"), row
     assert row.result == "memory limit" or "alloc" in row.message
+
+
+class Played(Trust):
+    """No wall: a program in the answerer's place, that says what it likes without a wait."""
+
+    ready = "import os, struct, time\nsaid = b'{}'\nos.write(1, struct.pack('!Q', 2) + said)\n"
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        home = f"HOME={environment['HOME']}"
+        return ["env", home, sys.executable, "-S", "-c", self.ready + self.program]
+
+
+def stopped(program: str, box: Path, **limits: float) -> tuple[str, str]:
+    """What ends the judge's wait for a program: the result, and why."""
+    with Process(Played(program), box, {}, Limits(**limits)) as process:
+        with pytest.raises(Stopped) as why:
+            process.ask({})
+    return why.value.result, str(why.value)
+
+
+# the length of an answer that is never whole, and then a byte now and then
+DRIPS = "os.write(1, struct.pack('!Q', 9999))\n"
+DRIPS += "for _ in range(300):\n    os.write(1, b'x')\n    time.sleep(0.01)\n"
+# what it says from now on nobody hears
+CLOSES = "os.close(0), os.close(1), os.close(2)\n"
+
+
+def test_an_answer_that_is_never_whole_is_stopped(tmp_path: Path) -> None:
+    assert stopped(DRIPS, tmp_path, seconds=0.3) == ("time limit", "stopped after 0.3 s")
+
+
+def test_an_answer_that_hung_up_and_goes_on_is_stopped(tmp_path: Path) -> None:
+    loop = "end = time.monotonic() + 3\nwhile time.monotonic() < end:\n    pass\n"
+    assert stopped(CLOSES + loop, tmp_path, seconds=0.3) == ("time limit", "stopped after 0.3 s")
+
+
+@pytest.mark.skipif(not LINUX, reason="the memory and number of processes are read from /proc")
+@pytest.mark.parametrize("busy", [DRIPS, CLOSES + "time.sleep(3)\n"], ids=["drips", "hung up"])
+def test_memory_and_processes_are_looked_at_all_the_same(tmp_path: Path, busy: str) -> None:
+    forks = "if os.fork() == 0:\n    time.sleep(60)\n"
+    told = stopped(forks + busy, tmp_path, processes=1)
+    assert told == ("process limit", "more than 1 processes")
+    eats = "kept = bytearray(b'x') * 2**26\n"
+    told = stopped(eats + busy, tmp_path, memory=32)
+    assert told == ("memory limit", "more than 32 MB")
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(137, "Killed"), (193, "exit code 193"), (255, "exit code 255")]
+)
+def test_how_a_process_ended_is_told(tmp_path: Path, code: int, how: str) -> None:
+    """Up to 192 an exit code may stand for a signal, as a shell and bubblewrap tell it."""
+    result, why = stopped(f"os._exit({code})\n", tmp_path)
+    assert (result, why) == ("error", f"the process ended before its check did: {how}")
 
 
 @each_wall
