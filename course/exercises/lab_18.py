@@ -47,8 +47,8 @@ def check_18_clip_to_usual(answer: Callable[..., Any]) -> None:
                 )
         else:
             kept.append(norm)
-        if len(history) != len(kept) or any(
-            abs(a - b) > 1e-3 for a, b in zip(map(float, history), kept, strict=True)
+        if len(history) != len(kept) or not all(
+            abs(a - b) <= 1e-3 for a, b in zip(map(float, history), kept, strict=True)
         ):
             raise NotYet(f"{case}: the history should be {kept}, and is {history}")
         if wanted is None:

@@ -48,6 +48,13 @@ def forgets_old_carry(weight, carry, update):
     weight.copy_(new)
 
 
+def grows_to_nan(weight, carry, update):
+    wanted = update + carry
+    new = weight + wanted
+    carry.copy_(wanted - (new - weight) + 2 * carry)
+    weight.copy_(new)
+
+
 def in_fp32(weight, carry, update):
     wanted = weight.float() + carry.float() + update.float()
     weight.copy_(wanted)
@@ -81,6 +88,7 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         (wrong_sign, "the carry has to hold all of"),
         (too_late, "256 updates of"),
         (forgets_old_carry, "256 updates of"),
+        (grows_to_nan, "in torch.bfloat16 took 1 to nan"),
         (in_fp32, "something was computed in torch.float32; torch.bfloat16 alone is allowed"),
     ],
 )

@@ -77,6 +77,14 @@ def never_clips(parameters, history, quantile):
     return torch.tensor(history).quantile(quantile).item()
 
 
+def spoils_the_history(parameters, history, quantile):
+    """Returns what is right, and leaves a nan."""
+    kept = [2.0, 1.0, 3.0, 100.0][: len(history)]
+    found = right(parameters, kept, quantile)
+    history[:] = [math.nan for _ in kept]
+    return found
+
+
 def invents_a_gradient(parameters, history, quantile):
     parameters[2].grad = torch.zeros(1)
     return right(parameters, history, quantile)
@@ -108,6 +116,7 @@ def test_an_unsolved_stub_is_told_so(answer, capsys):
         ),
         (by_value, "of norm 3: it became [1.8, -2.0], not [1.2, -1.6], of norm 2"),
         (never_clips, "of norm 3: it became [1.8, -2.4], not [1.2, -1.6], of norm 2"),
+        (spoils_the_history, "the history should be [2.0], and is [nan]"),
         (invents_a_gradient, "a parameter without a gradient has got one"),
     ],
 )

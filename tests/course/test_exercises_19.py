@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,11 @@ def wrong_sign(layer: nn.Module, norm: nn.Module) -> None:
     layer.bias = None
 
 
+def spoils_the_weights(layer: nn.Module, norm: nn.Module) -> None:
+    layer.bias = None
+    layer.weight.data.fill_(math.nan)
+
+
 @torch.no_grad()
 def moves_it_into_beta(layer: nn.Module, norm: nn.Module) -> None:
     norm.bias += norm.weight * layer.bias / (norm.running_var + norm.eps).sqrt()
@@ -56,6 +62,7 @@ def test_the_solution_passes(capsys: pytest.CaptureFixture[str]) -> None:
         (zeroes_it, "still has a bias"),
         (only_drops, "in evaluation mode the outputs changed"),
         (wrong_sign, "in evaluation mode the outputs changed"),
+        (spoils_the_weights, "in evaluation mode the outputs changed by up to nan"),
         (moves_it_into_beta, "in training mode the outputs changed"),
     ],
 )

@@ -154,6 +154,14 @@ def keeps_the_gradients(losses, scaler, optimizer, max_norm):
     return norm
 
 
+def leaves_nan(losses, scaler, optimizer, max_norm):
+    """Clears the gradients first, so that only what it leaves can tell."""
+    optimizer.zero_grad()
+    norm = right(losses, scaler, optimizer, max_norm)
+    optimizer.param_groups[0]["params"][0].grad = torch.tensor([torch.nan])
+    return norm
+
+
 def steps_past_the_scaler(losses, scaler, optimizer, max_norm):
     accumulate(losses, scaler)
     scaler.unscale_(optimizer)
@@ -203,6 +211,7 @@ def test_solutions_pass(answer, capsys):
         (each_micro_batch, "the weights moved by (0.3728, 0.9279), not by (0.8, 0.6)"),
         (sums_the_losses, "the norm before clipping is 2.5; returned was 5"),
         (keeps_the_gradients, "after an update its gradients are still there"),
+        (leaves_nan, "after an update its gradients are still there"),
         (steps_past_the_scaler, "a gradient of (inf, 0), whose step the scaler skips"),
         (never_updates_the_scale, "torch said: unscale_() is being called after step()"),
         (returns_what_is_left, "the norm before clipping is 5; returned was 1"),
