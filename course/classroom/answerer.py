@@ -88,21 +88,31 @@ def limit(memory: int, disk: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory * MB, memory * MB))
 
 
+def settle(given: Path, work: Path, own: list[str]) -> None:
+    """Copy what was handed in, and make the program's own folders, outside of it."""
+    shutil.copytree(given, work)
+    for folder in own:
+        Path(folder).mkdir()
+
+
 def main() -> None:
     commands, channel = os.fdopen(os.dup(0), "rb"), os.dup(1)
     # what an answer prints is nobody's
     for stream in range(3):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     job = read(commands)
-    work = Path(job["work"])
-    shutil.copytree(job["given"], work, dirs_exist_ok=True)
-    for name in ("HOME", "TMPDIR"):
-        Path(os.environ[name]).mkdir(parents=True, exist_ok=True)
+    own = [os.environ["HOME"], os.environ["TMPDIR"]]
+    work = Path(job["room"], "work")
+    try:
+        settle(Path(job["given"]), work, own)
+    except OSError as error:
+        say(channel, failure(error))
+        return
     os.chdir(work)
     sys.path.append(str(work))
     limit(job["memory"], job["disk"])
     outside: list[str] = []
-    watch([str(work), "/dev/shm", os.devnull], outside.append, programs=job["programs"])
+    watch([str(work), *own, "/dev/shm", os.devnull], outside.append, programs=job["programs"])
     answerer = Answerer()
     say(channel, {"ready": True})
     while message := read(commands):

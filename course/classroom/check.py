@@ -41,8 +41,11 @@ RESULTS = (
     "process limit",
     "wrote outside",
     "not attempted",
+    "not run",
     "unreadable",
 )
+# those that are for the teacher to look at: nothing was judged
+UNJUDGED = ("not run", "unreadable")
 # variables of the caller's that a student's process gets
 KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
 NO_EXERCISE = "this notebook has no exercise: the front one of its number has it"
@@ -94,31 +97,36 @@ def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outc
     Nothing that it holds ends the caller.
     """
     limits = limits or Limits()
+    # the name of a row: never cut, for two would be the same
+    place = _plain(path, longest=4096)
     try:
         submission = read_notebook(path)
         course = original(path, submission)
     except CourseError as error:
-        yield Outcome(_plain(path), "", "", "unreadable", _plain(error))
+        yield Outcome(place, "", "", "unreadable", _plain(error))
         return
     asked = exercises(course)
     if not asked:
-        yield Outcome(_plain(path), course.stem, "", "not attempted", NO_EXERCISE)
+        yield Outcome(place, course.stem, "", "not attempted", NO_EXERCISE)
     for exercise in asked:
         name = exercise.check.removeprefix("check_")
-        row = Outcome(_plain(path), course.stem, name, "not attempted", UNTOUCHED)
+        row = Outcome(place, course.stem, name, "not attempted", UNTOUCHED)
         try:
             cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             yield row._replace(result="error", message=_plain(f"{type(error).__name__}: {error}"))
             continue
         if cells is not None:
-            row = _checked(row, path, exercise, cells, wall, limits)
+            try:
+                row = _checked(row, path, exercise, cells, wall, limits)
+            except (CourseError, OSError) as error:
+                row = row._replace(result="not run", message=str(error))
         yield row._replace(message=_plain(row.message))
 
 
-def _plain(text: object) -> str:
+def _plain(text: object, longest: int = 400) -> str:
     """One printable line of bounded length."""
-    return _UNPRINTABLE.sub(" ", str(text)).strip()[:400]
+    return _UNPRINTABLE.sub(" ", str(text)).strip()[:longest]
 
 
 def _checked(
@@ -131,7 +139,7 @@ def _checked(
             there = box / "given" / file.relative_to(path.parent)
             there.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, there)
-        (box / "work").mkdir()
+        (box / "room").mkdir()
         with Process(wall, box, _environment(), limits) as process:
             result, message = _verdict(process, exercise, cells)
             seconds = round(time.monotonic() - process.began, 1)
@@ -267,7 +275,7 @@ def main(args: Any) -> int:
             if args.feedback is not None:
                 write_feedback(args.feedback, found)
     _close(rows, wall)
-    return int(any(row.result == "unreadable" for row in rows))
+    return int(any(row.result in UNJUDGED for row in rows))
 
 
 def _close(rows: Sequence[Outcome], wall: Wall) -> None:

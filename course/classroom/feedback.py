@@ -23,6 +23,7 @@ SAID = {
     "process limit": "It started too many processes: {message}.",
     "wrote outside": "It {message}, which is outside its folder. Write files beside the notebook.",
     "not attempted": "Nothing was handed in here: {message}.",
+    "not run": "It could not be run: {message}. Your code was not judged: ask your teacher.",
     "unreadable": "The file could not be read: {message}. Save the notebook and hand it in again.",
 }
 
@@ -48,7 +49,9 @@ def write_feedback(folder: Path, rows: Sequence[Outcome]) -> Path:
     # students name their files alike
     mark = hashlib.sha256(str(submission).encode()).hexdigest()[:6]
     owner = submission.parent.name or "submission"
-    path = folder / f"{owner}-{submission.stem}-{mark}.feedback.md"
+    # file systems allow 255 bytes
+    name = f"{owner}-{submission.stem}".encode()[:200].decode(errors="ignore")
+    path = folder / f"{name}-{mark}.feedback.md"
     try:
         write_whole(path, feedback(rows))
     except OSError as error:

@@ -63,8 +63,8 @@ class Process:
     def __init__(self, wall: Wall, box: Path, environment: dict[str, str], limits: Limits) -> None:
         self.wall, self.box, self.limits = wall, box, limits
         self.outside = ""
-        self._given, self._work = wall.places(box)
-        homes = {"HOME": str(self._work / "home"), "TMPDIR": str(self._work / "tmp")}
+        self._given, self._room = wall.places(box)
+        homes = {"HOME": str(self._room / "home"), "TMPDIR": str(self._room / "tmp")}
         self._command = wall.command(box, environment | homes, limits)
 
     def __enter__(self) -> Process:
@@ -84,9 +84,11 @@ class Process:
         self._deadline = self._looked + START
         try:
             limits = {"memory": self.limits.memory, "disk": self.limits.disk}
-            places = {"given": str(self._given), "work": str(self._work)}
+            places = {"given": str(self._given), "room": str(self._room)}
             programs = not isinstance(self.wall, Trust)
-            self.ask(limits | places | {"programs": programs})
+            told = self.ask(limits | places | {"programs": programs})
+            if "error" in told:
+                raise CourseError(f"what was handed in could not be copied: {told['message']}")
         except Stopped as why:
             self._errors.seek(0)
             said = self._errors.read()[-1000:].decode(errors="replace").strip()

@@ -143,7 +143,7 @@ class Trust:
     name = "trusted"
 
     def places(self, box: Path) -> tuple[Path, Path]:
-        return box / "given", box / "work"
+        return box / "given", box / "room"
 
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         variables = environment | {"PYTHONPATH": _python_path()}

@@ -25,7 +25,7 @@ from course.classroom import answerer, sandbox, values
 from course.classroom import check as check_module
 from course.classroom.build import build, student_copy
 from course.classroom.check import RESULTS, Outcome, check, find
-from course.classroom.feedback import SAID
+from course.classroom.feedback import SAID, write_feedback
 from course.classroom.files import (
     CourseError,
     course_notebooks,
@@ -410,6 +410,68 @@ def test_the_disk_is_limited(submit: Callable[..., Path], wall: Wall) -> None:
     assert (row.result, row.message[:7]) == ("error", "OSError"), row
 
 
+# ------------------------------------------------------- submissions that cannot even be run
+
+
+def test_files_may_have_the_names_of_the_checker_s_own_folders(
+    submit: Callable[..., Path],
+) -> None:
+    path = submit("assert open('tmp').read() == open('home').read() == 'mine'\n" + RIGHT)
+    for name in ("tmp", "home", "work", "room", "given"):
+        (path.parent / name).write_text("mine", encoding="utf-8")
+    row = one(path)
+    assert (row.result, row.message) == ("passed", "")
+
+
+@needs_bubblewrap
+def test_a_folder_larger_than_the_disk_costs_only_its_own_submission(
+    submit: Callable[..., Path],
+) -> None:
+    path = submit(RIGHT)
+    (path.parent / "big").write_bytes(bytes(3 * 2**20))
+    row = one(path, Bubblewrap(), disk=2)
+    assert row.result == "not run" and "No space left on device" in row.message, row
+
+
+def test_what_cannot_be_copied_or_started_costs_only_its_own_submission(
+    submit: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = submit(RIGHT)
+    (path.parent / "sealed").touch()
+    copy = check_module.shutil.copyfile
+
+    def refuse(source: Path, target: Path) -> None:
+        if source.name == "sealed":
+            raise PermissionError(13, "Permission denied", str(source))
+        copy(source, target)
+
+    monkeypatch.setattr(check_module.shutil, "copyfile", refuse)
+    row = one(path, Trust())
+    assert row.result == "not run" and "sealed" in row.message, row
+    (path.parent / "sealed").unlink()
+    monkeypatch.setattr(sandbox, "PROGRAM", ["-c", "raise SystemExit('no torch here')"])
+    folder = tmp_path / "feedback"
+    arguments = ["--feedback", str(folder), "--trust-submissions"]
+    assert main(["check", str(path), *arguments]) == 1
+    assert "1 not run" in capsys.readouterr().out
+    (text,) = folder.glob("*.md")
+    assert "answers cannot be run here: no torch here" in text.read_text(encoding="utf-8")
+
+
+def test_the_name_of_a_feedback_is_short_and_its_own(tmp_path: Path) -> None:
+    folder = "/".join(["ä" * 120] * 3)
+    paths = [f"{folder}/{'ü' * 120}{number}.ipynb" for number in range(2)]
+    for path in paths:
+        row = next(check(Path(path), Trust()))
+        write_feedback(tmp_path, [row])
+    names = [path.name for path in tmp_path.iterdir()]
+    assert len(names) == 2
+    assert all(name.startswith("ä" * 80) and len(name.encode()) <= 255 for name in names)
+
+
 # --------------------------------------------------------------------------------- nothing is lost
 
 
@@ -550,7 +612,7 @@ def test_bubblewrap_s_command_line_has_every_wall(tmp_path: Path) -> None:
         assert part in text
     assert "--bind" not in command and "--share-net" not in command
     bound = [command[at + 1] for at, word in enumerate(command) if word == "--ro-bind"]
-    for hidden in (NOTEBOOKS, ROOT, Path.home(), tmp_path / "work"):
+    for hidden in (NOTEBOOKS, ROOT, Path.home(), tmp_path / "room"):
         assert str(hidden) not in bound
     assert command.index("--remount-ro") > max(
         at for at, word in enumerate(command) if word == "--ro-bind"
@@ -643,7 +705,7 @@ def test_a_container_runs_answers_and_is_killed(
     monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     here = "import os, course\n"
-    here += "assert course.__file__.startswith('/course/') and os.getcwd() == '/box'\n"
+    here += "assert course.__file__.startswith('/course/') and os.getcwd() == '/box/work'\n"
     here += "assert not os.path.exists('/course/notebooks')\n"
     row = one(submit(here + RIGHT, "right"), Container(program))
     assert (row.result, row.message, row.wall) == ("passed", "", program)
