@@ -43,7 +43,7 @@ def _add_build(actions: Any) -> None:
 
 def _add_check(actions: Any) -> None:
     check = actions.add_parser(
-        "check", help="run the checks of submitted notebooks; exit 1 if one cannot be read or run"
+        "check", help="run the checks of submitted notebooks; exit 1 if one could not be judged"
     )
     submissions = "notebooks, or folders of them"
     check.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK", help=submissions)
@@ -71,7 +71,7 @@ def _add_check(actions: Any) -> None:
 def main(args: Any) -> int:
     """``build``, ``check`` or ``otter``.
 
-    0 when all ran, 1 when a submission could not be read or run, 2 for wrong usage.
+    0 when all ran, 1 when a submission could not be judged, 2 for wrong usage.
     """
     from course.classroom import build, check, otter
 

@@ -26,7 +26,14 @@ from typing import Any, NamedTuple
 
 from course import exercises as checks
 from course.classroom.feedback import write_feedback
-from course.classroom.files import CourseError, Exercise, exercises, original, read_notebook
+from course.classroom.files import (
+    CourseError,
+    Exercise,
+    ForeignNotebook,
+    exercises,
+    original,
+    read_notebook,
+)
 from course.classroom.remote import Process, Remote, Stopped, raise_error
 from course.classroom.sandbox import Limits, Wall, find_wall
 from course.classroom.slices import answer
@@ -41,11 +48,13 @@ RESULTS = (
     "process limit",
     "wrote outside",
     "not attempted",
+    "no exercise",
     "not run",
+    "foreign",
     "unreadable",
 )
 # those that are for the teacher to look at: nothing was judged
-UNJUDGED = ("not run", "unreadable")
+UNJUDGED = ("not run", "foreign", "unreadable")
 # variables of the caller's that a student's process gets
 KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
 NO_EXERCISE = "this notebook has no exercise: the front one of its number has it"
@@ -102,12 +111,15 @@ def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outc
     try:
         submission = read_notebook(path)
         course = original(path, submission)
+    except ForeignNotebook as error:
+        yield Outcome(place, "", "", "foreign", _plain(error))
+        return
     except CourseError as error:
         yield Outcome(place, "", "", "unreadable", _plain(error))
         return
     asked = exercises(course)
     if not asked:
-        yield Outcome(place, course.stem, "", "not attempted", NO_EXERCISE)
+        yield Outcome(place, course.stem, "", "no exercise", NO_EXERCISE)
     for exercise in asked:
         name = exercise.check.removeprefix("check_")
         row = Outcome(place, course.stem, name, "not attempted", UNTOUCHED)

@@ -23,16 +23,21 @@ SAID = {
     "process limit": "It started too many processes: {message}.",
     "wrote outside": "It {message}, which is outside its folder. Write files beside the notebook.",
     "not attempted": "Nothing was handed in here: {message}.",
+    "no exercise": "There is nothing to check here, since {message}.",
     "not run": "It could not be run: {message}. Your code was not judged: ask your teacher.",
+    "foreign": "This file {message}. Hand in the course's notebook that you worked in.",
     "unreadable": "The file could not be read: {message}. Save the notebook and hand it in again.",
 }
 
 
 def feedback(rows: Sequence[Outcome]) -> str:
     """The text on one submission, in Markdown."""
-    passed = sum(row.result == "passed" for row in rows)
+    exercises = [row for row in rows if row.exercise]
     title = rows[0].notebook or "your submission"
-    lines = [f"# {title}", "", f"{passed} of {len(rows)} exercises right.", ""]
+    lines = [f"# {title}", ""]
+    if exercises:
+        passed = sum(row.result == "passed" for row in exercises)
+        lines += [f"{passed} of {len(exercises)} exercises right.", ""]
     for row in rows:
         message = row.message.rstrip(".").replace("`", "'")
         if row.exercise:

@@ -20,6 +20,10 @@ class CourseError(ValueError):
     """What is asked for cannot be done; the message says why."""
 
 
+class ForeignNotebook(CourseError):
+    """A notebook that is no copy of one of the course."""
+
+
 class Exercise(NamedTuple):
     """One exercise of a course notebook, as its ``exercise`` cell states it."""
 
@@ -120,7 +124,7 @@ def original(path: Path, notebook: NotebookNode) -> Path:
         called = set(re.findall(r"\bcheck_\w+", text))
         found = [each for each in course if called & {one.check for one in exercises(each)}]
     if not found:
-        raise CourseError(
+        raise ForeignNotebook(
             "belongs to no notebook of the course, by its title (metadata.labkit), its file name "
             "or a check that it calls"
         )

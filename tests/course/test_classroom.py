@@ -25,7 +25,7 @@ from course.classroom import answerer, sandbox, values
 from course.classroom import check as check_module
 from course.classroom.build import build, student_copy
 from course.classroom.check import RESULTS, Outcome, check, find
-from course.classroom.feedback import SAID, write_feedback
+from course.classroom.feedback import SAID, feedback, write_feedback
 from course.classroom.files import (
     CourseError,
     course_notebooks,
@@ -94,7 +94,7 @@ def test_every_number_has_an_exercise(copies: tuple[Path, Path]) -> None:
     for path in course_notebooks():
         if path not in WITH_EXERCISE:
             row = one(copies[0] / "notebooks" / f"{place_of(path)}.ipynb")
-            assert (row.result, row.message) == ("not attempted", check_module.NO_EXERCISE)
+            assert (row.result, row.message) == ("no exercise", check_module.NO_EXERCISE)
 
 
 @pytest.mark.parametrize("path", WITH_EXERCISE, ids=place_of)
@@ -299,19 +299,22 @@ def test_bad_submissions_cost_only_themselves(
         **dict.fromkeys("abh", "error"),
         **dict.fromkeys("ekz", "passed"),
         **dict.fromkeys("fg", "not yet"),
-        **dict.fromkeys("ij", "unreadable"),
+        "i": "unreadable",
+        "j": "foreign",
         "d": "wrote outside",
     }
     assert "Aborted" in by_name["a crash"][1] and "exit code 0" in by_name["b exit"][1]
     assert "outside.txt" in by_name["d writes"][1] and "SyntaxError" in by_name["h syntax"][1]
     assert not outside.exists() and not (last.parent / "inside.txt").exists()
     out = capsys.readouterr().out
-    assert "3 passed, 2 not yet, 3 error, 1 wrote outside, 2 unreadable" in out
+    assert "3 passed, 2 not yet, 3 error, 1 wrote outside, 1 foreign, 1 unreadable" in out
     assert "wall: trusted" in out
     assert {result for result, _ in by_name.values()} <= set(RESULTS) == set(SAID)
     texts = [path.read_text(encoding="utf-8") for path in told.glob("*.feedback.md")]
     assert len(texts) == len(rows)
     assert sum("1 of 1 exercises right" in text for text in texts) == 3
+    # of a file that holds no exercise none is counted
+    assert sum("of 1 exercises right" in text for text in texts) == len(rows) - 2
 
 
 @each_wall
@@ -459,6 +462,21 @@ def test_what_cannot_be_copied_or_started_costs_only_its_own_submission(
     assert "1 not run" in capsys.readouterr().out
     (text,) = folder.glob("*.md")
     assert "answers cannot be run here: no torch here" in text.read_text(encoding="utf-8")
+
+
+def test_what_holds_no_exercise_is_told_as_what_it_is(
+    copies: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A foreign notebook, and one that leaves the exercise to the notebook in front of it."""
+    foreign = one(write(notebook(("", "x = 1")), tmp_path / "mine.ipynb"), Trust())
+    assert foreign.result == "foreign"
+    left = next(path for path in course_notebooks() if path not in WITH_EXERCISE)
+    without = one(copies[0] / "notebooks" / f"{place_of(left)}.ipynb", Trust())
+    assert without.result == "no exercise"
+    for row, said in ((foreign, "the course's notebook"), (without, "the front one")):
+        text = feedback([row])
+        assert said in text
+        assert "exercises right" not in text and "could not be read" not in text
 
 
 def test_the_name_of_a_feedback_is_short_and_its_own(tmp_path: Path) -> None:
