@@ -290,7 +290,10 @@ def test_github_s_workflow_calls_the_same_script() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     (job,) = yaml.safe_load(text)["jobs"].values()
     steps = [step.get("run") or step["uses"].split("@")[0] for step in job["steps"]]
-    assert steps == ["actions/checkout", "actions/setup-python", ".ci/run"]
+    *before, sandbox, last = steps
+    assert before == ["actions/checkout", "actions/setup-python"] and last == ".ci/run"
+    assert "bubblewrap" in sandbox
+    assert job["steps"][-1]["env"] == {"LABKIT_SANDBOX": "required"}
     assert job["runs-on"].startswith("ubuntu")
     assert job["timeout-minutes"] <= 90
 
