@@ -13,6 +13,7 @@ import signal
 import site
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,10 @@ SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/etc")
 MB = 2**20
 
 REFUSED = """no sandbox here: what students handed in would run with your rights, on your files.
-Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`), or build the image of
-course/classroom/Dockerfile for docker or podman. If you trust the submissions, say so with
+{tried}
+Install bubblewrap 0.7 or newer (`apt install bubblewrap`, `dnf install bubblewrap`), or build the
+image of course/classroom/Dockerfile for docker or podman. Where bwrap is there and not permitted,
+see "Where it runs" in course/teaching.md. If you trust the submissions, say so with
 --trust-submissions: then only Python's own calls are kept from changing your files."""
 
 
@@ -73,6 +76,10 @@ class Bubblewrap:
         return GIVEN, BOX
 
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        return [*self.walls(box, environment, limits), sys.executable, *PROGRAM]
+
+    def walls(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        """The command line without the program."""
         bound: list[str] = []
         for place in readable():
             bound += ["--ro-bind", place, place]
@@ -93,7 +100,6 @@ class Bubblewrap:
             *("--ro-bind", str(box / "given"), str(GIVEN)),
             *("--size", str(limits.disk * MB), "--tmpfs", str(BOX)),
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(BOX), "--"),
-            *(sys.executable, *PROGRAM),
         ]
 
     def end(self, box: Path) -> None:
@@ -179,21 +185,38 @@ def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
     """The best wall of this machine; CourseError where there is none, unless told to trust."""
     if trust:
         return Trust()
-    if _works(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]):
+    if not (reason := why_no_bubblewrap()):
         return Bubblewrap()
+    tried = [reason]
     for name in ("docker", "podman"):
-        if _works([name, "image", "inspect", image]):
+        if not (reason := _failure([name, "image", "inspect", image])):
             return Container(name, image)
-    raise CourseError(REFUSED)
+        tried.append(reason)
+    raise CourseError(REFUSED.format(tried="\n".join(f"  {each}" for each in tried)))
 
 
-def _works(command: list[str]) -> bool:
-    if shutil.which(command[0]) is None:
-        return False
+def why_no_bubblewrap() -> str:
+    """Why bubblewrap cannot be used; empty where it can. Tried with the very walls of an answer."""
+    with tempfile.TemporaryDirectory(prefix="labkit-course-") as folder:
+        (Path(folder) / "given").mkdir()
+        walls = Bubblewrap().walls(Path(folder).resolve(), {}, Limits())
+        return _failure([*walls, sys.executable, "-c", ""])
+
+
+def _failure(command: list[str]) -> str:
+    """Why a command fails: the last line that it says; empty where it works."""
+    name = command[0]
+    if shutil.which(name) is None:
+        return f"{name}: not installed"
     try:
-        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+        done = subprocess.run(command, capture_output=True, timeout=30)
+    except (subprocess.TimeoutExpired, OSError) as error:
+        return f"{name}: {error}"
+    if done.returncode == 0:
+        return ""
+    *_, said = ["", *done.stderr.decode(errors="replace").strip().splitlines()]
+    said = said.removeprefix(f"{name}: ") or f"exit code {done.returncode}"
+    return f"{name}: {said}"
 
 
 def import_paths() -> list[str]:
