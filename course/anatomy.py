@@ -14,7 +14,7 @@ from course.classroom.slices import names
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, in_order, is_front, language
 from course.minutes import check_minutes
-from course.notebook_files import ROOT, code_cells, long_path, place, read_notebook, tags
+from course.notebook_files import ROOT, code_cells, long_path, place, python, read_notebook, tags
 
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
@@ -214,7 +214,7 @@ def check_code(notebook: NotebookNode, name: str) -> list[str]:
 
 def check_cell(cell: NotebookNode, name: str) -> Iterator[str]:
     """What is wrong with one code cell of the notebook ``name``."""
-    source = without_magics(cell.source)
+    source = python(cell.source, written=True)
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         lines = count_lines(ast.get_source_segment(source, function) or "")
@@ -260,7 +260,7 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
             )
         if not (solution and "solution" in tags(solution)):
             problems.append(f"{where} has no cell tagged 'solution' behind its hint")
-        body = ast.parse(without_magics(cell.source)).body
+        body = ast.parse(python(cell.source)).body
         if not any(
             isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
             for node in walk(body)
@@ -279,7 +279,7 @@ def check_order(notebook: NotebookNode) -> list[str]:
     problems = []
     students = {cell.get("id") for cell in student_copy(notebook).cells}
     code = code_cells(notebook)
-    found = [names(without_magics(cell.source)) for cell in code]
+    found = [names(python(cell.source)) for cell in code]
     for index, (cell, (used, _)) in enumerate(zip(code, found, strict=True)):
         if cell.get("id") in students:
             continue
@@ -295,10 +295,3 @@ def check_order(notebook: NotebookNode) -> list[str]:
 
 def walk(body: list[ast.stmt]) -> Iterator[ast.AST]:
     return (node for statement in body for node in ast.walk(statement))
-
-
-def without_magics(source: str) -> str:
-    """`source` with IPython's `%magic` and `!command` lines blanked, so that it parses as
-    Python.
-    """
-    return re.sub(r"^[ \t]*[%!].*$", "", source, flags=re.MULTILINE)

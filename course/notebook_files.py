@@ -6,7 +6,9 @@ upgraded or validated, so that reading is cheap and what is written back is what
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -21,6 +23,8 @@ NOTEBOOKS = ROOT / "notebooks"
 DEEPER = "deeper"
 # Bytes. Pictures in its outputs may make a notebook large, but not this large.
 LARGEST = 64 * 2**20
+# IPython's magics whose cell is Python that runs as it would without them
+PYTHON_CELLS = ("capture", "prun", "time")
 
 
 class NotebookError(ValueError):
@@ -149,3 +153,22 @@ def about(path: Path) -> NotebookNode:
     if not isinstance(said, NotebookNode):
         raise NotebookError(path, "says nothing of itself: it has no metadata.labkit")
     return said
+
+
+def python(source: str, *, written: bool = False) -> str:
+    """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``,
+    become ``pass``, and a cell in another language nothing.
+
+    ``written``: also of a cell that ``%%writefile`` puts into a file of Python.
+    """
+    if magic := re.match(r"\s*%%(\w*).*", source):
+        if magic[1] not in PYTHON_CELLS and not (written and magic[1] == "writefile"):
+            return ""
+        source = source[magic.end() :]
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return re.sub(
+            r"^([ \t]*)(?:[%!].*|[\w.]+\?\??[ \t]*)$", r"\1pass", source, flags=re.MULTILINE
+        )
+    return source

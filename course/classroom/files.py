@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nbformat import NotebookNode
 
 from course import notebook_files
-from course.notebook_files import NOTEBOOKS, NotebookError, code_cells
+from course.notebook_files import NOTEBOOKS, NotebookError, code_cells, python
 
 
 class CourseError(ValueError):
@@ -56,21 +56,6 @@ def read_notebook(path: Path) -> NotebookNode:
         return notebook_files.read_notebook(path)
     except NotebookError as error:
         raise CourseError(error.reason) from None
-
-
-def python(source: str) -> str:
-    """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``,
-    become ``pass``.
-    """
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        if source.lstrip().startswith("%%"):
-            return ""
-        return re.sub(
-            r"^([ \t]*)(?:[%!].*|[\w.]+\?\??[ \t]*)$", r"\1pass", source, flags=re.MULTILINE
-        )
-    return source
 
 
 def check_name(node: ast.AST) -> str:

@@ -12,8 +12,8 @@ import symtable
 
 from nbformat import NotebookNode
 
-from course.classroom.files import Exercise, check_name, python
-from course.notebook_files import code_cells
+from course.classroom.files import Exercise, check_name
+from course.notebook_files import code_cells, python
 
 # They do nothing but bind names: imports may have effects.
 BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.ClassDef)

@@ -31,7 +31,6 @@ from course.classroom.files import (
     course_notebooks,
     exercises,
     original,
-    python,
     read_notebook,
 )
 from course.classroom.otter import hand_over
@@ -39,7 +38,7 @@ from course.classroom.remote import Process, Stopped
 from course.classroom.sandbox import Bubblewrap, Container, Limits, Trust, Wall, find_wall
 from course.classroom.slices import answer, names
 from course.cli import main
-from course.notebook_files import NOTEBOOKS, ROOT, code_cells
+from course.notebook_files import NOTEBOOKS, ROOT, code_cells, python
 from course.notebook_files import place as place_of
 
 LINUX = sys.platform.startswith("linux")
@@ -1054,7 +1053,8 @@ def test_names_knows_scopes() -> None:
 def test_ipython_lines_are_passed_over() -> None:
     assert python("%time\nx = 1\nif x:\n    !ls\nx?") == "pass\nx = 1\nif x:\n    pass\npass"
     assert python("x = (7\n     % 2)") == "x = (7\n     % 2)", "a line of an expression is no magic"
-    assert python("%%bash\nls (") == ""
+    assert python("%%bash\nls (") == python("\n%%html\nx = 1") == ""
+    assert python("%%time\nx = 1") == "\nx = 1", "its lines keep their numbers"
 
 
 def test_find_passes_over_checkpoints(tmp_path: Path) -> None:
