@@ -2,17 +2,21 @@
 
     OUT/NOTEBOOK/tests/NAME.py             a test in otter's format, for each exercise
     OUT/NOTEBOOK/submissions/STUDENT.ipynb  what the exercises need of a submission, and no more
-    OUT/NOTEBOOK/requirements.txt          what `otter generate` installs
+    OUT/course, OUT/labkit, OUT/sublinear  what a check imports: support files of an autograder
+    OUT/requirements.txt                   what `otter generate` lets a container install
 
-Whole notebooks time things for minutes. Then, in OUT/NOTEBOOK:
+Whole notebooks time things for minutes. Then, in OUT, with otter-grader in the course's own
+environment:
 
-    otter check submissions/STUDENT.ipynb -t tests
-    otter generate && otter grade -n NAME -a autograder.zip -p submissions
+    otter generate -t NOTEBOOK/tests -o NOTEBOOK.zip course labkit sublinear
+    otter run -a NOTEBOOK.zip NOTEBOOK/submissions/STUDENT.ipynb
+    otter grade -n NAME -a NOTEBOOK.zip NOTEBOOK/submissions
 """
 
 from __future__ import annotations
 
 import pprint
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,11 +33,11 @@ from course.classroom.files import (
     read_notebook,
 )
 from course.classroom.slices import answer
-from course.notebook_files import notebook_text, place
+from course.notebook_files import ROOT, notebook_text, place
 from labkit.text import write_whole
 
-# A checkout: labkit's wheel does not hold the exercises.
-REQUIREMENTS = "torch\nnumpy\n# and a checkout of this course on PYTHONPATH\n"
+# of the checkout: labkit's wheel does not hold the exercises
+IMPORTED = ("course/__init__.py", "course/exercises", "labkit", "sublinear")
 
 
 def otter_test(exercise: Exercise) -> str:
@@ -81,6 +85,18 @@ def sliced(submission: Path) -> tuple[Path, str]:
     return course, notebook_text(made)
 
 
+def support() -> dict[str, bytes]:
+    """What the checks need of the course, by its path; of the course's notebooks nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files = {"requirements.txt": "\n".join([*project["dependencies"], ""]).encode()}
+    for name in IMPORTED:
+        found = (ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name]
+        for path in found:
+            if path.is_file() and "__pycache__" not in path.parts:
+                files[path.relative_to(ROOT).as_posix()] = path.read_bytes()
+    return files
+
+
 def hand_over(out: Path, submissions: Sequence[Path]) -> list[Path]:
     """Write tests and submissions below ``out``; returns what was written.
 
@@ -95,16 +111,18 @@ def hand_over(out: Path, submissions: Sequence[Path]) -> list[Path]:
         files[_folder(out, course) / "submissions" / name] = text
     for course in courses:
         folder = _folder(out, course)
-        files[folder / "requirements.txt"] = REQUIREMENTS
         for exercise in exercises(course):
             name = exercise.check.removeprefix("check_")
             files[folder / "tests" / f"{name}.py"] = otter_test(exercise)
+    # the same for every notebook: it may be there, but not another one
+    shared = {out / name: content for name, content in support().items()}
     there = [path for path in files if path.exists()]
+    there += [path for path, own in shared.items() if path.exists() and path.read_bytes() != own]
     if there:
         raise CourseError(f"{there[0]} is there already; nothing was written")
-    for path, text in files.items():
-        write_whole(path, text)
-    return list(files)
+    for path, content in (files | shared).items():
+        write_whole(path, content)
+    return [*files, *shared]
 
 
 def _folder(out: Path, course: Path) -> Path:
