@@ -162,13 +162,15 @@ class Process:
     def _wait(self, *, writing: bool) -> bool:
         """Whether the pipe is ready now; Stopped where a limit was passed meanwhile."""
         ends = ([], [self._to]) if writing else ([self._from], [])
-        ready = select.select(*ends, [], LOOK)
+        # asked first: what it said before its end is then in the pipe
+        ended = self._process.poll() is not None
+        ready = select.select(*ends, [], 0 if ended else LOOK)
         # also when it is ready: an answer may come in bytes now and then, and never be whole
         self._hold_to_limits()
         if ready[0] or ready[1]:
             return True
         # a process that it left behind may hold the pipe open
-        if self._process.poll() is not None:
+        if ended:
             self._ended()
         return False
 

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -379,6 +380,24 @@ CLOSES = "os.close(0), os.close(1), os.close(2)\n"
 
 def test_an_answer_that_is_never_whole_is_stopped(tmp_path: Path) -> None:
     assert stopped(DRIPS, tmp_path, seconds=0.3) == ("time limit", "stopped after 0.3 s")
+
+
+def test_what_a_process_said_last_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if it speaks and ends between a look at the pipe and one at the process."""
+    go = tmp_path / "go"
+    program = f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.001)\n"
+    program += "os.write(1, b'the last')\n"
+    with Process(Played(program), tmp_path, {}, Limits()) as process:
+        look = select.select
+
+        def too_early(*_: object) -> tuple[list[int], list[int], list[int]]:
+            monkeypatch.setattr(select, "select", look)
+            go.touch()
+            process._process.wait(timeout=60)
+            return [], [], []
+
+        monkeypatch.setattr(select, "select", too_early)
+        assert process._read(8) == b"the last"
 
 
 def test_an_answer_that_hung_up_and_goes_on_is_stopped(tmp_path: Path) -> None:
@@ -1054,6 +1073,8 @@ def test_ipython_lines_are_passed_over() -> None:
     assert python("%time\nx = 1\nif x:\n    !ls\nx?") == "pass\nx = 1\nif x:\n    pass\npass"
     assert python("x = (7\n     % 2)") == "x = (7\n     % 2)", "a line of an expression is no magic"
     assert python("%%bash\nls (") == python("\n%%html\nx = 1") == ""
+    assert python("%%writefile a.py\nx = 1") == ""
+    assert python("%%writefile a.py\nx = 1", written=True) == "\nx = 1"
     assert python("%%time\nx = 1") == "\nx = 1", "its lines keep their numbers"
 
 
