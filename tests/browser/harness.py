@@ -83,6 +83,7 @@ class JupyterServer:
                 filter(None, [os.environ.get("PYTHONPATH", ""), str(ROOT)])
             ),
             "LABKIT_SIZE": os.environ.get("LABKIT_SIZE", "test"),
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }
         if "LABKIT_DATA" in os.environ:  # the server's folder is another one than ours
@@ -404,6 +405,22 @@ class NotebookPage:
     def run_all(self, timeout: float = 240) -> list[str]:
         """Run all cells and wait until the kernel has finished; the errors of the cells."""
         self._run("notebook:run-all-cells", timeout)
+        return self._errors()
+
+    def run_to(self, tag: str, timeout: float = 240) -> list[str]:
+        """The same for the cells down to the first one with this tag."""
+        index = self._js(
+            "const cells = widget.content.model.toJSON().cells;"
+            " return cells.findIndex(cell => (cell.metadata.tags || []).includes(argument));",
+            tag,
+        )
+        assert index >= 0, f"no cell has the tag {tag!r}"
+        self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
+        self._run("notebook:run-all-above", timeout)
+        self.run_cell(index)
+        return self._errors()
+
+    def _errors(self) -> list[str]:
         self.page.wait_for_timeout(300)
         return [
             f"{output['ename']}: {output['evalue']}"

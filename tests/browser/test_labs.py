@@ -1,7 +1,8 @@
-"""Notebooks in a real browser: run all cells, operate the first panel, take pictures.
+"""Notebooks in a real browser: run the cells, operate the first panel, take pictures.
 
-Those of the front form, and a few long ones; `pytest tests/browser --labs all` takes every one
-(about a quarter of an hour). All of them run without a browser in `tests/course/test_notebooks.py`.
+Those of the front form, and a few long ones down to their panel; `pytest tests/browser --labs all`
+takes every one whole (about a quarter of an hour). All of them run without a browser in
+`tests/course/test_notebooks.py`.
 """
 
 from __future__ import annotations
@@ -55,10 +56,14 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
     assert "recorded on" not in panel.root.locator("canvas").get_attribute("aria-label")
 
 
-def test_notebook(lab_page: NotebookPage, path: Path) -> None:
+def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Config) -> None:
     shot = place(path).replace("/", "-")
+    long = not is_front(read_notebook(path))
     lab_page.open(path)
-    assert lab_page.run_all() == []
+    if long and pytestconfig.getoption("--labs") == "few":
+        assert lab_page.run_to("panel") == []
+    else:
+        assert lab_page.run_all() == []
     lab_page.screenshot(f"{shot}-top")
 
     panel = lab_page.panel()
@@ -75,7 +80,6 @@ def test_notebook(lab_page: NotebookPage, path: Path) -> None:
     panel.wait_number()
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
-    long = not is_front(read_notebook(path))
     machines = panel.root.locator(".labkit-beside option").count()
     assert machines > 1 or not long, "no recorded run to draw beside the reader's"
     lab_page.screenshot(f"{shot}-panel", panel.root)

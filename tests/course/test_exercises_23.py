@@ -6,26 +6,38 @@ import itertools
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.exercises import check_23_find, check_23_idle
 from course.exercises.front_23 import FAULTS, mystery
 
 
+class Noted(TorchDispatchMode):
+    """The names of all operators. The profiler of the notebook's solution may lose one."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
 def operators(step):
-    with profile(activities=[ProfilerActivity.CPU]) as taken:
+    with Noted() as noted:
         step()
-    return [event.name for event in taken.events()]
+    return noted.names
 
 
 def right(step):
     names = operators(step)
     found = set()
-    if "aten::isnan" in names:
+    if "isnan" in names:
         found.add("anomaly")
-    if names.count("aten::item") > names.count("aten::isnan"):
+    if names.count("_local_scalar_dense") > names.count("isnan"):
         found.add("reads")
-    if names.count("aten::zero_") > 1:
+    if names.count("zero_") > 1:
         found.add("zeros")
     return found
 
@@ -41,7 +53,7 @@ def nothing_is_wrong(step):
 
 def forgets_that_anomaly_mode_reads(step):
     names = operators(step)
-    return right(step) | ({"reads"} if "aten::item" in names else set())
+    return right(step) | ({"reads"} if "_local_scalar_dense" in names else set())
 
 
 def other_words(step):

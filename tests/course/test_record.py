@@ -19,6 +19,7 @@ from course.cli import main
 from course.records import card, estimate, format, kernel, store
 from course.records import record as recording
 from course.records.unfinished import Unfinished
+from tests.rehearsal.test_record_loan import PROGRAM
 
 RUN = """
 from labkit import Lab, Workload
@@ -26,6 +27,7 @@ def make_nothing(x):
     return Workload(lambda: None)
 Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
 """
+
 
 
 @pytest.fixture
@@ -189,8 +191,7 @@ def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_p
     begun = tmp_path / "begun"
     slow = course("02_b", f"open({str(begun)!r}, 'w').close()", "import time; time.sleep(600)", RUN)
     paths = [str(course("01_a", RUN)), str(slow)]
-    program = "import sys; from course.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "record", *paths, "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-c", PROGRAM, "record", *paths, "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -86,7 +86,8 @@ def _execute(client: nbclient.NotebookClient, done: Rehearsal) -> None:
 def _environment(card: str) -> Iterator[dict[str, str]]:
     paths = [str(ROOT / "tests" / "rehearsal" / "site"), str(ROOT)]
     with private_jupyter() as environment:
-        yield environment | {"LABKIT_REHEARSE": card, "PYTHONPATH": os.pathsep.join(paths)}
+        environment |= {"LABKIT_REHEARSE": card, "PYTHONPATH": os.pathsep.join(paths)}
+        yield environment | {"OMP_NUM_THREADS": "1"}
 
 
 def _expect(error: str | None, done: Rehearsal) -> None:

@@ -19,6 +19,7 @@ def rehearse(*command: str, cards: str = "16x2") -> subprocess.CompletedProcess[
     """Run Python with rehearsed cards of so many gigabytes."""
     paths = [str(ROOT / "tests" / "rehearsal" / "site"), str(ROOT)]
     environment = os.environ | {"LABKIT_REHEARSE": cards, "PYTHONPATH": os.pathsep.join(paths)}
+    environment.setdefault("OMP_NUM_THREADS", "1")
     return subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,

@@ -80,7 +80,7 @@ def test_single_level_equals_brute_force(chain):
 
 
 @given(chains(max_blocks=5))
-@thorough
+@settings(thorough, max_examples=100)
 def test_optimal_equals_brute_force(chain):
     every = brute_force(chain, menu=False)
     found = optimal.OptimalTable(chain, most(chain), menu=False)
