@@ -9,13 +9,15 @@ import torch
 
 from labkit.device import synchronize
 from labkit.memory import StorageTracker
+from labkit.preserve import without_collector
 
 
 class MemoryProbe:
     """``with MemoryProbe(device) as probe``: bytes beyond those alive on entry.
 
     On CUDA from the allocator, elsewhere exactly, by a `StorageTracker`. A `phase` has a peak of
-    its own; there is one phase at a time.
+    its own; there is one phase at a time. No garbage is collected meanwhile: when that happens is
+    chance, and a cycle that holds a tensor counts as alive.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -23,8 +25,10 @@ class MemoryProbe:
         self._tracker = None
         if device.type != "cuda":
             self._tracker = StorageTracker(device)
+        self._collector = without_collector()
 
     def __enter__(self) -> MemoryProbe:
+        self._collector.__enter__()
         if self._tracker:
             self._tracker.__enter__()
         else:
@@ -40,6 +44,7 @@ class MemoryProbe:
     ) -> None:
         if self._tracker:
             self._tracker.__exit__(kind, error, traceback)
+        self._collector.__exit__(kind, error, traceback)
 
     def restart(self) -> None:
         """Let ``peak`` begin anew."""

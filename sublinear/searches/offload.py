@@ -143,7 +143,7 @@ class _Floors:
         assert chain.link is not None
         self.link = chain.link
         self.crossings = [_crossings(chain, first) for first in range(len(chain) + 1)]
-        self.inside = optimal._floors_of(chain, menu=menu)
+        self.inside = optimal.floors_of(chain, menu=menu)
         self.needs = self.inside.needs
         n = self.needs.n
         self.rest = np.zeros((3, n + 1), np.int64)

@@ -62,7 +62,7 @@ class OptimalTable(Table):
         above = np.triu_indices(n)
         self.alike = bool((self.held == np.diagonal(self.held))[above].all())
         self.begins = (needs.elapsed - needs.checkpoint).tolist()
-        self.floors = _floors_of(chain, menu=menu)
+        self.floors = floors_of(chain, menu=menu)
         self.inside = _empty(n, n, width)
         # Whole rows lie side by side, and are added twice as quickly as parts of them.
         self.in_rows = self.inside.flags.c_contiguous
@@ -233,7 +233,7 @@ def _empty(*shape: int, kind: type = np.float32) -> np.ndarray:
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
     """The plan with the lowest peak, nested to any depth: exact to the byte, no slots."""
-    floors = _floors_of(chain, menu=menu)
+    floors = floors_of(chain, menu=menu)
     nodes = floors.nodes(0, len(chain), int(floors.inside[0, -1]))
     return Plan(nodes[:-1], method_name(menu), chain)
 
@@ -401,7 +401,7 @@ class _NestedFloors:
         return found
 
 
-_floors_of = OncePerChain(lambda chain, menu: _NestedFloors(needs_of(chain, menu=menu)))
+floors_of = OncePerChain(lambda chain, menu: _NestedFloors(needs_of(chain, menu=menu)))
 
 
 def _by_length(square: np.ndarray) -> np.ndarray:

@@ -1,5 +1,7 @@
 """Bytes of a stretch of code, and of a part of it."""
 
+import gc
+
 import torch
 
 from sublinear.probe import MemoryProbe
@@ -41,3 +43,19 @@ def test_a_phase_may_end_in_a_hook_and_again_later() -> None:
         phase.end()
         assert phase.above == 1200
         del first, second
+
+
+def test_no_garbage_is_collected_meanwhile() -> None:
+    gc.enable()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        with MemoryProbe(torch.device("cpu")) as probe:
+            cycle: list[object] = [torch.ones(100)]
+            cycle.append(cycle)
+            del cycle
+            assert len([[] for _ in range(10_000)]) == 10_000
+            assert probe.added == 400
+    finally:
+        gc.set_threshold(*thresholds)
+    assert gc.isenabled()
