@@ -93,7 +93,7 @@ def _keep(name: str, item: Any, found: Reached) -> bool:
         else:
             found.beyond.append(name)
         return True
-    if isinstance(item, _WITHOUT_COPY):
+    if isinstance(item, _WITHOUT_COPY) or _only_slots(item):
         if item is not sys.stdout and item is not sys.stderr:
             found.beyond.append(name)
         return True
@@ -108,6 +108,16 @@ def generators_of(loader: Any) -> list[Any]:
     for holder in [*holders, batches, getattr(batches, "sampler", None)]:
         found += getattr(holder, "__dict__", {}).values()
     return [each for each in found if isinstance(each, GENERATORS)]
+
+
+def _only_slots(item: Any) -> bool:
+    """Whether the attributes of an object of the reader's own class stand in no dictionary."""
+    kind = type(item)
+    module = kind.__module__.split(".")[0]
+    if _of_library(module) or module in sys.stdlib_module_names or hasattr(item, "__dict__"):
+        return False
+    # A frozen one forbids it by a method of its own.
+    return hasattr(kind, "__slots__") and kind.__setattr__ is object.__setattr__
 
 
 def _small(item: Any) -> bool:

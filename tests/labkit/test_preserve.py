@@ -225,11 +225,13 @@ def test_arrays_and_sets_are_as_before_in_place() -> None:
     array, fixed, names = np.arange(6.0).reshape(2, 3), np.arange(2), {"a", "b"}
     mixed = np.array([[1], {2}, None], dtype=object)
     fixed.flags.writeable = False
-    held = {"array": array, "view": array[:, ::2], "inner": [names, mixed]}
+    tensor = torch.ones(2)
+    held = {"array": array, "view": array[:, ::2], "inner": [names, mixed, {tensor}]}
     inner = list(mixed)
     with preserve_state(array, fixed, held):
         array *= 2
         held["view"][...] = 7
+        tensor += 1
         names.add("c")
         names.remove("a")
         inner[0].append(3)
@@ -237,6 +239,7 @@ def test_arrays_and_sets_are_as_before_in_place() -> None:
         mixed[2] = "new"
     assert array.tolist() == [[0, 1, 2], [3, 4, 5]] and fixed.tolist() == [0, 1]
     assert names == {"a", "b"} and held["array"] is array
+    assert tensor.tolist() == [1, 1]
     assert mixed.tolist() == [[1], {2}, None]
     assert mixed[0] is inner[0] and mixed[1] is inner[1]
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -283,6 +284,20 @@ def test_arrays_sets_and_keyword_defaults_are_as_before():
     assert not any("not put back" in note for note in found.notes)
 
 
+@dataclass(slots=True)
+class Slots:
+    """No dictionary holds its attributes."""
+
+    steps: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Fixed:
+    """Nobody binds these anew."""
+
+    rate: float = 0.1
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
     from labkit.diagnose import reach
@@ -291,17 +306,19 @@ def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
     table, small_table = np.zeros(100), np.zeros(2)
     drawn, raw, streams = iter(range(10**9)), bytearray(2), (iter("ab"),)
     replay = dict.fromkeys(range(20_000))
+    own, fixed, screen = Slots(), Fixed(), sys.stderr
 
     def step():
         table[0] += 1
         small_table[0] += 1
+        own.steps += fixed.rate > 0
         raw[0], replay[0] = 1, next(drawn) + len(streams)
         print(end="", file=log)
-        print(end="", file=sys.stderr)
+        print(end="", file=screen)
         if fails:
             raise KeyError("no")
 
-    names = "drawn, log, raw, replay, table, streams[0]"
+    names = "drawn, log, own, raw, replay, table, streams[0]"
     with (tmp_path / "log").open("w") as log:
         if fails:
             with pytest.raises(KeyError) as error:
