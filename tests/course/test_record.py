@@ -29,7 +29,6 @@ Lab(make_nothing, memory=False, x=[1, 2]).run(x=2, seconds=0.05);
 """
 
 
-
 @pytest.fixture
 def course(tmp_path, notebooks_of_its_own):
     """A course of its own: a function that writes a notebook, whose records go to tmp_path/out."""
