@@ -21,6 +21,7 @@ FILES = (
     "tests/sublinear/test_fit.py::test_an_emulated_card_is_as_small_as_it_says",
     "tests/sublinear/test_probe.py",
 )
+MODE = "the rehearsal has a function mode of its own beside that of a default device"
 LEFT_OUT = {
     "tests/labkit/test_counters.py::test_copies_from_a_device_are_host_reads": (
         "fake tensors are not rehearsed; kit_checks counts real copies"
@@ -28,6 +29,9 @@ LEFT_OUT = {
     "tests/labkit/test_memory.py::test_compiled_code_stays_compiled": (
         "what is compiled runs without any mode in the rehearsal"
     ),
+    "tests/labkit/test_preserve.py::test_the_default_device_is_given_back_and_costs_nothing_where"
+    "_there_was_none": MODE,
+    "tests/labkit/test_preserve.py::test_a_device_that_a_block_has_chosen_is_left_to_it": MODE,
     "tests/labkit/test_machine.py::test_measuring_leaves_no_trace": "20 s, as test_measured_card",
     "tests/labkit/test_machine.py::test_doctor": "20 s, as test_measured_card",
 }

@@ -75,6 +75,7 @@ def test_a_tensor_lies_on_its_card_in_another_process_too() -> None:
         inputs = torch.ones(3, device="cuda:1")
         weights = torch.nn.Parameter(inputs * 2)
         def make_workload(double: bool) -> Workload:
+            torch.accelerator.set_device_index(1)
             assert weights.requires_grad
             assert weights.is_leaf
             return Workload(lambda: inputs @ weights)
