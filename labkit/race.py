@@ -189,7 +189,7 @@ class RaceResult:
         for arm in self.arms:
             lines.append(f"{arm:{width}}  {self._arrivals(arm)}")
         for arm in self.arms[1:]:
-            lines.append(f"{arm:{width}}  {self._told(arm)}")
+            lines.append(f"{arm:{width}}  {self.without_factor(arm) or self._factor(arm)}")
         return "\n".join(lines)
 
     def _arrivals(self, arm: str) -> str:
@@ -202,15 +202,19 @@ class RaceResult:
         median = format_seconds(self.median(arm))
         return f"median {median:>8} [{low}, {high}]  {steps:>6} steps  {reached}"
 
-    def _told(self, arm: str) -> str:
-        by, baseline = self.told_by(arm), self.arms[0]
+    def without_factor(self, arm: str) -> str:
+        """What is said of ``arm`` beside the baseline where no factor tells it; else nothing."""
+        by = self.told_by(arm)
         if by == "nothing":
             return "did not reach it"
         if by == "counts":
-            return f"reached it {self.counts(arm, baseline)}: {self.verdict(arm)}"
+            return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
+        return ""
+
+    def _factor(self, arm: str) -> str:
         ratio, low, high = self.speedup(arm)
         factor = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
-        return f"{factor} as fast to the target as {baseline}: {self.verdict(arm)}"
+        return f"{factor} as fast to the target as {self.arms[0]}: {self.verdict(arm)}"
 
     __repr__ = __str__
 

@@ -342,22 +342,16 @@ def _race_title(result: RaceResult) -> str:
     sign = "at least" if result.higher_is_better else "at most"
     words = f"Race to {result.metric} of {sign} {result.target:g}"
     for arm in result.arms[1:]:
-        words += f"; {arm} {_race_found(result, arm)}"
+        words += f"; {arm} {result.without_factor(arm) or _race_factor(result, arm)}"
     return f"{words}."
 
 
-def _race_found(result: RaceResult, arm: str) -> str:
-    """What a race found of a side beside the baseline."""
-    by, baseline = result.told_by(arm), result.arms[0]
-    if by == "nothing":
-        return "did not reach it"
-    if by == "counts":
-        return f"reached it {result.counts(arm, baseline)}: {result.verdict(arm)}"
+def _race_factor(result: RaceResult, arm: str) -> str:
     ratio, low, high = result.speedup(arm)
     how = _number(len(result.of(arm)), "seed")
     if not math.isnan(low + high):
         how = f"95 % interval {format_factor(low)} to {format_factor(high)}; {how}"
-    factor = f"{format_factor(ratio)} times as fast as {baseline}"
+    factor = f"{format_factor(ratio)} times as fast as {result.arms[0]}"
     return f"is {factor} ({how}): {result.verdict(arm)}"
 
 

@@ -42,9 +42,11 @@ class MemoryProbe:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._tracker:
-            self._tracker.__exit__(kind, error, traceback)
-        self._collector.__exit__(kind, error, traceback)
+        try:
+            if self._tracker:
+                self._tracker.__exit__(kind, error, traceback)
+        finally:
+            self._collector.__exit__(None, None, None)
 
     def restart(self) -> None:
         """Let ``peak`` begin anew."""

@@ -378,6 +378,15 @@ def test_nearly_the_same_is_told_by_the_largest_value(size: float) -> None:
     assert not nearly_same(value, torch.zeros(3)) and not nearly_same(torch.zeros(3), value)
 
 
+def test_rounding_beside_large_gradients_is_nearly_the_same() -> None:
+    noise = 1e-7 * torch.tensor([1.0, -1.0])
+    large, small = torch.tensor([0.5]), torch.tensor([1e-5])
+    assert nearly_same(noise, -noise, [small, large])
+    assert not nearly_same(noise, -noise, [small]) and not nearly_same(noise, -noise)
+    assert not nearly_same(large, -large, [large])
+    assert nearly_same(noise, -noise, [large.to_sparse()])
+
+
 def test_nearly_the_same_with_what_is_no_number() -> None:
     value = torch.tensor([1.0, torch.nan, torch.inf])
     assert nearly_same(value, value.clone()) and nearly_same(torch.zeros(0), torch.zeros(0))
