@@ -175,7 +175,7 @@ ALLOWED = {
     "labkit/diagnose/__init__.py": {"DataLoader"},
     "labkit/diagnose/observe.py": {"checkpoint"},
     "labkit/diagnose/phases.py": {"DataLoader"},
-    "labkit/diagnose/reach.py": {"DataLoader"},
+    "labkit/reach.py": {"DataLoader"},
     f"{CHECKS}/batch_size.py": {"torch.compile"},
     f"{CHECKS}/layout.py": {"channels_last"},
     f"{CHECKS}/blame.py": {"DataLoader"},

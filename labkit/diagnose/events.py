@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
 
-from labkit.diagnose.patches import exchanged
+from labkit.patches import exchanged
 from labkit.preserve import giving_back
 
 

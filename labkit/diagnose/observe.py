@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from labkit.counters import CountingMode
 from labkit.device import check_current
 from labkit.diagnose.events import Listener, listening
-from labkit.diagnose.patches import exchanged
+from labkit.patches import exchanged
 
 _BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 

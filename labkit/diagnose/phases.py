@@ -21,7 +21,7 @@ from torch.utils.data import dataloader as loading
 
 from labkit.device import synchronize
 from labkit.diagnose.events import Listener, listening
-from labkit.diagnose.patches import patched
+from labkit.patches import patched
 
 # From one cut to the next; what is between two modules belongs to the forward pass.
 _NAMES = {

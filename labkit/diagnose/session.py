@@ -35,11 +35,11 @@ from labkit.diagnose.limit import limit
 from labkit.diagnose.observe import count_operators, observe
 from labkit.diagnose.other_programs import OtherPrograms
 from labkit.diagnose.phases import Phases, timed
-from labkit.diagnose.reach import Bindings, generators_of, reached
 from labkit.diagnose.subject import Subject, copy_of, cores
 from labkit.measure import measuring
 from labkit.preserve import PutBack, call_all, giving_back, preserve_state, remember
 from labkit.progress import progress
+from labkit.reach import Bindings, generators_of, reached
 
 # Parts of the budget: streaming the loader, cutting the step, and one experiment of each kind.
 STREAMING = 0.2

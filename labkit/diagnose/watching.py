@@ -23,8 +23,8 @@ from labkit.diagnose.failing import may_fail
 from labkit.diagnose.findings import Diagnosis, Finding, ranked
 from labkit.diagnose.observe import Seen
 from labkit.diagnose.phases import Phases, loaders_told
-from labkit.diagnose.reach import generators_of
 from labkit.preserve import preserve_flags, preserve_rng, preserve_state
+from labkit.reach import generators_of
 
 # The first steps allocate and compile: they are not counted, where there are more.
 WARM_UP = 2

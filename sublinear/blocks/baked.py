@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from labkit.diagnose.patches import patched
+from labkit.patches import patched
 from sublinear.blocks.noticing import Lost
 
 _PLAIN = (

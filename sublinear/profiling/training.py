@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.diagnose.reach import Bindings, reached
 from labkit.preserve import call_all, giving_back, remember
+from labkit.reach import Bindings, reached
 from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.

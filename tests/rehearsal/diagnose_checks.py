@@ -21,8 +21,8 @@ from torch.overrides import TorchFunctionMode
 import labkit
 from labkit.diagnose.checks import EXPERIMENTS
 from labkit.diagnose.observe import count_operators, observe
-from labkit.diagnose.patches import patched
 from labkit.diagnose.subject import Subject
+from labkit.patches import patched
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
 SLOW = 0.05

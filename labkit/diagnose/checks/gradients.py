@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
+from labkit.patches import exchanged
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:

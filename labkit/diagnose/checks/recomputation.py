@@ -11,8 +11,8 @@ import torch.utils.checkpoint as recomputing
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.memory import room_for
 from labkit.diagnose.observe import RECOMPUTERS
-from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
+from labkit.patches import exchanged
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
 TIMES = 8

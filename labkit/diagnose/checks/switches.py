@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import exchanged, patched
 from labkit.diagnose.subject import Subject
+from labkit.patches import exchanged, patched
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:

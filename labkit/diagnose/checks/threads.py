@@ -10,8 +10,8 @@ import torch
 
 from labkit.diagnose.experiment import Change, Experiment
 from labkit.diagnose.findings import LEAST_SHARE
-from labkit.diagnose.patches import patched
 from labkit.diagnose.subject import Subject, cores
+from labkit.patches import patched
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:

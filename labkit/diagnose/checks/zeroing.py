@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from labkit.diagnose.experiment import Experiment
-from labkit.diagnose.patches import exchanged
 from labkit.diagnose.subject import Subject
+from labkit.patches import exchanged
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:

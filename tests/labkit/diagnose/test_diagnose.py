@@ -300,7 +300,7 @@ class Fixed:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
-    from labkit.diagnose import reach
+    from labkit import reach
 
     monkeypatch.setattr(reach, "MOST_BYTES", 100)
     table, small_table = np.zeros(100), np.zeros(2)
@@ -774,7 +774,7 @@ def test_what_a_watched_loop_has_on_is_noted():
 
 
 def test_tensors_in_datasets_are_not_copied():
-    from labkit.diagnose.reach import MOST_BYTES, reached
+    from labkit.reach import MOST_BYTES, reached
 
     data = torch.zeros(MOST_BYTES // 4 + 1)
     held = TensorDataset(data)
