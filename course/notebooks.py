@@ -111,6 +111,19 @@ def private_jupyter() -> Iterator[dict[str, str]]:
         yield environment | {"LABKIT_SIZE": "test"}
 
 
+@contextmanager
+def as_own(environment: dict[str, str]) -> Iterator[None]:
+    """This process has that environment: nbclient finds kernels by it, and they inherit it."""
+    former = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(former)
+
+
 def execute(*rounds: NotebookNode) -> list[list[str]]:
     """Run all cells of each notebook in order, in place, in one kernel.
 
@@ -315,10 +328,7 @@ def main(arguments: list[str] | None = None) -> int:
         return write_index()
     act = {"refresh": refresh, "twice": run_twice}.get(options.action)
     failed = False
-    with private_jupyter() as environment:
-        os.environ.clear()
-        # nbclient finds kernels by these, and the kernel inherits them
-        os.environ.update(environment)
+    with private_jupyter() as environment, as_own(environment):
         try:
             paths = notebooks(options.names)
         except FileNotFoundError as error:

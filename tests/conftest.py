@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -77,8 +77,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = long[0] + others[:room] + long[1] + others[room:]
 
 
+def variables() -> dict[str, str]:
+    """The environment, without what pytest and torch set for themselves."""
+    theirs = ("PYTEST", "TORCH", "TRITON")
+    return {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
+
+
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def same_environment() -> Iterator[None]:
+    """A test that leaves variables behind changes those after it."""
+    before = variables()
+    yield
+    assert variables() == before
+
+
+@pytest.fixture(autouse=True)
+def no_network(same_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse connections that leave this machine, so that no test passes or fails with a far
     server.
     """

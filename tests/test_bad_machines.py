@@ -45,7 +45,7 @@ def run(
     code: str, limit: Callable[[], None] | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, with these variables and none of the caller's proxies."""
-    dropped = ("XDG", "LABKIT", "NO_PROXY", "no_proxy")
+    dropped = ("XDG", "JUPYTER", "LABKIT", "NO_PROXY", "no_proxy")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(dropped)}
     return subprocess.run(
         [sys.executable, "-c", code],

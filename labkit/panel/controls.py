@@ -134,6 +134,15 @@ def tree(widget: W.Widget) -> Iterator[W.Widget]:
     yield widget
 
 
+def parts(widget: W.Widget) -> Iterator[W.Widget]:
+    """The tree with the layout and the style of each of its widgets, which come before it."""
+    for each in tree(widget):
+        for name in ("layout", "style"):
+            if isinstance(part := getattr(each, name, None), W.Widget):
+                yield part
+        yield each
+
+
 def _link(name: str) -> W.ToggleButton:
     return marked(W.ToggleButton(value=True), "link", f"{name}-link")
 

@@ -14,9 +14,10 @@ import ipywidgets as W
 
 from labkit.device import test_size
 from labkit.lab import Lab
+from labkit.panel import cells
 from labkit.panel.buttons import Buttons, mode_buttons, scenario_buttons
 from labkit.panel.changes import Debounced
-from labkit.panel.controls import make_controls, marked, tree
+from labkit.panel.controls import make_controls, marked, parts, tree
 from labkit.panel.guess import Guess
 from labkit.panel.live import Live
 from labkit.panel.modes import METHODS, TIME, job_of, modes_of
@@ -203,12 +204,18 @@ class LabPanel:
             raise
 
     def close(self) -> None:
-        """Stop, and take the widgets off the page."""
+        """Stop, and take the widgets off the page. Shown again, the panel is as it was."""
         self._changes.cancel()
         if self.latest is not None:
             self.latest.halt()
-        for widget in tree(self.widget):
+        for widget in parts(self.widget):
             widget.close()
+
+    def _open(self) -> None:
+        for widget in parts(self.widget):
+            # With it ipywidgets keeps a closed widget from being shown.
+            vars(widget).pop("_repr_mimebundle_", None)
+            widget.open()
 
     def __repr__(self) -> str:
         return (
@@ -219,6 +226,9 @@ class LabPanel:
     def _ipython_display_(self) -> None:
         self.screen.live.results = {}
         self.screen.live.context = contextvars.copy_context()
+        if cell := cells.current():
+            cells.CELLS.show(self, *cell)
+        self._open()
         self.screen.outputs.show(self.widget._repr_mimebundle_() | {"text/plain": repr(self)})
 
     # ------------------------------------------------------------------------------------- a run

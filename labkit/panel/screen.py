@@ -82,7 +82,7 @@ class PanelScreen:
         self.history: list[Comparison | RaceResult | MemoryComparison] = []
         self.live = Live()
         self.outputs = Outputs()
-        self.machines = _machine_menu(recorded)
+        self.machines = None if recorded is None else _machine_menu(recorded)
         self._lab = lab
         self._guess = guess
         self._recorded = recorded
@@ -256,8 +256,9 @@ class PanelScreen:
         if not self.outputs.shown:
             return
         markup, text = own._repr_html_(), str(own)
-        if self._recorded and self.machines.value and not isinstance(own, MemoryComparison):
-            beside = self._recorded.on(*self.machines.value).beside(own)
+        picked = self._picked()
+        if picked and not isinstance(own, MemoryComparison):
+            beside = picked.beside(own)
             figure = beside.figure(dark=self.live.dark)
             markup, text = f"{markup}{_html_of(beside)}", f"{text}\n\n{beside}"
         else:
@@ -267,14 +268,21 @@ class PanelScreen:
         if self.outputs.lost:
             self.live.results = {"png": picture, "html": markup}
 
+    def _picked(self) -> Recorded | None:
+        """The recorded runs of the machines that the menu shows; None for no machine."""
+        if self._recorded and self.machines is not None and self.machines.value:
+            return self._recorded.on(*self.machines.value)
+        return None
+
     def _recorded_lines(self, own: Comparison) -> tuple[list[tuple[str, float]], str]:
         """What the picked machines recorded for the same question, or a note that they did not."""
-        if not self._recorded or not self.machines.value:
+        picked = self._picked()
+        if picked is None:
             return [], ""
         # A partial result does not know its lab.
         named = replace(own, lab=self._lab.name)
         lines = []
-        for label, other in self._recorded.on(*self.machines.value).matching(named):
+        for label, other in picked.matching(named):
             if other.ratios:
                 lines.append((label, other.speedup))
         if lines:
@@ -283,21 +291,18 @@ class PanelScreen:
 
     def machine_row(self) -> list[W.Widget]:
         """The menu of recorded machines, in a line of its own; none without records."""
-        if self._recorded is None:
+        if self._recorded is None or self.machines is None:
             return []
-        texts = [W.Label("Recorded runs of"), self.machines]
+        texts: list[W.Widget] = [W.Label("Recorded runs of"), self.machines]
         for reason in _unrecorded(self._recorded):
             texts.append(W.Label(reason))
         return [marked(W.HBox(texts), "row")]
 
 
-def _machine_menu(recorded: Recorded | None) -> W.Dropdown:
+def _machine_menu(recorded: Recorded) -> W.Dropdown:
     """The recorded machines, each and all: the value is a tuple of their names."""
-    machines: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    if recorded is not None:
-        machines = recorded.machines
-        shown = tuple(name for name in machines if name == recorded.nearest)
+    machines = recorded.machines
+    shown = tuple(name for name in machines if name == recorded.nearest)
     options: list[tuple[str, tuple[str, ...]]] = [("no other machine", ())]
     for name in machines:
         options.append((name, (name,)))

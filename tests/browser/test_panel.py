@@ -59,6 +59,16 @@ if running():
     run.halt()
     run.join()
 """
+OVER = """
+from labkit.panel.run import running
+if running():
+    assert running().halted
+    running().join(20)
+"""
+OPEN_WIDGETS = """
+from ipywidgets.widgets import widget
+print(len(widget._instances))
+"""
 
 
 LEARNER = """
@@ -216,14 +226,16 @@ def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
     former.set_budget(60)
     former.run()
     former.wait_number()
+    widgets = int(opened.execute(OPEN_WIDGETS))
     opened.run_cell(1)
     panel = opened.panel()
-    panel.run()
-    panel.wait_status("Another panel is measuring")
-    panel.stop()
-    opened.execute(FREE)
+    # The run had lost its place on the page.
+    opened.execute(OVER)
+    assert int(opened.execute(OPEN_WIDGETS)) == widgets
     panel.run()
     assert panel.wait_finished().startswith("Done:")
+    # The second panel of the page is another cell's.
+    assert opened.panel(1).status().startswith("Ready")
 
 
 def test_error_in_make_workload_is_shown(opened: NotebookPage) -> None:

@@ -1,0 +1,76 @@
+"""Panels of cells that are run again; the browser tests do it on a page."""
+
+import gc
+
+import pytest
+from ipywidgets.widgets import widget as registry
+
+from labkit import Lab, LabPanel, Workload
+from labkit.panel.cells import Cells, current
+
+
+class Shown:
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_second_run_of_a_cell_closes_what_the_first_one_showed() -> None:
+    cells, first, twin, second = Cells(), Shown(), Shown(), Shown()
+    cells.show(first, "a", "1")
+    cells.show(twin, "a", "1")
+    assert (first.closed, twin.closed) == (0, 0)
+    cells.show(second, "a", "2")
+    assert (first.closed, twin.closed, second.closed) == (1, 1, 0)
+
+
+def test_what_another_cell_still_shows_stays() -> None:
+    cells, kept, other = Cells(), Shown(), Shown()
+    cells.show(kept, "a", "1")
+    cells.show(kept, "b", "2")
+    cells.show(other, "a", "3")
+    assert kept.closed == 0
+    cells.show(other, "b", "4")
+    assert kept.closed == 1
+
+
+def test_the_same_panel_shown_again_stays() -> None:
+    cells, panel = Cells(), Shown()
+    cells.show(panel, "a", "1")
+    cells.show(panel, "a", "2")
+    assert panel.closed == 0
+
+
+def test_no_panel_is_kept_alive() -> None:
+    cells, closed = Cells(), []
+
+    class Told(Shown):
+        def close(self) -> None:
+            closed.append(self)
+
+    cells.show(Told(), "a", "1")
+    gc.collect()
+    cells.show(Shown(), "a", "2")
+    assert closed == []
+
+
+def test_outside_a_kernel_there_is_no_cell() -> None:
+    assert current() is None
+
+
+def test_a_closed_panel_leaves_no_widget_open_and_comes_back_as_it_was(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = set(registry._instances)
+    panel = LabPanel(Lab(lambda rows: Workload(lambda: None), rows=[1, 2, 4]))
+    panel.controls["rows"].candidate.value = 4
+    opened = set(registry._instances) - before
+    panel.close()
+    assert set(registry._instances) == before
+    panel._ipython_display_()
+    assert set(registry._instances) - before == opened
+    assert "application/vnd.jupyter.widget-view+json" in panel.widget._repr_mimebundle_()
+    assert panel.settings() == {"rows": 4}
+    assert "LabPanel" in capsys.readouterr().out
+    panel.close()
