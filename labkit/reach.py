@@ -2,7 +2,7 @@
 
 Followed are its closure, its defaults, the globals that its code names, the object it is bound to,
 and the same of the functions that it names, unless they belong to a library. Objects of the
-reader's own classes are looked into; data are not.
+reader's own classes and containers are looked into; data are not.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ def reached(function: Any) -> Reached:
         if id(item) in seen or depth > 6:
             continue
         seen[id(item)] = item
-        if _keep(name, item, found):
-            continue
-        for label, inner in _inside(item, found):
+        inside = _of_container(item) if _keep(name, item, found) else _inside(item, found)
+        for label, inner in inside:
             if label.isdigit():
                 label = f"{name}[{label}]"
             todo.append((label, inner, depth + 1))
@@ -149,6 +148,14 @@ def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:
         yield from list(vars(item).items())
         if callable(item) and isinstance(type(item).__call__, types.FunctionType):
             yield "call", type(item).__call__
+
+
+def _of_container(item: Any) -> Iterator[tuple[str, Any]]:
+    """What a container holds beside tensors and arrays, which are put back with it."""
+    if isinstance(item, _CONTAINERS) and len(item) <= MOST_ENTRIES:
+        for name, each in _numbered(item.values() if isinstance(item, dict) else item):
+            if not isinstance(each, (torch.Tensor, np.ndarray)):
+                yield name, each
 
 
 def _numbered(items: Any) -> Iterator[tuple[str, Any]]:

@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def variables() -> dict[str, str]:
     """The environment, without what pytest and torch set for themselves."""
-    theirs = ("PYTEST", "TORCH", "TRITON")
+    theirs = ("PYTEST", "TORCH", "TRITON", "KINETO", "KMP")
     return {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from .harness import CHROMIUM_FLAGS, JupyterServer, NotebookPage, find_chromium, running_server
 
@@ -37,8 +37,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
         yield started
 
 
+@pytest.fixture(scope="session")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    opened = browser.new_context()
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
-def lab_page(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
-    page = NotebookPage(server, browser)
+def lab_page(
+    browser: Browser, context: BrowserContext, server: JupyterServer
+) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser, context=context)
     yield page
     page.close()

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "tests" / "screenshots"
@@ -324,7 +324,10 @@ class Panel:
 
 
 class NotebookPage:
-    """One browser page with one notebook open in JupyterLab."""
+    """One browser page with one notebook open in JupyterLab.
+
+    Pages of one ``context`` load JupyterLab once, and then have it from its cache.
+    """
 
     def __init__(
         self,
@@ -333,12 +336,13 @@ class NotebookPage:
         width: int = 1300,
         height: int = 1000,
         scale: float = 1,
+        context: BrowserContext | None = None,
     ) -> None:
         self.server = server
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, device_scale_factor=scale
-        )
+        self._own = context is None
+        self.context = context or browser.new_context(device_scale_factor=scale)
         self.page: Page = self.context.new_page()
+        self.page.set_viewport_size({"width": width, "height": height})
         self.page.on(
             "dialog", lambda dialog: dialog.accept()
         )  # "leave this page?" when a changed notebook is reloaded
@@ -507,7 +511,9 @@ class NotebookPage:
             if self.path is not None:
                 self._js("await widget.sessionContext.shutdown();")
         finally:
-            self.context.close()
+            self.page.close()
+            if self._own:
+                self.context.close()
 
 
 @contextmanager

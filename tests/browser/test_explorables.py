@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 from course import explorables
 from course.explorables.explorable import module
@@ -433,8 +433,10 @@ def drag(moving: Moving, grip: Locator, across: float, down: float = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
-    page = NotebookPage(server, browser)
+def notebook(
+    browser: Browser, context: BrowserContext, server: JupyterServer
+) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser, context=context)
     cells = [f"from course.explorables import {name}\n{name}()" for name in NAMES]
     page.open([*cells, "Roofline()"], "explorables.ipynb")
     assert page.run_all() == []

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext
 
 from .harness import JupyterServer, NotebookPage
 
@@ -98,8 +98,10 @@ learner
 
 
 @pytest.fixture(scope="module")
-def notebook(browser: Browser, server: JupyterServer) -> Iterator[NotebookPage]:
-    page = NotebookPage(server, browser)
+def notebook(
+    browser: Browser, context: BrowserContext, server: JupyterServer
+) -> Iterator[NotebookPage]:
+    page = NotebookPage(server, browser, context=context)
     page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED, LEARNER], "panel.ipynb")
     yield page
     page.close()

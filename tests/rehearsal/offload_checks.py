@@ -144,7 +144,7 @@ def find(make: Callable[[], tuple[nn.Module, Tensor]]) -> dict[str, object]:
     network, x = network.to("cuda"), x.to("cuda")
     # A link so fast that it is worth it.
     measured = profile(network, x, repeats=1, blocks=traced(network, x))
-    chain = replace(measured, link=Link(1e12, 1e12))
+    chain = replace(with_seconds(measured), link=Link(1e12, 1e12))
     here = sublinear.plan(replace(chain, link=None))
     found = sublinear.plan(chain, budget=here.costs.peak_bytes)
     others = [every_block(chain), *(any_plan(chain, seed) for seed in range(3))]
@@ -154,6 +154,19 @@ def find(make: Callable[[], tuple[nn.Module, Tensor]]) -> dict[str, object]:
         "found": asdict(tried(found, network, x, wanted)),
         "others": [asdict(tried(other, network, x, wanted)) for other in others],
     }
+
+
+def with_seconds(chain: Chain) -> Chain:
+    """The chain with made-up times: those of a rehearsal are chance, and so would be the plans."""
+    blocks = []
+    for block in chain.blocks:
+        forward = 1e-4 + block.output_bytes / 1e10
+        options = []
+        for number, option in enumerate(block.options):
+            slower = forward * (1 + number / 10)
+            options.append(replace(option, forward=slower, backward=2 * slower))
+        blocks.append(replace(block, options=tuple(options), forward=forward))
+    return replace(chain, blocks=tuple(blocks), checkpoint_seconds=1e-5, extra_seconds=0.0)
 
 
 def traced(network: nn.Module, x: Tensor) -> Blocks:

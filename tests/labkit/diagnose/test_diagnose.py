@@ -284,6 +284,37 @@ def test_arrays_sets_and_keyword_defaults_are_as_before():
     assert not any("not put back" in note for note in found.notes)
 
 
+def test_what_containers_hold_is_as_before():
+    class Meter:
+        def __init__(self):
+            self.count, self.sums = 0, torch.zeros(2)
+
+        def add(self):
+            self.count += 1
+            self.sums += 1
+
+    train = trained_by(model := small(), torch.optim.SGD(model.parameters()))
+    meters, hooks, called = [Meter()], {"deep": [({"later": Meter()},)]}, 0
+
+    def hook():
+        nonlocal called
+        called += 1
+
+    hooks["called"] = [hook]
+
+    def step(batch):
+        train(batch)
+        for meter in (*meters, hooks["deep"][0][0]["later"]):
+            meter.add()
+        for each in hooks["called"]:
+            each()
+
+    labkit.diagnose(step, batches(), seconds=SHORT)
+    later = hooks["deep"][0][0]["later"]
+    found = [(each.count, each.sums.tolist()) for each in (meters[0], later)]
+    assert found == [(0, [0, 0])] * 2 and called == 0
+
+
 @dataclass(slots=True)
 class Slots:
     """No dictionary holds its attributes."""
