@@ -18,9 +18,9 @@ from .harness import NotebookPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
-# A planner with sides in processes of their own, and worker processes.
+# A planner, worker processes, sides in processes of their own.
 SLIDERS = "12_sublinear_memory"
-FEW = (SLIDERS, "14_distributed_data_parallel")
+FEW = (SLIDERS, "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,6 +1,6 @@
 """Notebooks run from top to bottom on a rehearsed card.
 
-CI runs the front ones and a long one on a small card; `pytest tests/rehearsal --rehearse all`
+CI runs the front ones and a deeper one on a small card; `pytest tests/rehearsal --rehearse all`
 runs every notebook on cards of 80, 16 and 8 GB (about an hour and a half of one core).
 """
 
@@ -11,7 +11,7 @@ from course.notebook_files import course_notebooks, notebook_path, place, read_n
 from tests.rehearsal.notebooks import rehearse_notebook
 
 FRONT = [path for path in course_notebooks() if is_front(read_notebook(path))]
-FEW = [*map(place, FRONT), "19_bias_before_batchnorm"]
+FEW = [*map(place, FRONT), "deeper/11_activation_checkpointing"]
 CARDS = ("80", "16", "8")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_chains import all_sending, linked_chains, random_chain, thorough
 from test_cost import Ledger
@@ -159,7 +159,7 @@ class SendingLedger(Ledger):
 
 
 @given(st.data())
-@settings(thorough, max_examples=100)
+@thorough
 def test_the_account_equals_a_second_one(data):
     chain = data.draw(linked_chains(max_blocks=5, menu=2))
     found = data.draw(
@@ -184,7 +184,7 @@ def brute_force(chain, menu):
 @pytest.mark.parametrize(("menu", "most_blocks"), [(False, 4), (True, 3)])
 def test_the_search_equals_brute_force(menu, most_blocks):
     @given(linked_chains(max_blocks=most_blocks, menu=2, skips=False))
-    @settings(thorough, max_examples=100)
+    @thorough
     def check(chain):
         every = brute_force(chain, menu)
         found = offload.OffloadTable(chain, most(chain), menu=menu)
