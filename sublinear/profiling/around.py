@@ -136,7 +136,7 @@ class _LastBlockOnly:
                 found.append(Place(id(gradient), size_of(gradient)))
             else:
                 storage = gradient.untyped_storage()
-                found.append(Place(id(storage), storage.nbytes()))
+                found.append(Place(storage._cdata, storage.nbytes()))
         return found
 
     def arrive(self) -> None:

@@ -111,7 +111,7 @@ class Watched:
                 # Else something was added to it, for which it may have been copied.
                 if pulled() is storage and (gradient.is_meta or bool((gradient == 1).all())):
                     passed = number
-            number = made.setdefault(id(storage), len(made))
+            number = made.setdefault(storage._cdata, len(made))
             found.append(Arrival(passed, number, storage.nbytes()))
         return tuple(found)
 

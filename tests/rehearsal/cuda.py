@@ -233,7 +233,7 @@ def graph(
     if state.capturing is not None:
         raise RuntimeError("CUDA graphs cannot be captured within a capture (rehearsed)")
     synchronize()
-    before = [(storage, storage.clone()) for storage in places.living()]
+    before = [(storage, places.copied(storage)) for storage in places.living()]
     state.capturing = kept = []
     try:
         with use_stream(stream or Stream()):

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.rehearsal import order, places
 from tests.rehearsal.operators import state
-from tests.rehearsal.places import CPU, on_card, place_of, storage_of
+from tests.rehearsal.places import CPU, on_card, place_of
 
 T = torch.Tensor
 HOST_ONLY = {T.numpy, T.__array__}
@@ -244,22 +244,6 @@ def _as_it_is(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
 
 
-class Seen:
-    """A storage that tells the device that its tensor claims."""
-
-    def __init__(self, storage: torch.UntypedStorage, place: int) -> None:
-        self._storage, self.device = storage, torch.device("cuda", place)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-
-def _storage(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    place = place_of(args[0])
-    storage = storage_of(args[0])
-    return func(*args) if place in (None, CPU) or storage is None else Seen(storage, place)
-
-
 SPECIAL: dict[Any, Any] = {
     T.to: _to,
     T.cuda: _cuda,
@@ -271,5 +255,4 @@ SPECIAL: dict[Any, Any] = {
     T.__deepcopy__: _deepcopy,
     T.get_device: _get_device,
     T.type: _as_it_is,
-    T.untyped_storage: _storage,
 }

@@ -156,7 +156,7 @@ def put(tree: object, place: int, *, again: bool = False) -> None:
     for tensor in tensors_in(tree):
         storage = storage_of(tensor)
         if storage is not None:
-            places._put(storage, place, again)
+            places.claim(storage, place, again)
 
 
 def tensors_in(value: object) -> list[T]:

@@ -83,7 +83,20 @@ def _answer_for_devices() -> None:
             return true["device"].__get__(tensor)
         return torch.device("cuda", place)
 
+    storages = torch._C.StorageBase.device
+
+    def device_of_storage(storage: torch.UntypedStorage) -> torch.device:
+        place = CPU if state.honest else getattr(storage, "place", CPU)
+        return storages.__get__(storage) if place == CPU else torch.device("cuda", place)
+
+    def clone(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        made = places.copied(storage)
+        places.claim(made, getattr(storage, "place", CPU))
+        return made
+
     T.device = property(device)  # type: ignore[assignment]
+    torch.UntypedStorage.clone = clone  # type: ignore[method-assign]
+    torch.UntypedStorage.device = property(device_of_storage)  # type: ignore[assignment]
     T.is_cuda = property(lambda t: t.device.type == "cuda")  # type: ignore[assignment]
     T.is_cpu = property(lambda t: t.device.type == "cpu")  # type: ignore[assignment]
     torch.backends.cudnn.is_acceptable = lambda tensor: False  # RNN weights are not flattened

@@ -86,10 +86,11 @@ def put(tree: object, place: int, *, again: bool = False) -> None:
         if isinstance(leaf, torch.Tensor) and not leaf.is_meta:
             storage = storage_of(leaf)
             if storage is not None:
-                _put(storage, place, again)
+                claim(storage, place, again)
 
 
-def _put(storage: torch.UntypedStorage, place: int, again: bool) -> None:
+def claim(storage: torch.UntypedStorage, place: int, again: bool = False) -> None:
+    """As `put`, of one storage."""
     known = getattr(storage, "place", None)
     if known is not None and (known == place or not again):
         return
@@ -106,6 +107,11 @@ def _put(storage: torch.UntypedStorage, place: int, again: bool) -> None:
     storage.place = place  # type: ignore[attr-defined]
 
 
+def copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """The same bytes, which claim nothing yet."""
+    return torch.UntypedStorage(storage.nbytes()).copy_(storage)
+
+
 def _free(key: int, place: int, size: int) -> None:
     with _lock:
         _living.pop(key, None)
@@ -116,7 +122,7 @@ def pin(tensor: torch.Tensor) -> None:
     """Remember the tensor's memory as page-locked."""
     storage = storage_of(tensor)
     assert storage is not None
-    _put(storage, CPU, again=False)
+    claim(storage, CPU)
     storage.pinned = True  # type: ignore[attr-defined]
 
 

@@ -68,6 +68,18 @@ def test_memory_is_counted_and_given_back() -> None:
     assert done.stdout.split() == ["4096", "12288", "0"], done.stderr
 
 
+def test_a_storage_is_one_object_that_tells_its_card() -> None:
+    code = """if True:
+        import torch
+        a = torch.zeros(4, device="cuda")
+        here = a.untyped_storage()
+        print(here is a[1:].untyped_storage(), here.device, here.is_cuda)
+        print(a.cpu().untyped_storage().device)
+    """
+    done = rehearse("-c", code)
+    assert done.stdout.split() == ["True", "cuda:0", "True", "cpu"], done.stderr
+
+
 def test_a_tensor_lies_on_its_card_in_another_process_too() -> None:
     code = """if True:
         import torch
