@@ -25,7 +25,7 @@ import torch
 
 from course.classroom import values
 from course.classroom.files import CourseError
-from course.classroom.sandbox import Limits, Trust, Wall
+from course.classroom.sandbox import Container, Limits, Trust, Wall
 
 MB = 2**20
 # bytes of one message: no exercise needs more, and the judge has to hold it
@@ -195,6 +195,9 @@ class Process:
             time.sleep(0.01)
         # bubblewrap and containers tell a signal as a shell does
         code = 128 - code if code - 128 in signal.valid_signals() else code
+        if code == -signal.SIGKILL and isinstance(self.wall, Container):
+            what = f"its container was ended, as one is beyond {self.limits.memory} MB"
+            raise Stopped("memory limit", what)
         how = signal.strsignal(-code) if code < 0 else f"exit code {code}"
         raise Stopped("error", f"the process ended before its check did: {how}")
 

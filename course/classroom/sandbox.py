@@ -25,6 +25,8 @@ from course.notebook_files import ROOT
 BOX, GIVEN = Path("/box"), Path("/given")
 ROOMS = ("course", "labkit", "sublinear")
 IMAGE = "speed-lab-class"
+ENGINES = ("docker", "podman")
+NOBODY = "65534:65534"
 # the program inside
 PROGRAM = ["-P", "-m", "course.classroom.answerer"]
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/etc")
@@ -110,14 +112,25 @@ class Bubblewrap:
 class Container:
     """An image that holds the course's libraries; the course itself comes from here."""
 
-    # docker or podman
+    # one of ENGINES
     name: str
     image: str = IMAGE
+
+    @property
+    def _nothing_else(self) -> list[str]:
+        """Podman leaves /tmp and others to be written, of any size."""
+        return ["--read-only-tmpfs=false"] if self.name == "podman" else []
 
     def places(self, box: Path) -> tuple[Path, Path]:
         return GIVEN, BOX
 
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        return [*self.walls(box, environment, limits), "python", *PROGRAM]
+
+    def walls(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
+        """The command line without the program."""
+        # root could write to /dev
+        user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else NOBODY
         bound = [f"--volume={box / 'given'}:{GIVEN}:ro"]
         bound += [f"--volume={ROOT / room}:/course/{room}:ro" for room in ROOMS]
         variables = environment | {"PYTHONPATH": "/course"}
@@ -126,16 +139,16 @@ class Container:
             variables["LABKIT_DATA"] = "/data"
         return [
             *(self.name, "run", "--rm", "--interactive", "--init", f"--name={box.name}"),
-            *("--network=none", "--read-only", "--cap-drop=ALL"),
+            *("--network=none", "--read-only", *self._nothing_else, "--cap-drop=ALL"),
             "--security-opt=no-new-privileges",
-            f"--user={os.getuid()}:{os.getgid()}",
+            f"--user={user}",
             *(f"--memory={limits.memory}m", f"--memory-swap={limits.memory}m"),
             f"--pids-limit={limits.processes}",
             f"--shm-size={limits.disk}m",
             f"--tmpfs={BOX}:rw,size={limits.disk}m,mode=1777",
             *bound,
             *(f"--env={name}={value}" for name, value in variables.items()),
-            *(f"--workdir={BOX}", self.image, "python", *PROGRAM),
+            *(f"--workdir={BOX}", self.image),
         ]
 
     def end(self, box: Path) -> None:
@@ -188,8 +201,8 @@ def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
     if not (reason := why_no_bubblewrap()):
         return Bubblewrap()
     tried = [reason]
-    for name in ("docker", "podman"):
-        if not (reason := _failure([name, "image", "inspect", image])):
+    for name in ENGINES:
+        if not (reason := why_no_container(name, image)):
             return Container(name, image)
         tried.append(reason)
     raise CourseError(REFUSED.format(tried="\n".join(f"  {each}" for each in tried)))
@@ -197,10 +210,19 @@ def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
 
 def why_no_bubblewrap() -> str:
     """Why bubblewrap cannot be used; empty where it can. Tried with the very walls of an answer."""
+    return _why_not(Bubblewrap(), sys.executable)
+
+
+def why_no_container(engine: str, image: str = IMAGE) -> str:
+    """The same of a container; an image is not looked for elsewhere."""
+    return _failure([engine, "image", "inspect", image]) or _why_not(Container(engine, image))
+
+
+def _why_not(wall: Bubblewrap | Container, python: str = "python") -> str:
     with tempfile.TemporaryDirectory(prefix="labkit-course-") as folder:
         (Path(folder) / "given").mkdir()
-        walls = Bubblewrap().walls(Path(folder).resolve(), {}, Limits())
-        return _failure([*walls, sys.executable, "-c", ""])
+        walls = wall.walls(Path(folder).resolve(), {}, Limits())
+        return _failure([*walls, python, "-c", ""])
 
 
 def _failure(command: list[str]) -> str:
