@@ -134,6 +134,8 @@ class Container:
         bound = [f"--volume={box / 'given'}:{GIVEN}:ro"]
         bound += [f"--volume={ROOT / room}:/course/{room}:ro" for room in ROOMS]
         variables = environment | {"PYTHONPATH": "/course"}
+        # the image has its own
+        variables.pop("PATH", None)
         if data := variables.get("LABKIT_DATA"):
             bound.append(f"--volume={data}:/data:ro")
             variables["LABKIT_DATA"] = "/data"

@@ -693,9 +693,10 @@ def test_bubblewrap_s_command_line_has_every_wall(tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["docker", "podman"])
 def test_a_container_s_command_line_has_every_wall(tmp_path: Path, program: str) -> None:
     limits = Limits(memory=5, disk=7, processes=9)
-    command = Container(program).command(tmp_path, {"A": "1", "LABKIT_DATA": "/d"}, limits)
+    environment = {"PATH": "/mine", "LABKIT_DATA": "/d"}
+    command = Container(program).command(tmp_path, environment, limits)
     assert ("--read-only-tmpfs=false" in command) == (program == "podman")
-    assert "--user=0:0" not in command
+    assert "--user=0:0" not in command and "/mine" not in " ".join(command)
     assert command[:2] == [program, "run"]
     for part in (
         "--network=none",
