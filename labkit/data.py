@@ -211,6 +211,10 @@ def _ordered(samples: np.ndarray, labels: np.ndarray) -> Samples:
     return samples[order], labels[order].astype(np.int64)
 
 
+# The shapes of stand-ins that were told of in full.
+_told: set[str] = set()
+
+
 def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side: int) -> Samples:
     """Digits in the shape of another image set: 1,500 for training, 297 for test, or fewer."""
     if find_spec("sklearn") is None:
@@ -223,12 +227,16 @@ def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side
         part = slice(0, min(size or 1500, 1500))
     else:
         part = slice(1500, 1500 + (size or 297))
-    print(
-        f"labkit: {why}\nSTAND-IN: {len(targets[part])} of scikit-learn's digits are used instead, "
-        f"scans of 8x8 enlarged to {channels}x{side}x{side}. Every lab runs, but its accuracies "
-        "are not those of the real data set.",
-        file=sys.stderr,
-    )
+    shape = f"{channels}x{side}x{side}"
+    said = f"labkit: STAND-IN again: {len(targets[part])} of scikit-learn's digits, as {shape}"
+    if shape not in _told:
+        _told.add(shape)
+        said = (
+            f"labkit: {why}\nSTAND-IN: {len(targets[part])} of scikit-learn's digits are used "
+            f"instead, scans of 8x8 enlarged to {shape}. Every lab runs, but its accuracies are "
+            "not those of the real data set."
+        )
+    print(said, file=sys.stderr)
     return images[part], targets[part]
 
 

@@ -142,6 +142,11 @@ def as_arm(step: Any, label: str) -> Any:
         return step
     workload = step
     if not isinstance(step, Workload):
+        if not callable(step):
+            raise TypeError(
+                f"{label}={step!r}: use a function without arguments, which does one step, and "
+                "not what it returns"
+            )
         workload = Workload(step, unit="steps")
     # What the caller opened, the caller closes.
     return LocalArm(lambda: replace(workload, close=None), label)

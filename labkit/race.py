@@ -273,6 +273,9 @@ def _check(arms: Mapping[str, object], target: float, counts: dict[str, int]) ->
             raise ValueError(f"{name}={value!r}: use a positive whole number")
     if not arms:
         raise ValueError("arms={}: a race needs at least one side, {'name': make_workload}")
+    for name, make in arms.items():
+        if not callable(make):
+            raise TypeError(f"arms[{name!r}]={make!r}: use a function that returns a Workload")
     if not isinstance(target, int | float) or isinstance(target, bool):
         raise TypeError(f"target={target!r}: use a number, fixed before the race")
     if not math.isfinite(target):

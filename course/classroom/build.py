@@ -9,7 +9,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from course.classroom.files import CourseError, course_notebooks, read_notebook
+from course.classroom.files import CourseError, course_notebooks, exercises, read_notebook
 from course.notebook_files import NOTEBOOKS, ROOT, notebook_text, place
 from labkit.text import write_whole
 
@@ -19,6 +19,8 @@ ANSWERS = {"solution", "claims", "reference"}
 _INTRODUCTION = re.compile(r"(?:\A|^#+ )(?:(?!^#+ ).)*\Z", flags=re.MULTILINE | re.DOTALL)
 _RECORDED = re.compile(r",\s*recorded=records\.reference\([^()]*\)")
 _PRINTED = re.compile(r"print\(records\.reference\([^()]*\)\)")
+# what a hint says of the cell behind it, which a student's copy does not hold
+_BEHIND = re.compile(r"\n*^The next cell, folded, is a solution\.$", flags=re.MULTILINE)
 _RESULTS = re.compile(r"\[RESULTS\.md\]\([^)]*\)")
 
 
@@ -43,7 +45,8 @@ def student_copy(notebook: NotebookNode) -> NotebookNode:
             source = _RECORDED.sub("", cell["source"])
             cell["source"] = _PRINTED.sub('print("your teacher has a recorded run")', source)
         else:
-            cell["source"] = _RESULTS.sub("your teacher has them", cell["source"])
+            source = _RESULTS.sub("your teacher has them", cell["source"])
+            cell["source"] = _BEHIND.sub("", source)
         cells.append(cell)
     copy["cells"] = cells
     return copy
@@ -56,8 +59,9 @@ def build(
 
     Returns what was written.
 
-    Nothing is written when a file there differs, unless ``force``. CourseError for that, and for
-    folders that cannot be meant: the course's own, or one for both.
+    Nothing is written when a file there differs, unless ``force``. CourseError for that, for
+    folders that cannot be meant: the course's own, or one for both, and for an exercise that was
+    answered in the course's own notebook: students would get the answer.
     """
     outs = {
         out.resolve(): kind
@@ -90,6 +94,7 @@ def _files(student: bool) -> dict[str, str]:
     """What a copy of the course holds: path within it -> text."""
     files = {}
     for path in course_notebooks():
+        exercises(path)
         if student:
             text = notebook_text(student_copy(read_notebook(path)))
         else:

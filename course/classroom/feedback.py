@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 SAID = {
     "passed": "Right in every case that was tried.",
     "not yet": "Not yet right: {message}.",
-    "error": "Your code ended with an error: `{message}`. Restart the kernel and run the notebook "
-    "from the top: an answer may need a name that only your session had.",
-    "time limit": "It did not end in time: {message}. Is there a loop that never ends?",
+    "error": "Your code ended with an error: `{message}`.{advice}",
+    "time limit": "It did not end in time: {message}. Is there a loop that never ends, or more "
+    "work than the exercise asks for?",
     "memory limit": "It needed too much memory: {message}.",
     "process limit": "It started too many processes: {message}.",
     "wrote outside": "It {message}, which is outside its folder. Write files beside the notebook.",
@@ -26,7 +26,13 @@ SAID = {
     "no exercise": "There is nothing to check here, since {message}.",
     "not run": "It could not be run: {message}. Your code was not judged: ask your teacher.",
     "foreign": "This file {message}. Hand in the course's notebook that you worked in.",
-    "unreadable": "The file could not be read: {message}. Save the notebook and hand it in again.",
+    "unreadable": "Your file {message}. Save the notebook in Jupyter and hand it in again.",
+}
+ADVICE = {
+    "SyntaxError": " Python cannot read the cell: look at that line and the one before it.",
+    "IndentationError": " Python cannot read the cell: look at how that line is indented.",
+    "NameError": " Restart the kernel and run the notebook from the top: an answer may need a name "
+    "that only your session had.",
 }
 
 
@@ -42,7 +48,8 @@ def feedback(rows: Sequence[Outcome]) -> str:
         message = row.message.rstrip(".").replace("`", "'")
         if row.exercise:
             lines += [f"## {row.exercise}: {row.result}", ""]
-        lines += [SAID[row.result].format(message=message), ""]
+        advice = ADVICE.get(message.partition(":")[0], "")
+        lines += [SAID[row.result].format(message=message, advice=advice), ""]
     if any(row.result == "not yet" for row in rows):
         lines += ["The check in the notebook says the same: change the cell and run it again.", ""]
     return "\n".join(lines)

@@ -72,11 +72,17 @@ def check_name(node: ast.AST) -> str:
 def exercises(path: Path) -> tuple[Exercise, ...]:
     """The exercises of a course notebook: the last call of a check in each cell.
 
-    CourseError if one has none.
+    CourseError if one has none, or is no stub any more.
     """
     found = []
     for number, cell in enumerate(code_cells(read_notebook(path), "exercise")):
         source = python(cell["source"])
+        if "NotImplementedError" not in source:
+            raise CourseError(
+                f"{path}: the exercise {number + 1} has been answered here, in the course's own "
+                f"notebook. `git restore {path.name}` there brings its stub back; to keep the "
+                "answer, copy the file elsewhere first"
+            )
         calls = [
             node
             for statement in ast.parse(source).body

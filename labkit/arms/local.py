@@ -95,7 +95,8 @@ class LocalArm:
         workload = self._make()
         if not isinstance(workload, Workload):
             raise TypeError(
-                f"make_workload returned {workload!r}; it must return Workload(step, samples)"
+                f"what makes {self.label!r} returned {workload!r}; it must return "
+                "Workload(step, samples)"
             )
         self._workload = workload
         self.samples, self.unit = workload.samples, workload.unit

@@ -83,6 +83,8 @@ class Diagnosis:
     @property
     def sentence(self) -> str:
         """The result in words."""
+        if not self.step_seconds:
+            return "No training step was seen: one ends with an optimizer's step()."
         step = f"One step takes {format_seconds(self.step_seconds)}"
         if not self.findings:
             return f"{step}. Nothing found that costs {LEAST_SHARE:.0%} of it or more."

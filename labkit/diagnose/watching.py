@@ -89,7 +89,8 @@ class Watch(Phases):
         return self._diagnosis
 
     def __str__(self) -> str:
-        return str(self._diagnosis or "the block still runs")
+        # One without findings is as good as any, and empty.
+        return "the block still runs" if self._diagnosis is None else str(self._diagnosis)
 
     __repr__ = __str__
 

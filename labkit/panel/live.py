@@ -41,7 +41,8 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
 
     ``state`` has the numbers and points of the latest run, ``status`` a text and its tone,
     ``notice`` who else measures on this machine, ``history`` a row of texts for each run,
-    ``results`` figure and HTML for a page that was reloaded; the page sets ``dark``, its theme.
+    ``results`` figure and HTML for a page that was reloaded, ``stale`` whether the panel has other
+    settings by now; the page sets ``dark``, its theme.
     """
 
     # One module out of several files, each of which needs those before it.
@@ -54,6 +55,7 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
     code = traitlets.Unicode().tag(sync=True)
     results = traitlets.Dict().tag(sync=True)
     dark = traitlets.Bool().tag(sync=True)
+    stale = traitlets.Bool().tag(sync=True)
 
     def __init__(self) -> None:
         self.context = contextvars.copy_context()

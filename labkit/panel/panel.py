@@ -64,6 +64,8 @@ class LabPanel:
         self._starting = threading.RLock()
         # The modes in which Run was pressed: there a change starts the next run.
         self._ran: set[str] = set()
+        # What both sides were when a mode last ran.
+        self._measured: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.widget = self._arrange()
         self._settings_changed(None)
         self._connect()
@@ -116,6 +118,8 @@ class LabPanel:
         sides = self.settings("baseline"), self.settings()
         self._start(job_of(self.lab, mode, *sides, self.buttons.budget.value), mode)
         self._ran.add(mode)
+        self._measured[mode] = sides
+        self._mark_stale()
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:
@@ -140,6 +144,9 @@ class LabPanel:
         )
         self.modes.value = TIME
         self._start(job, TIME, control)
+        # What it shows last says itself of which value it is.
+        self._measured.pop(TIME, None)
+        self._mark_stale()
         return self.wait() if wait else None
 
     def choose(self, scenario: str) -> None:
@@ -311,6 +318,7 @@ class LabPanel:
             latest.join()
         self.guess.show(self.modes.value)
         self.screen.show_mode(self.modes.value)
+        self._mark_stale()
 
     def _settings_changed(self, _: object) -> None:
         """Grey what changes nothing now, and light the scenario that is shown."""
@@ -321,12 +329,23 @@ class LabPanel:
                 for side, settings in sides.items():
                     reasons[side] = self.lab.why_idle(name, settings)
                 control.show_idle(**reasons)
+        self._mark_stale()
         shown = self.scenario
         for name, button in self.scenarios.items():
             if name == shown:
                 button.add_class("labkit-active")
             else:
                 button.remove_class("labkit-active")
+
+    def _mark_stale(self) -> None:
+        """Pale a result that is of other settings than those that are chosen."""
+        mode, live = self.modes.value, self.screen.live
+        chosen = self.settings("baseline"), self.settings()
+        stale = self._measured.get(mode, chosen) != chosen
+        by_itself = self.buttons.follow_changes.value and mode in self._ran
+        if stale and not live.stale and not by_itself and running() is not self.latest:
+            live.say("The settings have changed: Run measures them.")
+        live.stale = stale
 
     def _situation_of(self, settings: dict[str, Any]) -> dict[str, Any]:
         """The situation that a scenario means, with the first values of what it does not name."""

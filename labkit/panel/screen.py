@@ -202,7 +202,10 @@ class PanelScreen:
         if self._lab.learns:
             sentence += " Time per step does not say what is learned: Race does."
         told: dict[str, Any] = {"sentence": sentence}
-        if swept is None and last.ratios:
+        if swept is not None:
+            value = last.candidate.settings[swept]
+            told |= {"caption": f"as fast as the baseline, at {swept} {value}", "figure": True}
+        elif last.ratios:
             told["told"] = self._guess.told(last.speedup, last.interval)
         if self._lab.learns and last.verdict == "same":
             told["badge"] = "same time per step"

@@ -173,7 +173,13 @@ def test_sweep_and_same_settings(opened: NotebookPage) -> None:
     panel.sweep()
     assert panel.wait_finished().startswith("Done: 3 comparisons")
     assert len(panel.history()) == 3
+    head = panel.root.locator(".labkit-head").inner_text()
+    assert "as fast as the baseline, at size 256" in head
+    # What it says of all values is seen without asking for details.
+    figure = opened.page.locator(".jp-OutputArea-child:has(.labkit-panel) + .jp-OutputArea-child")
+    figure.first.locator("img").wait_for()
     opened.screenshot("panel-sweep", panel.root)
+    opened.screenshot("panel-sweep-page")
     assert panel.control("double").locator("input").is_checked()
     panel.button("same").click()
     panel.control("double").get_by_text("off").wait_for()
@@ -444,6 +450,36 @@ def test_a_panel_of_600_pixels(opened: NotebookPage) -> None:
         assert panel.root.bounding_box()["width"] <= 620
     finally:
         opened.page.set_viewport_size({"width": 1300, "height": 1000})
+
+
+def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
+    panel = opened.panel()
+    opened.page.set_viewport_size({"width": 450, "height": 1200})
+    try:
+        opened.page.wait_for_timeout(300)
+        opened.screenshot("panel-phone", panel.root)
+        assert panel.root.bounding_box()["width"] < 400
+        for slider in panel.root.locator(".labkit-grid .noUi-target:visible").all():
+            assert slider.bounding_box()["width"] > 40
+    finally:
+        opened.page.set_viewport_size({"width": 1300, "height": 1000})
+
+
+def test_a_result_of_other_settings_is_pale(opened: NotebookPage) -> None:
+    panel = opened.panel()
+    results = panel.root.locator(".labkit-results")
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    panel.root.locator(".labkit-quick input").uncheck()
+    try:
+        panel.set_dropdown("kind", "sum")
+        panel.root.locator(".labkit-stale").wait_for()
+        assert float(results.evaluate("node => getComputedStyle(node).opacity")) < 0.5
+        opened.screenshot("panel-pale", panel.root)
+        panel.set_dropdown("kind", "mean")
+        panel.root.locator(".labkit-live:not(.labkit-stale)").wait_for()
+    finally:
+        panel.root.locator(".labkit-quick input").check()
 
 
 def test_details_show_what_the_notebook_keeps(opened: NotebookPage) -> None:

@@ -23,6 +23,7 @@ from nbformat import NotebookNode
 
 from course import exercises as checks
 from course.classroom import answerer, sandbox, values
+from course.classroom import build as build_module
 from course.classroom import check as check_module
 from course.classroom.build import build, student_copy
 from course.classroom.check import RESULTS, Outcome, check, find
@@ -149,6 +150,7 @@ def test_student_copies_answer_nothing(path: Path, copies: tuple[Path, Path]) ->
         "records.reference(",
         "shortlist",
         "techniques()",
+        "is a solution",
     ):
         assert answered not in text
     assert [cell["source"] for cell in code_cells(copy, "exercise")] == [
@@ -186,6 +188,20 @@ def test_the_results_that_are_copied_link_to_what_is_there(copies: tuple[Path, P
     text = (instructors / "RESULTS.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", text)
     assert targets and all((instructors / target).exists() for target in targets)
+
+
+def test_a_teacher_s_own_answer_is_not_handed_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = WITH_EXERCISE[0]
+    answered = write(solved(read_notebook(path), path), tmp_path / path.name)
+    monkeypatch.setattr(build_module, "course_notebooks", lambda: [answered])
+    assert main(["build", "--student", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"{answered}: the exercise 1 has been answered here" in said
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CourseError, match="git restore"):
+        exercises(answered)
 
 
 def test_folders_that_cannot_be_meant_are_refused(
@@ -504,6 +520,15 @@ def test_what_holds_no_exercise_is_told_as_what_it_is(
         text = feedback([row])
         assert said in text
         assert "exercises right" not in text and "could not be read" not in text
+
+
+def test_a_feedback_says_what_helps_with_this_error() -> None:
+    row = Outcome("a.ipynb", "00", "00_speedup", "error", "SyntaxError: '(' was never closed")
+    assert "look at that line" in feedback([row]) and "Restart" not in feedback([row])
+    row = row._replace(message="NameError: name 'rows' is not defined")
+    assert "Restart the kernel" in feedback([row])
+    row = row._replace(message="ValueError: no")
+    assert feedback([row]).rstrip().endswith("`ValueError: no`.")
 
 
 def test_the_name_of_a_feedback_is_short_and_its_own(tmp_path: Path) -> None:

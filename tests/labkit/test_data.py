@@ -34,7 +34,10 @@ def assert_images(images: torch.Tensor, *shape: int) -> None:
 # The stand-in
 
 
-def test_stand_in_for_images(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stand_in_for_images(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_told", set())
     images, labels = data.cifar10(size=60)
     assert_images(images, 60, 3, 32, 32)
     assert labels.bincount().tolist() == [6] * 10
@@ -45,7 +48,10 @@ def test_stand_in_for_images(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(data.cifar10(train=False)[1]) == 297
     # Cut to what there is, and said.
     assert len(data.cifar10(size=50_000)[1]) == 1500
-    assert "1500 of scikit-learn's digits" in capsys.readouterr().err
+    again = capsys.readouterr().err
+    assert "1500 of scikit-learn's digits" in again
+    # The reasons are told once.
+    assert again.count("\n") == again.count("STAND-IN again") == 3
 
     pictures, kinds = data.fashion_mnist(False, size=30)
     assert_images(pictures, 30, 1, 28, 28)

@@ -310,7 +310,7 @@ def test_make_workload_that_raises_or_returns_something_else(lab):
     with pytest.raises(OSError, match="the disk is gone") as caught:
         Lab(broken, on=[False, True]).run(on=True, seconds=0.05)
     assert "(while measuring 'on=True')" in caught.value.__notes__
-    with pytest.raises(TypeError, match="make_workload returned None; it must return Workload"):
+    with pytest.raises(TypeError, match=r"what makes .* returned None; it must return Workload"):
         Lab(lambda on: None, on=[1]).run(seconds=0.05)
     # The next run works.
     assert lab.run(seconds=0.05).ratios

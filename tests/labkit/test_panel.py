@@ -194,6 +194,27 @@ def test_sweep(panel: LabPanel) -> None:
     assert [result.baseline.settings["size"] for result in results] == [8, 16, 32]
     assert panel.history == list(results)
     assert panel.screen.live.status[0].startswith("Done: 3 comparisons")
+    state = panel.screen.live.state
+    assert (state["caption"], state["figure"]) == ("as fast as the baseline, at size 32", True)
+    assert not panel.screen.live.stale
+    panel.run(wait=True)
+    assert "figure" not in panel.screen.live.state
+
+
+def test_a_result_of_other_settings_is_pale(panel: LabPanel) -> None:
+    live, size = panel.screen.live, panel.controls["size"].candidate
+    panel.buttons.follow_changes.value = False
+    size.value = 16
+    assert not live.stale, "nothing was measured yet"
+    panel.run(wait=True)
+    size.value = 32
+    assert live.stale and live.status[0] == "The settings have changed: Run measures them."
+    size.value = 16
+    assert not live.stale
+    size.value = 32
+    assert live.stale
+    panel.run(wait=True)
+    assert not live.stale
 
 
 def test_code_is_the_headless_call(panel: LabPanel) -> None:

@@ -73,6 +73,8 @@ const shows = (page) => ({
     page.sentence.textContent = state.sentence ?? "";
     page.told.textContent = state.told ?? "";
     fillBars(page.bars, state.bars);
+    // What one number cannot say: the figure of a sweep, an output of the cell.
+    live.closest(".labkit-panel")?.classList.toggle("labkit-figured", Boolean(state.figure));
     // Out of sight while it changes, unless the details are shown.
     if (!state.running || live.closest(".labkit-detailed")) {
       fill(page.sides, state.sides ? [sideHeads(state.step), ...state.sides] : [], (text) => text);
@@ -92,6 +94,7 @@ const shows = (page) => ({
     // The results say it better; screen readers still hear it.
     status.classList.toggle("labkit-heard", tone === "good" && text.startsWith("Done"));
   },
+  stale: (stale) => page.live.classList.toggle("labkit-stale", stale),
   notice: (text) => {
     page.notice.textContent = text;
     page.notice.hidden = !text;

@@ -3,6 +3,7 @@
 No test asserts a time. A planted fault that is measured is several times the rest of its step.
 """
 
+import dataclasses
 import functools
 import json
 import os
@@ -744,6 +745,21 @@ def test_a_loop_is_watched_as_it_runs():
     assert found.diagnosis[0].name == "slow samples in the dataset"
     assert len(found.steps) == 8
     assert "slow samples" in str(found) and "slow samples" in found._repr_html_()
+
+
+def test_a_watched_loop_in_which_nothing_is_found_says_so():
+    model = small()
+    step = trained_by(model, torch.optim.SGD(model.parameters()))
+    with labkit.diagnose.watch() as found:
+        assert str(found) == "the block still runs"
+        for _ in range(20):
+            step(batches(1)[0])
+    # Of another process's load a finding may come.
+    found._diagnosis = dataclasses.replace(found.diagnosis, findings=())
+    assert str(found).startswith("One step takes") and "Nothing found" in str(found)
+    with labkit.diagnose.watch() as found:
+        pass
+    assert str(found).startswith("No training step was seen")
 
 
 @pytest.mark.parametrize("at", ["begin", "before backward", "end"])
