@@ -552,3 +552,10 @@ def test_the_caller_s_workload_is_not_closed():
     workload = Workload(lambda: None, close=lambda: closed.append(1))
     compare(workload, workload, seconds=0.05)
     assert not closed
+
+
+def test_what_is_no_step_is_named() -> None:
+    with pytest.raises(TypeError, match=r"baseline=0\.5: use a function without arguments"):
+        compare(0.5, lambda: None, seconds=0.05)
+    with pytest.raises(TypeError, match="candidate=None: use a function"):
+        compare(lambda: None, None, seconds=0.05)

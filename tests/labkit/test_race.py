@@ -289,3 +289,10 @@ def test_a_run_is_told_while_it_goes_on() -> None:
     assert lengths == sorted(set(lengths))
     assert told[-1].curve == result.runs[0].curve[: lengths[-1]]
     assert {(run.arm, run.seed) for run in told} == {("a", 0)}
+
+
+def test_what_makes_no_side_is_named() -> None:
+    with pytest.raises(TypeError, match=r"arms\['b'\]=3: use a function that returns a Workload"):
+        race({"a": lambda: None, "b": 3}, target=1, steps=1)
+    with pytest.raises(TypeError, match="what makes 'a' returned 3"):
+        race({"a": lambda: 3}, target=1, steps=1)
