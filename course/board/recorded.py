@@ -20,6 +20,11 @@ from labkit.race import RaceRun
 SCHEMA = 1
 # How an effect was taken.
 FORWARD, LEFT_OUT, ADDED = "forward", "left out", "added to all"
+ON_TOP = {
+    FORWARD: "on top of the switches before it",
+    LEFT_OUT: "on top of all the others that help",
+    ADDED: "on top of all that help",
+}
 # Epochs that the slow script takes to the target where nothing is recorded.
 UNRECORDED = 9
 
@@ -137,7 +142,7 @@ def beside(switch: str) -> str:
     for machine in machines():
         for effect in machine.effects:
             if effect.switch == switch:
-                texts.append(f"{effect.how} {effect}")
+                texts.append(f"{effect} {ON_TOP[effect.how]}")
         if texts:
             return f"Recorded on {machine.name}: {', '.join(texts)}."
     return ""

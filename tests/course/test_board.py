@@ -705,7 +705,7 @@ def test_a_record_stands_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = recorded.Machine("a machine", "2026-01-01", "2.15", task, tuple(runs), (effect,))
     monkeypatch.setattr(recorded, "machines", lambda: (machine,))
     assert recorded.beside("as_tensor") == (
-        "Recorded on a machine: forward 1.50x [1.40, 1.60] faster."
+        "Recorded on a machine: 1.50x [1.40, 1.60] faster on top of the switches before it."
     )
     assert recorded.beside("compile") == ""
     assert recorded.images_to_target() == 4 * TASK.images
