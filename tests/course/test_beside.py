@@ -60,12 +60,11 @@ def test_the_notebook_says_what_the_record_says() -> None:
     better: dict[str, set[str]] = {}
     for name, each in found.better:
         better.setdefault(each.name, set()).add(name)
-    assert len(better.pop(COMPILER)) == 8
-    assert better == {
-        "checkpoint_sequential": {"vit", "temporal", "lstm cells"},
-        "grid": {"vit"},
-        "genetic": {"vit"},
-    }
+    assert len(better.pop(COMPILER)) == 6
+    pieces = {"temporal", "lstm cells", "encoder-decoder", "mixer", "gpt"}
+    assert better == {"checkpoint_sequential": pieces}
+    settings = {each.setting for _, each in found.better if each.name == "checkpoint_sequential"}
+    assert settings == {"2"}
 
 
 def test_what_is_better_than_every_plan_is_named() -> None:
