@@ -691,6 +691,20 @@ def test_a_refusal_says_why_bubblewrap_cannot_be_used(
     assert {said, "docker: not installed", "podman: not installed"} < set(lines)
 
 
+@needs_bubblewrap
+def test_a_python_behind_several_links_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = Path(sys.executable)
+    for name in ("first", "second", "third"):
+        (tmp_path / name).mkdir()
+        link = tmp_path / name / "python"
+        link.symlink_to(last)
+        last = link
+    monkeypatch.setattr(sys, "executable", str(last))
+    assert sandbox.why_no_bubblewrap() == ""
+
+
 def test_bubblewrap_s_command_line_has_every_wall(tmp_path: Path) -> None:
     command = Bubblewrap().command(tmp_path, {"A": "1"}, Limits(disk=7))
     text = " ".join(command)
