@@ -259,14 +259,14 @@ def _python_path() -> str:
 
 def readable() -> list[str]:
     """What a program can read: the system, Python, its libraries, the rooms, the data sets."""
-    found = [*SYSTEM, sys.prefix, sys.base_prefix, *_folders_of(Path(sys.executable))]
+    found = [*SYSTEM, sys.prefix, sys.base_prefix, *folders_of(Path(sys.executable))]
     found += [*import_paths(), *(str(ROOT / room) for room in ROOMS)]
     found.append(os.environ.get("LABKIT_DATA", str(ROOT / "data" / "cache")))
     there = [os.path.abspath(place) for place in found if os.path.isdir(place)]
     return list(dict.fromkeys(there))
 
 
-def _folders_of(python: Path) -> list[str]:
+def folders_of(python: Path) -> list[str]:
     """The folders through which links lead to a Python, to that of the program itself."""
     found = [str(python.parent)]
     while python.is_symlink():

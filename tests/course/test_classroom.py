@@ -785,14 +785,16 @@ def test_a_container_is_used_where_its_image_runs(
 # told to mount.
 ENGINE = """#!{python}
 import json, os, sys
-from course.classroom.sandbox import SYSTEM, import_paths
+from pathlib import Path
+from course.classroom.sandbox import SYSTEM, folders_of, import_paths
 
 called = sys.argv[1:]
 with open({log!r}, "a") as file:
     file.write(json.dumps(called) + chr(10))
 if called[0] != "run":
     sys.exit(0)
-places = [*SYSTEM, sys.prefix, sys.base_prefix, *import_paths()]
+places = [*SYSTEM, sys.prefix, sys.base_prefix, *folders_of(Path(sys.executable))]
+places += import_paths()
 command = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv"]
 command += ["--proc", "/proc", "--dev", "/dev"]
 for place in dict.fromkeys(filter(os.path.isdir, places)):
