@@ -14,7 +14,16 @@ from course.classroom.slices import names
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, in_order, is_front, language
 from course.minutes import check_minutes
-from course.notebook_files import ROOT, code_cells, long_path, place, python, read_notebook, tags
+from course.notebook_files import (
+    ROOT,
+    code_cells,
+    is_stub,
+    long_path,
+    place,
+    python,
+    read_notebook,
+    tags,
+)
 
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
@@ -261,10 +270,7 @@ def check_exercises(notebook: NotebookNode) -> list[str]:
         if not (solution and "solution" in tags(solution)):
             problems.append(f"{where} has no cell tagged 'solution' behind its hint")
         body = ast.parse(python(cell.source)).body
-        if not any(
-            isinstance(node, ast.Raise) and "NotImplementedError" in ast.unparse(node)
-            for node in walk(body)
-        ):
+        if not is_stub(python(cell.source)):
             problems.append(f"{where} has no stub that raises NotImplementedError")
         if not (body and re.search(r"\bexercises\.check_\w+\(", ast.unparse(body[-1]))):
             problems.append(f"{where} does not end in a call of exercises.check_...")

@@ -155,6 +155,12 @@ def about(path: Path) -> NotebookNode:
     return said
 
 
+def is_stub(source: str) -> bool:
+    """Whether a cell, as Python, still raises NotImplementedError where an answer belongs."""
+    raised = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Raise))
+    return any("NotImplementedError" in ast.unparse(node) for node in raised)
+
+
 def python(source: str, *, written: bool = False) -> str:
     """Source of a cell as Python: IPython's lines, ``%magic``, ``!command`` and ``help?``,
     become ``pass``, and a cell in another language nothing.

@@ -94,8 +94,8 @@ def _files(student: bool) -> dict[str, str]:
     """What a copy of the course holds: path within it -> text."""
     files = {}
     for path in course_notebooks():
-        exercises(path)
         if student:
+            exercises(path)
             text = notebook_text(student_copy(read_notebook(path)))
         else:
             text = path.read_text(encoding="utf-8")

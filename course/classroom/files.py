@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nbformat import NotebookNode
 
 from course import notebook_files
-from course.notebook_files import NOTEBOOKS, NotebookError, code_cells, python
+from course.notebook_files import NOTEBOOKS, NotebookError, code_cells, is_stub, python
 
 
 class CourseError(ValueError):
@@ -77,7 +77,7 @@ def exercises(path: Path) -> tuple[Exercise, ...]:
     found = []
     for number, cell in enumerate(code_cells(read_notebook(path), "exercise")):
         source = python(cell["source"])
-        if "NotImplementedError" not in source:
+        if not is_stub(source):
             raise CourseError(
                 f"{path}: the exercise {number + 1} has been answered here, in the course's own "
                 f"notebook. `git restore {path.name}` there brings its stub back; to keep the "

@@ -74,6 +74,8 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            # an engine may leave a file where it runs
+            cwd=self.box,
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -194,7 +194,9 @@ def test_a_teacher_s_own_answer_is_not_handed_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = WITH_EXERCISE[0]
-    answered = write(solved(read_notebook(path), path), tmp_path / path.name)
+    whole = solved(read_notebook(path), path)
+    code_cells(whole, "exercise")[0]["source"] += "\n# raise NotImplementedError"
+    answered = write(whole, tmp_path / path.name)
     monkeypatch.setattr(build_module, "course_notebooks", lambda: [answered])
     assert main(["build", "--student", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
@@ -793,6 +795,7 @@ with open({log!r}, "a") as file:
     file.write(json.dumps(called) + chr(10))
 if called[0] != "run":
     sys.exit(0)
+open("oom", "w").close()
 places = [*SYSTEM, sys.prefix, sys.base_prefix, *folders_of(Path(sys.executable))]
 places += import_paths()
 command = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv"]
@@ -825,6 +828,8 @@ def test_a_container_runs_answers_and_is_killed(
     engine.write_text(ENGINE.format(python=sys.executable, log=str(log)), encoding="utf-8")
     engine.chmod(0o755)
     monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     here = "import os, course\n"
     here += "assert course.__file__.startswith('/course/') and os.getcwd() == '/box/work'\n"
@@ -836,6 +841,7 @@ def test_a_container_runs_answers_and_is_killed(
     assert row.result == "time limit"
     calls = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     assert [call[0] for call in calls] == ["run", "kill", "run", "kill"]
+    assert list((tmp_path / "here").iterdir()) == [], "conmon leaves a file that says oom"
     for run, kill in zip(calls[::2], calls[1::2], strict=True):
         assert f"--name={kill[1]}" in run
         assert {"--network=none", "--read-only", "--rm", "--cap-drop=ALL"} < set(run)
