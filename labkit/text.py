@@ -16,10 +16,7 @@ def format_seconds(seconds: float | None) -> str:
         return "-"
     if math.isinf(seconds):
         return "never"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{_three_digits(seconds / scale)} {unit}"
-    return f"{_three_digits(seconds / 1e-9)} ns"
+    return _in_unit(seconds, (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)))
 
 
 def with_article(word: str) -> str:
@@ -40,20 +37,19 @@ def format_bytes(size: float | None) -> str:
     """``3 * 2**20`` -> ``'3.00 MiB'``; None -> ``'-'``."""
     if size is None:
         return "-"
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= scale:
-            return f"{_three_digits(size / scale)} {unit}"
-    return f"{size:.0f} B"
+    # There are no parts of a byte.
+    whole = f"{size:.0f}"
+    if not float(whole) >= 1024:
+        return f"{whole} B"
+    return _in_unit(size, (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)), step=1024)
 
 
 def format_rate(rate: float | None, unit: str = "samples") -> str:
     """``1234567, 'samples'`` -> ``'1.23 M samples/s'``."""
     if rate is None or math.isnan(rate):
         return "-"
-    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if rate >= scale:
-            return f"{_three_digits(rate / scale)} {prefix} {unit}/s"
-    return f"{_three_digits(rate)} {unit}/s"
+    prefixes = (("", 1.0), ("k ", 1e3), ("M ", 1e6), ("G ", 1e9), ("T ", 1e12))
+    return _in_unit(rate, [(f"{prefix}{unit}/s", scale) for prefix, scale in prefixes])
 
 
 def format_factor(ratio: float) -> str:
@@ -86,8 +82,23 @@ def format_settings(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
+def _in_unit(value: float, units: Sequence[tuple[str, float]], step: float = 1000) -> str:
+    """The value in the smallest unit in which it is less than ``step`` once it is rounded."""
+    text, name = "", ""
+    for name, scale in units:
+        text = _three_digits(value / scale)
+        if float(text) < step:
+            break
+    return f"{text} {name}"
+
+
 def _three_digits(value: float) -> str:
-    return f"{value:.{max(0, 2 - max(0, math.floor(math.log10(value)) if value > 0 else 0))}f}"
+    """``1.5`` -> ``'1.50'``, ``99.96`` -> ``'100'``; two decimals below 1."""
+    for decimals, end in ((2, 10), (1, 100)):
+        text = f"{value:.{decimals}f}"
+        if float(text) < end:
+            return text
+    return f"{value:.0f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

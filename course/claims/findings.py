@@ -75,7 +75,8 @@ class Finding:
 
 def _digits(value: float) -> str:
     """Three digits, without an exponent."""
-    if value >= 1000:
+    # 999.5 rounds to 1,000.
+    if value >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.3g}"
 

@@ -169,6 +169,10 @@ def test_a_run_that_failed_supports_nothing():
     assert found(claim(figure=(1, INF)), few).word == "unclear"
 
 
+def test_a_figure_has_no_exponent():
+    assert str(Finding("m", 999.6, 999.6, 999.6, "better")) == "1,000 better"
+
+
 def test_counters_are_compared_exactly():
     asked = claim(metric="flops", figure=(1, 1))
     one = comparison()
