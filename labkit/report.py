@@ -210,14 +210,20 @@ def memory_sentence(result: MemoryComparison) -> str:
     for role, side in zip(ROLES, result.arms, strict=True):
         if side.error:
             return f"The {role} ended by {side.error}: there is nothing to compare."
-    if math.isnan(result.ratio):
+    if None in (result.baseline.peak, result.candidate.peak):
         return "The peak of one side cannot be counted: there is nothing to compare."
     before, after = (side.peak_text for side in result.arms)
-    part = result.candidate.peak_part
-    return (
-        f"The candidate needs {format_factor(result.ratio)} times the memory of the baseline: "
-        f"{after} instead of {before}, its most in the {part} part of the step."
-    )
+    if not result.baseline.peak and not result.candidate.peak:
+        return "Neither side has tensors: there is nothing to compare."
+    if not result.baseline.peak:
+        return f"The candidate needs {after}; the baseline has no tensors."
+    if not result.candidate.peak:
+        return f"The candidate has no tensors; the baseline needs {before}."
+    words = f"The candidate needs {format_factor(result.ratio)} times the memory of the baseline"
+    part = ""
+    if result.candidate.peak_part:
+        part = f", its most in the {result.candidate.peak_part} part of the step"
+    return f"{words}: {after} instead of {before}{part}."
 
 
 def _own(result: MemoryComparison, settings: dict[str, Any]) -> dict[str, Any]:

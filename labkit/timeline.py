@@ -77,10 +77,24 @@ class MemoryComparison(Sides[Timeline]):
 
     @property
     def ratio(self) -> float:
-        """Peak of the candidate over that of the baseline; nan where one was not counted."""
-        if not self.baseline.peak or self.candidate.peak is None:
+        """Peak of the candidate over that of the baseline; nan where `why_no_factor` has a reason."""
+        if self.why_no_factor or not self.baseline.peak or self.candidate.peak is None:
             return math.nan
         return self.candidate.peak / self.baseline.peak
+
+    @property
+    def why_no_factor(self) -> str:
+        """Why the peaks have no ratio that means anything; "" where they have one."""
+        sides = {"baseline": self.baseline, "candidate": self.candidate}
+        for role, side in sides.items():
+            if side.error:
+                return f"the {role} ended by {side.error}"
+            if side.peak is None:
+                return f"the peak of the {role} cannot be counted"
+        empty = [role for role, side in sides.items() if not side.peak]
+        if len(empty) == 2:
+            return "neither side has tensors"
+        return "".join(f"the {role} has no tensors" for role in empty)
 
     def __str__(self) -> str:
         rows = [["", "peak memory", "reached in", "before the step"]]

@@ -20,14 +20,15 @@ SAME = 0.01
 
 def state(found: MemoryComparison) -> dict[str, Any]:
     """For the page."""
-    ratio = found.ratio
-    shown = f"{format_factor(ratio)}×"
-    verdict, badge = _verdict(ratio)
+    shown, caption = f"{format_factor(found.ratio)}×", "the memory of the baseline"
+    if 0 in (found.baseline.peak, found.candidate.peak):
+        shown, caption = found.candidate.peak_text, f"instead of {found.baseline.peak_text}"
+    verdict, badge = _verdict(found.baseline.peak, found.candidate.peak)
     values = [math.nan if side.peak is None else side.peak for side in found.arms]
     texts = [side.peak_text for side in found.arms]
     return {
         "speedup": shown,
-        "caption": "the memory of the baseline",
+        "caption": caption,
         "verdict": verdict,
         "badge": badge,
         "detail": "peak of live tensors in one step",
@@ -38,13 +39,15 @@ def state(found: MemoryComparison) -> dict[str, Any]:
     }
 
 
-def _verdict(ratio: float) -> tuple[str, str]:
+def _verdict(before: int | None, after: int | None) -> tuple[str, str]:
     """The verdict that colours it, and what the badge says."""
-    if math.isnan(ratio):
+    if before is None or after is None:
         return "unclear", "not countable"
-    if abs(math.log(ratio)) <= SAME:
+    if not before and not after:
+        return "unclear", "no tensors"
+    if before and after and abs(math.log(after / before)) <= SAME:
         return "same", "same memory"
-    if ratio < 1:
+    if after < before:
         return "faster", "less memory"
     return "slower", "more memory"
 

@@ -231,7 +231,8 @@ class PanelScreen:
             return NOTHING_YET
         self.history.append(result)
         told = memory_view.state(result)
-        told["told"] = self._guess.told(result.ratio, (result.ratio, result.ratio))
+        exactly = (result.ratio, result.ratio)
+        told["told"] = self._guess.told(result.ratio, exactly, result.why_no_factor)
         fixed = {"mode": MEMORY, "guess": self._guess.drawn}
         self.live.state = fixed | {"run": run.number, "running": True}
         self._keep(run, told)

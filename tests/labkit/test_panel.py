@@ -976,6 +976,34 @@ def test_memory_shows_what_is_alive_when(learner: LabPanel) -> None:
     assert learner.screen.live.state["timelines"] == state["timelines"]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "shown", "told"),
+    [
+        (64, 0, ("0 B", "instead of 1.00 KiB", "less memory"), "the candidate has no tensors"),
+        (0, 64, ("1.00 KiB", "instead of 0 B", "more memory"), "the baseline has no tensors"),
+        (0, 0, ("0 B", "instead of 0 B", "no tensors"), "neither side has tensors"),
+    ],
+)
+def test_memory_of_a_step_without_tensors(
+    before: int, after: int, shown: tuple[str, ...], told: str
+) -> None:
+    def make_rows(rows: int = 4) -> Workload:
+        return Workload(lambda: torch.ones(rows, 4).sum() if rows else None)
+
+    panel = LabPanel(Lab(make_rows, rows=[4, 64, 0]))
+    panel.modes.value = "Memory"
+    panel.controls["rows"].put(baseline=before, candidate=after)
+    panel.guess.slider.value = 2.0
+    panel.run(wait=True)
+    state = panel.screen.live.state
+    assert (state["speedup"], state["caption"], state["badge"]) == shown
+    assert state["told"] == f"You guessed 2.0×: no factor is right, since {told}."
+    assert panel.screen.live.status[0] == f"Done: {shown[2]}, {shown[0]}"
+    row = panel.screen.live.history[0]
+    assert row[4] == "–" and "B → " in row[-1]
+    panel.close()
+
+
 def test_race_shows_both_sides_live(learner: LabPanel) -> None:
     states = []
     learner.screen.live.observe(lambda change: states.append(change["new"]), "state")

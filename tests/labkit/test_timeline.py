@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from labkit import Lab, Workload
+from labkit.timeline import MemoryComparison, Timeline
 
 
 def make_workload(width: int = 16, keep: bool = True) -> Workload:
@@ -58,6 +59,34 @@ def test_a_step_without_gradients_keeps_less(lab: Lab) -> None:
     words = str(found)
     assert "times the memory of the baseline" in words
     assert words.splitlines()[-1] in found._repr_html_()
+
+
+def make_rows(rows: int = 4) -> Workload:
+    return Workload(lambda: torch.ones(rows, 4).sum() if rows else None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (64, 0, "The candidate has no tensors; the baseline needs 1.00 KiB."),
+        (0, 64, "The candidate needs 1.00 KiB; the baseline has no tensors."),
+        (0, 0, "Neither side has tensors: there is nothing to compare."),
+    ],
+)
+def test_a_step_without_tensors_is_said_in_a_whole_sentence(
+    before: int, after: int, sentence: str
+) -> None:
+    found = Lab(make_rows, rows=[4, 64, 0]).timeline(rows=after, baseline={"rows": before})
+    assert str(found).splitlines()[-1] == sentence
+    assert sentence in found._repr_html_()
+
+
+def test_no_part_is_named_where_the_step_has_none() -> None:
+    sides = [Timeline(name, peak=size) for name, size in (("a", 2**20), ("b", 2**19))]
+    sentence = str(MemoryComparison(*sides)).splitlines()[-1]
+    assert sentence == (
+        "The candidate needs 0.50 times the memory of the baseline: 512 KiB instead of 1.00 MiB."
+    )
 
 
 def test_memory_that_runs_out_is_a_result() -> None:
