@@ -4,7 +4,6 @@ it brought.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -83,7 +82,7 @@ def effects_of(rows: Iterable[tuple[Claim, list[Finding]]]) -> dict[str, str]:
         if not claim.headline:
             continue
         for finding in found:
-            if not math.isnan(finding.value):
+            if finding.known:
                 text = f"{claim.headline}: {effect_and_doubt(claim, finding)}"
                 effects.setdefault(finding.name, []).append(text)
     return {machine: "; ".join(texts) for machine, texts in effects.items()}

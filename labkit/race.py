@@ -24,7 +24,11 @@ from labkit.measure import measuring
 from labkit.progress import progress
 from labkit.results import Workload, estimate, median_interval
 from labkit.results.comparison import SAME
-from labkit.text import format_interval, format_seconds, format_steps
+from labkit.text import format_factor, format_seconds, format_steps
+
+# Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
+# equal often enough that their interval has no width.
+FEW_SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -88,18 +92,17 @@ class RaceResult:
         """``in 3 of 5 seeds, plain in 5 of 5``: who arrived, with a name for the baseline."""
         return f"in {self.tally(arm)} seeds, {baseline} in {self.tally(self.arms[0])}"
 
-    def told_by(self, arm: str) -> str:
-        """What tells ``arm`` from the baseline: "times", as a factor; "counts"; or "nothing".
+    def told_by(self, arm: str, against: str | None = None) -> str:
+        """What tells ``arm`` from ``against`` (the baseline): "times", "counts" or "nothing".
 
-        Counts, where a median is infinite: of the seeds of each side that arrived. Nothing, where
-        none arrived.
+        Times, as a factor, where every run of both sides arrived. Else counts, of the seeds of
+        each side that did; nothing, where none did.
         """
-        baseline = self.arms[0]
-        if not self.arrived(arm) and not self.arrived(baseline):
+        sides = arm, against or self.arms[0]
+        if not any(map(self.arrived, sides)):
             return "nothing"
-        ratio, *_ = self.speedup(arm)
-        medians = self.median(arm), self.median(baseline)
-        if 0 < ratio < math.inf and all(map(math.isfinite, medians)):
+        runs = [run for side in sides for run in self.of(side)]
+        if self.ratios(arm, against=against) and all(run.reached for run in runs):
             return "times"
         return "counts"
 
@@ -108,14 +111,36 @@ class RaceResult:
 
         Infinity when fewer than half reached it.
         """
-        return _median(tuple(getattr(run, by) for run in self.of(arm)))
+        return _median(self._values(arm, by))
 
     def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """Bootstrap 95 % interval of that median; with five seeds nearly their range.
+        """95 % interval of that median, from six seeds on; (nan, nan) with fewer.
 
         It may be infinite.
         """
-        return median_interval(tuple(getattr(run, by) for run in self.of(arm)))
+        return median_interval(self._values(arm, by))
+
+    def spread(self, arm: str, by: str = "seconds") -> tuple[float, float]:
+        """What a bar shows over its end: `interval`, or with fewer seeds the range of all runs.
+
+        `spread_name` says which.
+        """
+        if self._has_intervals:
+            return self.interval(arm, by)
+        values = self._values(arm, by)
+        return min(values), max(values)
+
+    @property
+    def spread_name(self) -> str:
+        """``95 % interval``, or ``range`` where one of the sides has too few seeds for it."""
+        return "95 % interval" if self._has_intervals else "range"
+
+    @property
+    def _has_intervals(self) -> bool:
+        return not any(math.isnan(self.interval(arm)[0]) for arm in self.arms)
+
+    def _values(self, arm: str, by: str) -> tuple[float, ...]:
+        return tuple(getattr(run, by) for run in self.of(arm))
 
     def ratios(
         self, arm: str, by: str = "seconds", against: str | None = None
@@ -136,27 +161,31 @@ class RaceResult:
         """``against`` (the baseline) over ``arm``, paired by seed, and its 95 % interval.
 
         The mean of the ratios' logarithms, with an interval by Student's t, which is right for few
-        seeds. Where a run never arrived, the median, and the range of all ratios: it reaches to 0
-        or infinity. nan where there is nothing: no seed arrived, or no interval of a single one.
+        seeds; nan for its ends with fewer than three. Where a run never arrived, the median of the
+        ratios without an interval. nan where no seed arrived.
         """
         ratios = self.ratios(arm, by, against)
         if not ratios:
             return math.nan, math.nan, math.nan
-        if _all_finite(ratios):
-            found = estimate([math.log(ratio) for ratio in ratios])
-            return (math.exp(found.mean), *found.interval)
-        return _median(ratios), min(ratios), max(ratios)
+        if not self._all_arrived(arm, against):
+            return _median(ratios), math.nan, math.nan
+        found = estimate([math.log(ratio) for ratio in ratios])
+        if len(ratios) < FEW_SEEDS:
+            return math.exp(found.mean), math.nan, math.nan
+        return (math.exp(found.mean), *found.interval)
 
     def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
 
-        Where all arrived: ``same`` when the interval lies wholly within 2 % of 1, else a difference
-        when it lies wholly beyond the noise floor of neighbouring seeds. Where some did not: by how
-        many of each side arrived, when so uneven a count has a chance of 5 % at most among equal
-        sides (Fisher's exact test).
+        Where all arrived, from three seeds on: ``same`` when the interval lies wholly within 2 % of
+        1, else a difference when it lies wholly beyond the noise floor of neighbouring seeds. Where
+        some did not: by how many of each side arrived, when so uneven a count has a chance of 5 %
+        at most among equal sides (Fisher's exact test).
         """
-        ratios = self.ratios(arm, by, against)
-        if len(ratios) > 1 and _all_finite(ratios):
+        if self._all_arrived(arm, against):
+            ratios = self.ratios(arm, by, against)
+            if len(ratios) < FEW_SEEDS:
+                return "unclear"
             return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME["cpu"])
         pairs = self._pairs(arm, against)
         before = sum(one.reached for one, _ in pairs)
@@ -166,6 +195,9 @@ class RaceResult:
         if after > before:
             return "faster"
         return "slower"
+
+    def _all_arrived(self, arm: str, against: str | None) -> bool:
+        return all(one.reached and other.reached for one, other in self._pairs(arm, against))
 
     def _pairs(self, arm: str, against: str | None) -> list[tuple[RaceRun, RaceRun]]:
         """The runs of both sides with the same seed; repeats of a seed in their order."""
@@ -197,10 +229,10 @@ class RaceResult:
         reached = f"reached by {self.tally(arm)} seeds{''.join(errors)}"
         if not self.arrived(arm):
             return reached
-        low, high = map(format_seconds, self.interval(arm))
+        low, high = map(format_seconds, self.spread(arm))
         steps = format_steps(self.median(arm, "steps"))
-        median = format_seconds(self.median(arm))
-        return f"median {median:>8} [{low}, {high}]  {steps:>6} steps  {reached}"
+        median = f"median {format_seconds(self.median(arm)):>8}"
+        return f"{median}  {self.spread_name} [{low}, {high}]  {steps:>6} steps  {reached}"
 
     def without_factor(self, arm: str) -> str:
         """What is said of ``arm`` beside the baseline where no factor tells it; else nothing."""
@@ -211,10 +243,20 @@ class RaceResult:
             return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
         return ""
 
+    def certainty(self, arm: str) -> str:
+        """What a factor rests on: ``95 % interval 1.90 to 2.10; 5 seeds``; two seeds one by one."""
+        ratios = self.ratios(arm)
+        _, low, high = self.speedup(arm)
+        if not math.isnan(low):
+            ends = f"{format_factor(low)} to {format_factor(high)}"
+            return f"95 % interval {ends}; {len(ratios)} seeds"
+        if len(ratios) == 1:
+            return "one seed"
+        return f"{' and '.join(map(format_factor, ratios))} in two seeds"
+
     def _factor(self, arm: str) -> str:
-        ratio, low, high = self.speedup(arm)
-        factor = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
-        return f"{factor} as fast to the target as {self.arms[0]}: {self.verdict(arm)}"
+        factor = f"{format_factor(self.speedup(arm)[0])} times as fast to the target"
+        return f"{factor} as {self.arms[0]} ({self.certainty(arm)}): {self.verdict(arm)}"
 
     __repr__ = __str__
 
@@ -372,10 +414,6 @@ def _ratio(before: float, after: float) -> float:
     if math.isinf(after):
         return 0.0
     return before / after
-
-
-def _all_finite(ratios: tuple[float, ...]) -> bool:
-    return all(0 < ratio < math.inf for ratio in ratios)
 
 
 def _median(values: tuple[float, ...]) -> float:

@@ -148,18 +148,19 @@ def race(result: RaceResult) -> Markup:
     sentences = [html.sentence(_race_title(result))]
     bars = []
     for number, arm in enumerate(result.arms):
-        low, high = result.interval(arm)
+        low, high = result.spread(arm)
         median = result.median(arm)
         text = f"{format_seconds(median)}  [{format_seconds(low)}, {format_seconds(high)}]"
         if not result.arrived(arm):
             text = "did not reach it"
         tone = "candidate" if number else "baseline"
         bars.append(Bar(arm, median, text, (low, high), tone))
-    head = ["", "median time", "95 % interval", "median steps", "reached by"]
+    spread = result.spread_name
+    head = ["", "median time", spread, "median steps", "reached by"]
     rows = [head]
     for arm in result.arms:
         rows.append(_race_row(result, arm))
-    title = "Median training time to the target, with its 95 % interval (shorter is better)"
+    title = f"Median training time to the target, with its {spread} (shorter is better)"
     return html.result(
         *sentences,
         html.bars(title, bars),
@@ -353,16 +354,12 @@ def _race_title(result: RaceResult) -> str:
 
 
 def _race_factor(result: RaceResult, arm: str) -> str:
-    ratio, low, high = result.speedup(arm)
-    how = _number(len(result.of(arm)), "seed")
-    if not math.isnan(low + high):
-        how = f"95 % interval {format_factor(low)} to {format_factor(high)}; {how}"
-    factor = f"{format_factor(ratio)} times as fast as {result.arms[0]}"
-    return f"is {factor} ({how}): {result.verdict(arm)}"
+    factor = f"{format_factor(result.speedup(arm)[0])} times as fast as {result.arms[0]}"
+    return f"is {factor} ({result.certainty(arm)}): {result.verdict(arm)}"
 
 
 def _race_row(result: RaceResult, arm: str) -> list[str]:
-    low, high = result.interval(arm)
+    low, high = result.spread(arm)
     arrived = f"{result.tally(arm)} seeds"
     errors = sorted({run.error for run in result.of(arm) if run.error})
     if errors:
@@ -375,17 +372,22 @@ def _race_row(result: RaceResult, arm: str) -> list[str]:
 
 def _race_ratios(result: RaceResult) -> Markup:
     rows = []
+    with_interval = ""
     for arm in result.arms[1:]:
-        ratio, low, high = result.speedup(arm)
-        if math.isnan(ratio):
+        by = result.told_by(arm)
+        if by == "nothing":
             continue
+        ratio, low, high = result.speedup(arm)
         text = f"{ratio:.2f}x  {format_interval(low, high, 2)}".rstrip()
-        if result.told_by(arm) == "counts":
+        if by == "counts":
+            ratio = math.nan
             text = f"{result.tally(arm)} against {result.tally(result.arms[0])} seeds"
+        elif not math.isnan(low):
+            with_interval = ", with 95 % interval"
         rows.append(Ratio(arm, ratio, (low, high), text, result.verdict(arm)))
     if not rows:
         return Markup()
-    title = f"As fast to the target as {result.arms[0]}, with 95 % interval; line: no difference"
+    title = f"As fast to the target as {result.arms[0]}{with_interval}; line: no difference"
     return html.ratios(title, rows)
 
 

@@ -53,6 +53,8 @@ class Finding:
     clear: bool = True
     # Wholly outside of what we said to expect.
     contradicts: bool = False
+    # Of a race in which a run never arrived, in place of a value: who did.
+    counts: str = ""
 
     @property
     def name(self) -> str:
@@ -64,7 +66,14 @@ class Finding:
         """Whether the record ended early, or is of an older version of its notebook."""
         return self.machine.endswith(")")
 
+    @property
+    def known(self) -> bool:
+        """Whether the record has an answer."""
+        return bool(self.counts) or not math.isnan(self.value)
+
     def __str__(self) -> str:
+        if self.counts:
+            return f"{self.counts} {self.word}"
         if math.isnan(self.value):
             return self.word
         interval = ""
@@ -101,7 +110,13 @@ def _finding(claim: Claim, record: Record, figure: Figure) -> Finding:
     if figure.device != record.device:
         label = label.replace(",", f" ({figure.device}),", 1)
     return Finding(
-        label, figure.value, *interval, judge(claim, figure), clear=clear, contradicts=contradicts
+        label,
+        figure.value,
+        *interval,
+        judge(claim, figure),
+        clear=clear,
+        contradicts=contradicts,
+        counts=figure.counts,
     )
 
 
@@ -168,7 +183,9 @@ def gain_in_words(claim: Claim, value: float) -> str:
 
 
 def effect(claim: Claim, finding: Finding) -> str:
-    """The finding's gain with its interval: ``"1.25x [1.20, 1.31]"``."""
+    """The finding's gain with its interval, ``"1.25x [1.20, 1.31]"``; of a race maybe counts."""
+    if finding.counts:
+        return finding.counts
     value, low, high = gain(claim, finding)
     text = gain_in_words(claim, value)
     if high > low:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from course.claims.claim import Claim
@@ -52,6 +51,6 @@ def gains(notebook: str) -> Gains:
         if not claim.headline:
             continue
         for finding in findings:
-            if not math.isnan(finding.value):
+            if finding.known:
                 found.append((claim, finding))
     return Gains(notebook, tuple(found))

@@ -31,6 +31,8 @@ class Figure:
     predicted: bool = False
     # False where an arm failed, or too few pairs were timed to claim anything.
     enough: bool = True
+    # Of a race in which a run never arrived, in place of a value.
+    counts: str = ""
 
 
 def figures(claim: Claim, record: Record) -> list[Figure]:
@@ -162,9 +164,13 @@ def _raced(claim: Claim, record: Record, device: str) -> Figure | None:
     for same in repeats.values():
         _, arm, against = same[0]
         race = pool_races([result for result, _, _ in same])
-        value, low, high = race.speedup(arm, against=against)
-        if not math.isnan(value):
-            return Figure(device, value, low, high)
+        by = race.told_by(arm, against)
+        if by == "times":
+            value, low, high = race.speedup(arm, against=against)
+            return Figure(device, value, low, high, enough=not math.isnan(low))
+        if by == "counts":
+            counts = f"reached by {race.tally(arm)} seeds against {race.tally(against)}"
+            return Figure(device, math.nan, math.nan, math.nan, enough=False, counts=counts)
     return None
 
 

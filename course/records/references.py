@@ -264,7 +264,9 @@ class Beside:
         named = [(YOU, result), *self._recorded(result)]
         if isinstance(result, RaceResult):
             races = [(label, race) for label, race in named if isinstance(race, RaceResult)]
-            return html.bars("median seconds to the target", list(_race_bars(races)))
+            names = dict.fromkeys(race.spread_name for _, race in races)
+            title = f"median seconds to the target, with {' or '.join(names)}"
+            return html.bars(title, list(_race_bars(races)))
         rows = []
         for label, other in named:
             if isinstance(other, Comparison) and other.ratios:
@@ -299,7 +301,7 @@ def _race_bars(races: Sequence[tuple[str, RaceResult]]) -> Iterator[html.Bar]:
             if label == YOU:
                 tone = "baseline" if arm == race.arms[0] else "candidate"
             name, text = f"{label}: {arm}", arrival_text(race, arm)
-            yield html.Bar(name, race.median(arm), text, race.interval(arm), tone)
+            yield html.Bar(name, race.median(arm), text, race.spread(arm), tone)
 
 
 def _swept_control(results: Sequence[Comparison | RaceResult]) -> str | None:

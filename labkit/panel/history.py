@@ -37,7 +37,9 @@ def _race(number: int, found: RaceResult) -> list[str]:
     if not others:
         return [*texts, "–", "", "", *medians, "", "–"]
     ratio, low, high = found.speedup(others[0])
-    factor = f"{format_factor(ratio)}×" if math.isfinite(ratio) else "–"
+    factor = f"{format_factor(ratio)}×"
+    if found.told_by(others[0]) != "times":
+        factor = f"{found.tally(others[0])} against {found.tally(baseline)}"
     return [*texts, factor, found.verdict(others[0]), _interval(low, high), *medians, "–"]
 
 

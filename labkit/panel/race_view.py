@@ -83,17 +83,20 @@ def told(result: RaceResult) -> dict[str, Any]:
     if result.told_by(candidate) != "times":
         figure, caption = result.tally(candidate), "reached the target"
         detail = f"of the baseline {result.tally(baseline)}"
-    elif not math.isnan(low + high):
+    elif math.isnan(low):
+        detail = f"{result.certainty(candidate)}\n{detail}"
+    else:
         detail = f"95 % interval {format_factor(low)} – {format_factor(high)}\n{detail}"
     medians = [result.median(arm) for arm in (baseline, candidate)]
     texts = [format_seconds(median) for median in medians]
-    intervals = [result.interval(arm) for arm in (baseline, candidate)]
+    ends = [result.spread(arm) for arm in (baseline, candidate)]
+    title = f"Training time to the target: median, {result.spread_name}"
     return {
         "speedup": figure,
         "caption": caption,
         "verdict": result.verdict(candidate),
         "detail": detail,
-        "bars": [group("Training time to the target", medians, texts, intervals)],
+        "bars": [group(title, medians, texts, ends)],
     }
 
 
@@ -137,12 +140,9 @@ def race_sentence(result: RaceResult) -> str:
         return f"No run reached {aim}."
     if by == "counts":
         return f"The candidate reached {aim} {result.counts(candidate, 'the baseline')}."
-    ratio, low, high = result.speedup(candidate)
+    ratio, *_ = result.speedup(candidate)
     found = f"The candidate is {format_factor(ratio)} times as fast to {aim} as the baseline"
-    if math.isnan(low + high):
-        return f"{found} (one seed)."
-    interval = f"{format_factor(low)} to {format_factor(high)}"
-    return f"{found} (95 % interval {interval}; {len(result.of(candidate))} seeds)."
+    return f"{found} ({result.certainty(candidate)})."
 
 
 def _curves(runs: list[RaceRun], baseline: str | None) -> dict[str, Any]:

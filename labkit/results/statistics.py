@@ -125,19 +125,18 @@ def student_t(freedom: int) -> float:
     return 1.96 + 2.5 / freedom
 
 
-def median_interval(
-    values: tuple[float, ...], confidence: float = 0.95, resamples: int = 1000
-) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median of independent values; (nan, nan) without any.
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the median of independent values, which may be infinite.
 
-    NumPy's own generator is untouched.
+    Its ends are two of the values: as many lie below the one as above the other, and the median
+    lies outside with a chance of 5 % at most, whatever the values' distribution (the sign test).
+    (nan, nan) for fewer than six values: the range of five covers the median in 94 of 100 only.
     """
-    if not values:
+    ordered = sorted(values)
+    left_out, chance = 0, 0.5 ** len(ordered)
+    while chance <= 0.025 and left_out < len(ordered):
+        left_out += 1
+        chance += math.comb(len(ordered), left_out) / 2 ** len(ordered)
+    if not left_out:
         return math.nan, math.nan
-    data = np.asarray(values)
-    picks = np.random.default_rng(0).integers(len(data), size=(resamples, len(data)))
-    tail = 100 * (1 - confidence) / 2
-    medians = np.median(data[picks], axis=1)
-    # "nearest", since a race's times may be infinite and cannot be interpolated.
-    low, high = np.percentile(medians, [tail, 100 - tail], method="nearest")
-    return float(low), float(high)
+    return ordered[left_out - 1], ordered[-left_out]

@@ -1,7 +1,7 @@
 """Speed of the kit itself; ``bench_verdicts.py`` counts how often it is right.
 
 By hand, on an idle machine: ``uv run python tests/benchmarks/bench_kit.py [NAME ...]``.
-Each line gives a figure with a bootstrap 95 % interval of its median, and the goal it is held
+Each line gives a figure with the 95 % interval of its median, and the goal it is held
 against.
 """
 

@@ -1,7 +1,7 @@
 """What lr_find costs over the bare loop of as many steps.
 
 By hand, on an idle machine: ``uv run python tests/benchmarks/bench_lr_find.py``. Each line: the
-median of time(lr_find) / time(bare loop) over paired runs in the order A B B A, with its bootstrap
+median of time(lr_find) / time(bare loop) over paired runs in the order A B B A, with its
 95 % interval, and the goal. The range is narrow enough that lr_find does not stop early.
 """
 

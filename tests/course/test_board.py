@@ -602,10 +602,12 @@ def check_recorded(machine: recorded.Machine) -> None:
     assert len(wanted) == len(set(wanted)) and set(wanted) <= set(record.wanted_effects())
     for effect in machine.effects:
         low, high = effect.interval
-        assert low <= effect.factor <= high
+        # Where a run never arrived there is no interval.
+        assert math.isnan(low) or low <= effect.factor <= high
         if effect.mode == "whole race":
             again = record.whole_race(machine, effect.switch, effect.how, effect.on_top_of)
-            assert again == effect
+            # nan equals nothing, and its text does.
+            assert repr(again) == repr(effect)
 
 
 def test_the_records_of_the_checkout() -> None:

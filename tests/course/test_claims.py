@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from course.claims import Claim, Correction, Ledger, checks, ledger, load
-from course.claims.findings import Finding, findings, gain_in_words
+from course.claims.findings import Finding, effect_and_doubt, findings, gain_in_words
 from course.claims.match import named
 from course.claims.pool import pool_comparisons
 from course.records.planned import PlanRatios
@@ -157,6 +157,26 @@ def test_an_interval_on_both_sides_of_a_bound_is_unclear():
     assert found(claim(arm=arm, figure=((low + high) / 2, 9)), raced).word == "unclear"
     # Not worse than the range, whatever else it is.
     assert found(claim(arm=arm, figure=(low, (low + high) / 2)), raced).word == "reproduced"
+
+
+def test_a_race_in_which_a_run_never_arrived_is_told_by_counts():
+    raced = race({"baseline": 1.0, "fast=True": 0.5})
+    lost = [replace(run, reached=run.arm != "baseline" or run.seed < 2) for run in raced.runs]
+    raced = replace(raced, runs=tuple(lost))
+    finding = found(claim(arm={"fast": True}, figure=(1, INF)), raced)
+    words = "reached by 5 of 5 seeds against 2 of 5"
+    assert str(finding) == f"{words} unclear" and not finding.contradicts
+    assert effect_and_doubt(claim(), finding) == f"{words} (unclear)"
+    assert math.isnan(finding.value)
+    nowhere = replace(raced, runs=tuple(replace(run, reached=False) for run in raced.runs))
+    assert nothing(found(claim(arm={"fast": True}), nowhere))
+
+
+def test_a_race_of_two_seeds_has_no_interval_and_decides_nothing():
+    raced = race({"baseline": 1.0, "fast=True": 0.5})
+    raced = replace(raced, runs=tuple(run for run in raced.runs if run.seed < 2))
+    finding = found(claim(arm={"fast": True}, figure=(1, INF), expect=(5, 6)), raced)
+    assert str(finding) == "2 unclear" and not finding.contradicts
 
 
 def test_a_run_that_failed_supports_nothing():

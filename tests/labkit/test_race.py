@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from labkit import Workload, race
-from labkit.panel import race_view
+from labkit.panel import history, race_view
 from labkit.race import RaceResult, RaceRun, fisher
 
 
@@ -220,10 +220,14 @@ def test_equal_sides_are_seldom_called_different():
     assert claimed <= 9
 
 
-def test_runs_that_never_arrive_reach_to_0_and_infinity():
-    both = finished((1.0, math.inf, 1.0), (math.inf, 1.0, 0.5)).speedup("other")
-    assert both == (2.0, 0.0, math.inf)
+def test_runs_that_never_arrive_leave_no_interval():
+    ratio, *interval = finished((1.0, math.inf, 1.0), (math.inf, 1.0, 0.5)).speedup("other")
+    assert ratio == 2.0 and all(map(math.isnan, interval))
     assert all(map(math.isnan, finished((math.inf,), (math.inf,)).speedup("other")))
+    # Nor does a seed that neither side finished.
+    both = finished((1.0, 1.1, 1.2, math.inf), (0.5, 0.5, 0.5, math.inf))
+    assert both.told_by("other") == "counts" and both.verdict("other") == "unclear"
+    assert math.isnan(both.speedup("other")[1])
 
 
 NEVER = math.inf
@@ -233,7 +237,7 @@ NEVER = math.inf
     ("before", "after", "by", "words"),
     [
         ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "times", "2.00 times as fast"),
-        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "times", "2.00 times as fast"),
+        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "counts", "in 2 of 3 seeds, "),
         ((1.0, 1.0, 1.0), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
         ((1.0, NEVER, NEVER), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
         # Few ratios are finite, and their median is; but most of the baseline never arrived.
@@ -253,6 +257,71 @@ def test_all_texts_of_a_race_tell_the_same_case(before, after, by, words):
     assert (words[:4] in str(result)) and ("×" in told["speedup"]) == (by == "times")
     assert (race_view.why_no_factor(result) == "") == (by == "times")
     assert ("×" in race_view.race_summary(result)) == (by == "times")
+
+
+def every_text(result):
+    """All that is said of a race: text, HTML, panel, its status line and its history."""
+    told = race_view.told(result)
+    markup = re.sub("<style>.*?</style>|<[^>]*>", " ", result._repr_html_(), flags=re.DOTALL)
+    texts = [str(result), markup, told["detail"], *[title for title, _ in told["bars"]]]
+    texts += [race_view.race_sentence(result), race_view.race_summary(result)]
+    return [" ".join(text.split()) for text in (*texts, *history.row(1, result))]
+
+
+def simulated(seeds, every=0.0, lost=0.0, random=None):
+    """Two sides whose times to the target scatter by 15 %; the true ratio is 1.3.
+
+    ``every``: in whole multiples of it; ``lost``: the share of runs that never arrive.
+    """
+    sides = []
+    for mean in (1.3, 1.0):
+        times = [mean * math.exp(random.gauss(0, 0.15)) for _ in range(seeds)]
+        if every:
+            times = [every * math.ceil(taken / every) for taken in times]
+        sides.append([NEVER if random.random() < lost else taken for taken in times])
+    return finished(*sides)
+
+
+@pytest.mark.parametrize("every", [0.0, 0.125])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4, 5, 6, 9])
+def test_what_is_printed_as_a_95_per_cent_interval_covers_the_true_value(seeds, every):
+    random = Random(seeds)
+    ratios, medians = [], []
+    for _ in range(400):
+        result = simulated(seeds, every, random=random)
+        _, low, high = result.speedup("other")
+        if not math.isnan(low):
+            ratios.append(low <= 1.3 <= high)
+        if not every and result.spread_name == "95 % interval":
+            low, high = result.spread("other")
+            medians.append(low <= 1.0 <= high)
+    assert len(ratios) == (400 if seeds >= 3 else 0)
+    assert len(medians) == (400 if seeds >= 6 and not every else 0)
+    for covered in (ratios, medians):
+        assert sum(covered) >= 0.92 * len(covered)
+    says = any("95 % interval" in text for text in every_text(result))
+    assert says == (seeds >= 3)
+
+
+def test_where_a_run_never_arrived_nothing_is_called_an_interval_of_a_factor():
+    random = Random(0)
+    for _ in range(100):
+        result = simulated(5, lost=0.3, random=random)
+        if result.told_by("other") != "counts":
+            continue
+        counts = f"in {result.tally('other')} seeds"
+        texts = every_text(result)
+        assert any(counts in text for text in texts[:2])
+        assert not any("95 %" in text or " times as fast" in text for text in texts)
+        assert f"{result.tally('other')} against {result.tally('one')}" in texts
+
+
+def test_two_seeds_are_told_one_by_one():
+    result = finished((1.0, 2.0), (0.5, 1.6))
+    words = "2.00 and 1.25 in two seeds"
+    assert words in str(result) and words in race_view.race_sentence(result)
+    assert words in result._repr_html_() and words in race_view.told(result)["detail"]
+    assert "median 1.50 s range [1.00 s, 2.00 s]" in every_text(result)[0]
 
 
 def test_fisher_s_exact_test():
