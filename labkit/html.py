@@ -91,9 +91,9 @@ def result(*parts: str) -> Markup:
     return element("div", style, *blocks, kind="result")
 
 
-def badge(verdict: str) -> Markup:
-    """A verdict as a small coloured word."""
-    return element("span", verdict, kind="badge", data_verdict=verdict)
+def badge(verdict: str, text: str = "") -> Markup:
+    """A verdict as a small coloured word, or as another text in its colour."""
+    return element("span", text or verdict, kind="badge", data_verdict=verdict)
 
 
 def sentence(*parts: str) -> Markup:

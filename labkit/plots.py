@@ -111,7 +111,7 @@ def comparison_figure(
             alpha=0.6,
         )
         pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
-        pairs.axhline(comparison.speedup, color=colour, label=f"median {comparison.speedup:.3f}x")
+        pairs.axhline(comparison.speedup, color=colour, label=f"speed-up {comparison.speedup:.3f}x")
     for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
         # A side of it ended early; the table says how.
         if not other.ratios:
@@ -126,7 +126,7 @@ def comparison_figure(
     pairs.set(
         xlabel="pair of blocks",
         ylabel="baseline / candidate",
-        title=f"Speed-up: {comparison.verdict}",
+        title=f"Speed-up: {comparison.conclusion}",
     )
     for place, (arm, hue) in enumerate(zip(comparison.arms, (GREY, colour), strict=True)):
         if arm.times:
@@ -176,15 +176,15 @@ def sweep_figure(
     speedups = [result.speedup for result in results]
     ends = [[abs(result.interval[end] - result.speedup) for result in results] for end in (0, 1)]
     ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
-    for verdict in dict.fromkeys(result.verdict for result in results):
+    for words, verdict in {result.conclusion: result.verdict for result in results}.items():
         hue = VERDICT_COLOUR.get(verdict, GREY)
         chosen = [
             (place, result.speedup)
             for place, result in zip(places, results, strict=True)
-            if result.verdict == verdict
+            if result.conclusion == words
         ]
         if chosen:
-            ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=verdict)
+            ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=words)
     for style, (label, others) in zip(_muted_styles(), recorded, strict=False):
         # By text, since a record may hold a value by its name; numbers that only the other swept
         # have a place too.
@@ -355,7 +355,7 @@ def _ratio_bar(
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     axis.barh(place, ratio - 1, left=1, height=thickness, color=colour)
     axis.plot([low, high], [place, place], color=words["color"], lw=1)
-    axis.text(max(1, high), place, f"  {ratio:.2f}x {result.verdict}", **words)
+    axis.text(max(1, high), place, f"  {ratio:.2f}x {result.conclusion}", **words)
 
 
 def heat_map(

@@ -38,7 +38,7 @@ def comparison(result: Comparison) -> Markup:
     """Both sides of a comparison: their times, their memory, and the speed-up."""
     labels = side_labels(result)
     return html.result(
-        html.sentence(html.badge(result.verdict), comparison_sentence(result)),
+        html.sentence(_badge(result), comparison_sentence(result)),
         _speed_bars(result, labels),
         _memory_bars(result, labels),
         speedup_ratio(result),
@@ -61,12 +61,19 @@ def comparison_sentence(result: Comparison) -> str:
     per = ""
     if by_throughput(result):
         per = f" for the same number of {result.baseline.unit}"
-    if not all(map(math.isfinite, result.interval)):
-        return f"The candidate is {found}{per}: too few pairs for an interval ({taken})."
-    sentence = f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken})."
-    if result.too_short:
+    if all(map(math.isfinite, result.interval)):
+        sentence = f"The candidate is {found}{per} (95 % interval {low} to {high}; {taken})."
+    else:
+        sentence = f"The candidate is {found}{per}: too few pairs for an interval ({taken})."
+    if result.agreement:
+        sentence += f" It is {result.agreement}."
+    elif result.too_short and math.isfinite(result.interval[0]):
         sentence += " So few pairs decide nothing: give it more seconds."
     return sentence
+
+
+def _badge(result: Comparison) -> Markup:
+    return html.badge(result.verdict, result.conclusion)
 
 
 def side_labels(result: Comparison) -> tuple[Markup, Markup]:
@@ -119,7 +126,7 @@ def sweep(results: Sweep) -> Markup:
         line += [side.error or format_seconds(side.median) for side in result.arms]
         line += [f"{result.speedup:.3f}x", html.ratio_cell(row, scale)]
         interval = format_interval(*row.interval) or "-"
-        line += [html.badge(result.verdict), interval, result.taken]
+        line += [_badge(result), interval, result.taken]
         lines.append(line)
     memory = [_memory_cells(result) for result in results]
     if any(memory):
@@ -137,8 +144,8 @@ def sweep_sentence(results: Sweep) -> str:
     """
     found: dict[str, list[str]] = {}
     for value, result in zip(results.values, results, strict=True):
-        found.setdefault(result.verdict, []).append(str(value))
-    return "; ".join(f"{verdict} at {', '.join(values)}" for verdict, values in found.items())
+        found.setdefault(result.conclusion, []).append(str(value))
+    return "; ".join(f"{words} at {', '.join(values)}" for words, values in found.items())
 
 
 def race(result: RaceResult) -> Markup:

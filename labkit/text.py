@@ -84,12 +84,12 @@ def format_settings(settings: dict[str, Any]) -> str:
 
 def _in_unit(value: float, units: Sequence[tuple[str, float]], step: float = 1000) -> str:
     """The value in the smallest unit in which it is less than ``step`` once it is rounded."""
-    text, name = "", ""
-    for name, scale in units:
-        text = _three_digits(value / scale)
-        if float(text) < step:
-            break
-    return f"{text} {name}"
+    *smaller, (largest, most) = units
+    for unit, scale in smaller:
+        digits = _three_digits(value / scale)
+        if float(digits) < step:
+            return f"{digits} {unit}"
+    return f"{_three_digits(value / most)} {largest}"
 
 
 def _three_digits(value: float) -> str:

@@ -77,7 +77,7 @@ class MemoryComparison(Sides[Timeline]):
 
     @property
     def ratio(self) -> float:
-        """Peak of the candidate over that of the baseline; nan where `why_no_factor` has a reason."""
+        """Peak of the candidate over that of the baseline; nan with a reason in `why_no_factor`."""
         if self.why_no_factor or not self.baseline.peak or self.candidate.peak is None:
             return math.nan
         return self.candidate.peak / self.baseline.peak

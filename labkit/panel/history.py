@@ -27,7 +27,7 @@ def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[
         return [*texts, MEMORY, ratio, "", "", "", "", memory]
     factor = f"{format_factor(found.speedup)}×"
     medians = [format_seconds(side.median) for side in found.arms]
-    return [*texts, TIME, factor, found.verdict, _interval(*found.interval), *medians, memory]
+    return [*texts, TIME, factor, found.conclusion, _interval(*found.interval), *medians, memory]
 
 
 def _race(number: int, found: RaceResult) -> list[str]:

@@ -152,6 +152,7 @@ def state(
         "speedup": f"{format_factor(told.speedup)}×",
         "caption": "as fast as the baseline",
         "verdict": told.verdict,
+        "badge": told.conclusion,
         "detail": detail,
         "pairs": len(run.ratios),
         "floor": floor,
@@ -171,7 +172,7 @@ def summary(runs: Sequence[Comparison]) -> str:
         if side.error:
             return f"the {role} ended by {side.error}"
     interval = ", ".join(map(format_factor, run.interval))
-    return f"{run.verdict}, {format_factor(run.speedup)}× [{interval}]; {run.taken}"
+    return f"{run.conclusion}, {format_factor(run.speedup)}× [{interval}]; {run.taken}"
 
 
 def _side(name: str, side: Measurement) -> list[str]:

@@ -108,8 +108,14 @@ class Comparison(Sides[Measurement]):
         found = estimate([math.log(part) for part in self._parts])
         if self.build_count >= FEW_BUILDS or not self.pairs:
             return found
-        allowance = BUILD_SPREAD.get(self.device, BUILD_SPREAD["cpu"]) / math.sqrt(self.build_count)
-        return replace(found, mean=math.log(float(np.median(self.ratios))), allowance=allowance)
+        middle = math.log(float(np.median(self.ratios)))
+        return replace(found, mean=middle, allowance=self._allowance)
+
+    @property
+    def _allowance(self) -> float:
+        """What builds may differ by, where too few of them were timed to measure it."""
+        spread = BUILD_SPREAD.get(self.device, BUILD_SPREAD["cpu"])
+        return spread / math.sqrt(self.build_count)
 
     @cached_property
     def control(self) -> tuple[float, ...]:
@@ -156,6 +162,44 @@ class Comparison(Sides[Measurement]):
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
 
+    @cached_property
+    def direction(self) -> str:
+        """``faster`` or ``slower`` where every pair agrees, however unclear the size; else "".
+
+        Every pair has to lie on one side of 1 by more than what counts as the same. Six
+        independent pairs of equal sides agree with a chance of 3 % (2 * 0.5**6). With fewer, an
+        interval twice as wide as that of 95 % has to lie there as well: of two pairs, in 2.5 %.
+        From three builds on, builds are counted in place of pairs: all pairs of a build agree
+        where its addresses slow a side down.
+        """
+        if self.pairs < 2 or self.baseline.error or self.candidate.error:
+            return ""
+        logs = [math.log(ratio) for ratio in self.ratios]
+        found = self.estimate
+        if self.build_count < FEW_BUILDS:
+            found = estimate(logs, self._allowance)
+        edge = same_within(self.device)
+        sure = found.count >= CLAIM_PAIRS or abs(found.mean) - 2 * found.half_width > edge
+        if sure and min(logs) > edge:
+            return "faster"
+        if sure and max(logs) < -edge:
+            return "slower"
+        return ""
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict in words: ``slower, size unclear`` where only the direction is sure."""
+        if self.verdict == "unclear" and self.direction:
+            return f"{self.direction}, size unclear"
+        return self.verdict
+
+    @property
+    def agreement(self) -> str:
+        """``slower in all 6 pairs; by how much is not clear yet``, where only that is sure."""
+        if self.conclusion == self.verdict:
+            return ""
+        return f"{self.direction} in all {self.pairs} pairs; by how much is not clear yet"
+
     @property
     def memory_ratio(self) -> float:
         """Peak memory of the candidate over that of the baseline; nan where it was not measured."""
@@ -164,11 +208,14 @@ class Comparison(Sides[Measurement]):
         return self.candidate.peak_bytes / self.baseline.peak_bytes
 
     def in_short(self, digits: int = 2) -> str:
-        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side."""
+        """``1.26x [1.25, 1.27] faster``: for a line in a table; or what ended a side.
+
+        ``0.14x slower, size unclear`` where all pairs agree, but are too few to say by how much.
+        """
         if error := self.baseline.error or self.candidate.error:
             return f"ended by {error}"
         interval = format_interval(*self.interval, digits)
-        return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.verdict]))
+        return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.conclusion]))
 
     def __str__(self) -> str:
         speedup = f"speed-up {self.speedup:.3f}x  {format_interval(*self.interval)}".rstrip()
@@ -180,9 +227,10 @@ class Comparison(Sides[Measurement]):
         if math.isfinite(self.noise_floor):
             floor = f"; noise floor {self.noise_floor:.1%}"
         where = device_in_words(self.device)
+        verdict = ": ".join(filter(None, [self.verdict.upper(), self.agreement]))
         lines = [
             table(self.arms),
-            f"{speedup}{per}   {self.verdict.upper()}",
+            f"{speedup}{per}   {verdict}",
             f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
         ]
         return "\n".join(lines)

@@ -61,10 +61,14 @@ class Estimate:
         return student_t(self.count - 1) * self.error
 
     @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval, as a logarithm; nan for one value."""
+        return math.hypot(self.margin, 2 * self.allowance)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval as ratios; nan where fewer than two values say nothing."""
-        half = math.hypot(self.margin, 2 * self.allowance)
-        return math.exp(self.mean - half), math.exp(self.mean + half)
+        return math.exp(self.mean - self.half_width), math.exp(self.mean + self.half_width)
 
     @property
     def noise_floor(self) -> float:

@@ -115,10 +115,10 @@ def test_run_gives_what_lab_run_gives(panel: LabPanel) -> None:
     )
     assert state["verdict"] == result.verdict
     assert [row[0] for row in state["sides"]] == ["Baseline", "Candidate"]
-    assert panel.screen.live.status[0].startswith(f"Done: {result.verdict}")
+    assert panel.screen.live.status[0].startswith(f"Done: {result.conclusion}")
     row = panel.screen.live.history[0]
     assert row[:4] == ["1", "double: False → True", "size 8, kind mean", "Time"]
-    assert row[4].endswith("×") and row[5] == result.verdict
+    assert row[4].endswith("×") and row[5] == result.conclusion
     for size, text in ((2**20, "1.00 MiB → 1.00 MiB"), (None, "–")):
         sides = (replace(side, peak_bytes=size) for side in result.arms)
         assert history.row(1, Comparison(*sides, device="cpu", lab="x"))[-1] == text

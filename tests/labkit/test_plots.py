@@ -43,7 +43,7 @@ def labels(figure):
     [
         (
             lambda dark: plots.comparison_figure(comparison(), dark=dark),
-            ["faster", "median 2.000x", "noise floor", "ms per step"],
+            ["faster", "speed-up 2.000x", "noise floor", "ms per step"],
         ),
         (
             lambda dark: plots.sweep_figure(

@@ -182,6 +182,53 @@ def test_false_positives_on_identical_arms():
     assert sum(verdict in ("faster", "slower") for verdict in verdicts) <= 10  # 5 %
 
 
+@pytest.mark.parametrize(
+    ("builds", "noise", "layout"), [(1, 0.005, 0.003), (1, 0.02, 0.003), (1, 0.3, 0), (3, 0.1, 0)]
+)
+@pytest.mark.parametrize("pairs", [2, 3, 4, 5, 6, 8, 12])
+def test_a_direction_is_seldom_told_of_identical_sides(pairs, builds, noise, layout):
+    told = 0
+    for seed in range(200):
+        result = planted(1.0, pairs, noise, seed=seed, builds=builds, layout=layout)
+        told += result.direction != ""
+    assert told <= 10  # 5 %
+
+
+def test_a_direction_of_builds_needs_as_many_builds():
+    """All pairs of a build agree where its addresses make one side slow."""
+    told = 0
+    for seed in range(200):
+        told += planted(1.0, 60, 0.001, seed=seed, builds=4, layout=0.1).direction != ""
+    assert told <= 10
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 4, 5, 6, 40])
+@pytest.mark.parametrize(("speedup", "direction"), [(0.14, "slower"), (7.0, "faster")])
+def test_a_great_difference_is_told_with_few_pairs(speedup, direction, pairs):
+    told = 0
+    for seed in range(100):
+        result = planted(speedup, pairs, noise=0.03, seed=seed)
+        told += result.direction == direction
+        assert result.direction in ("", direction)
+        assert not result.direction or direction in result.in_short()
+    assert told >= 95
+
+
+def test_a_direction_is_told_where_the_size_is_unclear():
+    noisy = planted(0.4, pairs=8, noise=0.4, seed=12)
+    assert noisy.verdict == "unclear" and noisy.direction == "slower"
+    assert noisy.conclusion == "slower, size unclear"
+    assert noisy.in_short().endswith("slower, size unclear")
+    assert "UNCLEAR: slower in all 8 pairs; by how much is not clear yet" in str(noisy)
+    sure = planted(0.4, pairs=40, noise=0.01)
+    assert (sure.verdict, sure.conclusion) == ("slower", "slower")
+    # One pair alone, a side that ended, or a difference that may be that of addresses: nothing.
+    assert planted(0.14, pairs=1).direction == ""
+    failed = replace(noisy, candidate=replace(noisy.candidate, error="out of memory"))
+    assert (failed.direction, failed.conclusion) == ("", "unclear")
+    assert planted(1.015, pairs=12, noise=0.0001).direction == ""
+
+
 def test_an_arm_that_failed_makes_no_claim():
     ended = Comparison(Measurement("a", times=(1.0,) * 30), Measurement("b", error="out of memory"))
     assert ended.verdict == "unclear" and math.isnan(ended.speedup)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -75,7 +76,7 @@ def test_a_larger_number_is_never_shown_as_a_smaller_one(
     form: Callable[[float], str], units: dict[str, float], step: int
 ) -> None:
     shown = [read(form(value), units)[2] for value in sorted(values(units))]
-    assert all(one <= other * (1 + 1e-9) for one, other in zip(shown, shown[1:], strict=False))
+    assert all(one <= other * (1 + 1e-9) for one, other in itertools.pairwise(shown))
 
 
 @pytest.mark.parametrize(
