@@ -69,7 +69,11 @@ clock = time.perf_counter
 
 
 def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
-    """Time one zero-argument step or `Workload` alone: with nothing to hold the times against."""
+    """Time one zero-argument step or `Workload` alone: with nothing to hold the times against.
+
+    The step runs hundreds of times, and what it trains is trained: give it a copy of the model,
+    `copy.deepcopy(model)`, and an optimizer of that copy.
+    """
     with measuring(threads):
         arm = as_arm(step, "step")
         state = _Timed(arm)
@@ -94,6 +98,9 @@ def compare(
     stop: threading.Event | None = None,
 ) -> Comparison:
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
+
+    Each step runs hundreds of times, and what it trains is trained: give each of them a copy of the
+    model, `copy.deepcopy(model)`, and an optimizer of that copy.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
     ends sooner once the interval is narrow. Steps that are given ready-made cannot be built again:

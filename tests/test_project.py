@@ -332,6 +332,13 @@ def test_the_readme_is_short() -> None:
     assert len(README.encode()) <= 8 * 1024
 
 
+def test_the_examples_of_compare_say_that_the_steps_train() -> None:
+    measuring = (ROOT / "course" / "measuring.md").read_text(encoding="utf-8")
+    for text in (README, measuring):
+        example = text.split("labkit.compare(step_before, step_after")[1]
+        assert "`copy.deepcopy(model)`" in example[:700]
+
+
 def test_readme_indexes_exactly_the_notebooks() -> None:
     linked = re.findall(r"\]\(notebooks/([\w/]+)\.ipynb\)", README)
     there = [place(path) for path in first_notebooks()]

@@ -3,6 +3,7 @@
 Nothing here asserts a time.
 """
 
+import copy
 import gc
 import itertools
 import math
@@ -331,6 +332,36 @@ def test_a_slow_first_step_is_no_reason_for_short_blocks():
     assert (
         measure(step, seconds=0.05).steps_per_block > 100
     )  # also when it took longer than the whole budget
+
+
+def test_compare_and_measure_say_that_the_steps_train_and_a_copy_keeps_the_model():
+    with torch.random.fork_rng():
+        model = torch.nn.Linear(4, 1)
+    before = copy.deepcopy(model.state_dict())
+
+    def make_step(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+        def step():
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    def moved():
+        return any(
+            not torch.equal(value, before[name]) for name, value in model.state_dict().items()
+        )
+
+    compare(make_step(copy.deepcopy(model)), make_step(copy.deepcopy(model)), seconds=0.05)
+    measure(make_step(copy.deepcopy(model)), seconds=0.05)
+    assert not moved()
+    measure(make_step(model), seconds=0.05)
+    assert moved()
+    for function in (compare, measure):
+        words = " ".join(function.__doc__.split())
+        assert "what it trains is trained" in words and "`copy.deepcopy(model)`" in words
 
 
 def test_compare_counts_what_the_steps_did():

@@ -559,6 +559,15 @@ def test_the_status_says_what_the_figure_rests_on() -> None:
     assert live.summary([result]).endswith("; 60 pairs of 3 builds")
 
 
+def test_a_direction_is_told_beside_an_unclear_verdict() -> None:
+    sides = [Measurement(name, times=(seconds,) * 3) for name, seconds in (("a", 1.0), ("b", 7.0))]
+    result = Comparison(*sides)
+    state = live.state(result, [], None)
+    assert (state["verdict"], state["badge"]) == ("unclear", "slower, size unclear")
+    assert live.summary([result]).startswith("slower, size unclear, 0.14×")
+    assert history.row(1, result)[5] == "slower, size unclear"
+
+
 def test_a_situation_has_one_widget_and_a_link_that_splits_it() -> None:
     lab = Lab(make_workload, double=[False, True], situation={"size": [8, 16], "kind": ["a", "b"]})
     panel = LabPanel(lab, seconds=0.2)

@@ -79,6 +79,18 @@ def test_values_that_would_overlap_are_slanted(value, angle):
         assert {label.get_rotation() for label in axis.get_xticklabels()} == {angle}
 
 
+def test_a_direction_stands_in_the_figures_where_the_size_is_unclear():
+    few = Comparison(
+        Measurement("baseline", {"size": 1}, (1.0,) * 3),
+        Measurement("candidate", {"size": 1}, (7.0,) * 3),
+    )
+    words = "slower, size unclear"
+    assert words in labels(plots.comparison_figure(few))
+    assert words in labels(plots.sweep_figure([few], "size"))
+    [axis] = plots.bar_figure([few], "size").axes
+    assert any(words in text.get_text() for text in axis.texts)
+
+
 def test_an_arm_that_failed_is_drawn_as_such():
     failed = Comparison(
         Measurement("baseline", times=(1.0,) * 8), Measurement("candidate", error="out of memory")

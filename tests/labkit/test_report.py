@@ -16,6 +16,7 @@ from labkit.counters import count
 from labkit.html import Bar, Markup, Ratio
 from labkit.memory import MemoryMeter
 from labkit.race import RaceResult, RaceRun
+from labkit.report import sweep_sentence
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Sweep
 
@@ -174,6 +175,20 @@ def test_too_few_pairs_have_no_interval() -> None:
     assert math.isnan(few.interval[0])
     words = Reader(few._repr_html_()).words + Reader(Sweep("size", (few,))._repr_html_()).words
     assert "2.000x" in words and "nan" not in words
+
+
+def test_a_direction_is_said_where_pairs_are_too_few_for_more() -> None:
+    few = comparison(0.14, size=8)
+    few = Comparison(*(replace(side, times=side.times[:3]) for side in few.arms))
+    words = Reader(few._repr_html_()).words
+    assert "slower, size unclear" in words
+    assert "too few pairs for an interval (3 pairs, one build)." in words
+    assert "It is slower in all 3 pairs; by how much is not clear yet." in words
+    sweep = Sweep("size", (few, comparison(size=16)))
+    assert sweep_sentence(sweep) == "slower, size unclear at 8; faster at 16"
+    assert "slower, size unclear" in Reader(sweep._repr_html_()).words
+    four = Comparison(*(replace(side, times=side.times[:5]) for side in comparison(1.0).arms))
+    assert "So few pairs decide nothing" in Reader(four._repr_html_()).words
 
 
 def test_a_meter_shows_its_peak() -> None:
