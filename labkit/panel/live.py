@@ -106,7 +106,9 @@ class Chart:
         so_far = position.partial
         if done or so_far.settled:
             self._settled = so_far
-            self._bands.append((len(so_far.ratios), *so_far.interval))
+            # Of nan the page could make no scale.
+            if math.isfinite(so_far.interval[0]):
+                self._bands.append((len(so_far.ratios), *so_far.interval))
         now = time.monotonic()
         if now - self._drawn < SELDOM and not done:
             return
@@ -171,8 +173,10 @@ def summary(runs: Sequence[Comparison]) -> str:
     for role, side in zip(report.ROLES, run.arms, strict=True):
         if side.error:
             return f"the {role} ended by {side.error}"
-    interval = ", ".join(map(format_factor, run.interval))
-    return f"{run.conclusion}, {format_factor(run.speedup)}× [{interval}]; {run.taken}"
+    factor = f"{format_factor(run.speedup)}×"
+    if math.isfinite(run.interval[0]):
+        factor += f" [{', '.join(map(format_factor, run.interval))}]"
+    return f"{run.conclusion}, {factor}; {run.taken}"
 
 
 def _side(name: str, side: Measurement) -> list[str]:

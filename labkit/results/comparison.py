@@ -198,7 +198,8 @@ class Comparison(Sides[Measurement]):
         """``slower in all 6 pairs; by how much is not clear yet``, where only that is sure."""
         if self.conclusion == self.verdict:
             return ""
-        return f"{self.direction} in all {self.pairs} pairs; by how much is not clear yet"
+        pairs = "both pairs" if self.pairs == 2 else f"all {self.pairs} pairs"
+        return f"{self.direction} in {pairs}; by how much is not clear yet"
 
     @property
     def memory_ratio(self) -> float:

@@ -564,8 +564,17 @@ def test_a_direction_is_told_beside_an_unclear_verdict() -> None:
     result = Comparison(*sides)
     state = live.state(result, [], None)
     assert (state["verdict"], state["badge"]) == ("unclear", "slower, size unclear")
-    assert live.summary([result]).startswith("slower, size unclear, 0.14×")
+    assert live.summary([result]) == "slower, size unclear, 0.14×; 3 pairs of one build"
     assert history.row(1, result)[5] == "slower, size unclear"
+
+
+def test_pairs_that_are_too_few_for_an_interval_are_drawn_without_one() -> None:
+    """An interval of nan would leave the chart without a scale."""
+    result = Comparison(*(Measurement(name, times=(1.0,) * 3) for name in "ab"))
+    widget = live.Live()
+    live.Chart(widget, 1, 10.0, {"mode": "Time"}).draw(Progress(0, 1, result), done=True)
+    assert widget.state["pairs"] == 3 and not widget.state["bands"]
+    widget.close()
 
 
 def test_a_situation_has_one_widget_and_a_link_that_splits_it() -> None:

@@ -222,6 +222,8 @@ def test_a_direction_is_told_where_the_size_is_unclear():
     assert "UNCLEAR: slower in all 8 pairs; by how much is not clear yet" in str(noisy)
     sure = planted(0.4, pairs=40, noise=0.01)
     assert (sure.verdict, sure.conclusion) == ("slower", "slower")
+    two = planted(0.1, pairs=2, noise=0.001)
+    assert two.agreement == "slower in both pairs; by how much is not clear yet"
     # One pair alone, a side that ended, or a difference that may be that of addresses: nothing.
     assert planted(0.14, pairs=1).direction == ""
     failed = replace(noisy, candidate=replace(noisy.candidate, error="out of memory"))
