@@ -1,12 +1,15 @@
-"""A cell that is run again closes the panels that its earlier run showed.
+"""Which cell shows a panel, and which one begins while a panel measures.
 
-Their place on the page is gone. Kept open they would pile up in the kernel, and a page that is
-reloaded asks for the state of every open widget: with too many of them it gives up.
+A cell that is run again closes the panels that its earlier run showed. Their place on the page is
+gone. Kept open they would pile up in the kernel, and a page that is reloaded asks for the state of
+every open widget: with too many of them it gives up.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from IPython import get_ipython
@@ -47,3 +50,23 @@ def current() -> tuple[str, str] | None:
     request = kernel.get_parent()
     cell = request.get("metadata", {}).get("cellId")
     return (cell, request["header"]["msg_id"]) if cell else None
+
+
+@contextmanager
+def watched(begins: Callable[[], None]) -> Iterator[None]:
+    """Call ``begins`` when a cell begins; outside of IPython there are none."""
+
+    def before_cell(info: Any) -> None:
+        # Variable inspectors and the like ask the kernel without a number of their own.
+        if info.store_history and not info.silent:
+            begins()
+
+    shell = get_ipython()
+    if shell is None:
+        yield
+        return
+    shell.events.register("pre_run_cell", before_cell)
+    try:
+        yield
+    finally:
+        shell.events.unregister("pre_run_cell", before_cell)

@@ -33,9 +33,9 @@ class LabPanel:
     ``controls[name].baseline`` and ``.candidate`` are the widgets, ``scenarios`` and ``buttons``
     the buttons, ``modes`` says what is measured, ``guess.slider`` is the guess. ``seconds`` presets
     the time budget. ``recorded`` holds recorded runs of other machines, drawn beside the reader's:
-    a menu picks the machine. At its end a run puts random numbers and switches of torch back as
-    they were at its beginning, for all of the process: what another cell draws or sets meanwhile is
-    undone.
+    a menu picks the machine. A run sets random numbers and switches of torch for all of the
+    process, and puts them back at its end. A cell that begins meanwhile is disturbed by that, and
+    disturbs the run: both are told.
     """
 
     def __init__(

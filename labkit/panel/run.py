@@ -6,6 +6,8 @@ Found out in a real kernel:
   enters or sets does not reach the run.
 - The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the
   foreground and handles ``KeyboardInterrupt``.
+- Widgets' messages and silent requests trigger no ``pre_run_cell``; a cell does, before its first
+  line, and what is printed then is an output of that cell.
 - An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows
   it in its status line and raises it from ``wait``.
 """
@@ -13,11 +15,14 @@ Found out in a real kernel:
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Protocol
 
+from labkit.panel import cells
 from labkit.race import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
@@ -29,6 +34,12 @@ Result = Found | None
 # What a run tells of itself while it goes on.
 News = Progress | RaceResult | RaceRun
 Job = Callable[..., Found]
+
+# Into the cell that begins: its numbers are at stake as much as the panel's.
+SAID_IN_THE_CELL = (
+    "A panel is measuring in this kernel: it may repeat this cell's random numbers, change its "
+    "default dtype and slow it down. Run this cell again when the panel has ended."
+)
 
 
 class Screen(Protocol):
@@ -46,6 +57,9 @@ class Screen(Protocol):
     def finish(self, run: PanelRun, result: Found) -> str:
         """Show and publish the result; what the status line says."""
 
+    def disturbed(self, run: PanelRun) -> None:
+        """Another cell began meanwhile."""
+
     def ended(self, run: PanelRun) -> None:
         """The run is over, however it ended."""
 
@@ -55,7 +69,7 @@ class PanelRun(threading.Thread):
 
     ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``mode`` what
     is measured, ``swept`` the swept control. A run that is ``replaced`` by the next one leaves no
-    result.
+    result. ``disturbed`` says that a cell began while it measured.
     """
 
     def __init__(
@@ -79,10 +93,12 @@ class PanelRun(threading.Thread):
         self.error: BaseException | None = None
         self.over = False
         self.replaced = False
+        self.disturbed = False
         self._job = job
         self._screen = screen
         self._context = context
         self._stop_event = threading.Event()
+        self._watch = ExitStack()
         # An answer to Stop must not stand in the status line after the run's own last word.
         self._last_word = threading.Lock()
 
@@ -91,10 +107,12 @@ class PanelRun(threading.Thread):
         try:
             TURN.take(self)
             self._screen.begun(self)
+            self._watch.enter_context(cells.watched(self._cell_begins))
             super().start()
         except BaseException:
             # An interrupt may strike when the thread has begun: then it gives the turn back.
             if not self.is_alive():
+                self._watch.close()
                 TURN.give_back_to(0, self)
             raise
 
@@ -145,11 +163,17 @@ class PanelRun(threading.Thread):
             return f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
 
     def _measure(self) -> str:
-        result = self._job(on_update=self._update, stop=self._stop_event)
+        with self._watch:
+            result = self._job(on_update=self._update, stop=self._stop_event)
         if self.replaced:
             return "The settings have changed ..."
         self.result = result
         return self._screen.finish(self, result)
+
+    def _cell_begins(self) -> None:
+        self.disturbed = True
+        self._screen.disturbed(self)
+        print(SAID_IN_THE_CELL, file=sys.stderr)
 
     def _update(self, so_far: Comparison | News) -> None:
         if self.replaced:

@@ -40,6 +40,11 @@ READY = {
     MEMORY: "Ready: set your guess, then Run. What is alive when, in one step of each side?",
     RACE: "Ready: set your guess, then Run. Both sides train to the target.",
 }
+CELL_BEGAN = (
+    "Another cell began during this run: its random numbers, default dtype and speed, "
+    "and this measurement, disturb each other; press Run again when it has ended."
+)
+DISTURBED = "Another cell ran meanwhile: both were disturbed."
 BEGUN = {
     TIME: "Building and warming up both sides ...",
     MEMORY: "Recording one step of each side ...",
@@ -91,6 +96,7 @@ class PanelScreen:
         # What each mode showed last.
         self._states: dict[str, dict[str, Any]] = {}
         self._asked = -math.inf
+        self._others = ""
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the status line."""
@@ -109,12 +115,12 @@ class PanelScreen:
         self._race = None
         if run.mode == RACE:
             self._race = RaceView(self._lab.race_options)
-        self._look_around()
+        self._look_around(run)
         self.live.say(BEGUN[run.mode])
 
     def show(self, run: PanelRun, news: News) -> None:
         """Draw a partial result of the run."""
-        self._look_around()
+        self._look_around(run)
         if not isinstance(news, Progress):
             self._show_race(run, news)
             return
@@ -124,13 +130,22 @@ class PanelScreen:
         if self._chart is not None:
             self._chart.draw(news)
 
-    def _look_around(self) -> None:
+    def disturbed(self, run: PanelRun) -> None:
+        """Another cell began while the run measures."""
+        self._notify(run)
+
+    def _look_around(self, run: PanelRun) -> None:
         """Say who else measures on this machine; asked once a second at most."""
         now = time.monotonic()
-        if now - self._asked < 1:
-            return
-        self._asked = now
-        text = neighbours.told()
+        if now - self._asked >= 1:
+            self._asked = now
+            self._others = neighbours.told()
+        self._notify(run)
+
+    def _notify(self, run: PanelRun) -> None:
+        """Say all that disturbs the run."""
+        cell = CELL_BEGAN if run.disturbed else ""
+        text = " ".join(filter(None, [cell, self._others]))
         if text != self.live.notice:
             self.live.notice = text
 
@@ -173,6 +188,10 @@ class PanelScreen:
         else:
             said = self._finish_memory(run, result)
         self.live.history = [row(number, each) for number, each in enumerate(self.history, 1)]
+        if run.disturbed:
+            # What both threads write at once may be lost.
+            self._notify(run)
+            said = f"{said}. {DISTURBED}"
         return said
 
     def _finish_times(self, run: PanelRun, result: Comparison | Sweep) -> str:
@@ -192,7 +211,7 @@ class PanelScreen:
         else:
             own = Sweep(run.swept, tuple(runs))
             figure = partial(plots.sweep_figure, control=run.swept)
-        self._publish(own, figure)
+        self._publish(run, own, figure)
         word = "Stopped" if last.stopped else "Done"
         return f"{word}: {summary(runs)}"
 
@@ -223,7 +242,7 @@ class PanelScreen:
             ratio, low, high = result.speedup(result.arms[1])
             told["told"] = self._guess.told(ratio, (low, high), why_no_factor(result))
         self._keep(run, told)
-        self._publish(result, plots.race_figure)
+        self._publish(run, result, plots.race_figure)
         return f"{'Stopped' if result.stopped else 'Done'}: {race_summary(result)}"
 
     def _finish_memory(self, run: PanelRun, result: MemoryComparison) -> str:
@@ -236,11 +255,13 @@ class PanelScreen:
         fixed = {"mode": MEMORY, "guess": self._guess.drawn}
         self.live.state = fixed | {"run": run.number, "running": True}
         self._keep(run, told)
-        self._publish(result, plots.memory_figure)
+        self._publish(run, result, plots.memory_figure)
         return f"Done: {told['badge']}, {told['speedup']}"
 
     def _keep(self, run: PanelRun, told: dict[str, Any]) -> None:
         """Add the last words, and remember them for when the mode is shown again."""
+        if run.disturbed:
+            told = told | {"sentence": f"{told['sentence']} {DISTURBED}"}
         self.live.state = self.live.state | told
         self._states[run.mode] = self.live.state | {"running": False}
 
@@ -255,11 +276,13 @@ class PanelScreen:
         if self._chart is not None:
             self._chart.draw(last, done=True)
 
-    def _publish(self, own: Found, draw: Callable[..., Figure]) -> None:
+    def _publish(self, run: PanelRun, own: Found, draw: Callable[..., Figure]) -> None:
         """Figure and result as outputs of the cell that showed the panel."""
         if not self.outputs.shown:
             return
         markup, text = own._repr_html_(), str(own)
+        if run.disturbed:
+            markup, text = f"{markup}{html.result(html.note(DISTURBED))}", f"{text}\n{DISTURBED}"
         picked = self._picked()
         if picked and not isinstance(own, MemoryComparison):
             beside = picked.beside(own)

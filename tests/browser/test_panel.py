@@ -492,3 +492,29 @@ def test_details_show_what_the_notebook_keeps(opened: NotebookPage) -> None:
     panel.button("details").click()
     kept.wait_for()
     panel.root.locator(".labkit-sides").wait_for()
+
+
+def test_a_cell_that_begins_during_a_run_is_told_on_the_page(opened: NotebookPage) -> None:
+    panel, notice = opened.panel(), opened.page.locator(".labkit-notice")
+    opened.execute(ENDLESS)
+    panel.set_budget(60)
+    panel.run()
+    panel.wait_result()
+    # Clicks are no cells, nor is what a page asks for unseen.
+    panel.set_slider("size", 0)
+    opened.execute("1 + 1")
+    assert "Another cell" not in notice.first.inner_text()
+    opened.run_cell(0)
+    notice.first.filter(has_text="Another cell began").wait_for()
+    opened.screenshot("panel-beside-a-cell", panel.root)
+    opened.screenshot("panel-beside-a-cell-page")
+    told = [out["text"] for out in opened.outputs() if out.get("name") == "stderr"]
+    assert len(told) == 1 and "A panel is measuring in this kernel" in "".join(told[0])
+    panel.stop()
+    assert panel.wait_finished(20).startswith("Stopped")
+    assert "Another cell ran meanwhile" in panel.status()
+    opened.screenshot("panel-after-a-cell", panel.root)
+    opened.execute(RESTORE)
+    panel.run()
+    assert "meanwhile" not in panel.wait_finished()
+    assert "Another cell" not in notice.first.inner_text()

@@ -1170,3 +1170,118 @@ def test_a_notebook_is_told_in_one_line_that_the_kernel_is_busy(
         TURN.give_back_to(0, threading.current_thread())
     said = capsys.readouterr().out
     assert said.startswith("Busy: another measurement is running") and said.count("\n") == 1
+
+
+@pytest.fixture
+def endless_panel(panel: LabPanel) -> LabPanel:
+    """Its run lasts until Stop."""
+    panel.lab.make_workload = endless
+    panel.buttons.budget.value = 60
+    return panel
+
+
+def listeners(shell: InteractiveShell) -> list[Any]:
+    """Who is told that a cell begins."""
+    return list(shell.events.callbacks["pre_run_cell"])
+
+
+def run_cell(shell: InteractiveShell, source: str) -> None:
+    """Run a cell as a page does, without a line in the reader's history of inputs."""
+    shell.history_manager.enabled = False
+    shell.run_cell(source, store_history=True).raise_error()
+
+
+def test_a_cell_that_begins_while_a_panel_measures_is_told_on_both_sides(
+    endless_panel: LabPanel, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    panel, live = endless_panel, endless_panel.screen.live
+    with capture_output() as captured:
+        panel._ipython_display_()
+        panel.run()
+        wait_until(lambda: live.state.get("bands"))
+        assert "Another cell" not in live.notice
+        shell.user_ns["seen"] = []
+        run_cell(shell, "seen.append(1)")
+        assert shell.user_ns["seen"] == [1]
+        assert live.notice.startswith("Another cell began") and "Run again" in live.notice
+        panel.screen._asked = -math.inf
+        time.sleep(0.3)
+        assert live.notice.startswith("Another cell began")
+        panel.stop()
+        panel.wait()
+    assert "A panel is measuring" in captured.stderr
+    assert live.state["sentence"].endswith("Another cell ran meanwhile: both were disturbed.")
+    assert "another cell ran meanwhile" in live.status[0].lower()
+    (result,) = [out.data for out in captured.outputs if "speed-up" in out.data["text/plain"]]
+    for text in result.values():
+        assert "Another cell ran meanwhile" in text
+    # The next run begins without it.
+    panel.run()
+    assert "Another cell" not in live.notice
+    wait_until(lambda: live.state.get("bands"))
+    panel.stop()
+    panel.wait()
+    assert "meanwhile" not in live.state["sentence"] + live.status[0]
+
+
+def test_what_is_no_cell_disturbs_no_run(
+    endless_panel: LabPanel, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a page asks the kernel for unseen, and what the cell that starts a run does itself."""
+    panel, live = endless_panel, endless_panel.screen.live
+    shell.user_ns["panel"] = panel
+    run_cell(shell, "1 + 1")
+    run_cell(shell, "panel.run()")
+    wait_until(lambda: "points" in live.state)
+    shell.run_cell("1 + 1", silent=True)
+    shell.run_cell("1 + 1", store_history=False)
+    panel.stop()
+    panel.wait()
+    run_cell(shell, "1 + 1")
+    assert "Another cell" not in live.notice
+    assert "A panel is measuring" not in capsys.readouterr().err
+
+
+def test_cells_that_follow_at_once_are_told_of_no_run_that_waits_for_a_click(
+    panel: LabPanel, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.user_ns["panel"] = panel
+    run_cell(shell, "panel._ipython_display_()")
+    run_cell(shell, "panel.controls['size'].candidate.index = 1")
+    assert listeners(shell) == [] and panel.latest is None
+    assert "A panel is measuring" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["by itself", "stop", "close", "error", "replaced", "not begun"])
+def test_nobody_waits_for_cells_when_a_run_is_over(
+    panel: LabPanel, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    before = listeners(shell)
+    if end in ("stop", "close", "replaced"):
+        panel.lab.make_workload = endless
+        panel.buttons.budget.value = 60
+    if end == "error":
+        panel.lab.make_workload = lambda **_: 1 / 0
+    if end == "not begun":
+        monkeypatch.setattr(PanelRun, "is_alive", lambda self: False)
+        monkeypatch.setattr(threading.Thread, "start", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            panel.run()
+        assert listeners(shell) == before
+        return
+    panel.run()
+    run = panel.latest
+    assert run is not None
+    if end in ("stop", "close", "replaced"):
+        assert len(listeners(shell)) == len(before) + 1
+    if end == "replaced":
+        panel.controls["size"].candidate.index = 1
+        wait_until(lambda: panel.latest is not run)
+        assert len(listeners(shell)) == len(before) + 1
+    if end in ("stop", "replaced"):
+        panel.stop()
+    if end == "close":
+        panel.close()
+    assert panel.latest is not None
+    panel.latest.join(30)
+    assert listeners(shell) == before
