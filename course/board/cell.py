@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from course.board import recorded, store
-from course.board.measure import NoFigure, machine_name, measure
+from course.board.advice import KEEP, LEAVE, advised, after_keeping
+from course.board.measure import NoFigure, machine_name, measure, promised
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import checked
@@ -64,10 +65,10 @@ class Board:
         """Measure a switch on top of those that were kept; nothing is saved before a choice."""
         self.latest = None
         print(f"Training without and with {switch}, in turn.")
-        print("A minute at most; longer beside other programs,")
-        print("or with nothing switched on yet.")
+        print(promised(switch, seconds, whole))
+        bounded = seconds is None and not whole
         try:
-            self.latest = measure(switch, self.choices.switches, seconds, whole)
+            self.latest = measure(switch, self.choices.switches, seconds, whole, bounded)
         except KeyboardInterrupt:
             self.said = f"{switch} was interrupted before there was a figure; nothing has changed."
         except NoFigure as error:
@@ -95,6 +96,8 @@ class Board:
             self.said = f"{word}. In the test size nothing is saved."
         else:
             self._save(word)
+        if kept:
+            self.said = f"{self.said} {after_keeping(choice.figure)}".strip()
         self._show_again()
 
     def _save(self, word: str) -> None:
@@ -146,7 +149,7 @@ class Board:
         self._shown = uuid4().hex
         display(self._bundle(), raw=True, display_id=self._shown)
         if self.latest is not None:
-            display(_buttons(self.keep, self.leave, self.latest.verdict == "faster"))
+            display(_buttons(self.keep, self.leave, advised(self.latest)))
 
     def _show_again(self) -> None:
         if self._shown is None:
@@ -156,14 +159,15 @@ class Board:
         update_display(self._bundle(), raw=True, display_id=self._shown)
 
 
-def _buttons(keep: Callable[[], None], leave: Callable[[], None], helps: bool) -> Any:
+def _buttons(keep: Callable[[], None], leave: Callable[[], None], primary: str) -> Any:
     import ipywidgets as W
 
     buttons = []
-    for text, style, call in (
-        ("Keep it", "success" if helps else "", keep),
-        ("Do not keep it", "", leave),
+    for name, text, call in (
+        (KEEP, "Keep it", keep),
+        (LEAVE, "Do not keep it", leave),
     ):
+        style = "primary" if name == primary else ""
         button = W.Button(description=text, button_style=style)
         button.on_click(lambda _, call=call: call())
         buttons.append(button)

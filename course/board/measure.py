@@ -6,6 +6,10 @@ one accuracy. A whole training takes minutes in a slow script, so the race is a 
 accuracy that is reached early, unless the whole is asked for. Both sides of a short race have
 batch norm: without it nothing is reached early.
 
+A reader is promised a time, by the clock on the wall. So an epoch of each side is looked at first:
+in a slow script the epochs that are timed become shorter, down to one batch, and none begins that
+would not end in time (`Limit`).
+
 Steps use as many threads as torch does by itself: a training takes the whole machine.
 """
 
@@ -21,7 +25,7 @@ from datetime import date
 import torch
 
 from course.board.store import Figure
-from course.speedrun import train
+from course.speedrun import batch_size, read, train
 from course.switches import SWITCHES, TASK, Task
 from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
 from labkit.device import survive
@@ -29,6 +33,7 @@ from labkit.measure import measuring
 from labkit.preserve import preserve_flags
 from labkit.progress import progress
 from labkit.race import RaceRun
+from labkit.results.comparison import CLAIM_PAIRS
 
 # Epochs without end, of the mix of training and validation that the task has.
 TIMED = TASK._replace(
@@ -47,11 +52,58 @@ EARLY = TASK._replace(
     cycle=pick(cpu=3, cuda=5, test=2),
 )
 MOST_SEEDS = 5
-# For what is timed; where that is too short for an interval, three times as many once more.
+# For what is timed, and up to three times as long where epochs are slow.
 SECONDS = pick(cpu=10.0, test=0.3)
+# What a reader waits for at most: what is timed, and a race, which trains both sides to its end.
+MINUTE, RACE = 60.0, 120.0
+# So many epochs of each side are run for one pair, and for as many as a verdict needs.
+EPOCHS = 1.5
+MANY = 12
+# Images of an epoch that only loads libraries: the first one of a process takes long.
+FEW = 8
 # Torch's own number; in the test size one, since threads that wait for each other beside other
 # tests take ten times as long.
 THREADS = pick(cpu=None, test=1)
+
+
+class OutOfTime(KeyboardInterrupt):
+    """The time is over: what there is ends as if the reader had interrupted."""
+
+
+class Limit:
+    """So many seconds from now, in which no epoch begins that would not end, by what is known."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds = seconds
+        self._end = time.perf_counter() + seconds
+        # Seconds of the latest epoch of these switches, of so many images.
+        self._known: dict[tuple[frozenset[str], int], float] = {}
+
+    def train(
+        self, switches: Collection[str], task: Task, seed: int = 0
+    ) -> Iterator[tuple[float, float, float]]:
+        """`course.speedrun.train` while there is time for one more epoch; then OutOfTime.
+
+        Compiling, in the first epoch, is no part of the time.
+        """
+        side = frozenset(switches), task.images
+        compiling = "compile" in switches
+        begin = self._allow(side)
+        for epoch in train(switches, task, seed):
+            seconds = time.perf_counter() - begin
+            if compiling:
+                self._end += seconds
+            else:
+                self._known[side] = seconds
+            compiling = False
+            yield epoch
+            begin = self._allow(side)
+
+    def _allow(self, side: tuple[frozenset[str], int]) -> float:
+        now = time.perf_counter()
+        if now + self._known.get(side, 0.0) > self._end:
+            raise OutOfTime
+        return now
 
 
 class NoFigure(RuntimeError):
@@ -82,22 +134,55 @@ def images_per_second(seconds: float = 5.0, switches: Collection[str] = ()) -> f
         return done / (time.perf_counter() - begin)
 
 
+def promised(switch: str, seconds: float | None = None, whole: bool = False) -> str:
+    """How long `measure` takes, in words."""
+    if whole:
+        return f"To {TASK.target:.0%}, on {MOST_SEEDS} seeds: minutes to an hour."
+    if seconds is not None:
+        return f"About {seconds:g} s of measuring, once both are built."
+    text = "Two minutes at most" if SWITCHES[switch].learns else "A minute at most"
+    return f"{text}, and compiling on top." if switch == "compile" else f"{text}."
+
+
 def measure(
-    switch: str, present: Collection[str], seconds: float | None = None, whole: bool = False
+    switch: str,
+    present: Collection[str],
+    seconds: float | None = None,
+    whole: bool = False,
+    bounded: bool = False,
 ) -> Figure:
     """What ``switch`` does on top of ``present``, in about ``seconds`` for the measuring proper.
 
     ``whole`` races to the target of the task instead, on five seeds, however long that takes.
-    NoFigure when memory ran out.
+    ``bounded`` keeps within `MINUTE` or `RACE`, all in all. NoFigure when memory ran out, or when
+    that is too short for a single pair.
     """
     below = tuple(name for name in present if name != switch)
-    with _quietly(), survive() as outcome:
-        if whole:
-            return _raced(switch, below, seconds, TASK)
-        if SWITCHES[switch].learns:
-            return _raced(switch, _with_batch_norm(switch, below), seconds, EARLY)
-        return _timed(switch, below, seconds)
+    learns = SWITCHES[switch].learns
+    # Unpacking them for the first time may take longer than all else.
+    _read_images(EARLY if learns else TIMED)
+    limit = Limit()
+    if bounded:
+        limit = Limit(RACE if learns else MINUTE)
+    try:
+        with _quietly(), survive() as outcome:
+            if whole:
+                return _raced(switch, below, seconds, TASK, limit)
+            if learns:
+                return _raced(switch, _with_batch_norm(switch, below), seconds, EARLY, limit)
+            return _timed(switch, below, seconds, limit)
+    except OutOfTime:
+        within = "two minutes" if learns else "a minute"
+        raise NoFigure(
+            f"it is too slow here to measure within {within}; "
+            f"board({switch!r}, seconds=10) takes the time that it needs"
+        ) from None
     raise NoFigure(f"one of its two sides ended: {outcome.error}")
+
+
+def _read_images(task: Task) -> None:
+    read(train=True, size=task.images)
+    read(train=False, size=task.validation)
 
 
 def _with_batch_norm(switch: str, below: tuple[str, ...]) -> tuple[str, ...]:
@@ -106,20 +191,24 @@ def _with_batch_norm(switch: str, below: tuple[str, ...]) -> tuple[str, ...]:
     return (*below, "normalization")
 
 
-def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure:
+def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Limit) -> Figure:
+    sides = below, (*below, switch)
+    with measuring(threads=THREADS):
+        task, epochs = _epoch_that_fits(sides, limit)
+
     def speedrun(switched: bool) -> Workload:
-        run = train((*below, switch) if switched else below, TIMED)
+        run = limit.train(sides[switched], task)
 
         def step() -> float:
             return next(run)[2]
 
-        return Workload(step, TIMED.images, "images")
+        return Workload(step, task.images, "images")
 
+    if seconds is None:
+        enough = EPOCHS * CLAIM_PAIRS * epochs
+        seconds = min(3 * SECONDS, max(SECONDS, enough))
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
-    result = lab.run(switched=True, seconds=seconds or SECONDS)
-    ended = result.stopped or any(side.error for side in result.arms)
-    if seconds is None and not ended and math.isnan(sum(result.interval)):
-        result = lab.run(switched=True, seconds=3 * SECONDS)
+    result = lab.run(switched=True, seconds=seconds)
     for side, name in zip(result.arms, ("without", "with"), strict=True):
         if side.error:
             raise NoFigure(f"the side {name} it ended: {side.error}")
@@ -132,13 +221,43 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None) -> Figure
         verdict=result.verdict,
         rate=result.baseline.throughput,
         memory=result.memory_ratio,
+        ratios=result.ratios,
         stopped=result.stopped,
     )
 
 
-def _raced(switch: str, below: tuple[str, ...], seconds: float | None, task: Task) -> Figure:
+def _epoch_that_fits(sides: Sequence[Sequence[str]], limit: Limit) -> tuple[Task, float]:
+    """What an epoch is to be, one batch at least, and the seconds of one of both sides."""
+    batch = min(batch_size(frozenset(sides[0])), TIMED.images)
+    _look(sides[0], _epoch(FEW), limit)
+    seconds = sum(_look(side, _epoch(batch), limit) for side in sides)
+    images = TIMED.images
+    if MANY * seconds * images / batch > limit.seconds:
+        images = max(1, int(limit.seconds / MANY / seconds)) * batch
+    return _epoch(images), seconds * images / batch
+
+
+def _look(side: Sequence[str], task: Task, limit: Limit) -> float:
+    """Seconds of the first epoch."""
+    # Compiled for this look alone it would take as long as all else.
+    switches = [name for name in side if name != "compile"]
+    begin = time.perf_counter()
+    with preserve_flags():
+        next(limit.train(switches, task))
+    return time.perf_counter() - begin
+
+
+def _epoch(images: int) -> Task:
+    """An epoch of so many images, with its part of the validation."""
+    validation = max(1, round(TIMED.validation * images / TIMED.images))
+    return TIMED._replace(images=images, validation=validation)
+
+
+def _raced(
+    switch: str, below: tuple[str, ...], seconds: float | None, task: Task, limit: Limit
+) -> Figure:
     with measuring(threads=THREADS):
-        result = race_to(task, {"off": below, "on": (*below, switch)}, seconds)
+        result = race_to(task, {"off": below, "on": (*below, switch)}, seconds, limit)
     ratio, low, high = result.speedup("on")
     reached = [run for run in result.of("off") if run.curve]
     epochs = sum(len(run.curve) for run in reached)
@@ -150,24 +269,30 @@ def _raced(switch: str, below: tuple[str, ...], seconds: float | None, task: Tas
         interval=(low, high),
         verdict=result.verdict("on"),
         rate=task.images * epochs / sum(run.curve[-1][1] for run in reached),
+        ratios=result.ratios("on"),
         stopped=result.stopped,
     )
 
 
 def race_to(
-    task: Task, sides: dict[str, Sequence[str]], seconds: float | None = None
+    task: Task,
+    sides: dict[str, Sequence[str]],
+    seconds: float | None = None,
+    limit: Limit | None = None,
 ) -> RaceResult:
     """Train each side, seed by seed, for about ``seconds``: one seed at least, five at most.
 
-    An interrupt ends it with the seeds that are complete; KeyboardInterrupt if none is.
+    An interrupt ends it with the seeds that are complete, and so does the ``limit``;
+    KeyboardInterrupt if none is.
     """
+    limit = limit or Limit()
     budget = seconds or pick(cpu=10.0, test=0.1)
     runs: list[RaceRun] = []
     begin = time.perf_counter()
     stopped = False
     for seed in range(MOST_SEEDS):
         try:
-            runs += _one_seed(task, sides, seed)
+            runs += _one_seed(task, sides, seed, limit)
         except KeyboardInterrupt:
             if not runs:
                 raise
@@ -180,24 +305,31 @@ def race_to(
     return RaceResult(tuple(order), task.target, "accuracy", True, stopped)
 
 
-def _one_seed(task: Task, sides: dict[str, Sequence[str]], seed: int) -> list[RaceRun]:
+def _one_seed(
+    task: Task, sides: dict[str, Sequence[str]], seed: int, limit: Limit
+) -> list[RaceRun]:
     """One training of each side; they take turns in being the first."""
     names = list(sides)
     if seed % 2:
         names.reverse()
     runs = []
     for name in progress(iterable=names, desc=f"race, seed {seed}", unit="training", delay=2):
-        runs.append(run_once(task, name, sides[name], seed))
+        runs.append(run_once(task, name, sides[name], seed, limit))
     return runs
 
 
-def run_once(task: Task, name: str, switches: Sequence[str], seed: int) -> RaceRun:
+def run_once(
+    task: Task, name: str, switches: Sequence[str], seed: int, limit: Limit | None = None
+) -> RaceRun:
     """One training to the target: steps are epochs, seconds are all that passed."""
     curve = []
+    epochs = (limit or Limit()).train(switches, task, seed)
     # One switch sets a flag of the whole process, which the other side must not find.
     with preserve_flags():
-        for epoch, (seconds, accuracy, _) in enumerate(train(switches, task, seed), 1):
+        for epoch, (seconds, accuracy, _) in enumerate(epochs, 1):
             curve.append((epoch, seconds, accuracy))
+            if accuracy >= task.target:
+                break
     return RaceRun(name, seed, tuple(curve), curve[-1][2] >= task.target)
 
 
@@ -209,6 +341,7 @@ def _figure(
     interval: tuple[float, float],
     verdict: str,
     rate: float,
+    ratios: Sequence[float],
     stopped: bool,
     memory: float = math.nan,
 ) -> Figure:
@@ -224,7 +357,18 @@ def _figure(
         date=date.today().isoformat(),
         torch=torch.__version__,
         stopped=stopped,
+        pairs=len(ratios),
+        agree=agreed(ratios),
     )
+
+
+def agreed(ratios: Sequence[float]) -> str:
+    """What each single pair says: "faster", "slower", or nothing where they differ."""
+    if ratios and max(ratios) < 1:
+        return "slower"
+    if ratios and min(ratios) > 1:
+        return "faster"
+    return ""
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from course.board.words import as_json, from_json
 from course.switches import SWITCHES
+from labkit.results.comparison import CLAIM_PAIRS
 
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begin anew."
@@ -43,7 +44,8 @@ class Figure:
     ``factor`` is the time without it over the time with it, nan where neither side arrived, and
     ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
     with it over the peak without it. ``mode`` is "time", "race" (to an accuracy that is
-    reached early) or "whole race". ``stopped`` says that it was interrupted.
+    reached early) or "whole race". ``stopped`` says that it was interrupted. It rests on so many
+    ``pairs``; ``agree`` is what each of them says: "faster", "slower", or nothing.
     """
 
     switch: str
@@ -57,6 +59,30 @@ class Figure:
     date: str = ""
     torch: str = ""
     stopped: bool = False
+    pairs: int = 0
+    agree: str = ""
+
+    @property
+    def direction(self) -> str:
+        """The verdict; an unclear one is "faster" or "slower" by the interval or by all pairs.
+
+        One pair is enough for a loss, since all that comes later is measured on top of it; a gain
+        needs as many as a verdict.
+        """
+        low, high = self.interval
+        if self.verdict != "unclear":
+            return self.verdict
+        if high < 1 or self.agree == "slower":
+            return "slower"
+        agreed = self.agree == "faster" and self.pairs >= CLAIM_PAIRS
+        if agreed or 1 < low <= high < math.inf:
+            return "faster"
+        return "unclear"
+
+    @property
+    def counts(self) -> bool:
+        """Whether it says by how much a training is shorter or longer."""
+        return self.direction != "unclear" and 0 < self.factor < math.inf
 
 
 @dataclass(frozen=True)
@@ -207,6 +233,8 @@ def _figure(name: str, entry: dict[str, Any]) -> Figure:
         date=str(entry["date"]),
         torch=str(entry["torch"]),
         stopped=bool(entry["stopped"]),
+        pairs=int(entry.get("pairs", 0)),
+        agree=str(entry.get("agree", "")),
     )
 
 

@@ -2,7 +2,8 @@
 
 How many images the slow script trains on until then was recorded, over several seeds; its rate is
 measured here. Every bar below divides the one above by what its switch was measured to bring, so
-all of them are estimates, and say so.
+all of them are estimates, and say so. A loss makes it longer. Of an unclear factor only a direction
+that was measured counts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from course.board.advice import LEAVE, advice, advised, pairs_in_words
 from course.board.store import Choices, Figure
 from course.board.words import told
 from course.switches import SWITCHES, TASK
@@ -57,7 +59,7 @@ class Waterfall:
         rows = []
         for step in self.steps:
             measured = _told(step.figure) if step.figure else ""
-            question = "keep it?" if step.undecided else ""
+            question = _question(step.figure) if step.undecided and step.figure else ""
             rows.append([step.name, _seconds(step.after), measured, question])
         return "\n".join([_title(), aligned(rows), *self._notes()])
 
@@ -65,7 +67,7 @@ class Waterfall:
         blocks: list[str] = []
         if self.latest is not None:
             name = self.latest.switch
-            head = html.join([html.badge(self.latest.verdict), html.element("b", name)])
+            head = html.join([html.badge(self.latest.direction), html.element("b", name)])
             text = f": {SWITCHES[name].text}. {sentence(self.latest)}."
             blocks.append(html.sentence(head, text))
         blocks.append(_chart(self.steps))
@@ -76,18 +78,36 @@ class Waterfall:
         notes = [self._summary()]
         if self.left:
             notes.append(f"Tried and not kept: {', '.join(self.left)}.")
-        return [note for note in [*notes, self.recorded, self.said] if note]
+        notes += [self.recorded, self.said]
+        if self.latest is not None:
+            notes.append(advice(self.latest))
+        return [note for note in notes if note]
 
     def _summary(self) -> str:
-        first, last = self.steps[0].after, self.steps[-1].after
-        if not math.isfinite(first):
+        if not math.isfinite(self.steps[0].after):
             return (
                 "The slow script was not timed here yet; the first switch that is timed does that."
             )
-        text = f"The slow script gets through {format_rate(self.rate, 'images')}."
-        if len(self.steps) > 1:
-            text += f" With all bars: {format_factor(first / last)}x, the product of what is clear."
-        return text
+        return f"The slow script gets through {format_rate(self.rate, 'images')}. {self._whole()}"
+
+    def _whole(self) -> str:
+        """What all bars bring together, as far as it is known."""
+        figures = [step.figure for step in self.steps if step.figure]
+        if not figures:
+            return ""
+        open_ones = []
+        for figure in figures:
+            if figure.verdict == "unclear" or not figure.counts:
+                open_ones.append(f"{figure.switch}: {_told(figure)}")
+        listed = "; ".join(open_ones)
+        if all(figure.verdict == "unclear" for figure in figures):
+            return f"Nothing is clear yet: {listed}."
+        if not any(figure.counts for figure in figures):
+            return f"No factor yet: {listed}."
+        factor = format_factor(self.steps[0].after / self.steps[-1].after)
+        if not listed:
+            return f"With all bars: {factor}x, the product of what is clear."
+        return f"With all bars: {factor}x. Of these not a clear factor: {listed}."
 
 
 def waterfall(
@@ -96,7 +116,7 @@ def waterfall(
     """The slow script, what was kept, then ``latest``, about which nothing is decided yet.
 
     ``images`` is what the slow script needs to the target. Seconds are nan where its rate is not
-    known. A factor that is unclear or not finite changes nothing.
+    known. A factor without a direction, or that is not finite, changes nothing.
     """
     rate = choices.rate
     figures = [choice.figure for choice in choices.kept]
@@ -109,17 +129,14 @@ def waterfall(
     seconds = images / rate
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
-        after = seconds / _sure(figure)
+        after = seconds / (figure.factor if figure.counts else 1)
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
     return Waterfall(tuple(found), rate, tuple(left), recorded, said)
 
 
-def _sure(figure: Figure) -> float:
-    """The factor by which a bar is shorter: 1 where it is not clear that there is any."""
-    if figure.verdict != "unclear" and math.isfinite(figure.factor) and figure.factor > 0:
-        return figure.factor
-    return 1.0
+def _question(figure: Figure) -> str:
+    return "better not kept" if advised(figure) == LEAVE else "keep it?"
 
 
 def sentence(figure: Figure) -> str:
@@ -130,15 +147,16 @@ def sentence(figure: Figure) -> str:
     text = f"{_told(figure)}, on top of {below}, {HOW[figure.mode]}"
     if math.isfinite(figure.memory):
         text += f"; peak memory {format_factor(figure.memory)}x"
-    if math.isnan(sum(figure.interval)):
-        text += "; so few pairs decide nothing: run the cell again, beside fewer programs"
     if figure.stopped:
         text += "; stopped early"
     return text
 
 
 def _told(figure: Figure) -> str:
-    return told(figure.factor, figure.interval, figure.verdict)
+    verdict = figure.verdict
+    if figure.direction != verdict:
+        verdict = f"{pairs_in_words(figure)}; how much is not clear yet"
+    return told(figure.factor, figure.interval, verdict)
 
 
 def _chart(found: Sequence[Step]) -> str:
@@ -163,7 +181,7 @@ def _tone(step: Step) -> str:
     if step.figure is None:
         tone = "baseline"
     elif step.undecided:
-        tone = step.figure.verdict
+        tone = step.figure.direction
     return f"track tone-{tone}"
 
 

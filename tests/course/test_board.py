@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from course.board import Board, board, cell, images_per_second, measure, record, recorded, store
+from course.board.advice import advice, advised
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
-from course.board.waterfall import sentence, waterfall
+from course.board.waterfall import waterfall
 from course.cli import main
 from course.switches import SWITCHES, TASK
 from labkit.text import format_factor
@@ -68,25 +69,164 @@ def test_a_timed_switch_is_measured() -> None:
     assert found.verdict in ("faster", "slower", "same", "unclear")
 
 
-def test_what_is_too_short_for_an_interval_is_timed_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+class Script:
+    """A speedrun without any work: its epochs move a clock that stands still else."""
+
+    def __init__(self, without: float, with_it: float, epochs: int = 10**9) -> None:
+        self.now = 0.0
+        self.seconds = {False: without, True: with_it}
+        self.epochs = epochs
+        self.compiling = 0.0
+        self.run: list[tuple[bool, int]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def train(self, switches: Any, task: Any, seed: int = 0) -> Any:
+        """``seconds`` for each image, beside what compiling takes once in a training."""
+        switched, begin = SWITCH in switches, self.now
+        if "compile" in switches:
+            self.now += self.compiling
+        for epoch in range(1, self.epochs + 1):
+            self.now += self.seconds[switched] * (task.images + task.validation)
+            self.run.append((switched, task.images))
+            yield self.now - begin, float(epoch == self.epochs), 0.0
+
+
+SWITCH = "mixed_precision"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts a `Script` in the place of the speedrun, in the sizes of a CPU."""
+
+    def put(*seconds: float, **options: Any) -> Script:
+        made = Script(*seconds, **options)
+        monkeypatch.setattr(measure, "train", made.train)
+        monkeypatch.setattr(time, "perf_counter", made.clock)
+        monkeypatch.setattr(sys.modules["labkit.measure"], "clock", made.clock)
+        monkeypatch.setattr(measure, "SECONDS", 10.0)
+        sizes = measure.TIMED._replace(images=128, validation=26)
+        monkeypatch.setattr(measure, "TIMED", sizes)
+        return made
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slower"),
+    [(0.001, 1), (0.004, 0.5), (0.01, 3), (0.004, 13), (0.001, 100), (0.01, 13), (0.01, 100)],
+)
+def test_a_switch_is_timed_within_a_minute(script: Any, seconds: float, slower: float) -> None:
+    """Also a hundred times slower: epochs become shorter, and end with what there is."""
+    run = script(seconds, seconds * slower)
+    if 77 * seconds * (1 + slower) * 5 > 60:
+        with pytest.raises(measure.NoFigure, match="too slow here to measure within a minute"):
+            measure.measure(SWITCH, [], bounded=True)
+    else:
+        found = measure.measure(SWITCH, [], bounded=True)
+        assert found.pairs >= 1 and found.factor == pytest.approx(1 / slower)
+        allowed = {0.5: ("faster", "unclear"), 1: ("same", "unclear")}
+        assert found.direction in allowed.get(slower, ("slower",))
+    # Of a side's first epoch nothing is known before.
+    assert run.now <= max(60, 77 * seconds * (2 + slower))
+    assert {images for _, images in run.run[1:]} <= {64, 128}
+
+
+def test_a_quick_script_is_timed_as_ever(script: Any) -> None:
+    run = script(0.001, 0.002)
+    found = measure.measure(SWITCH, [], bounded=True)
+    # Libraries are loaded, and each side is looked at.
+    assert [images for _, images in run.run[:4]] == [8, 64, 64, 128]
+    assert {images for _, images in run.run[4:]} == {128}
+    assert found.verdict == "slower" and not found.stopped
+
+
+def test_who_names_seconds_waits_for_them(script: Any) -> None:
+    run = script(0.01, 1.0)
+    assert measure.measure(SWITCH, [], seconds=10.0).factor == pytest.approx(0.01)
+    assert run.now > 60
+
+
+def test_an_epoch_has_a_whole_batch(script: Any) -> None:
+    run = script(0.01, 0.03)
+    measure.measure(SWITCH, ["batch_size"], bounded=True)
+    assert {images for _, images in run.run[1:]} == {128}
+
+
+def test_compiling_is_no_part_of_the_minute(script: Any) -> None:
+    run = script(0.001, 0.002)
+    run.compiling = 100.0
+    assert measure.measure(SWITCH, ["compile"], bounded=True).pairs >= 1
+    assert run.now > 200
+
+
+@pytest.mark.parametrize(
+    ("epoch", "arrives"),
+    [(0.5, True), (19.0, True), (30.0, False)],
+)
+def test_a_race_ends_within_two_minutes(script: Any, epoch: float, arrives: bool) -> None:
+    """Three epochs of each side."""
+    images = measure.EARLY.images + measure.EARLY.validation
+    run = script(epoch / images, epoch / images, epochs=3)
+    if arrives:
+        found = measure.measure("optimizers", [], bounded=True)
+        assert found.pairs == 1 and found.factor == pytest.approx(1)
+    else:
+        with pytest.raises(measure.NoFigure, match="within two minutes"):
+            measure.measure("optimizers", [], bounded=True)
+    assert run.now <= 120
+
+
+@pytest.mark.parametrize(
+    ("switch", "options", "words"),
+    [
+        (SWITCH, {}, "A minute at most"),
+        ("optimizers", {}, "Two minutes at most"),
+        ("compile", {}, "A minute at most, and compiling"),
+        (SWITCH, {"seconds": 20.0}, "20 s of measuring"),
+        (SWITCH, {"whole": True}, "minutes to an hour"),
+    ],
+)
+def test_what_is_promised_is_what_bounds(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    switch: str,
+    options: dict[str, Any],
+    words: str,
+) -> None:
+    asked = []
+
+    def fake(*arguments: Any) -> Figure:
+        asked.append(arguments[2:])
+        return figure(switch)
+
+    monkeypatch.setattr(cell, "measure", fake)
+    board(switch, **options)
+    assert words in capsys.readouterr().out
+    seconds, whole = options.get("seconds"), options.get("whole", False)
+    assert asked == [(seconds, whole, not options)]
+
+
+def test_what_is_slow_is_timed_longer(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that there are pairs enough for a verdict, within three times as long."""
     asked = []
     run = measure.Lab.run
 
-    def short(self: Any, *arguments: Any, seconds: float, **settings: Any) -> Any:
+    def watched(self: Any, *arguments: Any, seconds: float, **settings: Any) -> Any:
         asked.append(seconds)
-        result = run(self, *arguments, seconds=0.1, **settings)
-        few = [replace(side, times=side.times[:1], builds=()) for side in result.arms]
-        return replace(result, baseline=few[0], candidate=few[1])
+        return run(self, *arguments, seconds=seconds, **settings)
 
-    monkeypatch.setattr(measure.Lab, "run", short)
-    found = measure.measure("data_loading", [])
-    assert asked == [measure.SECONDS, 3 * measure.SECONDS]
-    assert "so few pairs decide nothing" in sentence(found)
-    measure.measure("data_loading", [], seconds=0.2)
-    assert asked[2:] == [0.2]
+    monkeypatch.setattr(measure.Lab, "run", watched)
+    for seconds in (0.003, 0.006, 1.0):
+        script(seconds, seconds)
+        measure.measure(SWITCH, [])
+    quick, slow, slowest = asked
+    assert quick == 10 and 10 < slow < 30 and slowest == 30
 
 
-def test_a_side_that_ended_is_not_timed_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_side_that_ended_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     run = measure.Lab.run
 
@@ -99,7 +239,7 @@ def test_a_side_that_ended_is_not_timed_longer(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(measure.Lab, "run", ended)
     with pytest.raises(measure.NoFigure, match="out of memory"):
         measure.measure("data_loading", [])
-    assert asked == [measure.SECONDS]
+    assert len(asked) == 1
 
 
 def test_a_switch_that_learns_otherwise_races() -> None:
@@ -267,11 +407,143 @@ def test_a_race_that_nobody_won_changes_no_bar() -> None:
 
 
 def test_an_unclear_factor_shortens_no_bar() -> None:
-    odd = figure("data_loading", 1.5, verdict="unclear")
+    odd = figure("data_loading", 1.5, interval=(0.9, 2.4), verdict="unclear")
     choices = Choices().with_choice(Choice(odd, kept=True))
     found = waterfall(choices, figure("as_tensor", 2.0), images=20_000)
     assert [step.after for step in found.steps] == [100.0, 100.0, 50.0]
-    assert "1.50x" in str(found) and "With all bars: 2.00x" in str(found)
+    assert "With all bars: 2.00x." in str(found)
+    assert "not a clear factor: data_loading: 1.50x [0.90, 2.40] unclear" in str(found)
+
+
+def few(factor: float, pairs: int = 2, agree: str = "slower", **changes: Any) -> Figure:
+    """A factor of too few pairs for an interval."""
+    nothing = {"interval": (math.nan, math.nan), "verdict": "unclear"}
+    return figure("mixed_precision", factor, **nothing | changes, pairs=pairs, agree=agree)
+
+
+def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
+    found = waterfall(Choices(), few(0.078), images=20_000)
+    assert [round(step.after) for step in found.steps] == [100, 1282]
+    for text in (str(found), found._repr_html_()):
+        assert "1.000x" not in text and "1.00x" not in text
+        assert "Nothing is clear yet: mixed_precision: 0.078x" in text
+        assert "slower in both pairs" in text
+        assert "takes about 12.82 times as long here" in text and "better not kept" in text
+        assert "keep it?" not in text
+    assert 'data-verdict="slower"' in found._repr_html_()
+    assert "decide nothing" not in str(found) + found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("measured", "direction"),
+    [
+        (few(0.5), "slower"),
+        (few(0.5, pairs=1), "slower"),
+        (few(0.5, agree=""), "unclear"),
+        (few(2.0, pairs=6, agree="faster"), "faster"),
+        (few(2.0, pairs=5, agree="faster"), "unclear"),
+        (few(math.inf, pairs=1, agree="faster", interval=(math.inf, math.inf)), "unclear"),
+        (few(0.5, interval=(0.3, 0.9), agree=""), "slower"),
+        (few(0.9, interval=(0.7, 1.1), agree=""), "unclear"),
+        (few(1.5, interval=(1.2, 1.9), agree=""), "faster"),
+        (few(0.99, interval=(0.985, 0.995), agree="slower", verdict="same"), "same"),
+        (few(0.0, agree="slower"), "slower"),
+        (few(math.nan, pairs=0, agree=""), "unclear"),
+    ],
+)
+def test_a_direction_is_measured_where_interval_or_all_pairs_tell_it(
+    measured: Figure, direction: str
+) -> None:
+    assert measured.direction == direction
+    expected = {"slower": "leave", "faster": "keep"}.get(direction, "")
+    assert advised(measured) == expected
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        (few(0.5, pairs=1), "slower in the only pair: better not kept"),
+        (few(0.5, pairs=3), "slower in all 3 pairs: better not kept"),
+        (few(0.5, verdict="slower"), "takes 2.00 times as long here: better not kept"),
+        (few(0.0), "target was reached only without mixed_precision: better not kept"),
+        (few(2.0, 6, "faster"), "faster here in all 6 pairs; how much is not clear yet"),
+        (few(2.0, verdict="faster"), "is faster here: worth keeping"),
+        (few(1.0, verdict="same"), "makes no difference here"),
+        (few(1.1, agree=""), "run it again, beside fewer programs"),
+    ],
+)
+def test_the_advice_says_on_what_it_rests(measured: Figure, words: str) -> None:
+    assert words in advice(measured)
+    assert words in str(waterfall(Choices(), measured, images=20_000))
+
+
+def test_the_product_is_never_told_of_what_has_no_factor() -> None:
+    alone = figure("normalization", math.inf, interval=(math.inf, math.inf))
+    text = str(waterfall(Choices(), alone, images=20_000))
+    assert "1.00" not in text and "target reached only with it" in text
+    kept = Choices().with_choice(Choice(figure("as_tensor"), kept=True))
+    text = str(waterfall(kept, few(0.25), images=20_000))
+    assert "With all bars: 0.50x. Of these not a clear factor: mixed_precision: 0.25x" in text
+
+
+def test_what_all_pairs_say_is_kept_with_the_figure(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [measure.agreed(ratios) for ratios in ((0.5, 0.9), (1.1,), (0.5, 1.5), (1.0,), ())] == [
+        *("slower", "faster", "", "", ""),
+    ]
+    store.change(path, MACHINE, lambda choices: choices.with_choice(Choice(few(0.5), kept=True)))
+    (choice,) = store.read(path, MACHINE).kept
+    assert repr(choice.figure) == repr(few(0.5))
+    # Files from before have neither.
+    content = json.loads(path.read_text())
+    for name in ("pairs", "agree"):
+        del content["machines"][MACHINE]["switches"]["mixed_precision"][name]
+    path.write_text(json.dumps(content))
+    (choice,) = store.read(path, MACHINE).kept
+    assert (choice.figure.pairs, choice.figure.direction) == (0, "unclear")
+
+
+def test_a_loss_that_is_kept_all_the_same_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    factors = iter((0.078, 0.077, 0.076))
+    monkeypatch.setattr(cell, "measure", lambda *_: few(next(factors)))
+    found = board("mixed_precision")
+    found.keep()
+    assert "Kept, in" in found.said and "takes about 12.82 times as long here" in found.said
+    assert "measured on top of it" in found.said
+    found.leave()
+    assert "on top of it" not in found.said
+    capsys.readouterr()
+    assert main(["board", "mixed_precision"]) == 0
+    assert "better not kept" in capsys.readouterr().out
+    assert main(["board", "mixed_precision", "--keep"]) == 0
+    told = capsys.readouterr().out
+    assert "measured on top of it" in told and "--leave" in told
+    assert Board().choices.switches == ("mixed_precision",)
+
+
+@pytest.mark.parametrize(
+    ("measured", "primary"),
+    [
+        (few(2.0, pairs=6, agree="faster"), ["Keep it"]),
+        (few(0.5), ["Do not keep it"]),
+        (few(1.0, agree=""), []),
+    ],
+)
+def test_the_advised_button_is_the_primary_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch, measured: Figure, primary: list[str]
+) -> None:
+    import IPython.display
+
+    shown: list[Any] = []
+    monkeypatch.setattr(IPython.display, "display", lambda what, **_: shown.append(what))
+    monkeypatch.setattr(cell, "measure", lambda *_: measured)
+    board("mixed_precision")._ipython_display_()
+    buttons = shown[1].children
+    assert [each.description for each in buttons if each.button_style == "primary"] == primary
+    assert {each.button_style for each in buttons} <= {"primary", ""}
 
 
 def test_without_figures_it_says_so(path: Path) -> None:
