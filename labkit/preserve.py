@@ -15,7 +15,6 @@ import math
 import random
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -24,15 +23,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from labkit.contents import CONTAINERS, keeping
 from labkit.device import accelerator_in_use
 from labkit.switches import set_torch_flags, torch_flags
 
 PutBack = Callable[[], Any]
 
+# By bytes. They compare bit by bit, also zeros of both signs and what is no number.
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 # Sources of random numbers of one's own, beside the global ones.
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 # Kinds whose own attributes are not followed: `_parts` knows what they hold.
-_PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, dict, list, deque, set, tuple)
+_PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, *CONTAINERS, tuple)
 
 
 def rng_state() -> dict[str, Any]:
@@ -179,9 +182,18 @@ def preserve_state(*objects: Any) -> Iterator[None]:
 
 
 def call_all(undo: list[PutBack]) -> None:
-    """Put back what `remember` has seen; once more does no harm."""
+    """Put back what `remember` has seen; once more does no harm.
+
+    One that fails does not keep the others from it: the first error is raised after all of them.
+    """
+    errors: list[Exception] = []
     for put_back in undo:
-        put_back()
+        try:
+            put_back()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def remember(objects: tuple[Any, ...], copies: str | None = None) -> list[PutBack]:
@@ -220,12 +232,20 @@ def _put_backs(item: Any, copies: str | None) -> list[PutBack]:
     if isinstance(item, random.Random):
         return [partial(item.setstate, item.getstate())]
     if isinstance(item, np.ndarray) and item.flags.writeable:
-        return [partial(item.__setitem__, ..., item.copy())]
-    if isinstance(item, (dict, set)):
-        return [item.clear, partial(item.update, item.copy())]
-    if isinstance(item, (list, deque)):
-        return [item.clear, partial(item.extend, item.copy())]
+        return [partial(_rewrite, item, item.copy())]
+    if isinstance(item, CONTAINERS):
+        return [keeping(item)]
     return []
+
+
+def _rewrite(array: np.ndarray, before: np.ndarray) -> None:
+    """Only where bits differ: its memory may be a file's, or closed to writing by now."""
+    if array.dtype == object:
+        alike = all(one is two for one, two in zip(array.flat, before.flat, strict=True))
+    else:
+        alike = array.tobytes() == before.tobytes()
+    if not alike:
+        array[...] = before
 
 
 def _parts(item: Any) -> list[Any]:
@@ -234,7 +254,7 @@ def _parts(item: Any) -> list[Any]:
         return [item.grad]
     if isinstance(item, dict):
         return [*item.keys(), *item.values()]
-    if isinstance(item, (list, deque, set, tuple)):
+    if isinstance(item, (*CONTAINERS, tuple)):
         return list(item)
     if isinstance(item, np.ndarray) and item.dtype == object:
         return list(item.flat)
@@ -269,10 +289,13 @@ def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     once = data
     if data.layout is torch.strided:
         once = _each_entry_once(data)
-    value = once.to(copies or once.device, copy=True)
+    # Of a tensor without data there is nothing to copy to another device.
+    where = once.device if once.is_meta else copies or once.device
+    value = once.to(where, copy=True)
 
     def put_back() -> None:
-        once.copy_(value)
+        if not _same_bits(once, value):
+            once.copy_(value)
         # The step may have given it other memory, or another type.
         tensor.data = data
         if tensor.is_leaf:
@@ -280,3 +303,16 @@ def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
             tensor.requires_grad_(trained)
 
     return put_back
+
+
+def _same_bits(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
+    """Whether they surely are; only on the CPU, whose memory may be a file's or a neighbour's."""
+    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+    if not plain or tensor.device.type != "cpu" or copy.device != tensor.device:
+        return False
+    if tensor.is_complex():
+        tensor, copy = torch.view_as_real(tensor), torch.view_as_real(copy)
+    integer = _INTEGERS.get(tensor.element_size())
+    if integer is None or tensor.is_quantized:
+        return False
+    return torch.equal(tensor.view(integer), copy.view(integer))

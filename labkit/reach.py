@@ -13,7 +13,6 @@ import io
 import sys
 import types
 from array import array
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,13 +21,13 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from labkit.contents import CONTAINERS, refill
 from labkit.preserve import GENERATORS
 
 # Larger containers and tensors that no model or optimizer owns are data: they are not copied.
 MOST_BYTES = 2**26
 MOST_ENTRIES = 10_000
 _LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "random", "math", "time")
-_CONTAINERS = (list, dict, deque, set)
 # They keep no copy of themselves: an iterator has given what it gave.
 _WITHOUT_COPY = (Iterator, io.IOBase, bytearray, array)
 _NOTHING = object()
@@ -86,7 +85,7 @@ def _keep(name: str, item: Any, found: Reached) -> bool:
     if isinstance(item, GENERATORS) or hasattr(type(item), "state_dict"):
         found.state.append(item)
         return True
-    if isinstance(item, (np.ndarray, *_CONTAINERS)):
+    if isinstance(item, (np.ndarray, *CONTAINERS)):
         if _small(item):
             found.state.append(item)
         else:
@@ -152,7 +151,7 @@ def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:
 
 def _of_container(item: Any) -> Iterator[tuple[str, Any]]:
     """What a container holds beside tensors and arrays, which are put back with it."""
-    if isinstance(item, _CONTAINERS) and len(item) <= MOST_ENTRIES:
+    if isinstance(item, CONTAINERS) and len(item) <= MOST_ENTRIES:
         for name, each in _numbered(item.values() if isinstance(item, dict) else item):
             if not isinstance(each, (torch.Tensor, np.ndarray)):
                 yield name, each
@@ -232,6 +231,5 @@ class Bindings:
             now = vars(item)
             names = [name for name in now.keys() | before if now.get(name) is not before.get(name)]
             changed += sorted(names)
-            now.clear()
-            now.update(before)
+            refill(now, before)
         self.changed = list(dict.fromkeys(changed))

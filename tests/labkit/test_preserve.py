@@ -5,6 +5,7 @@ import math
 import random
 import subprocess
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -183,15 +184,15 @@ def test_a_second_interrupt_leaves_nothing_half_restored() -> None:
     class Stubborn(dict[str, float]):
         interrupts = 1
 
-        def clear(self) -> None:
+        def __delitem__(self, key: str) -> None:
             if self.interrupts:
                 self.interrupts -= 1
                 raise KeyboardInterrupt
-            super().clear()
+            super().__delitem__(key)
 
     stubborn, plain = Stubborn(a=1.0), [1.0, torch.ones(2)]
     with pytest.raises(KeyboardInterrupt), preserve_state(plain, stubborn, {"tail": plain}):
-        stubborn["a"] = 2.0
+        stubborn["a"], stubborn["b"] = 2.0, 3.0
         plain[1].zero_()
         plain.append(3.0)
     assert stubborn == {"a": 1.0} and len(plain) == 2 and torch.equal(plain[1], torch.ones(2))
@@ -242,6 +243,81 @@ def test_arrays_and_sets_are_as_before_in_place() -> None:
     assert tensor.tolist() == [1, 1]
     assert mixed.tolist() == [[1], {2}, None]
     assert mixed[0] is inner[0] and mixed[1] is inner[1]
+
+
+class Frozen(OrderedDict[str, Any]):
+    """Refuses changes, as the configs of some model libraries do; `clear` works."""
+
+    def _refuse(self, *args: Any) -> None:
+        raise TypeError("frozen")
+
+    __delitem__ = setdefault = pop = update = popitem = _refuse  # type: ignore[assignment]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if getattr(self, "frozen", False):
+            self._refuse()
+        super().__setitem__(key, value)
+
+    @classmethod
+    def of(cls, **values: Any) -> "Frozen":
+        made = cls(values)
+        made.frozen = True
+        return made
+
+
+def test_what_is_as_before_is_not_written() -> None:
+    class Watched(dict[str, Any]):
+        writes = 0
+
+        def _count(self, *args: Any) -> None:
+            self.writes += 1
+
+        __setitem__ = __delitem__ = update = clear = pop = _count  # type: ignore[assignment]
+
+    frozen, watched = Frozen.of(width=64, inner=[1]), Watched(a=torch.ones(1), b=math.nan)
+    array, tensor = np.array([math.nan, -0.0]), torch.tensor([math.nan, -0.0])
+    with preserve_state(frozen, watched, array, tensor, deque([1], maxlen=1)):
+        # What cannot be written any more must not be written.
+        array.flags.writeable = False
+    assert dict(frozen) == {"width": 64, "inner": [1]} and watched.writes == 0
+
+
+def test_a_mapping_that_cannot_be_put_back_is_an_error_and_is_not_emptied() -> None:
+    frozen, last = Frozen.of(width=64, height=32), [1]
+    words = pytest.raises(RuntimeError, match=r"cannot put back a Frozen.*'width'.*frozen")
+    with words, preserve_state(last, frozen):
+        OrderedDict.__setitem__(frozen, "width", 128)
+        last.append(2)
+    assert dict(frozen) == {"width": 128, "height": 32}
+    # What else there is, is put back all the same.
+    assert last == [1]
+
+
+def test_containers_of_all_kinds_are_as_before_with_their_order() -> None:
+    table, counts = {"a": 1, "b": 2, "c": 3}, Counter(x=2, y=5)
+    ordered, lists = OrderedDict(one=1, two=2), defaultdict(list, k=[1])
+    rows, recent, names = [1, 2, 3], deque([1, 2], maxlen=2), {"a", "b"}
+    held = [table, counts, ordered, lists, rows, recent, names]
+    with preserve_state(*held):
+        table["a"] = table.pop("a")
+        table["d"] = 4
+        counts["x"] += 1
+        ordered.move_to_end("one")
+        lists["new"].append(2)
+        rows.reverse()
+        recent.append(3)
+        names.symmetric_difference_update({"a", "c"})
+    assert list(table.items()) == [("a", 1), ("b", 2), ("c", 3)]
+    assert counts == {"x": 2, "y": 5} and list(ordered) == ["one", "two"]
+    assert lists == {"k": [1]} and rows == [1, 2, 3]
+    assert list(recent) == [1, 2] and names == {"a", "b"}
+
+
+def test_a_sign_of_zero_and_the_bits_of_nan_are_put_back() -> None:
+    array, tensor = np.array([0.0, math.nan]), torch.tensor([0.0, math.nan])
+    with preserve_state(array, tensor):
+        array[0], tensor[0] = -0.0, -0.0
+    assert math.copysign(1, array[0]) == 1 and math.copysign(1, tensor[0].item()) == 1
 
 
 def test_objects_that_refer_to_each_other() -> None:

@@ -1,0 +1,102 @@
+"""What containers hold: as it is now, whether it still is, and how to put back what differs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+# A dict, list, deque or set, of any subclass.
+Container = Any
+CONTAINERS = (dict, list, deque, set)
+_SHOWN = 3
+
+
+def contents(container: Container) -> Container:
+    """A copy of what a container holds; plain, as subclasses may refuse to be copied."""
+    if isinstance(container, dict):
+        return dict(container)
+    return set(container) if isinstance(container, set) else list(container)
+
+
+def as_before(container: Container, before: Container) -> bool:
+    """Whether a container holds the same objects as ``before``, in the same order."""
+    if isinstance(container, dict):
+        return _alike(container, before) and _alike(container.values(), before.values())
+    if isinstance(container, set):
+        return set(map(id, container)) == set(map(id, before))
+    return _alike(container, before)
+
+
+def refill(container: Container, before: Container) -> None:
+    """Put back what differs from ``before``, and nothing else; nothing is emptied for it.
+
+    RuntimeError for a container that has changed and refuses to be changed back.
+    """
+    if as_before(container, before):
+        return
+    write: Callable[[Container, Container], None] = _refill_list
+    if isinstance(container, dict):
+        write = _refill_dict
+    elif isinstance(container, set):
+        write = _refill_set
+    elif isinstance(container, deque):
+        write = _refill_deque
+    try:
+        write(container, before)
+    # A container's own class may raise anything.
+    except Exception as error:
+        kind, where = type(container).__name__, _where(container, before)
+        raise RuntimeError(
+            f"cannot put back a {kind}: it has changed{where} and refuses to be changed back "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def keeping(container: Container) -> Callable[[], None]:
+    """What puts a container back as it is now; once more does no harm."""
+    return partial(refill, container, contents(container))
+
+
+def _alike(some: Any, others: Any) -> bool:
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(one is two for one, two in pairs)
+
+
+def _refill_dict(now: dict[Any, Any], before: dict[Any, Any]) -> None:
+    for key in [key for key in now if key not in before]:
+        del now[key]
+    for key, value in before.items():
+        if key not in now or now[key] is not value:
+            now[key] = value
+    if not _alike(now, before):
+        for key, value in before.items():
+            del now[key]
+            now[key] = value
+
+
+def _refill_set(now: set[Any], before: set[Any]) -> None:
+    now.update(before)
+    now.intersection_update(before)
+
+
+def _refill_list(now: list[Any], before: list[Any]) -> None:
+    now[:] = before
+
+
+def _refill_deque(now: deque[Any], before: list[Any]) -> None:
+    now.extend(before)
+    for _ in range(len(now) - len(before)):
+        now.popleft()
+
+
+def _where(container: Container, before: Container) -> str:
+    """The keys that differ, in words."""
+    if not isinstance(container, dict):
+        return ""
+    nothing, keys = object(), []
+    for key in dict.fromkeys([*before, *container]):
+        if container.get(key, nothing) is not before.get(key, nothing):
+            keys.append(repr(key))
+    return f" at {', '.join(keys[:_SHOWN])}" if keys else " its order"
