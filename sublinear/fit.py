@@ -12,6 +12,7 @@ module that the model keeps outside its own modules.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,7 +52,8 @@ class Fitted:
 
     ``note``: why the model was not read in a better way, and what could not be proven, if so;
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
-    the plain one; ``measured_bytes``: the peak of a real step, where a budget was given.
+    the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
+    ``gain``: that the plan saves next to nothing, and what may help, if so.
     """
 
     model: nn.Module
@@ -61,6 +63,7 @@ class Fitted:
     note: str = ""
     proof: str = ""
     measured_bytes: int | None = None
+    gain: str = ""
 
     @property
     def chain(self) -> Chain:
@@ -90,6 +93,8 @@ class Fitted:
         if self.predicted.sent_bytes:
             sent = format_bytes(self.predicted.sent_bytes)
             lines.insert(1, f"{'on the CPU meanwhile':<30} {sent:>10}")
+        if self.gain:
+            lines.append(f"gain: {self.gain}")
         if self.proof:
             lines.append(f"proven: {self.proof}")
         if self.note:
@@ -244,6 +249,7 @@ def fit(
         with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
             fitted = fitting.planned(blocks, repeats, bar, prove)
             if not prove:
+                _warn_of(fitted, limit)
                 return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
             bar.set_description("comparing a step with a plain one")
             proof = _proof(fitted)
@@ -258,6 +264,7 @@ def fit(
                 proof = _proof(fitted)
     if proof.differences:
         raise ValueError(_refusal(proof, fitted.note))
+    _warn_of(fitted, limit)
     if proof.partial:
         return replace(fitted, note=_joined(fitted.note, proof.how))
     return replace(fitted, proof=proof.how)
@@ -265,6 +272,11 @@ def fit(
 
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
 _STAGES = 4
+
+# Of the plain peak: below that much a plan is said to save next to nothing.
+_LEAST_GAIN = 0.03
+# Of the plain peak: below that much, what blocks keep is not what needs the memory.
+_SMALL = 0.5
 
 # How often a plan is made again because a real step needed more than was predicted.
 _TRIES = 4
@@ -310,7 +322,32 @@ class _Fitting:
     def _by_plan(self, chain: Chain, blocks: Blocks, limit: float | None) -> Fitted:
         found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
         by_plan = apply(self.model, found, self.task.args, blocks=blocks)
-        return Fitted(by_plan, found, self.model, self.task, blocks.note)
+        fitted = Fitted(by_plan, found, self.model, self.task, blocks.note)
+        return replace(fitted, gain=self._gain(fitted, blocks))
+
+    def _gain(self, fitted: Fitted, blocks: Blocks) -> str:
+        """That a plan saves next to nothing, why, and what may help; empty where it saves."""
+        plain = fitted.plain.peak_bytes
+        saved = 1 - fitted.predicted.peak_bytes / plain
+        if saved >= _LEAST_GAIN or self.method == "none":
+            return ""
+        amount = f"{saved:.1%}"
+        kept = sum(block.options[0].saved_bytes for block in fitted.chain.blocks) / plain
+        return (
+            f"the plan saves {'nothing' if amount == '0.0%' else amount} of the plain peak; the "
+            f"planned blocks keep {kept:.0%} of it: {self._advice(fitted, blocks, kept)}"
+        )
+
+    def _advice(self, fitted: Fitted, blocks: Blocks, kept: float) -> str:
+        if self.limit is not None:
+            return "the budget asks for no more"
+        if self.max_overhead is not None and kept > _LEAST_GAIN:
+            return "a larger max_overhead may save more"
+        if kept >= _SMALL:
+            return f"no plan of method {self.method!r} needs less"
+        if isinstance(blocks, WrappedBlocks):
+            return "choose by name modules that keep more, modules=[...]"
+        return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
 
     def _held(self, fitted: Fitted, chain: Chain, blocks: Blocks, limit: float) -> Fitted:
         """A plan whose real step keeps to the limit."""
@@ -343,6 +380,12 @@ def _check_counts(accumulate: object, margin: object) -> None:
     number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
     if not (number and 0 <= margin < 1):  # type: ignore[operator]
         raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
+
+
+def _warn_of(fitted: Fitted, limit: float | None) -> None:
+    """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
+    if fitted.gain and limit is None:
+        warnings.warn(fitted.gain, UserWarning, stacklevel=3)
 
 
 def _proof(fitted: Fitted) -> Proof:

@@ -6,12 +6,12 @@ in for that pass. Not ``track_running_stats=False``, under which other tensors w
 
 from __future__ import annotations
 
-import copy
+import math
 import pickle
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,18 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import giving_back, preserve_rng, rng_state, set_rng_state
+from labkit.contents import CONTAINERS, as_before, contents, refill
+from labkit.preserve import (
+    call_all,
+    giving_back,
+    preserve_rng,
+    remember,
+    rng_state,
+    set_rng_state,
+)
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")
-# Attributes of these kinds may be changed without being set.
-_CHANGEABLE = (dict, list, set, deque)
 _WRAPPERS = {
     "CheckpointWrapper": "it checkpoints already: unwrap it, the plan decides what is checkpointed",
     "OptimizedModule": "it is compiled: plan the model first, then compile what apply() returns",
@@ -84,11 +90,10 @@ def untouched(model: nn.Module) -> Iterator[None]:
     before = attributes(model.modules())
 
     def put_back() -> None:
-        for module, plain, contents in before:
-            module.__dict__.clear()
-            module.__dict__.update(plain)
-            for name, content in contents.items():
-                _fill(module.__dict__[name], content)
+        for module, plain, inside in before:
+            refill(module.__dict__, plain)
+            for name, content in inside.items():
+                refill(plain[name], content)
 
     with giving_back(put_back):
         yield
@@ -98,7 +103,8 @@ def untouched(model: nn.Module) -> Iterator[None]:
 def undisturbed(model: nn.Module) -> Iterator[None]:
     """Give back buffers, gradients, attributes and random generators, whatever is raised.
 
-    Inside, gradients are empty. Parameters are not copied: do not step an optimizer inside.
+    Inside, gradients are empty. Parameters are not copied: do not step an optimizer inside, nor run
+    code that may write them; see `unmoved`.
     """
     grads = [(parameter, parameter.grad) for parameter in model.parameters()]
     values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
@@ -113,6 +119,17 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     with giving_back(put_back), preserve_rng(), untouched(model):
         for parameter, _ in grads:
             parameter.grad = None
+        yield
+
+
+@contextmanager
+def unmoved(model: nn.Module) -> Iterator[None]:
+    """`undisturbed`, and give back all tensors and what else the model holds.
+
+    For the model's own code, which may write its weights, as a momentum encoder does. Copies lie in
+    the CPU's memory.
+    """
+    with undisturbed(model), giving_back(partial(call_all, remember((model,), copies="cpu"))):
         yield
 
 
@@ -133,7 +150,8 @@ def norms(modules: Iterable[nn.Module]) -> tuple[_NormBase, ...]:
 class SpareStatistics:
     """Somewhere to write for layers that must leave their running statistics alone.
 
-    In training those are only written. Layers share none: autograd notes what a layer was given.
+    In training those are only written, so that they begin as what no layer can compute with. Layers
+    share none: autograd notes what a layer was given.
     """
 
     def __init__(self, layers: tuple[_NormBase, ...]) -> None:
@@ -147,7 +165,13 @@ class SpareStatistics:
                 if buffer is None:
                     continue
                 if name not in spare or spare[name].device != buffer.device:
-                    spare[name] = torch.zeros_like(buffer)
+                    spare[name] = torch.full_like(buffer, _unusable(buffer.dtype))
+
+    def reset(self) -> None:
+        """Let all spare buffers be 0: a layer that reads them computes something else."""
+        for spare in self._spare:
+            for buffer in spare.values():
+                buffer.zero_()
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:
@@ -162,6 +186,13 @@ class SpareStatistics:
         finally:
             for layer, buffers in before:
                 layer._buffers.update(buffers)
+
+
+def _unusable(dtype: torch.dtype) -> float:
+    """Spreads to all that is computed from it; of whole numbers, a count that no one reaches."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return math.nan
+    return 0 if dtype == torch.bool else torch.iinfo(dtype).min // 2
 
 
 @contextmanager
@@ -225,47 +256,26 @@ def attributes(modules: Iterable[nn.Module]) -> Attributes:
     """The attributes of modules as they are now."""
     found = []
     for module in modules:
-        contents = {}
+        inside = {}
         for name, value in module.__dict__.items():
-            if isinstance(value, _CHANGEABLE):
-                contents[name] = copy.copy(value)
-        found.append((module, dict(module.__dict__), contents))
+            # They may be changed without being set.
+            if isinstance(value, CONTAINERS):
+                inside[name] = contents(value)
+        found.append((module, dict(module.__dict__), inside))
     return found
 
 
 def changes(before: Attributes) -> list[str]:
     """The plain attributes that modules have set or filled since, as ``Module.attribute``."""
     found = []
-    for module, old, contents in before:
+    for module, old, inside in before:
         for key, value in module.__dict__.items():
             if key in _CONTAINERS:
                 continue
             same_object = key in old and old[key] is value
-            if not same_object or (key in contents and not _as_before(value, contents[key])):
+            if not same_object or (key in inside and not as_before(value, inside[key])):
                 found.append(f"{type(module).__name__}.{key}")
     return found
-
-
-def _as_before(container: Any, content: Any) -> bool:
-    """Whether a container holds the same objects."""
-    if len(container) != len(content):
-        return False
-    if isinstance(container, set):
-        return bool(container == content)
-    if isinstance(container, dict):
-        keys_alike = list(container) == list(content)
-        return keys_alike and _as_before(list(container.values()), list(content.values()))
-    return all(one is two for one, two in zip(container, content, strict=True))
-
-
-def _fill(container: Any, content: Any) -> None:
-    if _as_before(container, content):
-        return
-    container.clear()
-    if isinstance(container, (dict, set)):
-        container.update(content)
-    else:
-        container.extend(content)
 
 
 def impure(where: str, changed: list[str]) -> str:
@@ -285,18 +295,21 @@ def check_repeatable(
     Bitwise, except on an accelerator without deterministic algorithms, where kernels may add in any
     order.
     """
-    versions = _versions(state)
+    before = versions(state)
     buffers = _other_buffers(model, modules)
     plain = attributes(modules)
     begin = rng_state()
-    with frozen_statistics(modules):
+    statistics = SpareStatistics(norms(modules))
+    statistics.prepare()
+    with statistics.swapped_in():
         first = run()
-        if versions != _versions(state):
+        if versions(state) != before:
             raise ValueError(
                 f"block {name} overwrites its input in place, which a checkpoint could not compute "
                 "from again: use inplace=False, or let the block before do it"
             )
         set_rng_state(begin)
+        statistics.reset()
         second = run()
     for label, buffer, value in buffers:
         if not same(buffer, value):
@@ -311,11 +324,12 @@ def check_repeatable(
             raise ValueError(
                 f"block {name} does not compute the same twice from the same input and random "
                 "state: it cannot be checkpointed; look for randomness outside torch, NumPy and "
-                "Python's random, or for non-deterministic operators"
+                "Python's random, for non-deterministic operators, or for a norm that reads its "
+                "running statistics in training"
             )
 
 
-def _versions(state: object) -> list[int]:
+def versions(state: object) -> list[int]:
     """How often each tensor was changed in place."""
     return [leaf._version for leaf in tree_leaves(state) if torch.is_tensor(leaf)]
 

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten
 
 from sublinear.blocks.blocks import Keywords, State
-from sublinear.repeatable import undisturbed
+from sublinear.repeatable import unmoved, versions
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
@@ -46,11 +46,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a module: what it was given, and what it returned."""
+    """A call of a module: what it was given, and what it returned.
+
+    ``overwrites``: the tensors that it changes in place, of those that it was given.
+    """
 
     name: str
     given: Layout
     returned: Layout
+    overwrites: frozenset[int | None] = frozenset()
 
     @property
     def usable(self) -> bool:
@@ -80,9 +84,13 @@ class _Listener:
         self._count = 0
 
     def listen(self, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        given = self._layout((args, kwargs))
+        given, before = self._layout((args, kwargs)), versions((args, kwargs))
         result = forward(*args, **kwargs)
-        self.calls.append(Call(name, given, self._layout(result)))
+        changed = set()
+        for place, one, two in zip(given.places, before, versions((args, kwargs)), strict=True):
+            if one != two:
+                changed.add(given.leaves[place])
+        self.calls.append(Call(name, given, self._layout(result), frozenset(changed)))
         return result
 
     def _layout(self, tree: object) -> Layout:
@@ -114,7 +122,7 @@ def record(model: nn.Module, args: State, kwargs: Keywords, chosen: list[str] | 
         some = ", ".join(list(named)[1:12])
         raise ValueError(f"modules={unknown!r}: the model has no such module; it has {some}, ...")
     listener = _Listener()
-    with undisturbed(model), torch.no_grad():
+    with unmoved(model), torch.no_grad():
         for name in chosen or list(named)[1:]:
             module = named[name]
             module.forward = partial(listener.listen, name, module.forward)
@@ -175,7 +183,8 @@ def _feed(one: Call, two: Call) -> Feed | None:
         return None
     made = {number: place for place, number in enumerate(one.returned.leaves) if number is not None}
     # A tensor that it only hands on was there before.
-    made = {number: place for number, place in made.items() if number not in one.given.leaves}
+    handed_on = set(one.given.leaves) - one.overwrites
+    made = {number: place for number, place in made.items() if number not in handed_on}
     taken = [place for place in two.given.places if two.given.leaves[place] in made]
     if len(taken) != 1:
         return None

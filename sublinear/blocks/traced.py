@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_leaves
 
 from labkit.preserve import preserve_rng
@@ -33,7 +34,7 @@ from sublinear.blocks.blocks import (
 )
 from sublinear.blocks.cuts import crossing, cuts, is_heavy, overwritten, source
 from sublinear.blocks.noticing import Lost, draws, noticing
-from sublinear.repeatable import attributes, changes, impure, untouched
+from sublinear.repeatable import attributes, changes, impure, unmoved, untouched
 
 
 class CannotTrace(Exception):
@@ -225,7 +226,8 @@ class _Tracer(fx.Tracer):
         return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if module_qualified_name in self.opaque:
+        # Norms of any library: their running statistics are exchanged where a block runs again.
+        if module_qualified_name in self.opaque or isinstance(m, _NormBase):
             return True
         return super().is_leaf_module(m, module_qualified_name)
 
@@ -303,6 +305,13 @@ def _constants(model: nn.Module, args: State | None, kwargs: Keywords) -> Keywor
 
 def _trace(model: nn.Module, constants: Keywords) -> tuple[fx.Graph, Baked]:
     """The graph, and the Python values that it was made with."""
+    # Code that no proxy reaches, such as a loop over parameters, runs as it is.
+    with unmoved(model):
+        return _trace_again(model, constants)
+
+
+def _trace_again(model: nn.Module, constants: Keywords) -> tuple[fx.Graph, Baked]:
+    """Trace until all modules that cannot be followed are kept whole."""
     opaque: set[str] = set()
     while True:
         baked = Baked(model)

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
-from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below
+from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below, name_of
 from sublinear.blocks.calls import Call, Feed, Layout, longest_run, record
-from sublinear.repeatable import undisturbed
+from sublinear.repeatable import unmoved
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,17 @@ class WrappedBlocks(Blocks):
                 "nothing can be wrapped: choose modules by name, or write the part to be planned "
                 "as an nn.Sequential"
             )
-        names, inside, programs, frames = [], [], [], []
-        for call in run:
-            frame = _frame(call, feed)
-            frames.append(frame)
-            names.append(call.name)
-            inside.append(below(model, [call.name]))
-            programs.append(_program(model.get_submodule(call.name).forward, frame))
-        ends = f"{names[0]} to {names[-1]}"
+        frames = tuple(_frame(call, feed) for call in run)
+        names, inside, programs = [], [], []
+        for group in _groups(frames):
+            parts = [frame.call.name for frame in group]
+            names.append(name_of(parts))
+            inside.append(below(model, parts))
+            programs.append(_program(model, group))
+        ends = f"{run[0].name} to {run[-1].name}"
         note = (
-            f"{reason}: planned are {len(names)} modules, {ends}; what runs outside them stays as "
-            "it is"
+            f"{reason}: planned are {len(run)} modules, {ends}; what runs outside them stays as it "
+            "is"
         )
         blocks = cls(
             model,
@@ -96,9 +96,9 @@ class WrappedBlocks(Blocks):
             tuple(inside),
             tuple(programs),
             note,
-            frames=tuple(frames),
+            frames=frames,
         )
-        with undisturbed(model), torch.no_grad():
+        with unmoved(model), torch.no_grad():
             try:
                 with blocks.standing_in(blocks.run_all):
                     model(*args, **kwargs)
@@ -117,7 +117,7 @@ class WrappedBlocks(Blocks):
         It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
         model does not feed them to one another, or uses what they hand on for anything else.
         """
-        modules = [self.model.get_submodule(name) for name in self.names]
+        modules = [self.model.get_submodule(frame.call.name) for frame in self.frames]
         relay = _Relay(self, work)
         own = [module.__dict__.get("forward") for module in modules]
         try:
@@ -139,7 +139,31 @@ def _frame(call: Call, feed: Feed | None) -> Frame:
     return Frame(call, call.given.places[0], call.returned.places[0])
 
 
-def _program(forward: Callable[..., Any], frame: Frame) -> Program:
+def _groups(frames: tuple[Frame, ...]) -> list[list[Frame]]:
+    """The modules of each block: one that overwrites its input is in that of the one before."""
+    groups: list[list[Frame]] = []
+    for frame in frames:
+        if groups and frame.call.overwrites:
+            groups[-1].append(frame)
+        else:
+            groups.append([frame])
+    return groups
+
+
+def _program(model: nn.Module, group: list[Frame]) -> Program:
+    programs = [_step(model.get_submodule(frame.call.name).forward, frame) for frame in group]
+    if len(programs) == 1:
+        return programs[0]
+
+    def program(*state: Any) -> State:
+        for each in programs:
+            state = each(*state)
+        return state
+
+    return program
+
+
+def _step(forward: Callable[..., Any], frame: Frame) -> Program:
     places, count = frame.shared, len(frame.shared)
 
     def program(x: Any, *rest: Any) -> State:
@@ -188,7 +212,8 @@ class _Relay:
     """
 
     def __init__(self, blocks: WrappedBlocks, work: Callable[..., State]) -> None:
-        self.names, self.frames, self.work = blocks.names, blocks.frames, work
+        self.names = [frame.call.name for frame in blocks.frames]
+        self.frames, self.work = blocks.frames, work
         self.handed: list[torch.Tensor] = []
         self.shared: list[torch.Tensor] = []
         self.result: torch.Tensor | None = None

@@ -1,21 +1,25 @@
 """What runs around the blocks: a wrapped model's own code, and the loss.
 
 It needs its memory once in a step, whatever the plan. To see it alone, a step runs with none of the
-blocks but the last, whose output it begins with.
+blocks but the last. Where the gradients of what enters that one are there, those of what enters the
+first are given in their place: one backward, as a skip around the blocks cannot be walked twice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.utils._pytree import tree_map_only
 
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.chain import Around
 from sublinear.probe import MemoryProbe
-from sublinear.profiling.tensors import Place, leaves, pull_on, size_of, tensors
+from sublinear.profiling.tensors import Place, layout_of, leaves, size_of, tensors
 from sublinear.profiling.training import Training
 
 # Bytes of the gradients that were made, by the identity of their parameters.
@@ -56,21 +60,13 @@ def surroundings(
     with MemoryProbe(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
-        if not step.arrived:
-            # Nothing in the last block needs a gradient.
-            step.arrive()
-        so_far = sum(gradients_made(model).values())
-        with probe.phase() as before:
-            pull = pull_on(step.fed)
-            if pull is not None:
-                pull.backward()
-        own = sum(gradients_made(model).values()) - so_far
+        step.finish()
     model.zero_grad(set_to_none=True)
     if accumulate:
         step.made = {}
     behind = sum(step.made.values())
     return Surroundings(
-        before=Around(max(0, before.above - own), own),
+        before=Around(max(0, step.before.above - step.own), step.own),
         after=Around(max(0, step.behind.above - behind), behind),
         saved_bytes=max(0, step.saved_bytes),
         made=frozenset(step.made),
@@ -107,24 +103,26 @@ class _LastBlockOnly:
 
     ``fed``: what the model's own code gives the first block, having saved ``saved_bytes``.
     ``behind``: from the last block's output until its gradient has arrived, with the gradients that
-    were made by then, ``made``.
+    were made by then, ``made``. ``before``: from where gradients are handed to ``fed`` on, with the
+    bytes of those that are made of parameters, ``own``.
     """
 
     def __init__(self, blocks: Blocks, task: Training, state: State, probe: MemoryProbe) -> None:
         self.blocks, self.task, self.state, self.probe = blocks, task, state, probe
         self.fed: State = ()
-        self.saved_bytes = 0
-        self.behind = probe.phase()
+        self.saved_bytes = self.own = 0
+        self.behind, self.before = probe.phase(), probe.phase()
         self.made: Made = {}
-        self.arrived = False
+        self.arrived = self.handed_over = False
         self.held: list[torch.Tensor | None] = []
+        self.entering: tuple[torch.Tensor | None, ...] = ()
 
     def loss(self) -> torch.Tensor:
         task = self.task
         if isinstance(self.blocks, WrappedBlocks):
             with self.blocks.standing_in(self._stand_in):
                 return task.loss(self.blocks.model(*task.args, **task.kwargs))
-        return task.loss(self._last_block()[0])
+        return task.loss(self._last_block(leaves(self.state))[0])
 
     def gradients(self) -> list[Place | None]:
         """Where those of the last block's output lie."""
@@ -145,21 +143,78 @@ class _LastBlockOnly:
         self.behind.end()
         self.made = gradients_made(self.blocks.model)
 
+    def hand_over(self, entering: tuple[torch.Tensor | None, ...]) -> None:
+        """From here on the code before the blocks runs; ``entering``: gradients of the last one."""
+        if not self.arrived:
+            self.arrive()
+        # Held, so that they count as alive when the phase begins and when it ends.
+        self.handed_over, self.entering = True, entering
+        self.own = -self._made()
+        self.before.begin()
+
+    def finish(self) -> None:
+        """After the backward."""
+        if not self.arrived:
+            # Nothing in the last block needs a gradient.
+            self.arrive()
+        if self.handed_over:
+            self.before.end()
+            self.own += self._made()
+
+    def _made(self) -> int:
+        return sum(gradients_made(self.blocks.model).values())
+
     def _note(self, number: int, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
         self.held[number] = gradients[place]
         self.arrive()
 
     def _stand_in(self, *fed: object) -> State:
         self.fed, self.saved_bytes = fed, self.probe.added
-        return self._last_block()
+        return self._last_block(_linked(self, fed, self.state))
 
-    def _last_block(self) -> State:
+    def _last_block(self, state: State) -> State:
         """What leaves it, held by nobody else: it dies when its backward does not need it."""
-        output = self.blocks.run(len(self.blocks) - 1, *leaves(self.state))
+        given = {id(tensor) for tensor in tensors(state)}
+        output = self.blocks.run(len(self.blocks) - 1, *state)
         for number, tensor in enumerate(tensors(output)):
             self.held.append(None)
-            if tensor.grad_fn is not None:
+            if tensor.grad_fn is not None and id(tensor) not in given:
                 note = partial(self._note, number, tensor.output_nr)
                 tensor.grad_fn.register_prehook(note)
         self.behind.begin()
         return output
+
+
+def _linked(step: _LastBlockOnly, fed: State, state: State) -> State:
+    """The values of ``state``, whose backward goes on at ``fed``."""
+    into = [tensor for tensor in tensors(fed) if tensor.requires_grad]
+    found = [tensor.detach() for tensor in tensors(state)]
+    wanted = [i for i, tensor in enumerate(tensors(state)) if tensor.requires_grad]
+    if wanted:
+        inside = [found[i] for i in wanted]
+        # So that what leaves needs a gradient, where nothing that is fed does.
+        token = torch.zeros((), requires_grad=True, device=inside[0].device)
+        linked = _Link.apply(step, len(into), token, *into, *inside)
+        for i, tensor in zip(wanted, linked, strict=True):
+            found[i] = tensor
+    values = iter(found)
+    joined: State = tree_map_only(torch.Tensor, lambda _: next(values), state)
+    return joined
+
+
+class _Link(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, step: _LastBlockOnly, count: int, token: torch.Tensor, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.step, ctx.rest = step, len(tensors) - count
+        ctx.layouts = [layout_of(tensor) for tensor in tensors[:count]]
+        ctx.set_materialize_grads(False)
+        return tuple(tensor.detach() for tensor in tensors[count:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        ctx.step.hand_over(gradients)
+        ones = [layout.ones() for layout in ctx.layouts]
+        return (None, None, None, *ones, *[None] * ctx.rest)

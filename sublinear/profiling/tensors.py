@@ -162,6 +162,25 @@ def before_block(
     return found
 
 
+class GradientLayout(NamedTuple):
+    """How the gradient of a tensor lies in memory."""
+
+    shape: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def ones(self) -> torch.Tensor:
+        empty = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        return empty.fill_(1)
+
+
+def layout_of(tensor: torch.Tensor) -> GradientLayout:
+    """That of the gradient of ``tensor``, which it does not hold."""
+    like = torch.empty_like(tensor, device="meta")
+    return GradientLayout(like.shape, like.stride(), like.dtype, tensor.device)
+
+
 def pull_on(state: State, pulled: dict[int, weakref.ref[Any]] | None = None) -> torch.Tensor | None:
     """A scalar whose backward makes the gradients of all of ``state``, as a next block would.
 
@@ -183,18 +202,14 @@ class _Pull(torch.autograd.Function):
         pulled: dict[int, weakref.ref[Any]] | None,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.numbers, ctx.pulled, ctx.layouts = numbers, pulled, []
-        for tensor in tensors:
-            like = torch.empty_like(tensor, device="meta")
-            ctx.layouts.append((like.shape, like.stride(), like.dtype, tensor.device))
+        ctx.numbers, ctx.pulled = numbers, pulled
+        ctx.layouts = [layout_of(tensor) for tensor in tensors]
         return tensors[0].new_zeros(())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        grads = []
-        for shape, stride, dtype, device in ctx.layouts:
-            grads.append(torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(1))
+        grads = [layout.ones() for layout in ctx.layouts]
         if ctx.pulled is not None:
             for number, gradient in zip(ctx.numbers, grads, strict=True):
                 ctx.pulled[number] = weakref.ref(gradient.untyped_storage())
