@@ -313,11 +313,13 @@ def test_containers_of_all_kinds_are_as_before_with_their_order() -> None:
     assert list(recent) == [1, 2] and names == {"a", "b"}
 
 
-def test_a_sign_of_zero_and_the_bits_of_nan_are_put_back() -> None:
-    array, tensor = np.array([0.0, math.nan]), torch.tensor([0.0, math.nan])
-    with preserve_state(array, tensor):
-        array[0], tensor[0] = -0.0, -0.0
-    assert math.copysign(1, array[0]) == 1 and math.copysign(1, tensor[0].item()) == 1
+def test_the_sign_of_a_zero_and_what_is_no_number_are_put_back() -> None:
+    for value in (0.0, math.nan):
+        array, tensor = np.array([value]), torch.tensor([value])
+        with preserve_state(array, tensor):
+            array[0], tensor[0] = -0.0, -0.0
+        assert array.tobytes() == np.array([value]).tobytes()
+        assert torch.equal(tensor.view(torch.int32), torch.tensor([value]).view(torch.int32))
 
 
 def test_objects_that_refer_to_each_other() -> None:
