@@ -34,6 +34,7 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 # Sources of random numbers of one's own, beside the global ones.
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Kinds whose own attributes are not followed: `_parts` knows what they hold.
 _PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, *CONTAINERS, tuple)
 
@@ -294,6 +295,9 @@ def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     value = once.to(where, copy=True)
 
     def put_back() -> None:
+        if once.layout in _COMPRESSED and once._nnz() != value._nnz():
+            # copy_ refuses another number of entries.
+            once.resize_as_sparse_(value)
         if not _same_bits(once, value):
             once.copy_(value)
         # The step may have given it other memory, or another type.

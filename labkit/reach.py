@@ -31,6 +31,24 @@ _LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "random", "
 # They keep no copy of themselves: an iterator has given what it gave.
 _WITHOUT_COPY = (Iterator, io.IOBase, bytearray, array)
 _NOTHING = object()
+_COMPRESSED_ROWS = ("crow_indices", "col_indices", "values")
+_COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
+# What a sparse tensor consists of. Its nbytes is an error, or that of a dense one.
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: _COMPRESSED_ROWS,
+    torch.sparse_bsr: _COMPRESSED_ROWS,
+    torch.sparse_csc: _COMPRESSED_COLUMNS,
+    torch.sparse_bsc: _COMPRESSED_COLUMNS,
+}
+
+
+def bytes_of(item: torch.Tensor | np.ndarray[Any, Any]) -> int:
+    """Bytes of a tensor or an array; of a sparse tensor those that it takes."""
+    if isinstance(item, torch.Tensor) and item.layout in _PARTS:
+        item = item.detach()
+        return sum(getattr(item, name)().nbytes for name in _PARTS[item.layout])
+    return item.nbytes
 
 
 @dataclass
@@ -73,7 +91,7 @@ def reached(function: Any) -> Reached:
 def _keep(name: str, item: Any, found: Reached) -> bool:
     """Whether ``item`` is state or data, and needs no looking into."""
     if isinstance(item, torch.Tensor):
-        if (item.is_leaf and item.requires_grad) or item.nbytes <= MOST_BYTES:
+        if (item.is_leaf and item.requires_grad) or bytes_of(item) <= MOST_BYTES:
             found.state.append(item)
         else:
             found.data[name] = item
@@ -126,7 +144,7 @@ def _small(item: Any) -> bool:
         return False
     values = item.values() if isinstance(item, dict) else item
     kinds = (torch.Tensor, np.ndarray)
-    return sum(each.nbytes for each in values if isinstance(each, kinds)) <= MOST_BYTES
+    return sum(bytes_of(each) for each in values if isinstance(each, kinds)) <= MOST_BYTES
 
 
 def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:

@@ -2,13 +2,15 @@
 
 All by torch's global hooks, and by two exchanges: ``Tensor.backward`` looks
 `torch.autograd.backward` up when it is called, and ``zero_grad`` has no hook. What the step itself
-calls, and not another module, is a *root*.
+calls, and not another module, is a *root*. What a DataLoader does while a batch is asked for is its
+own: transforms are modules too, and no part of the model.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +19,8 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
+from torch.utils.data import DataLoader
+from torch.utils.data import dataloader as loading
 
 from labkit.patches import exchanged
 from labkit.preserve import giving_back
@@ -52,6 +56,18 @@ class Listener:
     def zeroing_ends(self) -> None:
         """It has returned."""
 
+    def loader_begins(self, loader: Any, anew: bool) -> None:
+        """A batch of a DataLoader is asked for, or ``anew`` a pass over it.
+
+        ``loader`` is None for a batch of a pass that began before.
+        """
+
+    def loader_calls(self, root: nn.Module) -> None:
+        """A module is called to make a batch."""
+
+    def loader_ends(self) -> None:
+        """The batch has come."""
+
 
 class _Own:
     """The thread that it is made in: what is done by it, and by its backward pass."""
@@ -59,10 +75,15 @@ class _Own:
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._backwards = 0
+        self.loads = False
 
     def calls(self) -> bool:
         """Whether this thread is it."""
         return threading.get_ident() == self._thread
+
+    def trains(self) -> bool:
+        """Whether this thread is it, and makes no batch."""
+        return self.calls() and not self.loads
 
     def causes(self) -> bool:
         """Whether this thread is it, or one of autograd's while it waits for its backward pass.
@@ -70,7 +91,7 @@ class _Own:
         On an accelerator the hooks of gradients run there, and an optimizer in them.
         """
         if self.calls():
-            return True
+            return not self.loads
         # So Python calls a thread that it has not started.
         foreign = isinstance(threading.current_thread(), threading._DummyThread)
         return foreign and self._backwards > 0
@@ -97,13 +118,15 @@ def listening(listener: Listener) -> Iterator[None]:
             return
         depth += 1
         if depth == 1:
-            listener.forward_begins(module, inputs)
+            _enters(listener, own, module, inputs)
 
     def leaves(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         nonlocal depth
         if not own.calls() or _is_compiling():
             return
         depth = max(0, depth - 1)
+        if own.loads:
+            return
         listener.module_ends(module, inputs, output)
         if depth == 0:
             listener.forward_ends(module, output)
@@ -117,6 +140,7 @@ def listening(listener: Listener) -> Iterator[None]:
     changes = (
         (torch.autograd, "backward", _told(listener, own)),
         (torch.optim.Optimizer, "zero_grad", _zeroes(listener, own)),
+        *_loads(listener, own),
     )
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
     with giving_back(remove), exchanged(changes):
@@ -125,6 +149,13 @@ def listening(listener: Listener) -> Iterator[None]:
         handles.append(optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener, own)))
         handles.append(optimizer_hooks.register_optimizer_step_post_hook(_ends(listener, own)))
         yield
+
+
+def _enters(listener: Listener, own: _Own, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    if own.loads:
+        listener.loader_calls(module)
+    else:
+        listener.forward_begins(module, inputs)
 
 
 def _is_compiling() -> bool:
@@ -151,8 +182,8 @@ def _told(listener: Listener, own: _Own) -> Callable[..., None]:
     backward = torch.autograd.backward
 
     def told(*args: Any, **keywords: Any) -> None:
-        if not own.calls():
-            # Of another thread, or within a backward pass that is told already.
+        if not own.trains():
+            # Of another thread, in a loader, or within a backward pass that is told already.
             backward(*args, **keywords)
             return
         listener.backward_begins()
@@ -176,3 +207,45 @@ def _zeroes(listener: Listener, own: _Own) -> Callable[..., None]:
         listener.zeroing_ends()
 
     return zeroes
+
+
+def _loads(listener: Listener, own: _Own) -> Iterator[tuple[Any, str, Any]]:
+    """What tells of DataLoaders: of one that another one reads from, nothing."""
+    kind: Any = loading._BaseDataLoaderIter
+    start, ask = DataLoader.__iter__, kind.__next__
+    loaders: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
+
+    def begins(loader: Any) -> Any:
+        if not own.trains():
+            return start(loader)
+        iterator = told(start, loader, loader, True)
+        if not isinstance(iterator, kind):
+            # Of a reader's own kind: its batches are not told.
+            return iterator
+        if getattr(loader, "_iterator", None) is iterator:
+            # It keeps its iterator, and must not be kept by it.
+            loaders[iterator] = weakref.ref(loader)
+        else:
+            loaders[iterator] = lambda: loader
+        return iterator
+
+    def asks(iterator: Any) -> Any:
+        if not own.trains():
+            return ask(iterator)
+        return told(ask, iterator, loaders.get(iterator, _unknown)(), False)
+
+    def told(does: Callable[[Any], Any], item: Any, loader: Any, anew: bool) -> Any:
+        listener.loader_begins(loader, anew)
+        own.loads = True
+        try:
+            return does(item)
+        finally:
+            own.loads = False
+            listener.loader_ends()
+
+    yield DataLoader, "__iter__", begins
+    yield kind, "__next__", asks
+
+
+def _unknown() -> None:
+    """The loader of an iterator that was made before."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Steps of which the growth is taken: of the last ones, since the first make gradients and state.
 STEPS = 4
+NAME = "memory grows with every step"
 # Of the free memory an experiment may take so much.
 SAFE = 0.4
 
@@ -55,7 +56,7 @@ def finding(use: Use) -> Finding | None:
     if not use.stays:
         return None
     return Finding(
-        "memory grows with every step",
+        NAME,
         min(1.0, share),
         (min(1.0, share), min(1.0, share)),
         f"by counting: {format_bytes(use.stays)} stay alive after each step",

@@ -20,6 +20,7 @@ from labkit.counters import CountingMode
 from labkit.device import check_current
 from labkit.diagnose.events import Listener, listening
 from labkit.patches import exchanged
+from labkit.reach import bytes_of
 
 _BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
@@ -103,6 +104,10 @@ class Seen(Listener):
             if any(each.requires_grad for each in tensors):
                 self.unused.append(root)
 
+    def loader_calls(self, root: nn.Module) -> None:
+        # No root of the step; but a norm in it has a state that is put back.
+        self.on_new(root)
+
     def module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(module, _BatchNorm) and inputs and id(inputs[0]) in self._made:
             layer, _ = self._made[id(inputs[0])]
@@ -176,7 +181,7 @@ class _Copies(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         source = from_host(func, args)
         if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            self.seen.pageable += source.nbytes
+            self.seen.pageable += bytes_of(source)
         return result
 
 

@@ -7,21 +7,17 @@ takes longer that way, and only shares are used.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
-from torch.utils.data import dataloader as loading
 
 from labkit.device import synchronize
 from labkit.diagnose.events import Listener, listening
-from labkit.patches import patched
 
 # From one cut to the next; what is between two modules belongs to the forward pass.
 _NAMES = {
@@ -54,17 +50,27 @@ _NAMES = {
 }
 
 
+# Loaders that are alike, as one that is made anew for each epoch: their class, and their settings.
+Kind = tuple[object, ...]
+
+
 class Phases(Listener):
     """Seconds of each phase of a step; ``cut("begin")`` and ``cut("end")`` stand around it.
 
-    ``steps`` has one entry a step.
+    ``steps`` has one entry a step, and so has ``waits``: seconds by the kind of the loader.
     """
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
-        self.loader: Any = None
+        self.waits: list[dict[Kind, float]] = []
         self._last = ("", 0.0)
         self._now: dict[str, float] = defaultdict(float)
+        self._waiting: dict[Kind, float] = defaultdict(float)
+        self._asked: Any = None
+        # Of each kind: seconds of this pass, and of the longest, with its loader.
+        self._passes: dict[Kind, float] = defaultdict(float)
+        self._longest: dict[Kind, tuple[float, Any]] = {}
+        self._updates = 0
 
     def cut(self, event: str) -> None:
         """One event of the step, now."""
@@ -72,17 +78,46 @@ class Phases(Listener):
         now = time.perf_counter()
         before, since = self._last
         if event == "begin":
-            self._now = defaultdict(float)
+            self._now, self._waiting = defaultdict(float), defaultdict(float)
+            self._updates = 0
         else:
             self._now[self._name(before, event)] += now - since
+        if before == "load":
+            self._waits(now - since)
         if event == "end":
             self.steps.append(dict(self._now))
+            self.waits.append(dict(self._waiting))
         self._last = event, time.perf_counter()
+
+    def _waits(self, seconds: float) -> None:
+        kind = _kind_of(self._asked)
+        self._waiting[kind] += seconds
+        self._passes[kind] += seconds
+        if self._passes[kind] >= self._longest.get(kind, (0.0, None))[0]:
+            self._longest[kind] = self._passes[kind], self._asked
+
+    def slowest_loader(self) -> tuple[Any, list[float]]:
+        """The loader that was waited for longest, and for how long in each step.
+
+        None for one that is not known: its iterator was made before.
+        """
+        sums: dict[Kind, float] = defaultdict(float)
+        for step in self.waits:
+            for kind, seconds in step.items():
+                sums[kind] += seconds
+        if not sums:
+            return None, [0.0] * len(self.steps)
+        worst = max(sums, key=lambda kind: sums[kind])
+        return self._longest[worst][1], [step.get(worst, 0.0) for step in self.waits]
 
     def _name(self, before: str, event: str) -> str:
         if before == "load":
             return "data"
-        return _NAMES.get((before, event), "rest")
+        name = _NAMES.get((before, event), "rest")
+        # Between two passes of a closure the optimizer itself works.
+        if self._updates and name in ("after backward", "rest"):
+            return "update"
+        return name
 
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
         self.cut("forward")
@@ -98,9 +133,11 @@ class Phases(Listener):
 
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
         self.cut("update")
+        self._updates += 1
 
     def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
         self.cut("update end")
+        self._updates = max(0, self._updates - 1)
 
     def zeroing_begins(self) -> None:
         self.cut("zero")
@@ -108,18 +145,22 @@ class Phases(Listener):
     def zeroing_ends(self) -> None:
         self.cut("zero end")
 
+    def forget(self, count: int) -> None:
+        """The first steps are not counted."""
+        del self.steps[:count], self.waits[:count]
+
     @property
     def wholes(self) -> list[float]:
         """Seconds of each step."""
         return [sum(step.values()) for step in self.steps]
 
-    def loader_begins(self, loader: Any) -> None:
-        """A batch, or a new pass over a loader, is asked for; None for a batch."""
-        self.loader = loader if loader is not None else self.loader
+    def loader_begins(self, loader: Any, anew: bool) -> None:
         self.cut("load")
+        self._asked = loader
+        if anew:
+            self._passes[_kind_of(loader)] = 0.0
 
     def loader_ends(self) -> None:
-        """It has come."""
         self.cut("load end")
 
     def shares(self) -> dict[str, float]:
@@ -133,33 +174,11 @@ class Phases(Listener):
         return {name: sums[name] / whole for name in order if name in sums}
 
 
-@contextmanager
-def loaders_told(phases: Phases) -> Iterator[None]:
-    """Tell ``phases`` what this thread asks of any DataLoader inside."""
-    kind: Any = loading._BaseDataLoaderIter
-    thread = threading.get_ident()
-
-    def begins(loader: Any) -> Any:
-        if threading.get_ident() != thread:
-            return start(loader)
-        phases.loader_begins(loader)
-        try:
-            return start(loader)
-        finally:
-            phases.loader_ends()
-
-    def asks(iterator: Any) -> Any:
-        if threading.get_ident() != thread:
-            return ask(iterator)
-        phases.loader_begins(None)
-        try:
-            return ask(iterator)
-        finally:
-            phases.loader_ends()
-
-    start, ask = DataLoader.__iter__, kind.__next__
-    with patched(DataLoader, "__iter__", begins), patched(kind, "__next__", asks):
-        yield
+def _kind_of(loader: Any) -> Kind:
+    if loader is None:
+        return ()
+    kinds = type(loader), *(type(getattr(loader, name, None)) for name in ("dataset", "sampler"))
+    return *kinds, *(getattr(loader, name, None) for name in ("batch_size", "num_workers"))
 
 
 def timed(
@@ -174,7 +193,7 @@ def timed(
     """
     phases = Phases()
     end = time.perf_counter() + seconds
-    with listening(phases), loaders_told(phases):
+    with listening(phases):
         while len(phases.steps) < least or time.perf_counter() < end:
             with around():
                 phases.cut("begin")

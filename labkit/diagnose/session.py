@@ -22,6 +22,7 @@ from labkit.device import synchronize
 from labkit.diagnose import memory
 from labkit.diagnose.checks import (
     EXPERIMENTS,
+    blame,
     loading,
     recompiles,
     samples,
@@ -45,6 +46,8 @@ from labkit.reach import Bindings, generators_of, reached
 STREAMING = 0.2
 CUTTING = 0.08
 SCREENING = 0.025
+# What `update` looks for.
+PARAMETERS = "loops over parameters"
 # The longest that one experiment is repeated.
 LONGEST = 0.15
 
@@ -67,6 +70,8 @@ class Session:
         self.found: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
+        # The checks that were made, by what they look for.
+        self.looked_for: list[str] = []
         self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
         self.reached = reached(step)
@@ -108,7 +113,13 @@ class Session:
             self.phases,
             tuple(self.notes),
             self.unmeasured,
+            tuple(self._looked_for()),
         )
+
+    def _looked_for(self) -> Iterator[str]:
+        for name in dict.fromkeys(self.looked_for):
+            if name not in self.unmeasured:
+                yield name
 
     def _remember(self) -> None:
         for item in (*self.state, *self.reached.state, *generators_of(self.subject.loader)):
@@ -161,6 +172,7 @@ class Session:
         with self._may_fail("memory of a step"):
             use = memory.use_of(step, subject.seen.device)
             subject.peak = use.peak
+            self.looked_for.append(memory.NAME)
             leak = memory.finding(use)
             if leak is not None:
                 self.found.append(leak)
@@ -190,6 +202,7 @@ class Session:
         if waiting is not None:
             self.found.append(waiting)
         self._from_phases(phases, wholes)
+        self.looked_for += [blame.NAME, recompiles.NAME]
         again = recompiles.finding(compilations.seconds[:before], wholes)
         if again is not None:
             self.found.append(again)
@@ -208,11 +221,14 @@ class Session:
             shares = {"data": self.waiting} | shares
         self.phases = shares
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail("loops over parameters"):
+        with self._may_fail(PARAMETERS):
+            if update.trained(subject.seen) > 1:
+                self.looked_for.append(PARAMETERS)
             for finding in update.findings(subject, phases):
                 self.found.append(_scaled(finding, scale))
                 if finding.interval[0] >= LEAST_SHARE:
                     self.per_step += finding.share
+        self.looked_for += samples.looked_for(subject)
         for finding in samples.findings(subject, phases):
             self.beside.append(_scaled(finding, scale))
             if finding.name == samples.BESIDE:
@@ -258,6 +274,7 @@ class Session:
         share = 0.0
         with self._kept(), self._may_fail(experiment.name):
             share = experiment.glance(self.subject.serve(), SCREENING * self.seconds, around)
+            self.looked_for.append(experiment.name)
         self.advance()
         # Four blocks say little: what comes near to the least share goes on.
         if share < experiment.least / 2:

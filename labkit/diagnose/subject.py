@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from labkit.diagnose.observe import Seen
+from labkit.reach import bytes_of
 
 # Batches that are kept for experiments: so many, and so many bytes.
 KEPT_BATCHES = 4
@@ -59,7 +60,8 @@ class Subject:
         size = 0
         for batch in source:
             self.batches.append(batch)
-            size += bytes_of(batch)
+            tensors = [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor)]
+            size += sum(map(bytes_of, tensors))
             if len(self.batches) >= KEPT_BATCHES or size >= KEPT_BYTES:
                 break
         if not self.batches:
@@ -69,11 +71,6 @@ class Subject:
 def copy_of(batch: Any) -> Any:
     """The batch with tensors of its own."""
     return tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, batch)
-
-
-def bytes_of(batch: Any) -> int:
-    """Bytes of all tensors of a batch."""
-    return sum(each.nbytes for each in tree_leaves(batch) if isinstance(each, torch.Tensor))
 
 
 def cores() -> int:

@@ -25,17 +25,18 @@ from labkit.diagnose.checks import (
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.subject import Subject
 
-EXPERIMENTS: tuple[Callable[[Subject], Iterator[Experiment]], ...] = (
-    switches.experiments,
-    syncs.experiments,
-    threads.experiments,
-    precision.experiments,
-    batch_size.experiments,
-    gradients.experiments,
-    recomputation.experiments,
-    optimizer.experiments,
-    zeroing.experiments,
-    layout.experiments,
-    bias.experiments,
-    transfers.experiments,
-)
+# With what each looks for, in the reader's words.
+EXPERIMENTS: dict[Callable[[Subject], Iterator[Experiment]], str] = {
+    switches.experiments: "debugging switches left on",
+    syncs.experiments: "reads that wait for an accelerator",
+    threads.experiments: "the number of CPU threads",
+    precision.experiments: "precision",
+    batch_size.experiments: "a small batch",
+    gradients.experiments: "gradients that nobody uses",
+    recomputation.experiments: "recomputation",
+    optimizer.experiments: "optimizers without a fused update",
+    zeroing.experiments: "how gradients are zeroed",
+    layout.experiments: "the layout of images",
+    bias.experiments: "a bias before a batch norm",
+    transfers.experiments: "copies to an accelerator",
+}

@@ -17,6 +17,7 @@ from labkit.diagnose.findings import LEAST_SHARE, Finding, Interval
 from labkit.diagnose.subject import cores
 
 NOTEBOOK = "04_data_loading"
+NAME = "waits for data"
 # One more worker is advised where it saves this share or more.
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
@@ -110,7 +111,7 @@ def cause(
 
 def without_cause(found: Stream, share: float, interval: Interval) -> Finding:
     """The finding of waits, where nothing is known of the loader."""
-    return Finding("waits for data", share, interval, _clock(found), _ANY, NOTEBOOK)
+    return Finding(NAME, share, interval, _clock(found), _ANY, NOTEBOOK)
 
 
 def _clock(found: Stream) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from labkit.device import synchronize
@@ -37,16 +38,31 @@ def finding(subject: Subject, seconds: float, may_fail: MayFail) -> tuple[Findin
     return waits, found
 
 
-def inside(phases: Phases, may_fail: MayFail) -> Finding | None:
-    """What a step waits for batches of a loader of its own."""
-    waited = [step.get("data", 0.0) for step in phases.steps]
+def inside(phases: Phases, may_fail: MayFail, reads: bool = True) -> Finding | None:
+    """What a step waits for batches of a loader of its own: of several, the slowest.
+
+    The cause is found where it ``reads`` a few batches.
+    """
+    loader, waited = phases.slowest_loader()
     wholes = phases.wholes
     share, interval = share_of(waited, wholes)
-    if phases.loader is None or interval[0] < LEAST_SHARE:
+    if interval[0] < LEAST_SHARE:
         return None
     works = [whole - wait for whole, wait in zip(wholes, waited, strict=True)]
-    found = Stream(waited, works)
-    return _blamed(None, phases.loader, found, (share, interval), may_fail)
+    waits = Stream(waited, works)
+    found = without_cause(waits, share, interval)
+    if reads:
+        found = _blamed(None, loader, waits, (share, interval), may_fail)
+    return replace(found, how=f"{found.how}; {_described(loader)}")
+
+
+def _described(loader: Any) -> str:
+    """Which one it is, in the reader's own words."""
+    if loader is None:
+        return "of a DataLoader that was begun before"
+    names = [f"{name}={getattr(loader, name, None)}" for name in ("batch_size", "num_workers")]
+    dataset = type(getattr(loader, "dataset", None)).__name__
+    return f"of DataLoader({dataset}, {', '.join(names)})"
 
 
 def _blamed(

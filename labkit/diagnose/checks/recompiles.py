@@ -15,6 +15,7 @@ from labkit.preserve import giving_back
 
 # One compilation is no habit.
 LEAST = 2
+NAME = "compiled again for other shapes"
 
 
 @dataclass
@@ -68,7 +69,7 @@ def finding(seconds: list[float], wholes: list[float]) -> Finding | None:
     compiled = [sum(seconds) / len(wholes)] * len(wholes)
     share, interval = share_of(compiled, wholes)
     return Finding(
-        "compiled again for other shapes",
+        NAME,
         share,
         interval,
         f"by the clock: {len(seconds)} compilations in {len(wholes)} warm steps",

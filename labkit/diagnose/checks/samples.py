@@ -17,20 +17,39 @@ from labkit.diagnose.subject import Subject
 
 # A little of it is in every step: logging, moving a batch.
 LEAST = 0.08
+BY_SAMPLE = "loop over samples in Python"
 BESIDE = "work beside forward, backward and update"
+# So many make a loop.
+LEAST_SAMPLES = 4
+
+
+def looked_for(subject: Subject) -> Iterator[str]:
+    """Which of both is looked for in this step."""
+    if _size(subject) >= LEAST_SAMPLES:
+        yield BY_SAMPLE
+    if _trains(subject.seen):
+        yield BESIDE
+
+
+def _size(subject: Subject) -> int:
+    return batch_size(subject.batches) or subject.seen.samples
+
+
+def _trains(seen: Seen) -> bool:
+    return bool(seen.roots and seen.backwards and not seen.zeroed and not seen.profiled)
 
 
 def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     """A loop over the samples of a batch in Python; other work around the training."""
     seen = subject.seen
     wholes = [sum(step.values()) for step in phases.steps]
-    size = batch_size(subject.batches) or seen.samples
+    size = _size(subject)
     launches = seen.launches.get("before", 0)
     before = [step.get("before", 0.0) for step in phases.steps]
-    if size and size >= 4 and launches >= size:
+    if size >= LEAST_SAMPLES and launches >= size:
         share, interval = share_of(before, wholes)
         yield Finding(
-            "loop over samples in Python",
+            BY_SAMPLE,
             share,
             interval,
             f"by the clock: {launches} operators before the model sees its {size} samples",
@@ -39,7 +58,7 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
             "01_timing_and_vectorization",
         )
         before = [0.0] * len(before)
-    if not seen.roots or not seen.backwards or seen.zeroed or seen.profiled:
+    if not _trains(seen):
         return
     rest = [step.get("rest", 0.0) for step in phases.steps]
     least = _least(seen)

@@ -31,10 +31,15 @@ _CLIPPING = (
 )
 
 
+def trained(seen: Seen) -> int:
+    """How many parameters are trained; less than two are no loop."""
+    return len([each for each in seen.parameters if each.requires_grad])
+
+
 def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     """Clipping and updating by hand, where the clock and the count of operators show them."""
     seen = subject.seen
-    count = len([each for each in seen.parameters if each.requires_grad])
+    count = trained(seen)
     if count < 2:
         return
     after = seen.launches.get("after backward", 0)
@@ -72,9 +77,14 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     )
 
 
+def applies(seen: Seen) -> bool:
+    """Whether there is an update, of more than one parameter, for `by_clock` to look at."""
+    return bool(seen.optimizers) and len(seen.parameters) >= 2
+
+
 def by_clock(seen: Seen, phases: Phases) -> Iterator[Finding]:
     """What stands between backward and update, from the clock alone, without a count."""
-    if not seen.optimizers or len(seen.parameters) < 2:
+    if not applies(seen):
         return
     reference = _seconds(_clipping(seen.parameters))
     finding = _against(

@@ -34,7 +34,7 @@ from labkit.diagnose.events import Listener, listening
 from labkit.diagnose.experiment import Experiment
 from labkit.diagnose.findings import Finding
 from labkit.diagnose.observe import Seen, observe
-from labkit.diagnose.phases import Phases, loaders_told
+from labkit.diagnose.phases import Phases
 from labkit.diagnose.subject import Subject, cores
 from labkit.diagnose.watching import Watch
 from tests.labkit.diagnose.parts import Program, conv_net, image_batches, looked_at, trainer
@@ -570,11 +570,14 @@ def test_another_threads_steps_are_not_told():
 
 def test_another_threads_batches_are_not_told():
     told = Phases()
-    with loaders_told(told):
+    own = loader()
+    with listening(told):
         beside(lambda: list(loader()))
-        assert (told.loader, told._last) == (None, ("", 0.0))
-        list(loader())
-    assert told.loader is not None and told._last[0] == "load end"
+        assert told._last == ("", 0.0)
+        told.cut("begin")
+        list(own)
+        told.cut("end")
+    assert told.slowest_loader()[0] is own
 
 
 @pytest.mark.parametrize(
@@ -685,9 +688,10 @@ def test_waits_are_found_where_their_cause_is_not(monkeypatch, dataset, failed):
 
 def watched(loader):
     """A loop that has waited for this loader."""
-    watch = Watch()
+    watch, kind = Watch(), ("kind",)
     watch.steps = [{"data": 0.02, "forward": 0.01} for _ in range(12)]
-    watch.loader = loader
+    watch.waits = [{kind: 0.02} for _ in range(12)]
+    watch._longest[kind] = 0.24, loader
     return watch
 
 

@@ -807,7 +807,11 @@ def test_a_watched_loop_that_fails_fails_and_leaves_nothing():
     with pytest.raises(KeyError), labkit.diagnose.watch() as found:
         raise KeyError("no")
     assert torch.autograd.backward is backward and DataLoader.__iter__ is ask
-    with pytest.raises(RuntimeError, match="still runs, or failed"):
+    assert str(found).startswith("No training step was seen")
+
+
+def test_what_was_found_is_asked_for_when_the_block_is_done():
+    with labkit.diagnose.watch() as found, pytest.raises(RuntimeError, match="still runs"):
         _ = found.diagnosis
 
 
