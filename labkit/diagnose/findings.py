@@ -14,8 +14,8 @@ Interval = tuple[float, float]
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
 NO_STEP = (
-    "No training step was seen: one is an update by an optimizer's step(), or a batch of a "
-    "DataLoader with a backward pass. labkit.diagnose(step) takes a function that does one."
+    "No training step was seen: one is an update by an optimizer's step(), or else a batch of a "
+    "torch loader with a backward pass. labkit.diagnose(step) takes a function that does one."
 )
 # What is said beside a remedy of that kind.
 LEARNS = "It changes what is learned: remedies that do not come first."
@@ -104,7 +104,7 @@ class Diagnosis:
 
     def _nothing(self) -> str:
         """That says no more than what was looked for."""
-        words = f"Nothing found that costs {LEAST_SHARE:.0%} of it or more"
+        words = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
         if self.looked_for:
             words += f", of what was looked for: {', '.join(self.looked_for)}"
         if self.not_looked_for:

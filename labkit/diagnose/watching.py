@@ -61,6 +61,8 @@ class Watch(Phases):
         # The optimizer whose updates are steps, and others that were called after it.
         self._leader: torch.optim.Optimizer | None = None
         self._others: list[torch.optim.Optimizer] = []
+        # Of whole steps.
+        self._backwards = 0
         self._seconds = 0.0
         self._diagnosis: Diagnosis | None = None
 
@@ -127,6 +129,8 @@ class Watch(Phases):
 
     def cut(self, event: str) -> None:
         super().cut(event)
+        if event == "end":
+            self._backwards = self._seen.backwards
         if event == "end" and len(self.steps) <= WARM_UP:
             self._first_compiled = len(self._compilations.seconds)
 
@@ -226,12 +230,12 @@ class Watch(Phases):
 
     def _counted(self) -> list[str]:
         """What was taken for a step, and the time that is in none."""
-        backwards, wholes = self._seen.backwards, self.wholes
+        seen, wholes = self._seen.backwards, self.wholes
         if not wholes:
-            return [f"{backwards} backward passes were seen"] if backwards else []
+            return [f"{seen} backward passes were seen"] if seen else []
         each = ""
-        if backwards > 1.05 * len(wholes):
-            each = f", with {backwards / len(wholes):.1f} backward passes"
+        if self._backwards > 1.05 * len(wholes):
+            each = f", with {self._backwards / len(wholes):.1f} backward passes"
         notes = [f"a step is {self._what_a_step_is()}{each}; {len(wholes)} were seen"]
         outside = 1 - sum(wholes) / max(self._seconds, 1e-9)
         if outside >= LEAST_SHARE:

@@ -34,7 +34,7 @@ EXPERIMENTS: dict[Callable[[Subject], Iterator[Experiment]], str] = {
     batch_size.experiments: "a small batch",
     gradients.experiments: "gradients that nobody uses",
     recomputation.experiments: "recomputation",
-    optimizer.experiments: "optimizers without a fused update",
+    optimizer.experiments: "updates parameter by parameter",
     zeroing.experiments: "how gradients are zeroed",
     layout.experiments: "the layout of images",
     bias.experiments: "a bias before a batch norm",

@@ -270,6 +270,8 @@ def test_a_loop_that_is_interrupted_is_reported_and_the_error_goes_on(kind, caps
     assert kind.__name__ in found.diagnosis.unmeasured["what makes the loader slow"]
     told = capsys.readouterr()
     assert str(found) in told.err and not told.out
+    # The last one did not end.
+    assert "one update of SGD; 12 were seen" in told.err
 
 
 def test_of_a_loop_that_is_interrupted_no_more_batches_are_read(capsys):
@@ -453,6 +455,10 @@ def test_a_few_long_steps_are_told():
 
 
 # ------------------------------------------------------------------------------ nothing found
+
+
+def test_nothing_found_is_sure_to_cost():
+    assert "Nothing found that is sure to cost 3%" in Diagnosis((), 0.1, 1.0).sentence
 
 
 def test_nothing_found_says_what_was_looked_for():
