@@ -1,8 +1,9 @@
 """For teachers: copies of the notebooks for students (``build``), and the check of their answers.
 
 A submission is data until it runs: `files` reads it, `slices` finds in its syntax tree what an
-exercise needs. `check` judges it and writes the table, `feedback` what a student reads. The code
-itself runs in `answerer`, behind a wall of `sandbox`; `remote` talks to it in `values` only.
+exercise needs. `check` judges it in a `child` with limits, and writes the table; `feedback` writes
+what a student reads. The code itself runs in `answerer`, behind a wall of `sandbox`; `remote` talks
+to it in `values` only.
 `otter` hands everything over to another grader.
 """
 
@@ -55,7 +56,7 @@ def _add_check(actions: Any) -> None:
     for option, default, unit, limited in (
         ("jobs", 1, "N", "submissions at a time"),
         ("timeout", 60.0, "S", "seconds for an exercise, counted after the imports"),
-        ("memory", 4096, "MB", "for an exercise"),
+        ("memory", 4096, "MB", "for an exercise, and as much for its check"),
         ("disk", 256, "MB", "for what an exercise writes"),
     ):
         text = f"{limited} ({default:g})"

@@ -1,8 +1,11 @@
 """Checks what students handed in: each exercise in a process of its own, behind a wall.
 
-The check itself runs here (`remote`): what the student's process sends are values, and a verdict
-needs the right ones. Some checks look at what happens inside the answer, and so can be made only
-beside it; the column ``judged`` says which.
+The check itself runs outside of it (`remote`): what the student's process sends are values, and a
+verdict needs the right ones. Some checks look at what happens inside the answer, and so can be made
+only beside it; the column ``judged`` says which.
+
+Values and notebooks can end the process that judges them. So each submission is judged in a child
+(`child`) with limits of memory and time: where it dies, the row says "not run".
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import ast
 import csv
 import math
-import multiprocessing
 import os
 import re
 import shutil
@@ -18,13 +20,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from course import exercises as checks
+from course.classroom.child import START, Child, Now, Say, wait_for
 from course.classroom.feedback import write_feedback
 from course.classroom.files import (
     CourseError,
@@ -57,6 +60,26 @@ RESULTS = (
 UNJUDGED = ("not run", "foreign", "unreadable")
 # variables of the caller's that a student's process gets
 KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
+# and those that a judge needs besides: to import what its caller does, and to start containers
+JUDGE_S = (
+    "HOME",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "PYTHONUSERBASE",
+    "TMPDIR",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINER_HOST",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_CERT_PATH",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "DOCKER_TLS_VERIFY",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+)
 NO_EXERCISE = "this notebook has no exercise: the front one of its number has it"
 UNTOUCHED = "the stub is as it was, or its cell is gone"
 # bytes and files that are copied with a notebook; where there is more, none
@@ -81,6 +104,14 @@ class Outcome(NamedTuple):
     wall: str = ""
 
 
+# told the row that is worked on, and for how many seconds that may go on
+Begin = Callable[[Outcome, float], None]
+
+
+def _nobody(row: Outcome, seconds: float) -> None:
+    """Nobody listens."""
+
+
 def find(paths: Sequence[Path]) -> list[Path]:
     """The notebooks at ``paths``, with those in folders. CourseError for a path that is neither."""
     found: list[Path] = []
@@ -100,14 +131,17 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outcome]:
+def check(
+    path: Path, wall: Wall, limits: Limits | None = None, begin: Begin = _nobody
+) -> Iterator[Outcome]:
     """Check all exercises of one submission, and yield what became of each.
 
-    Nothing that it holds ends the caller.
+    Of the child: what it reads may end the process (`check_all`). ``begin`` is told the row that it
+    works on, and how many seconds it may.
     """
     limits = limits or Limits()
-    # the name of a row: never cut, for two would be the same
-    place = _plain(path, longest=4096)
+    place = _name(path)
+    begin(Outcome(place, "", "", "not run"), 2 * limits.seconds)
     try:
         submission = read_notebook(path)
         course = original(path, submission)
@@ -123,6 +157,7 @@ def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outc
     for exercise in asked:
         name = exercise.check.removeprefix("check_")
         row = Outcome(place, course.stem, name, "not attempted", UNTOUCHED)
+        begin(row, 2 * limits.seconds)
         try:
             cells = answer(exercise, submission, read_notebook(course))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -130,10 +165,15 @@ def check(path: Path, wall: Wall, limits: Limits | None = None) -> Iterator[Outc
             continue
         if cells is not None:
             try:
-                row = _checked(row, path, exercise, cells, wall, limits)
+                row = _checked(row, path, exercise, cells, wall, limits, begin)
             except (CourseError, OSError) as error:
                 row = row._replace(result="not run", message=str(error))
         yield row._replace(message=_plain(row.message))
+
+
+def _name(path: Path) -> str:
+    """The name of a row: never cut, for two would be the same."""
+    return _plain(path, longest=4096)
 
 
 def _plain(text: object, longest: int = 400) -> str:
@@ -142,7 +182,13 @@ def _plain(text: object, longest: int = 400) -> str:
 
 
 def _checked(
-    row: Outcome, path: Path, exercise: Exercise, cells: list[str], wall: Wall, limits: Limits
+    row: Outcome,
+    path: Path,
+    exercise: Exercise,
+    cells: list[str],
+    wall: Wall,
+    limits: Limits,
+    begin: Begin,
 ) -> Outcome:
     """Run one answer, and judge it."""
     with tempfile.TemporaryDirectory(prefix="labkit-course-", ignore_cleanup_errors=True) as folder:
@@ -152,9 +198,13 @@ def _checked(
             there.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, there)
         (box / "room").mkdir()
+        # it has a clock of its own
+        begin(row, START + limits.seconds)
         with Process(wall, box, _environment(), limits) as process:
+            begin(row, 2 * limits.seconds)
             result, message = _verdict(process, exercise, cells)
             seconds = round(time.monotonic() - process.began, 1)
+            begin(row, START)
         if process.outside:
             result, message = "wrote outside", process.outside
     judged = getattr(checks, exercise.check).judged
@@ -183,8 +233,16 @@ def _verdict(process: Process, exercise: Exercise, cells: list[str]) -> tuple[st
         return stopped.result, str(stopped)
     # of the student's code, or of a check that met values which it did not expect
     except Exception as error:
+        if _no_memory(error):
+            raise MemoryError from error
         return "error", ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
     return "passed", ""
+
+
+def _no_memory(error: Exception) -> bool:
+    """Whether this process has none left; an answer's own error arrives as one of another type."""
+    refused = type(error) is RuntimeError and "can't allocate memory" in str(error)
+    return refused or isinstance(error, MemoryError)
 
 
 def _environment() -> dict[str, str]:
@@ -228,24 +286,43 @@ def _beside(path: Path) -> list[Path]:
 def check_all(
     paths: Sequence[Path], wall: Wall, limits: Limits, jobs: int
 ) -> Iterator[list[Outcome]]:
-    """The rows of each submission, as soon as they are known; ``jobs`` submissions at a time."""
-    if jobs == 1:
-        for path in paths:
-            yield list(check(path, wall, limits))
-        return
-    # spawned: torch's threads do not survive a fork
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, spawn) as pool:
-        try:
-            for done in as_completed([pool.submit(_rows, path, wall, limits) for path in paths]):
-                yield done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    """The rows of each submission, as soon as they are known; ``jobs`` submissions at a time.
+
+    Nothing that a submission holds ends the caller.
+    """
+    kept = {name: os.environ[name] for name in JUDGE_S if name in os.environ}
+    environment = _environment() | kept
+    waiting = list(reversed(paths))
+    running: list[Child] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                path = waiting.pop()
+                first = Outcome(_name(path), "", "", "not run")
+                work = partial(_judge, path, wall, limits)
+                running.append(Child(work, first, wall.end, environment, limits.memory))
+            wait_for(running)
+            for child in [each for each in running if each.over()]:
+                child.end()
+                running.remove(child)
+                yield _rows(child)
+    finally:
+        for child in running:
+            child.end()
 
 
-def _rows(path: Path, wall: Wall, limits: Limits) -> list[Outcome]:
-    return list(check(path, wall, limits))
+def _judge(path: Path, wall: Wall, limits: Limits, say: Say) -> None:
+    """The work of a child: the rows of one submission."""
+    for row in check(path, wall, limits, lambda row, seconds: say(Now(row, seconds))):
+        say(row)
+
+
+def _rows(child: Child) -> list[Outcome]:
+    """What a child found, with what it was at when it died."""
+    if not child.why:
+        return child.said
+    why = _plain(f"the check itself was ended: {child.why}")
+    return [*child.said, child.what._replace(result="not run", message=why)]
 
 
 def limits_of(args: Any) -> Limits:
@@ -273,6 +350,7 @@ def main(args: Any) -> int:
         file = stack.enter_context(open(args.csv or os.devnull, "w", encoding="utf-8", newline=""))
         table = csv.writer(file)
         table.writerow(Outcome._fields)
+        file.flush()
         print(form.format("submission", "exercise", "result", "seconds", "judged", "message"))
         for found in check_all(paths, wall, limits, args.jobs):
             rows += found

@@ -17,6 +17,7 @@ import struct
 import subprocess
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -24,16 +25,17 @@ from typing import Any, NoReturn
 import torch
 
 from course.classroom import values
+from course.classroom.child import START, unlimited
 from course.classroom.files import CourseError
 from course.classroom.sandbox import Container, Limits, Trust, Wall
 
 MB = 2**20
 # bytes of one message: no exercise needs more, and the judge has to hold it
 LONGEST = 64 * MB
-# seconds for the imports, on a slow machine that does other work
-START = 300.0
 # seconds between two looks at a process's memory and descendants
 LOOK = 0.1
+# else all processes of the machine have to be read for a look
+CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
 # errors of a student's code that checks look for; any other arrives as a plain Exception
 ERRORS = {
     each.__name__: each
@@ -69,15 +71,16 @@ class Process:
 
     def __enter__(self) -> Process:
         self._errors = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            # an engine may leave a file where it runs
-            cwd=self.box,
-            start_new_session=True,
-        )
+        with unlimited():
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                # an engine may leave a file where it runs
+                cwd=self.box,
+                start_new_session=True,
+            )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._to, False)
@@ -120,7 +123,8 @@ class Process:
         for pid in family:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        self.wall.end(self.box)
+        with unlimited():
+            self.wall.end(self.box)
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._errors):
             assert file is not None
@@ -205,15 +209,33 @@ class Process:
 
     def _family(self) -> dict[int, int]:
         """The process and its descendants: the bytes of memory that each has. Linux only."""
-        parents: dict[int, int] = {}
-        for path in Path("/proc").glob("[0-9]*/stat"):
-            # it has just ended
-            with contextlib.suppress(OSError):
-                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        found = {self._process.pid}
-        while more := {pid for pid, parent in parents.items() if parent in found} - found:
-            found |= more
-        return {pid: _memory(pid) for pid in found & parents.keys()}
+        children = _listed if CHILDREN_LISTED else _looked_for().__getitem__
+        found: dict[int, int] = {}
+        new = {self._process.pid}
+        while new:
+            found |= {pid: _memory(pid) for pid in new}
+            new = {child for pid in new for child in children(pid)} - found.keys()
+        return found
+
+
+def _listed(pid: int) -> list[int]:
+    """The children of a process, as the kernel lists them for each of its threads."""
+    # it has just ended
+    with contextlib.suppress(OSError):
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        return [int(child) for each in lists for child in each.split()]
+    return []
+
+
+def _looked_for() -> defaultdict[int, list[int]]:
+    """The children of each process of this machine."""
+    found = defaultdict[int, list[int]](list)
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # it has just ended
+        with contextlib.suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            found[parent].append(int(path.parent.name))
+    return found
 
 
 def _memory(pid: int) -> int:

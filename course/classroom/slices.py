@@ -13,7 +13,7 @@ import symtable
 from nbformat import NotebookNode
 
 from course.classroom.files import Exercise, check_name
-from course.notebook_files import code_cells, python
+from course.notebook_files import code_cells, python, tags
 
 # They do nothing but bind names: imports may have effects.
 BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.ClassDef)
@@ -41,20 +41,20 @@ def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -
     of them load data.
     """
     # Of an instructor's copy: they are nobody's answer.
-    solutions = code_cells(submission, "solution")
-    cells = [each for each in code_cells(submission) if each not in solutions]
-    own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
-    own = (own or code_cells(submission, "exercise")[exercise.number :])[:1]
-    start = cells.index(own[0]) if own else 0
+    cells = [each for each in code_cells(submission) if "solution" not in tags(each)]
+    own = _own(exercise, cells)
+    start = own or 0
     asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
     known = {each["source"].strip() for each in course["cells"]}
     chosen = {}
     for place, cell in enumerate(cells):
         new = place >= start and cell["source"].strip() not in known and asked & _bound(cell)
-        if cell in own or new:
+        if place == own or new:
             chosen[place] = python(cell["source"])
     given = "".join(_definitions(source, asked) for source in chosen.values())
-    if given == _definitions(exercise.stub, asked) or not (given or _changed(own, exercise.stub)):
+    stub = exercise.stub
+    changed = own is not None and _changed(chosen[own], stub)
+    if given == _definitions(stub, asked) or not (given or changed):
         return None
 
     setup = code_cells(submission, "setup") or code_cells(course, "setup")
@@ -80,28 +80,38 @@ def _add_what_is_used(
     Of several cells that bind a name it is the last one before ``start``, or else the next.
     ``there``: names that need no cell. Returns all names that are used.
     """
-    order = [*reversed(range(start)), *range(start, len(cells))]
+    rest = iter([*reversed(range(start)), *range(start, len(cells))])
+    places: dict[str, int] = {}
     used, done = set(wanted), set(there)
     for source in chosen.values():
         used |= names(source)[0]
         done |= names(source)[1]
-    while missing := used - done:
-        done |= missing
-        for name in missing:
-            place = next((at for at in order if name in _bound(cells[at])), None)
-            if place is not None:
-                chosen[place] = python(cells[place]["source"])
-                used |= names(chosen[place])[0]
+    missing = list(used - done)
+    while missing:
+        name = missing.pop()
+        # each cell is read once, whatever is looked for
+        while name not in places and (at := next(rest, None)) is not None:
+            for bound in _bound(cells[at]):
+                places.setdefault(bound, at)
+        if name in places:
+            source = chosen[places[name]] = python(cells[places[name]]["source"])
+            new = names(source)[0] - used
+            used |= new
+            missing += new - done
     return used
 
 
-def _changed(own: list[NotebookNode], stub: str) -> bool:
+def _own(exercise: Exercise, cells: list[NotebookNode]) -> int | None:
+    """The place of the exercise's cell: by its id, or else its number."""
+    with_id = [at for at, each in enumerate(cells) if exercise.id and each.get("id") == exercise.id]
+    tagged = [at for at, each in enumerate(cells) if "exercise" in tags(each)]
+    return next(iter(with_id or tagged[exercise.number :]), None)
+
+
+def _changed(own: str, stub: str) -> bool:
     """Whether the exercise's cell does something else now, by `exec` for example."""
-    for cell in own:
-        found = ast.parse(python(cell["source"]), "the exercise")
-        if found.body and ast.dump(found) != ast.dump(ast.parse(stub)):
-            return True
-    return False
+    found = ast.parse(own, "the exercise")
+    return bool(found.body) and ast.dump(found) != ast.dump(ast.parse(stub))
 
 
 def _bound(cell: NotebookNode) -> set[str]:
@@ -123,17 +133,20 @@ def _definitions(source: str, wanted: set[str]) -> str:
 
 def _needed(statements: list[ast.stmt], needed: set[str]) -> list[ast.stmt]:
     """All statements but those that only bind names that nobody needs. Imports stay."""
-    tables = [(each, *names(ast.unparse(each))) for each in statements]
-    while True:
-        kept = [
-            (each, used)
-            for each, used, bound in tables
-            if not bound or bound & needed or not isinstance(each, BINDING)
-        ]
-        grown = needed.union(*(used for _, used in kept))
-        if grown == needed:
-            return [each for each, _ in kept]
-        needed = grown
+    tables = [names(ast.unparse(each)) for each in statements]
+    binders: dict[str, list[int]] = {}
+    kept = set()
+    for at, (statement, (_, bound)) in enumerate(zip(statements, tables, strict=True)):
+        for name in bound:
+            binders.setdefault(name, []).append(at)
+        if not bound or not isinstance(statement, BINDING):
+            kept.add(at)
+    missing = list(needed.union(*(tables[at][0] for at in kept)))
+    while missing:
+        new = set(binders.pop(missing.pop(), ())) - kept
+        kept |= new
+        missing += [name for at in new for name in tables[at][0] if name in binders]
+    return [each for at, each in enumerate(statements) if at in kept]
 
 
 class _WithoutChecks(ast.NodeTransformer):

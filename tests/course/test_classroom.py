@@ -482,10 +482,7 @@ def test_a_folder_larger_than_the_disk_costs_only_its_own_submission(
 
 
 def test_what_cannot_be_copied_or_started_costs_only_its_own_submission(
-    submit: Callable[..., Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    submit: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = submit(RIGHT)
     (path.parent / "sealed").touch()
@@ -501,11 +498,9 @@ def test_what_cannot_be_copied_or_started_costs_only_its_own_submission(
     assert row.result == "not run" and "sealed" in row.message, row
     (path.parent / "sealed").unlink()
     monkeypatch.setattr(sandbox, "PROGRAM", ["-c", "raise SystemExit('no torch here')"])
-    folder = tmp_path / "feedback"
-    arguments = ["--feedback", str(folder), "--trust-submissions"]
-    assert main(["check", str(path), *arguments]) == 1
-    assert "1 not run" in capsys.readouterr().out
-    (text,) = folder.glob("*.md")
+    row = one(path, Trust())
+    assert row.result == "not run"
+    text = write_feedback(tmp_path / "feedback", [row])
     assert "answers cannot be run here: no torch here" in text.read_text(encoding="utf-8")
 
 
