@@ -72,7 +72,7 @@ class Child:
         self._allow(START)
         self.ear, mouth = CONTEXT.Pipe(duplex=False)
         CONTEXT.set_forkserver_preload(PRELOADED)
-        arguments = (work, mouth, self._folder.name, environment, memory)
+        arguments = (work, mouth, os.getcwd(), self._folder.name, environment, memory)
         self._process = CONTEXT.Process(target=_run, args=arguments, daemon=True)
         with _only(environment):
             self._process.start()
@@ -138,6 +138,7 @@ def unlimited() -> Iterator[None]:
 def _run(
     work: Callable[[Say], None],
     mouth: connection.Connection,
+    place: str,
     folder: str,
     environment: dict[str, str],
     memory: int,
@@ -146,7 +147,8 @@ def _run(
     # the parent is interrupted, too, and ends it; "ignore" would be inherited by programs
     signal.signal(signal.SIGINT, lambda *_: None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # where a server was running before
+    # a server that runs already was started with others
+    os.chdir(place)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = folder

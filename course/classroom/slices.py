@@ -42,19 +42,18 @@ def answer(exercise: Exercise, submission: NotebookNode, course: NotebookNode) -
     """
     # Of an instructor's copy: they are nobody's answer.
     cells = [each for each in code_cells(submission) if "solution" not in tags(each)]
-    own = _own(exercise, cells)
-    start = own or 0
+    own = [each for each in cells if exercise.id and each.get("id") == exercise.id]
+    own = (own or code_cells(submission, "exercise")[exercise.number :])[:1]
+    start = cells.index(own[0]) if own else 0
     asked = names(exercise.call)[0] & names(exercise.stub)[1] - {"exercises"}
     known = {each["source"].strip() for each in course["cells"]}
     chosen = {}
     for place, cell in enumerate(cells):
         new = place >= start and cell["source"].strip() not in known and asked & _bound(cell)
-        if place == own or new:
+        if cell in own or new:
             chosen[place] = python(cell["source"])
     given = "".join(_definitions(source, asked) for source in chosen.values())
-    stub = exercise.stub
-    changed = own is not None and _changed(chosen[own], stub)
-    if given == _definitions(stub, asked) or not (given or changed):
+    if given == _definitions(exercise.stub, asked) or not (given or _changed(own, exercise.stub)):
         return None
 
     setup = code_cells(submission, "setup") or code_cells(course, "setup")
@@ -101,17 +100,13 @@ def _add_what_is_used(
     return used
 
 
-def _own(exercise: Exercise, cells: list[NotebookNode]) -> int | None:
-    """The place of the exercise's cell: by its id, or else its number."""
-    with_id = [at for at, each in enumerate(cells) if exercise.id and each.get("id") == exercise.id]
-    tagged = [at for at, each in enumerate(cells) if "exercise" in tags(each)]
-    return next(iter(with_id or tagged[exercise.number :]), None)
-
-
-def _changed(own: str, stub: str) -> bool:
+def _changed(own: list[NotebookNode], stub: str) -> bool:
     """Whether the exercise's cell does something else now, by `exec` for example."""
-    found = ast.parse(own, "the exercise")
-    return bool(found.body) and ast.dump(found) != ast.dump(ast.parse(stub))
+    for cell in own:
+        found = ast.parse(python(cell["source"]), "the exercise")
+        if found.body and ast.dump(found) != ast.dump(ast.parse(stub)):
+            return True
+    return False
 
 
 def _bound(cell: NotebookNode) -> set[str]:

@@ -136,6 +136,15 @@ def crowded(tmp_path: Path) -> Path:
     return write(notebook, tmp_path / "crowded.ipynb")
 
 
+def test_a_submission_is_found_from_where_the_caller_is(
+    submit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after the caller went elsewhere."""
+    path = submit("def best_segments(n, a, b):\n    raise NotImplementedError('your turn')\n")
+    monkeypatch.chdir(path.parent)
+    assert judged(Path(path.name)).result == "not attempted"
+
+
 @only_linux
 def test_a_notebook_that_takes_all_memory_is_not_run(tmp_path: Path) -> None:
     row = judged(crowded(tmp_path), memory=100)
@@ -302,7 +311,7 @@ def cell(source: str, tag: str = "") -> Cell:
 
 
 def test_each_cell_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many names are looked for; and cells are not compared with each other."""
+    """However many names are looked for; and each is compared with the exercise's alone."""
     path = NOTEBOOKS / f"{SEGMENTS}.ipynb"
     course, many = read_notebook(path), 100
     unknown = " + ".join(f"unknown{number}" for number in range(many))
@@ -314,7 +323,7 @@ def test_each_cell_is_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cell, "compared", 0)
     (exercise,) = exercises(path)
     answer(exercise, NotebookNode(cells=cells, metadata={}), course)
-    assert Cell.compared == 0
+    assert Cell.compared <= 2 * len(cells)
     assert max(read[each["source"]] for each in cells) <= 3
 
 
