@@ -7,9 +7,14 @@ upgraded or validated, so that reading is cheap and what is written back is what
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import os
 import re
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import nbformat
 from nbformat import NotebookNode
@@ -36,6 +41,10 @@ class NotebookError(ValueError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path.name} {reason}")
         self.reason = reason
+
+
+class NoFile(OSError):
+    """What is to be read is a link, a pipe or a device."""
 
 
 def notebook_path(name: str) -> Path:
@@ -89,17 +98,33 @@ def place(path: Path) -> str:
     return path.relative_to(NOTEBOOKS).with_suffix("").as_posix()
 
 
-def read_notebook(path: Path) -> NotebookNode:
-    """The notebook in a file, each cell's source as one text.
+@contextlib.contextmanager
+def open_file(path: Path, *, links: bool = True) -> Iterator[BinaryIO]:
+    """Open a file to read it. NoFile for a pipe or a device, and without ``links`` for a link."""
+    if path.is_symlink() and not links:
+        raise NoFile(f"{path.name} is a link: only files are read")
+    no_links = 0 if links else getattr(os, "O_NOFOLLOW", 0)
+    # to open a pipe would wait for its writer
+    more = no_links | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | more)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NoFile(f"{path.name} is a pipe or a device: only files are read")
+        yield file
+
+
+def read_notebook(path: Path, *, links: bool = True) -> NotebookNode:
+    """The notebook in a file, each cell's source as one text; without ``links`` in no other file
+    that it leads to.
 
     Raises NotebookError when the file cannot be read, is too large, or holds no notebook of format
     4.
     """
     try:
-        size = path.stat().st_size
-        if size > LARGEST:
-            raise NotebookError(path, f"has {size} bytes; a notebook has at most {LARGEST}")
-        notebook = nbformat.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        with open_file(path, links=links) as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise NotebookError(path, f"is too large; a notebook has at most {LARGEST} bytes")
+        notebook = nbformat.from_dict(json.loads(data.decode("utf-8")))
         rejoin_lines(notebook)
         notebook.setdefault("metadata", NotebookNode()).get("labkit")
         for cell in notebook.cells:
@@ -107,6 +132,8 @@ def read_notebook(path: Path) -> NotebookNode:
             _check_cell(cell)
     except NotebookError:
         raise
+    except NoFile as error:
+        raise NotebookError(path, str(error).removeprefix(f"{path.name} ")) from None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         reason = f"is no notebook that can be read: {type(error).__name__}: {error}"
         raise NotebookError(path, reason) from None

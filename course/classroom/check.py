@@ -14,7 +14,6 @@ import ast
 import csv
 import math
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -33,14 +32,18 @@ from course.classroom.files import (
     CourseError,
     Exercise,
     ForeignNotebook,
+    escaped,
     exercises,
+    name_of,
     original,
     read_notebook,
+    shown,
 )
 from course.classroom.remote import Process, Remote, Stopped, raise_error
-from course.classroom.sandbox import Limits, Wall, find_wall
+from course.classroom.sandbox import ENGINE_S, Limits, Wall, find_wall
 from course.classroom.slices import answer
 from course.exercises.tell import NotYet
+from course.notebook_files import open_file
 
 RESULTS = (
     "passed",
@@ -61,30 +64,13 @@ UNJUDGED = ("not run", "foreign", "unreadable")
 # variables of the caller's that a student's process gets
 KEPT = ("PATH", "LANG", "LC_ALL", "LABKIT_DATA")
 # and those that a judge needs besides: to import what its caller does, and to start containers
-JUDGE_S = (
-    "HOME",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "PYTHONUSERBASE",
-    "TMPDIR",
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINER_HOST",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DOCKER_CERT_PATH",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-    "DOCKER_HOST",
-    "DOCKER_TLS_VERIFY",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_RUNTIME_DIR",
-)
+JUDGE_S = ("LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONUSERBASE", *ENGINE_S)
 NO_EXERCISE = "this notebook has no exercise: the front one of its number has it"
 UNTOUCHED = "the stub is as it was, or its cell is gone"
 # bytes and files that are copied with a notebook; where there is more, none
 BESIDE = (64 * 2**20, 500)
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+# characters of a message
+LONGEST = 400
 
 
 class Outcome(NamedTuple):
@@ -113,22 +99,34 @@ def _nobody(row: Outcome, seconds: float) -> None:
 
 
 def find(paths: Sequence[Path]) -> list[Path]:
-    """The notebooks at ``paths``, with those in folders. CourseError for a path that is neither."""
+    """The notebooks at ``paths``, with those in folders. CourseError for a path that is neither.
+
+    A folder of ``paths`` may be a link, as the caller's own. A link inside is not followed: it is
+    found itself, and cannot be read.
+    """
     found: list[Path] = []
     for path in paths:
-        inside = [
-            each for each in sorted(path.rglob("*.ipynb")) if not _hidden(each.relative_to(path))
-        ]
-        if not inside and not (path.suffix == ".ipynb" and path.exists()):
-            raise CourseError(
-                f"{path}: {'no notebooks in it' if path.is_dir() else 'no notebook and no folder'}"
-            )
+        inside = _inside(path) if path.is_dir() else []
+        if not inside and not (path.suffix == ".ipynb" and os.path.lexists(path)):
+            what = "no notebooks in it" if path.is_dir() else "no notebook and no folder"
+            raise CourseError(f"{shown(name_of(path))}: {what}")
         found += inside or [path]
     return list(dict.fromkeys(found))
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _inside(top: Path) -> list[Path]:
+    """The notebooks in a folder, and what is in the way to some: links, folders that are closed."""
+    found: list[Path] = []
+
+    def closed(error: OSError) -> None:
+        found.append(Path(error.filename))
+
+    for place, folders, names in os.walk(top, onerror=closed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files = [name for name in names if not name.startswith(".")]
+        found += [Path(place, name) for name in (*folders, *files) if name.endswith(".ipynb")]
+        found += [path for path in (Path(place, name) for name in folders) if path.is_symlink()]
+    return sorted(set(found))
 
 
 def check(
@@ -140,10 +138,10 @@ def check(
     works on, and how many seconds it may.
     """
     limits = limits or Limits()
-    place = _name(path)
+    place = name_of(path)
     begin(Outcome(place, "", "", "not run"), 2 * limits.seconds)
     try:
-        submission = read_notebook(path)
+        submission = read_notebook(path, links=False)
         course = original(path, submission)
     except ForeignNotebook as error:
         yield Outcome(place, "", "", "foreign", _plain(error))
@@ -171,14 +169,10 @@ def check(
         yield row._replace(message=_plain(row.message))
 
 
-def _name(path: Path) -> str:
-    """The name of a row: never cut, for two would be the same."""
-    return _plain(path, longest=4096)
-
-
-def _plain(text: object, longest: int = 400) -> str:
-    """One printable line of bounded length."""
-    return _UNPRINTABLE.sub(" ", str(text)).strip()[:longest]
+def _plain(text: object) -> str:
+    """One printable line of bounded length, with no blanks in which it could go on as a row."""
+    # cut twice: it may be of many MB, and grows where it is escaped
+    return escaped(" ".join(str(text)[: 10 * LONGEST].split()))[:LONGEST]
 
 
 def _checked(
@@ -196,7 +190,8 @@ def _checked(
         for file in [*_beside(path), path]:
             there = box / "given" / file.relative_to(path.parent)
             there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, there)
+            with open_file(file, links=False) as source, there.open("xb") as target:
+                shutil.copyfileobj(source, target)
         (box / "room").mkdir()
         # it has a clock of its own
         begin(row, START + limits.seconds)
@@ -276,7 +271,8 @@ def _beside(path: Path) -> list[Path]:
         found += [file for file in files if file.is_file() and not file.is_symlink()]
         if len(found) > BESIDE[1] or sum(file.stat().st_size for file in found) > BESIDE[0]:
             print(
-                f"labkit: {path}: its folder is large; only the notebook itself was copied",
+                f"labkit: {shown(name_of(path))}: its folder is large; only the notebook itself "
+                "was copied",
                 file=sys.stderr,
             )
             return []
@@ -298,7 +294,7 @@ def check_all(
         while waiting or running:
             while waiting and len(running) < jobs:
                 path = waiting.pop()
-                first = Outcome(_name(path), "", "", "not run")
+                first = Outcome(name_of(path), "", "", "not run")
                 work = partial(_judge, path, wall, limits)
                 running.append(Child(work, first, wall.end, environment, limits.memory))
             wait_for(running)
@@ -344,7 +340,7 @@ def main(args: Any) -> int:
     paths = find(args.paths)
     wall = find_wall(trust=args.trust_submissions, image=args.image)
     rows: list[Outcome] = []
-    width = max(len("submission"), *(len(_plain(path)) for path in paths))
+    width = max(len("submission"), *(len(shown(name_of(path))) for path in paths))
     form = f"{{:{width}}}  {{:26}}  {{:13}}  {{:>7}}  {{:7}}  {{}}"
     with ExitStack() as stack:
         file = stack.enter_context(open(args.csv or os.devnull, "w", encoding="utf-8", newline=""))
@@ -355,8 +351,8 @@ def main(args: Any) -> int:
         for found in check_all(paths, wall, limits, args.jobs):
             rows += found
             for row in found:
-                shown = (row.submission, row.exercise, row.result, row.seconds, row.judged)
-                print(form.format(*shown, row.message), flush=True)
+                told = (row.exercise, row.result, row.seconds, row.judged, row.message)
+                print(form.format(shown(row.submission), *told), flush=True)
                 # A spreadsheet takes a text that begins like this for a formula.
                 table.writerow(
                     [f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row]

@@ -13,20 +13,24 @@ from labkit.text import write_whole
 if TYPE_CHECKING:
     from course.classroom.check import Outcome
 
+# a message may be the student's own text: as code it is no link, no picture and no HTML
 SAID = {
     "passed": "Right in every case that was tried.",
-    "not yet": "Not yet right: {message}.",
+    "not yet": "Not yet right: `{message}`.",
     "error": "Your code ended with an error: `{message}`.{advice}",
-    "time limit": "It did not end in time: {message}. Is there a loop that never ends, or more "
+    "time limit": "It did not end in time: `{message}`. Is there a loop that never ends, or more "
     "work than the exercise asks for?",
-    "memory limit": "It needed too much memory: {message}.",
-    "process limit": "It started too many processes: {message}.",
-    "wrote outside": "It {message}, which is outside its folder. Write files beside the notebook.",
-    "not attempted": "Nothing was handed in here: {message}.",
-    "no exercise": "There is nothing to check here, since {message}.",
-    "not run": "It could not be run: {message}. Your code was not judged: ask your teacher.",
-    "foreign": "This file {message}. Hand in the course's notebook that you worked in.",
-    "unreadable": "Your file {message}. Save the notebook in Jupyter and hand it in again.",
+    "memory limit": "It needed too much memory: `{message}`.",
+    "process limit": "It started too many processes: `{message}`.",
+    "wrote outside": "It changed a file outside its folder, or tried to: `{message}`. Write files "
+    "beside the notebook.",
+    "not attempted": "Nothing was handed in here: `{message}`.",
+    "no exercise": "There is nothing to check here: `{message}`.",
+    "not run": "It could not be run: `{message}`. Your code was not judged: ask your teacher.",
+    "foreign": "This file was not checked: `{message}`. Hand in the course's notebook that you "
+    "worked in.",
+    "unreadable": "Your file was not read: `{message}`. Save the notebook in Jupyter and hand it "
+    "in again.",
 }
 ADVICE = {
     "SyntaxError": " Python cannot read the cell: look at that line and the one before it.",
@@ -45,6 +49,7 @@ def feedback(rows: Sequence[Outcome]) -> str:
         passed = sum(row.result == "passed" for row in exercises)
         lines += [f"{passed} of {len(exercises)} exercises right.", ""]
     for row in rows:
+        # a backtick would end the code
         message = row.message.rstrip(".").replace("`", "'")
         if row.exercise:
             lines += [f"## {row.exercise}: {row.result}", ""]
@@ -58,8 +63,8 @@ def feedback(rows: Sequence[Outcome]) -> str:
 def write_feedback(folder: Path, rows: Sequence[Outcome]) -> Path:
     """Write the text on one submission into ``folder``; returns the file."""
     submission = Path(rows[0].submission)
-    # students name their files alike
-    mark = hashlib.sha256(str(submission).encode()).hexdigest()[:6]
+    # students name their files alike; a short mark could be met by trying names
+    mark = hashlib.sha256(str(submission).encode()).hexdigest()[:16]
     owner = submission.parent.name or "submission"
     # file systems allow 255 bytes
     name = f"{owner}-{submission.stem}".encode()[:200].decode(errors="ignore")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -47,15 +48,33 @@ def course_notebooks() -> list[Path]:
     return found
 
 
-def read_notebook(path: Path) -> NotebookNode:
-    """A submission or a notebook of the course.
+def read_notebook(path: Path, *, links: bool = True) -> NotebookNode:
+    """A submission or a notebook of the course; without ``links`` no other file that it leads to.
 
     CourseError, without the path, if the file holds none.
     """
     try:
-        return notebook_files.read_notebook(path)
+        return notebook_files.read_notebook(path, links=links)
     except NotebookError as error:
         raise CourseError(error.reason) from None
+
+
+def escaped(text: str, *, also: str = "") -> str:
+    """One line that prints: other characters, and those of ``also``, become Python's escapes."""
+    return "".join(
+        each if each.isprintable() and each not in also else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
+def name_of(path: Path) -> str:
+    """A path as one line. Two paths are two names: a backslash is escaped, too."""
+    return escaped(str(path), also="\\")
+
+
+def shown(name: str) -> str:
+    """A name as `ls` prints it: in quotes where its blanks or signs could be taken for others'."""
+    return shlex.quote(name)
 
 
 def check_name(node: ast.AST) -> str:

@@ -29,8 +29,10 @@ from course.classroom.files import (
     Exercise,
     course_notebooks,
     exercises,
+    name_of,
     original,
     read_notebook,
+    shown,
 )
 from course.classroom.slices import answer
 from course.notebook_files import ROOT, notebook_text, place
@@ -63,10 +65,11 @@ def otter_test(exercise: Exercise) -> str:
 def sliced(submission: Path) -> tuple[Path, str]:
     """The course's notebook that it belongs to, and a notebook of what its exercises need."""
     try:
-        notebook = read_notebook(submission)
+        notebook = read_notebook(submission, links=False)
         course = original(submission, notebook)
     except CourseError as error:
-        raise CourseError(f"{submission}: {error}; nothing was written") from None
+        name = shown(name_of(submission))
+        raise CourseError(f"{name}: {error}; nothing was written") from None
     cells: list[str] = []
     for exercise in exercises(course):
         try:

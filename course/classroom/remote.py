@@ -77,6 +77,8 @@ class Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
+                # the first process of a sandbox: answers can read what it was started with
+                env=self.wall.environment(),
                 # an engine may leave a file where it runs
                 cwd=self.box,
                 start_new_session=True,

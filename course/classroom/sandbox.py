@@ -1,7 +1,7 @@
 """Walls around a student's process: bubblewrap, a container, or, where the teacher says so, trust.
 
-Inside there is no network, one folder that can be written, ``BOX``, and of the course only its
-packages: neither the notebooks with their solutions nor what others handed in.
+Inside there is no network and one folder that can be written, ``BOX``. Of the course it has what
+answers import: neither the notebooks, nor a site with their solutions, nor what others handed in.
 """
 
 from __future__ import annotations
@@ -17,19 +17,55 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from course.classroom.files import CourseError
 from course.notebook_files import ROOT
 
 BOX, GIVEN = Path("/box"), Path("/given")
-ROOMS = ("course", "labkit", "sublinear")
+# what answers import; a setup cell imports records
+IMPORTED = (
+    "course/__init__.py",
+    "course/notebook_files.py",
+    "course/classroom",
+    "course/exercises",
+    "course/records",
+    "labkit",
+    "sublinear",
+)
 IMAGE = "speed-lab-class"
 ENGINES = ("docker", "podman")
 NOBODY = "65534:65534"
 # the program inside
 PROGRAM = ["-P", "-m", "course.classroom.answerer"]
-SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin", "/etc")
+SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/sbin")
+# of the rest of /etc much is secret
+ETC = (
+    # Debian's compilers and BLAS are links through it
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/passwd",
+    "/etc/ssl/certs",
+)
+# variables by which an engine finds its images, its daemon and its own files
+ENGINE_S = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+    "CONTAINER_HOST",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DOCKER_CERT_PATH",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "DOCKER_HOST",
+    "DOCKER_TLS_VERIFY",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+)
 MB = 2**20
 
 REFUSED = """no sandbox here: what students handed in would run with your rights, on your files.
@@ -65,20 +101,29 @@ class Wall(Protocol):
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         """The command line; ``box/given`` holds the submission's folder."""
 
+    def environment(self) -> dict[str, str]:
+        """The environment of the command itself, which an answer may be able to read."""
+
     def end(self, box: Path) -> None:
         """End what killing the command line leaves alive."""
 
 
+@dataclass(frozen=True)
 class Bubblewrap:
     """Namespaces of the Linux kernel, by the program `bwrap`."""
 
-    name = "bubblewrap"
+    # whether an answer can make namespaces of its own; before 0.8 `bwrap` cannot forbid it
+    nested: bool = False
+    name: ClassVar = "bubblewrap"
 
     def places(self, box: Path) -> tuple[Path, Path]:
         return GIVEN, BOX
 
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         return [*self.walls(box, environment, limits), sys.executable, *PROGRAM]
+
+    def environment(self) -> dict[str, str]:
+        return _of_caller("PATH")
 
     def walls(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         """The command line without the program."""
@@ -91,6 +136,7 @@ class Bubblewrap:
         return [
             "bwrap",
             "--unshare-all",
+            *([] if self.nested else ["--unshare-user", "--disable-userns"]),
             "--die-with-parent",
             "--new-session",
             "--cap-drop",
@@ -127,12 +173,15 @@ class Container:
     def command(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         return [*self.walls(box, environment, limits), "python", *PROGRAM]
 
+    def environment(self) -> dict[str, str]:
+        return _of_caller(*ENGINE_S)
+
     def walls(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         """The command line without the program."""
         # root could write to /dev
         user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else NOBODY
         bound = [f"--volume={box / 'given'}:{GIVEN}:ro"]
-        bound += [f"--volume={ROOT / room}:/course/{room}:ro" for room in ROOMS]
+        bound += [f"--volume={ROOT / place}:/course/{place}:ro" for place in IMPORTED]
         variables = environment | {"PYTHONPATH": "/course"}
         # the image has its own
         variables.pop("PATH", None)
@@ -155,7 +204,8 @@ class Container:
 
     def end(self, box: Path) -> None:
         # killing the command line would leave the container running
-        subprocess.run([self.name, "kill", box.name], capture_output=True)
+        command = [self.name, "kill", box.name]
+        subprocess.run(command, capture_output=True, env=self.environment())
 
 
 class Trust:
@@ -171,6 +221,9 @@ class Trust:
         set_them = [f"{name}={value}" for name, value in variables.items()]
         return ["env", "--ignore-environment", *set_them, sys.executable, *PROGRAM]
 
+    def environment(self) -> dict[str, str]:
+        return {}
+
     def end(self, box: Path) -> None:
         """End those that have left their process group: their home lies in the box. Linux only."""
         # they may start others meanwhile
@@ -183,6 +236,11 @@ class Trust:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+
+
+def _of_caller(*names: str) -> dict[str, str]:
+    """Those of the caller's variables, as far as they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _at_home_in(box: Path) -> list[int]:
@@ -200,8 +258,9 @@ def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
     """The best wall of this machine; CourseError where there is none, unless told to trust."""
     if trust:
         return Trust()
-    if not (reason := why_no_bubblewrap()):
-        return Bubblewrap()
+    for wall in (Bubblewrap(), Bubblewrap(nested=True)):
+        if not (reason := why_no_bubblewrap(wall)):
+            return wall
     tried = [reason]
     for name in ENGINES:
         if not (reason := why_no_container(name, image)):
@@ -210,30 +269,31 @@ def find_wall(*, trust: bool = False, image: str = IMAGE) -> Wall:
     raise CourseError(REFUSED.format(tried="\n".join(f"  {each}" for each in tried)))
 
 
-def why_no_bubblewrap() -> str:
+def why_no_bubblewrap(wall: Bubblewrap) -> str:
     """Why bubblewrap cannot be used; empty where it can. Tried with the very walls of an answer."""
-    return _why_not(Bubblewrap(), sys.executable)
+    return _why_not(wall, sys.executable)
 
 
 def why_no_container(engine: str, image: str = IMAGE) -> str:
     """The same of a container; an image is not looked for elsewhere."""
-    return _failure([engine, "image", "inspect", image]) or _why_not(Container(engine, image))
+    wall = Container(engine, image)
+    return _failure([engine, "image", "inspect", image], wall) or _why_not(wall)
 
 
 def _why_not(wall: Bubblewrap | Container, python: str = "python") -> str:
     with tempfile.TemporaryDirectory(prefix="labkit-course-") as folder:
         (Path(folder) / "given").mkdir()
         walls = wall.walls(Path(folder).resolve(), {}, Limits())
-        return _failure([*walls, python, "-c", ""])
+        return _failure([*walls, python, "-c", ""], wall)
 
 
-def _failure(command: list[str]) -> str:
+def _failure(command: list[str], wall: Wall) -> str:
     """Why a command fails: the last line that it says; empty where it works."""
     name = command[0]
     if shutil.which(name) is None:
         return f"{name}: not installed"
     try:
-        done = subprocess.run(command, capture_output=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, timeout=30, env=wall.environment())
     except (subprocess.TimeoutExpired, OSError) as error:
         return f"{name}: {error}"
     if done.returncode == 0:
@@ -258,11 +318,11 @@ def _python_path() -> str:
 
 
 def readable() -> list[str]:
-    """What a program can read: the system, Python, its libraries, the rooms, the data sets."""
-    found = [*SYSTEM, sys.prefix, sys.base_prefix, *folders_of(Path(sys.executable))]
-    found += [*import_paths(), *(str(ROOT / room) for room in ROOMS)]
+    """What a program can read: the system, Python, its libraries, the course's, the data sets."""
+    found = [*SYSTEM, *ETC, sys.prefix, sys.base_prefix, *folders_of(Path(sys.executable))]
+    found += [*import_paths(), *(str(ROOT / place) for place in IMPORTED)]
     found.append(os.environ.get("LABKIT_DATA", str(ROOT / "data" / "cache")))
-    there = [os.path.abspath(place) for place in found if os.path.isdir(place)]
+    there = [os.path.abspath(place) for place in found if os.path.exists(place)]
     return list(dict.fromkeys(there))
 
 
