@@ -57,6 +57,13 @@ _NOT_COMPILED = (
     "method='single-level', or leave out fullgraph=True, and the planned model runs as it is"
 )
 
+_ANOTHER_PARAMETER = (
+    "the {} of a {} was another one in the forward pass, and the backward pass would compute with "
+    "the wrong one: leave parameters in place until it is done, and give "
+    "torch.func.functional_call tensors that are no nn.Parameter, with which it runs without the "
+    "plan"
+)
+
 Context = AbstractContextManager[object]
 
 
@@ -200,6 +207,7 @@ class _Runner:
         self.statistics = []
         for i in range(len(blocks)):
             self.statistics.append(SpareStatistics(norms(blocks.modules(i))))
+        self.entries = [blocks.parameters(i) for i in range(len(blocks))]
         self.caches: dict[int, Context] = {}
         self.local = _Pass()
 
@@ -227,6 +235,9 @@ class _Runner:
     @torch.compiler.disable(reason=_NOT_COMPILED)
     def forward(self, original: Callable[..., Any], args: State, kwargs: Keywords) -> Any:
         """A forward by the plan. torch.compile leaves it as it is."""
+        if self.blocks.swapped():
+            # They are put back before the backward pass, which would compute with the others.
+            return original(*args, **kwargs)
         self.prepare()
         if isinstance(self.blocks, WrappedBlocks):
             with self.blocks.standing_in(self.stand_in):
@@ -285,14 +296,28 @@ class _Runner:
 
     def _segment(self, node: Checkpoint, state: State) -> State:
         passes = 0
+        check = self.same_parameters(node)
 
         def segment(*inner: Any) -> State:
             nonlocal passes
             passes += 1
+            check()
             with self.local.set(again=self.local.again or passes > 1, saving=passes > 1):
                 return self.run(node.inside, inner)
 
         return checkpointed(drawing_alike(segment), state)
+
+    def same_parameters(self, node: Node) -> Callable[[], None]:
+        """A check that the blocks of a node find the parameters that they find now."""
+        entries = [entry for i in span(node) for entry in self.entries[i]]
+        before = [module._parameters.get(name) for module, name in entries]
+
+        def check() -> None:
+            for (module, name), was in zip(entries, before, strict=True):
+                if module._parameters.get(name) is not was:
+                    raise RuntimeError(_ANOTHER_PARAMETER.format(name, type(module).__name__))
+
+        return check
 
     def _selective(self, node: Keep, state: State) -> State:
         selective = _Selective(self, node)
@@ -310,11 +335,13 @@ class _Selective:
 
     def __init__(self, runner: _Runner, node: Keep) -> None:
         self.runner, self.node = runner, node
+        self.check = runner.same_parameters(node)
         self.passes = 0
         self.handed_on: Context | None = None
 
     def run(self, *state: Any) -> State:
         runner, i = self.runner, self.node.block
+        self.check()
         self.passes += 1
         if self.passes == 1:
             result = runner.block(i, state)

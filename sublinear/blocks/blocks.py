@@ -23,6 +23,9 @@ Keywords = dict[str, Any]
 # The code of one block.
 Program = Callable[..., State]
 
+# A parameter, by the module that holds it and its name there.
+Entry = tuple[nn.Module, str]
+
 # Of a block, in the fingerprint of a plan.
 _SHOWN = 4
 
@@ -89,6 +92,26 @@ class Blocks:
             if torch.is_tensor(tensor):
                 found.setdefault(tensor, name)
         return {name: tensor for tensor, name in found.items()}
+
+    def parameters(self, i: int) -> list[Entry]:
+        """Where the parameters that block ``i`` uses are found, as a module and a name."""
+        found = []
+        for module in self.modules(i):
+            found += [(module, name) for name in module._parameters]
+        for path in self.reads[i] if self.reads else ():
+            parent, _, name = path.rpartition(".")
+            module = self.model.get_submodule(parent)
+            if name in module._parameters:
+                found.append((module, name))
+        return found
+
+    def swapped(self) -> bool:
+        """Whether other tensors stand in for parameters, as `torch.func.functional_call` does."""
+        for module in self.parts:
+            for tensor in module._parameters.values():
+                if tensor is not None and not isinstance(tensor, nn.Parameter):
+                    return True
+        return False
 
     def work(self, i: int) -> Hashable:
         """What block ``i`` does with its modules and tensors: equal for blocks that do the same."""

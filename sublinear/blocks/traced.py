@@ -233,16 +233,23 @@ class _Tracer(fx.Tracer):
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
         name = self.path_of_module(m)
+        self._raise_lost()
         self.entered.append(name)
         follows = not self.is_leaf_module(m, name)
         before = draws()
         if follows:
             self.baked.forward(m)
         result = super().call_module(m, forward, args, kwargs)
+        self._raise_lost()
         if follows and draws() != before:
             raise Lost(_DRAWS)
         self.entered.pop()
         return result
+
+    def _raise_lost(self) -> None:
+        """Raise `Lost` if the module that it is in reads what cannot be compared."""
+        if self.baked.lost:
+            raise Lost(self.baked.lost[0])
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, fx.Proxy):
@@ -338,6 +345,7 @@ def _traced_once(tracer: _Tracer, model: nn.Module, constants: Keywords) -> fx.G
     with noticing(tracer.keep_function) as noticed, tracer.baked.reading():
         tracer.baked.forward(model)
         graph = tracer.trace(model, constants or None)
+    noticed += tracer.baked.lost
     if draws() != before:
         noticed.append(_DRAWS)
     if noticed:

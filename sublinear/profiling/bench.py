@@ -17,6 +17,7 @@ import torch
 from labkit.preserve import rng_state, set_rng_state
 from sublinear.apply import MENU, OVERWRITING, checkpointed, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
+from sublinear.blocks.baked import without_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
@@ -211,8 +212,13 @@ class Bench:
         modules = tuple(self.blocks.modules(i))
         run = partial(self._run, i)
         name = self.blocks.names[i]
+
+        def watched() -> State:
+            with without_generators(name, self.model, modules):
+                return run(*state)
+
         with torch.no_grad():
-            check_repeatable(name, partial(run, *state), self.model, modules, state)
+            check_repeatable(name, watched, self.model, modules, state)
         with frozen_statistics(modules):
             peak, seconds = self._bare(run, state)
             full = self.option(MENU[0][0], run, state)
