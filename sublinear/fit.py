@@ -7,7 +7,7 @@
 Before it returns, one step of the planned model is compared with a plain one. Later changes of
 modules, hooks, modes, arguments and of Python values that the plan holds raise RuntimeError at the
 next forward, by name. Not noticed is what changes without any of them, such as the weights of a
-module that the model keeps outside its own modules.
+module that the model keeps outside its own modules; the README names the rest.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def fit(
     planned model with a plain one, and its peak with the budget, before it is returned.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
-    as it is.
+    as it is. Not noticed later are files, clocks and the environment that its code reads through a
+    library, and flags of torch.
     """
     limit = in_bytes(budget)
     # Before the profile, which may take minutes.

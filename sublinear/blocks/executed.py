@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from cProfile import Profile as Profiler
 from functools import cache, partial
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.preserve import giving_back
+from labkit.preserve import giving_back, without_collector
 
 _PATHS = sysconfig.get_paths()
 _STANDARD = tuple({_PATHS["stdlib"] + os.sep, _PATHS["platstdlib"] + os.sep})
@@ -51,27 +52,30 @@ def of_library(module: ModuleType | None) -> bool:
 def watching(ran: Callable[[FrameType], None]) -> Iterator[None]:
     """Call ``ran`` inside as each function begins, in this thread.
 
-    It must not raise: Python would then stop to call it. Another profiler waits meanwhile.
+    It must not raise: Python would then stop to call it. Another profiler waits meanwhile, and so
+    does the garbage collector.
     """
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and not is_library(frame.f_code.co_filename):
             ran(frame)
 
-    with giving_back(partial(_set_profile, sys.getprofile())):
+    profiler = sys.getprofile()
+    if not (profiler is None or callable(profiler) or isinstance(profiler, Profiler)):
+        raise RuntimeError(
+            f"a {type(profiler).__name__} profiles this thread, which could not go on afterwards: "
+            "plan the model before it starts"
+        )
+
+    # The collector calls functions that no code in here has called.
+    with without_collector(), giving_back(partial(_set_profile, profiler)):
         sys.setprofile(profile)
         yield
 
 
 def _set_profile(profiler: Any) -> None:
-    # Before Python 3.12, cProfile and torch's profiler of stacks take the same place.
-    if profiler is None or callable(profiler):
-        sys.setprofile(profiler)
-    elif hasattr(profiler, "enable"):
+    # Before Python 3.12, cProfile takes the same place, and only it can take it again.
+    if isinstance(profiler, Profiler):
         profiler.enable()
     else:
-        sys.setprofile(None)
-        raise RuntimeError(
-            f"{type(profiler).__name__} profiles this thread, which cannot be interrupted: plan "
-            "the model before it starts"
-        )
+        sys.setprofile(profiler)

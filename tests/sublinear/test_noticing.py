@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import cProfile
+import gc
+import pstats
 import random
+import sys
 import threading
 from collections.abc import Callable
 
@@ -16,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from sublinear.blocks import noticing as module
+from sublinear.blocks.executed import watching
 from sublinear.blocks.noticing import _NOTICED, Lost, noticing
 
 
@@ -163,3 +168,24 @@ def test_an_interrupt_leaves_nothing_replaced(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(KeyboardInterrupt), noticing(lambda *args: None):
         assert vars(stubborn)["act"] is not before and builtins.isinstance is not kind
     assert vars(stubborn)["act"] is before and builtins.isinstance is kind
+
+
+def test_functions_that_run_are_seen_and_another_profiler_goes_on() -> None:
+    def inner() -> None:
+        pass
+
+    def outer() -> int:
+        inner()
+        return random.randint(1, 2)
+
+    seen: list[str] = []
+    profiler = cProfile.Profile()
+    with profiler:
+        with watching(lambda frame: seen.append(frame.f_code.co_name)):
+            outer()
+            assert not gc.isenabled()
+        outer()
+    assert seen[:2] == ["outer", "inner"] and "randint" not in seen
+    assert sys.getprofile() is None and gc.isenabled()
+    calls = {key[2]: figures[1] for key, figures in pstats.Stats(profiler).stats.items()}
+    assert calls["outer"] >= 1
