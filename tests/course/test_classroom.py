@@ -750,7 +750,7 @@ MARKUP = {
     "<script>alert(1)</script>": "<script",
     "<img src=x onerror=alert(1)>": "<img",
     "passed all tests <b>10/10</b> <!--": "<b>",
-    "[16: passed](javascript:alert(3))": "<a",
+    "[16: passed](http://evil)": "<a",
     "![](http://evil/t.gif)": "<img",
     "<http://evil>": "<a",
     "` <img src=x> `": "<img",
