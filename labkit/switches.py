@@ -83,6 +83,17 @@ def _default_device() -> torch.device | None:
     return device
 
 
+def _saved_tensors_hooks() -> Any:
+    """The pair of hooks that autograd would use now; None without."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
+
+
+def _leave_hooks(value: Any) -> None:
+    """Leave those on top of ``value``: torch's checkpoint does not when it is interrupted."""
+    while _saved_tensors_hooks() not in (value, None):
+        torch._C._autograd._pop_saved_tensors_default_hooks()
+
+
 def _switches() -> dict[str, Switch]:
     """Getter and setter of each switch.
 
@@ -97,6 +108,7 @@ def _switches() -> dict[str, Switch]:
         "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
         "grad_enabled": (torch.is_grad_enabled, _set_grad_enabled),
         "anomaly": (_anomaly, _set_anomaly),
+        "saved_tensors_hooks": (_saved_tensors_hooks, _leave_hooks),
         "deterministic": (_deterministic, _set_deterministic),
         "float32_matmul_precision": (
             torch.get_float32_matmul_precision,

@@ -55,7 +55,7 @@ WITH_EXERCISE = [path for path in course_notebooks() if exercises(path)]
 # where a kernel allows no namespaces, as in many containers, the refusal is tested all the same
 BUBBLEWRAPS = (Bubblewrap(), Bubblewrap(nested=True))
 BUBBLEWRAP = next((each for each in BUBBLEWRAPS if not sandbox.why_no_bubblewrap(each)), None)
-WHY_NOT = "" if BUBBLEWRAP else sandbox.why_no_bubblewrap()
+WHY_NOT = "" if BUBBLEWRAP else sandbox.why_no_bubblewrap(BUBBLEWRAPS[-1])
 # set where it has to be there: a sandbox that is missing is then a failure
 WALLED = not WHY_NOT or os.environ.get("LABKIT_SANDBOX") == "required"
 needs_bubblewrap = pytest.mark.skipif(not WALLED, reason=f"no sandbox here: {WHY_NOT}")

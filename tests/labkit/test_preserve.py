@@ -114,6 +114,24 @@ def test_a_device_that_a_block_has_chosen_is_left_to_it() -> None:
     assert torch.overrides._len_torch_function_stack() == 0
 
 
+def same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def test_hooks_that_an_interrupt_left_on_saved_tensors_are_gone() -> None:
+    """As torch's checkpoint does, interrupted while it leaves them: no later backward works."""
+    top = torch._C._autograd._top_saved_tensors_default_hooks
+    with torch.autograd.graph.saved_tensors_hooks(same, same):
+        outside = top(False)
+        with pytest.raises(KeyboardInterrupt), preserve_flags():
+            for _ in range(2):
+                torch.autograd.graph.saved_tensors_hooks(abs, abs).__enter__()
+            assert top(False) != outside
+            raise KeyboardInterrupt
+        assert top(False) == outside
+    assert top(False) is None
+
+
 def test_contradicting_precision_switches_are_given_back_too():
     before = torch_flags()
     # torch now refuses to read the old switch.
