@@ -144,6 +144,8 @@ def test_a_submission_is_found_from_where_the_caller_is(
 ) -> None:
     """Also after the caller went elsewhere."""
     path = submit(exercises(NOTEBOOKS / f"{SEGMENTS}.ipynb")[0].stub)
+    # The server of the children begins where the first of them did.
+    assert judged(path).result == "not attempted"
     monkeypatch.chdir(path.parent)
     assert judged(Path(path.name)).result == "not attempted"
 
