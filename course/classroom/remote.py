@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -74,6 +75,7 @@ class Process:
         with unlimited():
             self._process = subprocess.Popen(
                 self._command,
+                executable=shutil.which(self._command[0]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

@@ -123,7 +123,7 @@ class Bubblewrap:
         return [*self.walls(box, environment, limits), sys.executable, *PROGRAM]
 
     def environment(self) -> dict[str, str]:
-        return _of_caller("PATH")
+        return {}
 
     def walls(self, box: Path, environment: dict[str, str], limits: Limits) -> list[str]:
         """The command line without the program."""
@@ -290,10 +290,17 @@ def _why_not(wall: Bubblewrap | Container, python: str = "python") -> str:
 def _failure(command: list[str], wall: Wall) -> str:
     """Why a command fails: the last line that it says; empty where it works."""
     name = command[0]
-    if shutil.which(name) is None:
+    program = shutil.which(name)
+    if program is None:
         return f"{name}: not installed"
     try:
-        done = subprocess.run(command, capture_output=True, timeout=30, env=wall.environment())
+        done = subprocess.run(
+            command,
+            executable=program,
+            capture_output=True,
+            timeout=30,
+            env=wall.environment(),
+        )
     except (subprocess.TimeoutExpired, OSError) as error:
         return f"{name}: {error}"
     if done.returncode == 0:
