@@ -60,4 +60,4 @@ def _gain(figure: Figure) -> str:
     if figure.verdict == "faster" or math.isinf(figure.factor):
         return "faster here: worth keeping"
     where = pairs_in_words(figure).removeprefix("faster")
-    return f"faster here{where}; how much is not clear yet"
+    return f"faster here{where}; by how much is not clear yet"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from course.board.advice import LEAVE, advice, advised, pairs_in_words
 from course.board.store import Choices, Figure
-from course.board.words import told
+from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
 from labkit import html
 from labkit.text import aligned, format_factor, format_rate
@@ -144,7 +144,10 @@ def sentence(figure: Figure) -> str:
     below = "the slow script"
     if figure.on_top_of:
         below = ", ".join(figure.on_top_of)
-    text = f"{_told(figure)}, on top of {below}, {HOW[figure.mode]}"
+    text = _told(figure)
+    if figure.direction != figure.verdict:
+        text += "; by how much is not clear yet"
+    text += f", on top of {below}, {HOW[figure.mode]}"
     if math.isfinite(figure.memory):
         text += f"; peak memory {format_factor(figure.memory)}x"
     if figure.stopped:
@@ -153,10 +156,11 @@ def sentence(figure: Figure) -> str:
 
 
 def _told(figure: Figure) -> str:
-    verdict = figure.verdict
-    if figure.direction != verdict:
-        verdict = f"{pairs_in_words(figure)}; how much is not clear yet"
-    return told(figure.factor, figure.interval, verdict)
+    if figure.direction == figure.verdict:
+        return told(figure.factor, figure.interval, figure.verdict)
+    if math.isnan(sum(figure.interval)):
+        return f"{factor_in_words(figure.factor)}, {pairs_in_words(figure)}"
+    return told(figure.factor, figure.interval, pairs_in_words(figure))
 
 
 def _chart(found: Sequence[Step]) -> str:

@@ -466,7 +466,7 @@ def test_a_direction_is_measured_where_interval_or_all_pairs_tell_it(
         (few(0.5, pairs=3), "slower in all 3 pairs: better not kept"),
         (few(0.5, verdict="slower"), "takes 2.00 times as long here: better not kept"),
         (few(0.0), "target was reached only without mixed_precision: better not kept"),
-        (few(2.0, 6, "faster"), "faster here in all 6 pairs; how much is not clear yet"),
+        (few(2.0, 6, "faster"), "faster here in all 6 pairs; by how much is not clear yet"),
         (few(2.0, verdict="faster"), "is faster here: worth keeping"),
         (few(1.0, verdict="same"), "makes no difference here"),
         (few(1.1, agree=""), "run it again, beside fewer programs"),
