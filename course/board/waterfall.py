@@ -190,13 +190,12 @@ def _tone(step: Step) -> str:
 
 
 def _marks(step: Step, most: float) -> list[html.Markup]:
-    """What is left, and in grey what the switch took away or added."""
+    """How long it takes with the switch, and in grey what that took away."""
     if not math.isfinite(step.after) or not most > 0:
         return []
-    low, high = sorted((step.before, step.after))
-    marks = [_mark("bar", 0, low / most)]
-    if high > low:
-        marks.append(_mark("floor", low / most, high / most))
+    marks = [_mark("bar", 0, step.after / most)]
+    if step.before > step.after:
+        marks.append(_mark("floor", step.after / most, step.before / most))
     return marks
 
 

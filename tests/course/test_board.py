@@ -431,6 +431,8 @@ def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
         assert "takes about 12.82 times as long here" in text and "better not kept" in text
         assert "keep it?" not in text
     assert 'data-verdict="slower"' in found._repr_html_()
+    # The longest bar is that of the loss.
+    assert "left:0.00%;width:100.00%" in found._repr_html_()
     assert "decide nothing" not in str(found) + found._repr_html_()
 
 
