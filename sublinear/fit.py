@@ -342,10 +342,17 @@ class _Fitting:
     def _advice(self, fitted: Fitted, blocks: Blocks, kept: float) -> str:
         if self.limit is not None:
             return "the budget asks for no more"
-        if self.max_overhead is not None and kept > _LEAST_GAIN:
-            return "a larger max_overhead may save more"
+        chain = fitted.chain
+        if self.max_overhead is not None:
+            lowest = find(chain, method=self.method).costs.peak_bytes
+            if lowest < (1 - _LEAST_GAIN) * fitted.plain.peak_bytes:
+                return "a larger max_overhead saves more"
         if kept >= _SMALL:
-            return f"no plan of method {self.method!r} needs less"
+            largest = max(chain.blocks, key=lambda block: block.options[0].saved_bytes)
+            return (
+                f"no plan of method {self.method!r} needs much less; smaller blocks than "
+                f"{largest.name}, the largest, may"
+            )
         if isinstance(blocks, WrappedBlocks):
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"

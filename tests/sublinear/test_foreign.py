@@ -222,8 +222,8 @@ def heavy() -> nn.Module:
     [
         (Corner, {}, r"the planned blocks keep \d% of it: .* modules=\["),
         (heavy, {}, "a larger batch gains more"),
-        (lambda: nn.Sequential(Kept()), {}, "no plan of method 'menu' needs less"),
-        (Kept, {"max_overhead": 0.0}, "a larger max_overhead may save more"),
+        (lambda: nn.Sequential(Kept()), {}, "no plan of method 'menu' needs much less"),
+        (Kept, {"max_overhead": 0.0}, "a larger max_overhead saves more"),
     ],
     ids=["a corner is wrapped", "weights", "one block", "no time"],
 )
