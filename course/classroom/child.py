@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection
+from multiprocessing import connection, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ MB = 2**20
 LINUX = sys.platform.startswith("linux")
 # seconds for the imports, on a slow machine that does other work
 START = 300.0
-# the server imports once, and forks for each child; forks of a macOS framework may crash
-CONTEXT: Any = multiprocessing.get_context("forkserver" if LINUX else "spawn")
+# of the folder of a server's socket: the system takes names of about a hundred characters
+LONGEST_FOLDER = 80
 PRELOADED = ["course.classroom.check"]
 
 # the limits of address space, soft and hard, before this process got its own; none elsewhere
@@ -70,10 +70,10 @@ class Child:
             prefix="labkit-course-", ignore_cleanup_errors=True
         )
         self._allow(START)
-        self.ear, mouth = CONTEXT.Pipe(duplex=False)
-        CONTEXT.set_forkserver_preload(PRELOADED)
+        context = _context()
+        self.ear, mouth = context.Pipe(duplex=False)
         arguments = (work, mouth, os.getcwd(), self._folder.name, environment, memory)
-        self._process = CONTEXT.Process(target=_run, args=arguments, daemon=True)
+        self._process = context.Process(target=_run, args=arguments, daemon=True)
         with _only(environment):
             self._process.start()
         mouth.close()
@@ -111,6 +111,16 @@ class Child:
         for box in Path(self._folder.name).resolve().iterdir():
             self._end_box(box)
         self._folder.cleanup()
+
+
+def _context() -> Any:
+    """A server that imports once, and forks for each child; else each child imports."""
+    # forks of a macOS framework may crash
+    if not LINUX or len(util.get_temp_dir()) > LONGEST_FOLDER:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def wait_for(children: Sequence[Child]) -> None:

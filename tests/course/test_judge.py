@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing import util
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,8 @@ CRASH = "import torch\ndef clip(x, limit):\n    return torch.zeros([1] * 200000)
 def no_folder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path / "temporary"
     folder.mkdir()
+    # The server's socket lies elsewhere, or its name is too long.
+    util.get_temp_dir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield
     assert list(folder.glob("labkit-course-*")) == []
@@ -259,6 +262,18 @@ def test_the_judge_has_no_secrets(submit: Callable[..., Path]) -> None:
     source += f"found = {{line.partition('=')[0] for line in lines}} & {secret}\n"
     row = judged(submit(source + "assert not found, found\n" + RIGHT), Trust())
     assert (row.result, row.message) == ("passed", "")
+
+
+@only_linux
+def test_the_folder_for_temporary_files_may_have_a_long_name(
+    tmp_path: Path, submit: Callable[..., Path]
+) -> None:
+    folder = tmp_path / ("long" * 20)
+    folder.mkdir()
+    command = [sys.executable, "-m", "course", "check", str(submit(RIGHT)), *TRUST]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert "1 passed" in done.stdout, done.stderr
 
 
 def tell_environment(say: Callable[[object], None]) -> None:
