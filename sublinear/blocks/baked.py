@@ -91,7 +91,11 @@ _DEEPEST = 100
 _LARGEST_ARRAY = 2**20
 
 # Checkpoints put these back.
-_GLOBAL_GENERATORS = (random._inst, np.random.mtrand._rand, torch.default_generator)  # type: ignore[attr-defined]
+_GLOBAL_GENERATORS = (
+    random._inst,  # type: ignore[attr-defined]
+    np.random.mtrand._rand,
+    torch.default_generator,
+)
 
 
 class _Missing:
