@@ -1,4 +1,5 @@
-"""`python -m course`: for authors `record` and `results`; for readers `open`, `doctor`, `board`.
+"""`python -m course`: for authors `record`, `results`; for readers `open`, `doctor`, `data`, and
+`board`.
 
 For teachers `build`, `check`, `otter`.
 """
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from course import classroom
+from course import classroom, data_commands
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -97,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     opened.add_argument("notebook", nargs="?", default="00_start_here", help="its name")
     card = "print this machine's card, and which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
+    data_commands.add_parser(commands)
     _add_recorder(commands)
     results = commands.add_parser(
         "results", help="hold the records against the notebooks' claims: writes RESULTS.md"
@@ -121,6 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from course.coverage import doctor
 
         return doctor()
+    if args.command == "data":
+        return data_commands.main(parser, args)
     if args.command == "record":
         from course.records import record
 

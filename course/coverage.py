@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
+from course import machine
+from course.machine import UNKNOWN, fast_dtypes, machine_card
 from course.notebook_files import NOTEBOOKS, NotebookError, about, course_notebooks
-from labkit import machine
-from labkit.machine import UNKNOWN, fast_dtypes, machine_card
 
 # What a notebook may need, in words.
 NEEDS = {

@@ -227,7 +227,7 @@ def count_lines(source: str) -> int:
 
 # Functions that measure, beside the methods of labs.
 TIMERS = (
-    *("compare", "measure", "labkit.compare", "labkit.diagnose"),
+    *("compare", "measure", "labkit.compare", "whyslow.diagnose"),
     *("images_per_second", "board"),
 )
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from course.claims import Claim, Finding, ledgers
 from course.claims.findings import effect_and_doubt
+from course.machine import machine_card
 from course.notebook_files import about, first_notebooks, place
 from course.records.card import machine_name
-from labkit.machine import machine_card
 from labkit.text import markdown
 
 BOTTLENECKS = ("compute", "bandwidth", "launches", "input", "memory", "convergence")

@@ -21,8 +21,9 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import OneCycleLR
 from torch.utils.checkpoint import checkpoint
 
+from course import data
 from course.switches import TASK, Task, checked
-from labkit import data, pick_device
+from labkit import pick_device
 
 read = cache(data.cifar10_jpeg)
 

@@ -17,7 +17,7 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
-STYLES = Path(__file__).with_name("static") / "result.css"
+STYLES = Path(__file__).with_name("result.css")
 
 # Drawn at most that far from 1: beyond it an interval has nothing to tell but its end.
 FARTHEST = 1000.0

@@ -18,6 +18,7 @@ from labkit.arms import Arm, ArmDied, LocalArm, Peak
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
 from labkit.call import Call, keywords
+from labkit.comparing import Update, alternate, budget, measuring
 from labkit.controls import (
     Settings,
     all_controls,
@@ -29,14 +30,13 @@ from labkit.controls import (
 )
 from labkit.device import survive
 from labkit.idle import Idle, checked_idle, why_idle
-from labkit.measure import Update, alternate, budget, measuring
+from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.progress import progress
-from labkit.race import RaceResult, race
+from labkit.racing import RaceResult, race
 from labkit.results import Comparison, Workload
 from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
-from labkit.timeline import MemoryComparison, Timeline
 from labkit.workers import Workers
 
 Make = Callable[..., Workload]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from labkit.race import RaceResult
+    from labkit.memory_timeline import MemoryComparison
+    from labkit.racing import RaceResult
     from labkit.results import Comparison
-    from labkit.timeline import MemoryComparison
 
 Kind = TypeVar("Kind")
 # Label (machine and date) and result, of other machines.

@@ -26,10 +26,10 @@ from labkit.text import (
 if TYPE_CHECKING:
     from labkit.counters import Counters
     from labkit.memory import MemoryMeter
-    from labkit.race import RaceResult
+    from labkit.memory_timeline import MemoryComparison
+    from labkit.racing import RaceResult
     from labkit.results import Comparison, Measurement
     from labkit.sweep import Sweep
-    from labkit.timeline import MemoryComparison
 
 ROLES = ("baseline", "candidate")
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from labkit.comparing import compare, measuring
 from labkit.device import survive
-from labkit.measure import compare, measuring
 from labkit.memory import MemoryMeter
 from labkit.progress import progress
 from labkit.results import Comparison, Workload

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.measure import measuring
+from labkit.comparing import measuring
 from labkit.preserve import rng_state
 from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks

@@ -60,7 +60,7 @@ def run(
 
 FETCH = """
 import pathlib, sys
-from labkit import sources
+from course import data_sources as sources
 sources.cache_dir = lambda: pathlib.Path({cache!r})
 from labkit.cli import main
 sys.exit(main(["data", "fetch", "time_machine"]))

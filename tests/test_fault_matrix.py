@@ -35,14 +35,15 @@ from torch.nn.modules import module as module_hooks
 from torch.optim import optimizer as optimizer_hooks
 from torch.utils.data import DataLoader
 
-import labkit
-from course import speedrun
+import whyslow
+from course import data, speedrun
 from course.board import Board, board, cell, measure
 from course.board.store import Figure
 from course.switches import TASK
-from labkit import Lab, LabPanel, Workload, data
+from labkit import Lab, Workload
 from labkit.arms import ArmDied
-from labkit.measure import measuring
+from labkit.comparing import measuring
+from labkit.panel import LabPanel
 from labkit.preserve import preserve_flags, preserve_rng, preserve_state, rng_state
 from labkit.results import Comparison
 from labkit.switches import torch_flags
@@ -81,8 +82,8 @@ MATRIX = {
         "test_fault_matrix.py::test_a_model_that_fails_is_told_and_unchanged",
     ),
     "NaN loss": (
-        "labkit/test_measure.py::test_a_broken_training_is_not_compared "
-        "labkit/test_race.py::test_divergence_ends_a_run",
+        "labkit/test_comparing.py::test_a_broken_training_is_not_compared "
+        "labkit/test_racing.py::test_divergence_ends_a_run",
         "test_fault_matrix.py::test_a_switch_that_loses_its_numbers",
         "test_fault_matrix.py::test_a_loss_that_is_no_number_is_diagnosed_all_the_same",
         "test_fault_matrix.py::test_a_loss_that_is_no_number_is_planned_all_the_same",
@@ -95,8 +96,8 @@ MATRIX = {
         "test_fault_matrix.py::test_a_killed_probe_of_the_largest_batch",
     ),
     "damaged data": (
-        "labkit/test_data.py::test_damaged_pack_is_made_again "
-        "labkit/test_sources.py::test_flipped_byte_without_network_is_an_error",
+        "course/test_data.py::test_damaged_pack_is_made_again "
+        "course/test_data_sources.py::test_flipped_byte_without_network_is_an_error",
         "course/test_board.py::test_a_damaged_or_older_file_is_put_aside "
         "test_fault_matrix.py::test_an_image_that_cannot_be_read",
         "test_fault_matrix.py::test_a_step_that_fails_is_told_and_changes_nothing",
@@ -326,7 +327,7 @@ def watched(training: Trained) -> None:
     trained = preserve_state(training.model, training.optimizer, training.losses)
     # torch's own optimizers, interrupted, leave gradients off.
     with trained, preserve_rng(), preserve_flags():
-        with labkit.diagnose.watch() as found:
+        with whyslow.watch() as found:
             for batch in DataLoader(training.batches, batch_size=None):
                 training.step(batch)
         assert len(found.steps) == len(training.batches)
@@ -339,7 +340,7 @@ def runs(training: Trained) -> dict[str, Callable[[], object]]:
     return {
         "lab": partial(PRODUCTS.run, size=16, seconds=0.02),
         "board": partial(board, "host_device_transfers", seconds=0.02),
-        "diagnose": partial(labkit.diagnose, training.step, training.batches, seconds=0.1),
+        "diagnose": partial(whyslow.diagnose, training.step, training.batches, seconds=0.1),
         "watch": partial(watched, training),
         "fit": partial(fit, training.model, inputs, repeats=1),
         "verify": partial(verify, training.model, plan, inputs),
@@ -431,10 +432,10 @@ def test_a_step_that_fails_is_told_and_changes_nothing(
 
     before = training.state()
     with pytest.raises(error, match=words) as told:
-        labkit.diagnose(step, training.batches, seconds=0.2)
+        whyslow.diagnose(step, training.batches, seconds=0.2)
     assert "while diagnosing 'step'" in "".join(told.value.__notes__)
     assert (training.state(), steps) == (before, 0)
-    assert labkit.diagnose(training.step, training.batches, seconds=0.2).step_seconds > 0
+    assert whyslow.diagnose(training.step, training.batches, seconds=0.2).step_seconds > 0
     assert training.state() == before
 
 
@@ -470,7 +471,7 @@ def test_a_loss_that_is_no_number_is_diagnosed_all_the_same(training: Trained) -
     def step(batch: Any) -> torch.Tensor:
         return training.step(batch) * float("nan")
 
-    found = labkit.diagnose(step, training.batches, seconds=2)
+    found = whyslow.diagnose(step, training.batches, seconds=2)
     assert any("returned nan: its training is broken" in why for why in found.unmeasured.values())
     assert training.state() == before
 
@@ -586,7 +587,7 @@ KILLED = """
 import os, signal, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
-import labkit
+import whyslow
 from tests.test_fault_matrix import Trained
 
 class Fatal(Dataset):
@@ -607,7 +608,7 @@ def step(batch):
 
 loader = DataLoader(Fatal(), batch_size=8, num_workers=1, collate_fn=list)
 try:
-    labkit.diagnose(step, loader, seconds=1)
+    whyslow.diagnose(step, loader, seconds=1)
 except RuntimeError as error:
     assert "DataLoader worker" in str(error), error
     assert "while diagnosing" in "".join(error.__notes__)
@@ -619,7 +620,7 @@ for _ in range(20):
         # torch's handler of SIGCHLD may raise once more
         assert "DataLoader worker" in str(straggler)
 assert training.state() == before
-assert labkit.diagnose(training.step, training.batches, seconds=0.3).step_seconds > 0
+assert whyslow.diagnose(training.step, training.batches, seconds=0.3).step_seconds > 0
 print("as before")
 """
 
@@ -735,7 +736,7 @@ def test_one_measurement_at_a_time(training: Trained, path: Path) -> None:
         partial(PRODUCTS.run, seconds=0.02),
         partial(board, "host_device_transfers", seconds=0.02),
         partial(board, "gradient_clipping", seconds=0.02),
-        partial(labkit.diagnose, training.step, training.batches, seconds=0.1),
+        partial(whyslow.diagnose, training.step, training.batches, seconds=0.1),
         partial(fitted.measure, seconds=0.02),
     )
     other.start()

@@ -16,6 +16,7 @@ import yaml
 
 import labkit
 import sublinear
+import whyslow
 from course import notebooks as notebook_tool
 from course.notebook_files import first_notebooks, place
 from course.site import pages
@@ -44,10 +45,15 @@ def test_static(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# -------------------------------------------------------------------------------------- three rooms
+# -------------------------------------------------------------------------------------- four rooms
 
-# What each room may import of the others: it measures, it plans, it teaches.
-ROOMS = {"labkit": set(), "sublinear": {"labkit"}, "course": {"labkit", "sublinear"}}
+# What each room may import of the others: it measures, finds, plans, or teaches.
+ROOMS = {
+    "labkit": set(),
+    "whyslow": {"labkit"},
+    "sublinear": {"labkit"},
+    "course": {"labkit", "whyslow", "sublinear"},
+}
 
 
 def sources(room: str) -> dict[str, ast.Module]:
@@ -163,38 +169,17 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
             )
 
 
-# The machine card measures copies from page-locked memory; whether code can be compiled is tried;
-# what a replayed graph does cannot be counted, so its replay is noticed. The diagnosis looks at the
-# reader's loaders, and each of its checks names the remedy that it tries on the reader's step, or
-# what the least step has that it is held against.
-CHECKS = "labkit/diagnose/checks"
+# Whether code can be compiled is tried; what a replayed graph does cannot be counted, so its replay
+# is noticed.
 ALLOWED = {
-    "labkit/machine.py": {"pin_memory"},
     "labkit/compiler.py": {"torch.compile"},
     "labkit/graphs.py": {"CUDAGraph"},
-    "labkit/diagnose/__init__.py": {"DataLoader"},
-    "labkit/diagnose/events.py": {"DataLoader"},
-    "labkit/diagnose/observe.py": {"checkpoint"},
-    "labkit/diagnose/watching.py": {"DataLoader"},
     "labkit/reach.py": {"DataLoader"},
-    f"{CHECKS}/batch_size.py": {"torch.compile"},
-    f"{CHECKS}/layout.py": {"channels_last"},
-    f"{CHECKS}/blame.py": {"DataLoader"},
-    f"{CHECKS}/loading.py": {"DataLoader", "persistent_workers"},
-    f"{CHECKS}/optimizer.py": {"foreach", "fused"},
-    f"{CHECKS}/precision.py": {"autocast", "GradScaler"},
-    f"{CHECKS}/recompiles.py": {"torch.compile"},
-    f"{CHECKS}/recomputation.py": {"checkpoint"},
-    f"{CHECKS}/samples.py": {"autocast"},
-    f"{CHECKS}/streaming.py": {"persistent_workers", "prefetch_factor"},
-    f"{CHECKS}/transfers.py": {"DataLoader", "pin_memory"},
-    f"{CHECKS}/update.py": {"clip_grad_norm_", "fused"},
-    f"{CHECKS}/zeroing.py": {"set_to_none"},
 }
 
 
 def techniques_in_labkit() -> Iterator[tuple[str, str]]:
-    """Each file and what it names, as in ("labkit/machine.py", "pin_memory (line 3)")."""
+    """Each file and what it names, as in ("course/machine.py", "pin_memory (line 3)")."""
     for path, tree in sources("labkit").items():
         for text in named_techniques(tree):
             yield path, text
@@ -371,10 +356,10 @@ def test_changelog_has_this_version() -> None:
 
 
 def test_the_tree_names_what_is_there() -> None:
-    """Files and folders of the checkout; of labkit and sublinear what they export."""
-    packages = {"labkit/": labkit, "sublinear/": sublinear}
+    """Files and folders of the checkout; of the packages what they export."""
+    packages = {"labkit/": labkit, "whyslow/": whyslow, "sublinear/": sublinear}
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    tree = contributing.split("## Three rooms")[1].split("```")[1]
+    tree = contributing.split("## Four rooms")[1].split("```")[1]
     room = ""
     missing = []
     for line in tree.strip("\n").splitlines():
@@ -384,7 +369,7 @@ def test_the_tree_names_what_is_there() -> None:
                 room = name
                 found = (ROOT / name).exists()
             elif room in packages:
-                found = hasattr(packages[room], name)
+                found = hasattr(packages[room], name) or (ROOT / room / name).exists()
             else:
                 found = (ROOT / room / name).exists()
             if not found:

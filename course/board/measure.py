@@ -25,14 +25,15 @@ from datetime import date
 import torch
 
 from course.board.store import Figure
+from course.machine import machine_card
 from course.speedrun import batch_size, read, train
 from course.switches import SWITCHES, TASK, Task
-from labkit import Lab, RaceResult, Workload, machine_card, pick, pick_device
+from labkit import Lab, Workload, pick, pick_device
+from labkit.comparing import measuring
 from labkit.device import survive
-from labkit.measure import measuring
 from labkit.preserve import preserve_flags
 from labkit.progress import progress
-from labkit.race import RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results.comparison import CLAIM_PAIRS
 
 # Epochs without end, of the mix of training and validation that the task has.

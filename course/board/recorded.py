@@ -14,8 +14,7 @@ from typing import Any
 from course.board.words import as_json, from_json, told
 from course.records.store import reference_folder
 from course.switches import TASK
-from labkit import RaceResult
-from labkit.race import RaceRun
+from labkit.racing import RaceResult, RaceRun
 
 SCHEMA = 1
 # How an effect was taken.

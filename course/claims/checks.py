@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labkit import MemoryMeter, count, data
+from course import data
+from labkit import MemoryMeter, count
 
 
 def set_to_none_is_the_default() -> bool:

@@ -11,7 +11,7 @@ from course.claims.claim import ANY, Claim, Settings, Value
 from course.claims.pool import pool_comparisons, pool_races
 from course.records.planned import PlanRatios
 from course.records.store import Record
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison, same_value
 
 

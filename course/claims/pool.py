@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison, Measurement
 
 

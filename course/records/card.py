@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from course.machine import machine_card
 from course.records.kernel import environment
-from labkit.machine import machine_card
 
 Card = dict[str, Any]
 

@@ -23,7 +23,7 @@ from msgspec import Meta, Struct
 from course.notebook_files import ROOT
 from course.records.planned import PlanRatios
 from labkit.journal import Failure
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.text import write_whole
 
@@ -320,7 +320,7 @@ class RecordFile(Struct, kw_only=True, forbid_unknown_fields=True):
     machine: Annotated[
         dict[str, Any],
         Meta(
-            description="the machine card, as `labkit doctor` prints it",
+            description="the machine card, as `python -m course doctor` prints it",
             extra_json_schema={"required": list(CARD)},
         ),
     ]

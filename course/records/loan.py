@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from course.data_sources import copies
+from course.machine import machine_card
 from course.notebook_files import ROOT
 from course.records.card import Card
 from course.records.estimate import only_on_a_gpu
 from course.records.jobs import Job, find, fits, jobs, left_in_words
 from course.records.store import read, reference_folder
 from course.records.travel import unpacked
-from labkit.machine import machine_card
-from labkit.sources import copies
 from labkit.text import aligned, format_bytes
 
 # Seconds of a command before the first notebook: wheels, Python, the machine's card.
@@ -131,7 +131,7 @@ def loads(wheels: Path) -> Iterator[Load]:
             names = ", ".join(path.name for path in smallest)
             yield Load(f"{name}: {names}, into data/cache", _bytes(smallest))
         else:
-            yield Load(f"{name}: no copy here; `labkit data fetch` has one", None)
+            yield Load(f"{name}: no copy here; `python -m course data fetch` has one", None)
 
 
 def _bytes(paths: Sequence[Path]) -> int:

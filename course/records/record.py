@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+from course.machine import machine_state
 from course.records import loan
 from course.records.card import Card, machine_name, measured_card
 from course.records.format import Device, RecordFile
@@ -27,7 +28,6 @@ from course.records.store import reference_folder
 from course.records.travel import Place, add, check_writable, keep, merge, unpacked
 from course.records.unfinished import Run
 from labkit.device import pick_device
-from labkit.machine import machine_state
 
 
 def record(

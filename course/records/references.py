@@ -26,7 +26,7 @@ from course.records.words import (
     what_changed,
 )
 from labkit import html, pick_device
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison, same_value
 from labkit.text import aligned
 

@@ -47,7 +47,7 @@ from course.records.card import Card, hardware, machine_name
 from course.records.format import AnyEntry, Result, encode, entry_of
 from course.records.notebook_hash import notebook_hash
 from labkit.journal import open_journal
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.text import write_whole
 

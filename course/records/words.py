@@ -9,7 +9,7 @@ from course.records.format import Result
 from course.records.planned import PlanRatios
 from course.records.store import Record
 from labkit.journal import Failure
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.text import format_seconds, format_settings
 

@@ -17,7 +17,7 @@ from course.records.store import Record
 from course.records.words import arrival_text, what_changed
 from labkit import plots
 from labkit.journal import Failure
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.text import format_settings
 

@@ -17,9 +17,9 @@ from typing import IO, Any, NoReturn
 from labkit.arms.children import Child, LinkBroken, how_it_ended
 from labkit.arms.protocol import ArmDied, Counts, Peak
 from labkit.device import release_memory
+from labkit.memory_timeline import Timeline
 from labkit.results import Workload
 from labkit.switches import torch_flags
-from labkit.timeline import Timeline
 
 # The child holds one arm.
 _NUMBER = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from labkit.timeline import Timeline
+from labkit.memory_timeline import Timeline
 
 # Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took
 # from the driver (None except on CUDA).

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labkit.arms.protocol import Counts, Peak
-from labkit.timeline import Timeline
+from labkit.memory_timeline import Timeline
 from labkit.workers import WorkerFailed, Workers
 
 _numbers = itertools.count()

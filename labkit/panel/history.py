@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from labkit.memory_timeline import MemoryComparison
 from labkit.panel.modes import MEMORY, RACE, TIME
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.text import format_factor, format_seconds
-from labkit.timeline import MemoryComparison
 
 
 def row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:

@@ -23,7 +23,7 @@ from labkit.results import Comparison, Measurement
 from labkit.sweep import Progress
 from labkit.text import format_factor, format_rate, format_seconds
 
-STATIC = Path(__file__).parents[1] / "static"
+STATIC = Path(__file__).with_name("static")
 
 SCRIPTS = ("elements.js", "charts.js", "race.js", "memory.js", "panel.js")
 
@@ -46,7 +46,7 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
     """
 
     # One module out of several files, each of which needs those before it.
-    _esm = "".join((STATIC / "panel" / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    _esm = "".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
     _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
     status = traitlets.Tuple(("Ready: set your guess, then Run.", "")).tag(sync=True)

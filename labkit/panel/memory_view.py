@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from labkit import report
+from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.panel.bars import group
 from labkit.text import format_bytes, format_factor
-from labkit.timeline import MemoryComparison, Timeline
 
 # On the canvas, of each side.
 MOST_POINTS = 120

@@ -9,7 +9,7 @@ import numpy as np
 
 from labkit.device import pick
 from labkit.panel.bars import group
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.text import format_factor, format_seconds
 
 # On the canvas, of all curves together: an update stays small.

@@ -22,11 +22,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol
 
+from labkit.memory_timeline import MemoryComparison
 from labkit.panel import cells
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
-from labkit.timeline import MemoryComparison
 from labkit.turn import TURN
 
 Found = Comparison | Sweep | RaceResult | MemoryComparison

@@ -16,6 +16,7 @@ import ipywidgets as W
 
 from labkit import html, neighbours, plots, report
 from labkit.lab import Lab
+from labkit.memory_timeline import MemoryComparison
 from labkit.panel import memory_view
 from labkit.panel.controls import marked
 from labkit.panel.guess import Guess
@@ -25,10 +26,9 @@ from labkit.panel.modes import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs, png
 from labkit.panel.race_view import RaceView, race_sentence, race_summary, why_no_factor
 from labkit.panel.run import Found, News, PanelRun, Result
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
-from labkit.timeline import MemoryComparison
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

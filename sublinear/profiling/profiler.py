@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from labkit.comparing import measuring
 from labkit.device import survive
-from labkit.measure import measuring
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks, WrappedBlocks, split
 from sublinear.blocks.blocks import sample_of

@@ -23,8 +23,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from labkit.comparing import compare
 from labkit.device import pick_device
-from labkit.measure import compare
 from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 from sublinear.apply import apply

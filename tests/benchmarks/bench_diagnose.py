@@ -4,7 +4,7 @@ machine that does nothing else:
     python tests/benchmarks/bench_diagnose.py [NAME ...] [--fresh | --later] [--seconds 20]
         [--keep FILE] [--again] [--beside]
 
-Each program of tests/labkit/diagnose/programs.py, then of fresh_programs.py and of
+Each program of tests/whyslow/programs.py, then of fresh_programs.py and of
 later_programs.py runs in a process of its own: its faulty form is diagnosed. Faulty and mended form
 are timed in turn, each in a process that is forked before anything was computed, as a reader would
 start them: one that has trained before has memory at hand for which a new one has to ask the
@@ -41,11 +41,11 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
-import labkit  # noqa: E402
-from tests.labkit.diagnose.fresh_programs import FRESH, FRESH_TUNED  # noqa: E402
-from tests.labkit.diagnose.later_programs import LATER, LATER_TUNED  # noqa: E402
-from tests.labkit.diagnose.parts import Program  # noqa: E402
-from tests.labkit.diagnose.programs import PROGRAMS, TUNED  # noqa: E402
+import whyslow  # noqa: E402
+from tests.whyslow.fresh_programs import FRESH, FRESH_TUNED  # noqa: E402
+from tests.whyslow.later_programs import LATER, LATER_TUNED  # noqa: E402
+from tests.whyslow.parts import Program  # noqa: E402
+from tests.whyslow.programs import PROGRAMS, TUNED  # noqa: E402
 
 # A program and its mended form are timed in turn so often, for so many seconds each.
 ROUNDS = 3
@@ -167,7 +167,7 @@ def one(name: str, seconds: float, beside: bool) -> dict[str, Any]:
         result = {"name": name, "planted": planted, "beside": others(program)}
         program.close()
         return result
-    found = labkit.diagnose(program.step, program.batches, seconds=seconds)
+    found = whyslow.diagnose(program.step, program.batches, seconds=seconds)
     result = {
         "name": name,
         "planted": planted,
@@ -236,8 +236,8 @@ def one_epoch(program: Program) -> Any:
 
 def _grows(make: Any) -> float:
     """The share of the memory that stays after each step which the mended form does not keep."""
-    from labkit.diagnose import memory
-    from labkit.diagnose.subject import Subject
+    from whyslow import memory
+    from whyslow.subject import Subject
 
     stays = []
     for mended in (False, True):
@@ -253,7 +253,7 @@ def _grows(make: Any) -> float:
 def others(program: Program) -> dict[str, str]:
     """What other tools put first: torch.profiler's table, gpuprof's rules, our own with-block."""
     found = {"torch.profiler": _first_operator(program)}
-    with labkit.diagnose.watch() as watched:
+    with whyslow.watch() as watched:
         _run(program)
     named = [each.name for each in watched.diagnosis] or [*watched.diagnosis.notes, "nothing"]
     found["labkit watch"] = named[0]
@@ -353,12 +353,12 @@ def _beside(results: list[dict[str, Any]], alone: list[dict[str, Any]]) -> list[
     """A row a program, with a star where the first line of a tool names what was planted."""
     tools = list(dict.fromkeys(tool for each in results for tool in each["beside"]))
     own = {each["name"]: each for each in alone}
-    rows, stars = [], dict.fromkeys(["labkit.diagnose", *tools] if own else tools, 0)
+    rows, stars = [], dict.fromkeys(["whyslow.diagnose", *tools] if own else tools, 0)
     for each in results:
         firsts = {tool: _starred(each, text) for tool, text in each["beside"].items()}
         if each["name"] in own:
             names = [finding[0] for finding in own[each["name"]]["findings"]] or ["nothing"]
-            firsts = {"labkit.diagnose": _starred(each, names[0])} | firsts
+            firsts = {"whyslow.diagnose": _starred(each, names[0])} | firsts
         for tool, text in firsts.items():
             stars[tool] += text.startswith("*")
         cells = [f"{tool}: {text}" for tool, text in firsts.items()]

@@ -17,8 +17,8 @@ import torch
 
 from labkit import Workload
 from labkit.arms import LocalArm
+from labkit.comparing import measuring
 from labkit.device import synchronize
-from labkit.measure import measuring
 from labkit.results import median_interval
 
 

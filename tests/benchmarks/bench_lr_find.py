@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from labkit import pick_device, synchronize
+from labkit import pick_device
+from labkit.comparing import measuring
+from labkit.device import synchronize
 from labkit.lr_finder import lr_find
-from labkit.measure import measuring
 from labkit.results import median_interval
 
 STEPS, PAIRS = 100, 40

@@ -19,7 +19,8 @@ from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium, r
 
 SET_UP = """
 import threading, time, torch
-from labkit import Lab, LabPanel, Workload
+from labkit import Lab, Workload
+from labkit.panel import LabPanel
 from labkit.results import median_interval
 
 def make_workload(same):
@@ -49,8 +50,8 @@ PANEL = "panel = LabPanel(lab, seconds=3)\npanel"
 # The kit stops early once the intervals are narrow; an unreachable precision keeps every run at its
 # full budget.
 TRIALS = """
-import labkit.measure
-labkit.measure.ENOUGH = 0
+import labkit.comparing
+labkit.comparing.ENOUGH = 0
 seconds = 3.0
 
 

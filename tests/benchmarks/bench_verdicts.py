@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from labkit import Lab, Workload, race
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 
 SIZE = 256

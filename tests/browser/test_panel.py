@@ -18,7 +18,8 @@ IMPORTS = """
 import random
 import time
 import torch
-from labkit import Lab, LabPanel, Workload
+from labkit import Lab, Workload
+from labkit.panel import LabPanel
 """
 LAB = """
 def make_workload(double, size, kind):

@@ -1,8 +1,14 @@
 """What tests of several files of this folder need."""
 
-import pytest
+import copy
+from collections.abc import Iterator
+from pathlib import Path
 
-from course import notebook_files
+import pytest
+from data_files import CLOSED, Server, entries
+
+from course import data, notebook_files
+from course import data_sources as sources
 from course.records import record as recording
 from course.records import store, travel
 
@@ -21,3 +27,25 @@ def notebooks_of_its_own(tmp_path, monkeypatch):
             monkeypatch.setattr(module, "reference_folder", lambda: tmp_path / "out")
 
     return begin
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, no LABKIT_DATA, and a copy of the manifest whose addresses do not answer."""
+    folder = tmp_path / "cache"
+    monkeypatch.delenv("LABKIT_DATA", raising=False)
+    for module in (sources, data):
+        monkeypatch.setattr(module, "cache_dir", lambda: folder)
+    monkeypatch.setattr(sources, "SETS", copy.deepcopy(sources.SETS))
+    for entry in entries():
+        if "url" in entry:
+            entry["url"] = CLOSED + entry["name"]
+    return folder
+
+
+@pytest.fixture
+def server(cache: Path) -> Iterator[Server]:
+    """A web server without files yet; the cache is empty."""
+    running = Server()
+    yield running
+    running.close()

@@ -14,7 +14,7 @@ from course.claims.match import named
 from course.claims.pool import pool_comparisons
 from course.records.planned import PlanRatios
 from course.records.store import Record
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 
 INF = math.inf

@@ -21,7 +21,8 @@ from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import labkit
-from course import anatomy, front
+import whyslow
+from course import anatomy, data, front
 from course import notebooks as tool
 from course.notebook_files import (
     DEEPER,
@@ -93,6 +94,7 @@ def reader() -> dict[str, Any]:
 
     return {
         "labkit": labkit,
+        "whyslow": whyslow,
         "time": time,
         "step": step,
         "new_step": step,
@@ -263,9 +265,7 @@ ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
 @each_front
 def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no data were ever downloaded: pictures have a stand-in, a text has none."""
-    monkeypatch.setattr(
-        labkit.data, "time_machine", lambda: "the time machine by h g wells " * 6000
-    )
+    monkeypatch.setattr(data, "time_machine", lambda: "the time machine by h g wells " * 6000)
     with names_of(path) as names:
         ALIVE[path.stem](names)
 

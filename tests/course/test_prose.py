@@ -7,7 +7,7 @@ import pytest
 
 from course.notebook_files import course_notebooks, place, read_notebook
 from course.records import reference
-from labkit.race import RaceResult
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 
 PATHS = course_notebooks()

@@ -12,11 +12,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course.cli import main
+from course.machine import machine_card
 from course.records import unfinished
 from course.records.unfinished import Listener, Run, Unfinished, code_of
 from labkit import Lab, Workload
 from labkit.journal import journal
-from labkit.machine import machine_card
 
 MACHINE = "test-2-cores"
 CARD = machine_card() | {"gpu": None, "measured": {}, "cpu": {"model": "Test CPU", "cores": 2}}

@@ -24,7 +24,7 @@ from course.records.references import Recorded
 from course.records.unfinished import Listener, Run, Unfinished
 from labkit import Lab, Workload, race
 from labkit.journal import Failure, journal
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.text import write_whole
 

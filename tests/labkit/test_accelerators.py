@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from labkit import Measurement, Timer, Workload, device, machine_card, pick_device, seed_all
+from course.machine import _seconds, fast_dtypes, machine_card
+from labkit import Timer, Workload, device, pick_device, seed_all
 from labkit.arms import LocalArm
-from labkit.machine import _seconds, fast_dtypes
-from labkit.measure import alternate
+from labkit.comparing import alternate
 from labkit.preserve import preserve_rng
-from labkit.results import Comparison
+from labkit.results import Comparison, Measurement
 
 
 class Queue:

@@ -2,7 +2,7 @@
 
 import re
 
-from labkit import Comparison, Measurement
+from labkit.results import Comparison, Measurement
 
 
 def side(*times: float, error: str | None = None) -> Measurement:

@@ -1,4 +1,4 @@
-"""`pip install .` gives labkit and sublinear, which work where nothing of the course is
+"""`pip install .` gives labkit, whyslow and sublinear, which work where nothing of the course is
 installed.
 
 From a checkout the course is importable, too: the editable install puts the project's root on
@@ -23,7 +23,9 @@ for name in ("course", "d2l", "torchvision", "sklearn", "jupyterlab"):
 import torch
 import labkit
 import sublinear
-for room in (labkit, sublinear):
+import whyslow
+from labkit.panel import LabPanel
+for room in (labkit, whyslow, sublinear):
     assert "site-packages" in room.__file__, room.__file__
 
 matrix = torch.ones(64, 64)
@@ -40,7 +42,7 @@ def make_workload(times):
 
 lab = labkit.Lab(make_workload, times=[1, 2])
 assert lab.run(times=2, seconds=0.5).ratios
-assert labkit.LabPanel(lab) is not None
+assert LabPanel(lab) is not None
 
 model = torch.nn.Sequential(*(torch.nn.Linear(32, 32) for _ in range(6)))
 inputs = torch.randn(64, 32)
@@ -83,14 +85,14 @@ def test_pip_install_alone_gives_working_tools(tmp_path: Path) -> None:
     pins = [f"{name}=={version(name).split('+')[0]}" for name in ("torch", "numpy", "matplotlib")]
     # A copy, so that the build leaves nothing behind in the project.
     source = tmp_path / "source"
-    for room in ("labkit", "sublinear", "course"):
+    for room in ("labkit", "whyslow", "sublinear", "course"):
         shutil.copytree(ROOT / room, source / room)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     run(uv, "pip", "install", "--quiet", "--python", python, source, *pins)
 
     print(run(python, "-c", SCRIPT))
-    assert "doctor" in run(python.with_name("labkit"), "--help")
+    assert "SCRIPT.py:STEP" in run(python.with_name("whyslow"), "--help")
 
 
 def test_a_kernel_in_notebooks_finds_the_course() -> None:

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from labkit import Comparison, Lab, Workload
+from labkit import Lab, Workload
 from labkit.arms import LocalArm
 from labkit.journal import Failure, journal
+from labkit.results import Comparison
 from labkit.switches import torch_flags
 
 

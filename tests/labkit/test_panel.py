@@ -20,16 +20,16 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from labkit import neighbours, plots
+from labkit.comparing import measuring
 from labkit.lab import Lab
-from labkit.measure import measuring
+from labkit.memory_timeline import MemoryComparison
 from labkit.panel import LabPanel, guess, history, live, race_view
 from labkit.panel.run import PanelRun
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
 from labkit.switches import torch_flags
 from labkit.text import format_factor
-from labkit.timeline import MemoryComparison
 from labkit.turn import TURN
 
 

@@ -5,7 +5,8 @@ import gc
 import pytest
 from ipywidgets.widgets import widget as registry
 
-from labkit import Lab, LabPanel, Workload
+from labkit import Lab, Workload
+from labkit.panel import LabPanel
 from labkit.panel.cells import Cells, current
 
 

@@ -7,7 +7,7 @@ import matplotlib.image
 import pytest
 
 from labkit import plots
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.text import format_bytes, format_rate, format_seconds, format_settings
 

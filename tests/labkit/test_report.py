@@ -15,7 +15,7 @@ from labkit import html
 from labkit.counters import count
 from labkit.html import Bar, Markup, Ratio
 from labkit.memory import MemoryMeter
-from labkit.race import RaceResult, RaceRun
+from labkit.racing import RaceResult, RaceRun
 from labkit.report import sweep_sentence
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Sweep

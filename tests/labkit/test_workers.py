@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit import Comparison, Lab
+from labkit import Lab
+from labkit.results import Comparison
 from labkit.workers import WorkerFailed, Workers, launch, serve
 
 # Seconds: far above what any of these takes, far below the limit of the run that they end.

@@ -18,11 +18,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-import labkit
-from labkit.diagnose.checks import EXPERIMENTS
-from labkit.diagnose.observe import count_operators, observe
-from labkit.diagnose.subject import Subject
+import whyslow
 from labkit.patches import patched
+from whyslow.checks import EXPERIMENTS
+from whyslow.observe import count_operators, observe
+from whyslow.subject import Subject
 
 # Seconds that a slow card takes for what is wrong with a program, and for a layer's launches.
 SLOW = 0.05
@@ -143,24 +143,24 @@ def another_card_is_refused_by_name() -> list[str]:
         model(inputs).sum().backward()
 
     def watched() -> None:
-        with labkit.diagnose.watch():
+        with whyslow.watch():
             step()
 
     told = []
-    for run in (lambda: labkit.diagnose(step, seconds=1), watched):
+    for run in (lambda: whyslow.diagnose(step, seconds=1), watched):
         try:
             run()
         except ValueError as error:
             told.append(str(error))
     with torch.cuda.device(1):
-        labkit.diagnose(step, seconds=0.1)
+        whyslow.diagnose(step, seconds=0.1)
     return told
 
 
 def named(trainer: Trainer, given: list[Any]) -> list[str]:
     """What a diagnosis finds, the worst first; the weights are as before."""
     before = [each.detach().clone() for each in trainer.model.parameters()]
-    found = labkit.diagnose(trainer.step, given, seconds=SECONDS)
+    found = whyslow.diagnose(trainer.step, given, seconds=SECONDS)
     after = list(trainer.model.parameters())
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     return [each.name for each in found] or [str(found)]

@@ -20,12 +20,13 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sublinear
-from labkit import Comparison, Lab, MemoryMeter, Workload, count, machine_card, pick_device
+from course.machine import machine_card, matmul_rate
+from labkit import Lab, MemoryMeter, Workload, count, pick_device
 from labkit.arms import LocalArm
 from labkit.arms.process import ProcessArm
 from labkit.device import is_out_of_memory, release_memory, survive
-from labkit.machine import matmul_rate
 from labkit.memory import StorageTracker
+from labkit.results import Comparison
 from sublinear.profiling import restored, training
 from tests.rehearsal import places
 

@@ -47,17 +47,19 @@ import torch
 import labkit
 import sublinear.fit
 import sublinear.small_gpu
+from course import data
 from course.notebook_files import course_notebooks, notebook_path, place, read_notebook, tags
-from labkit import Comparison, Lab, Measurement, data
+from labkit import Lab
 from labkit.arms import LocalArm
-from labkit.race import RaceRun
+from labkit.racing import RaceRun
+from labkit.results import Comparison, Measurement
 
 # By name: functions of the package have the names of some of them.
-engine = import_module("labkit.measure")
+engine = import_module("labkit.comparing")
 labs = import_module("labkit.lab")
 lr_finder = import_module("labkit.lr_finder")
-machine = import_module("labkit.machine")
-races = import_module("labkit.race")
+machine = import_module("course.machine")
+races = import_module("labkit.racing")
 
 CARDS = (8, 16, 24, 80)
 # Bytes that CUDA, cuBLAS and cuDNN take in each process before torch allocates.

@@ -14,7 +14,7 @@ FILES = (
     "tests/labkit/test_counters.py",
     "tests/labkit/test_device.py",
     "tests/labkit/test_lr_finder.py::test_cuda_model_and_generator_are_bit_identical_afterwards",
-    "tests/labkit/test_machine.py",
+    "tests/course/test_machine.py",
     "tests/labkit/test_memory.py",
     "tests/labkit/test_preserve.py",
     "tests/labkit/test_timing.py",
@@ -32,8 +32,8 @@ LEFT_OUT = {
     "tests/labkit/test_preserve.py::test_the_default_device_is_given_back_and_costs_nothing_where"
     "_there_was_none": MODE,
     "tests/labkit/test_preserve.py::test_a_device_that_a_block_has_chosen_is_left_to_it": MODE,
-    "tests/labkit/test_machine.py::test_measuring_leaves_no_trace": "20 s, as test_measured_card",
-    "tests/labkit/test_machine.py::test_doctor": "20 s, as test_measured_card",
+    "tests/course/test_machine.py::test_measuring_leaves_no_trace": "20 s, as test_measured_card",
+    "tests/course/test_machine.py::test_doctor": "20 s, as test_measured_card",
 }
 
 

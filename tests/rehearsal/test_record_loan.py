@@ -43,7 +43,7 @@ PROGRAM = """
 import sys
 from course.cli import main
 from course.records import record
-from labkit.machine import machine_card
+from course.machine import machine_card
 record.measured_card = lambda: machine_card() | {"measured": {}}
 sys.exit(main())
 """

@@ -88,7 +88,7 @@ def test_what_is_left_out_is_in_the_notebooks() -> None:
 
 
 STEP = """
-from labkit import models
+from course import models
 net = models.convnet(8).to("cuda")
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 x = torch.randn(64, 3, 32, 32).to("cuda")

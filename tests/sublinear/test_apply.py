@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner_models import Encoder, Norms, UNet, halved, images, kept, plans, tokens
 from torch import Tensor, nn
 
-from labkit import models
+from course import models
 from labkit.memory import StorageTracker
 from sublinear import repeatable
 from sublinear.apply import apply

@@ -8,7 +8,7 @@ import torchvision
 from planner_models import Encoder, Looks, Norms, Recurrent, UNet, images, tokens
 from torch import Tensor, nn
 
-from labkit import models
+from course import models
 from sublinear.blocks import split
 
 MODELS = {

@@ -7,7 +7,7 @@ import pytest
 import torch
 from planner_models import Looks, images
 
-from labkit import models
+from course import models
 from labkit.results import Workload
 from labkit.turn import TURN, Busy
 from sublinear.fit import fit

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from labkit import models
+from course import models
 from sublinear.apply import apply
 from sublinear.plan import Plan
 from sublinear.planner import plan

@@ -8,7 +8,7 @@ import torch
 from planner_models import Encoder, Looks, Recurrent, UNet, images, kept, plans, tokens
 from torch import nn
 
-from labkit import models
+from course import models
 from labkit.memory import StorageTracker
 from labkit.preserve import rng_state
 from sublinear.apply import MENU, apply, checkpointed

@@ -12,7 +12,7 @@ from planner_models import Tied, UNet, images, kept
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from labkit import models
+from course import models
 from labkit.preserve import rng_state
 from sublinear.apply import apply
 from sublinear.blocks import split

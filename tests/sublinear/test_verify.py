@@ -9,7 +9,7 @@ from planner_models import Encoder, Looks, Norms, Recurrent, UNet, images, kept,
 from torch import nn
 from torchvision.models.resnet import BasicBlock
 
-from labkit import models
+from course import models
 from labkit.preserve import rng_state
 from labkit.switches import torch_flags
 from sublinear.apply import apply

@@ -1,1 +1,0 @@
-"""Programs with planted faults, tuned programs, and the tests of the diagnosis."""

@@ -1,0 +1,56 @@
+"""A number of CPU threads that does not suit the cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from labkit.patches import patched
+from whyslow.experiment import Change, Experiment
+from whyslow.findings import LEAST_SHARE
+from whyslow.subject import Subject, cores
+
+
+def experiments(subject: Subject) -> Iterator[Experiment]:
+    """As many threads as there are cores, and one, where there are others now."""
+    if subject.seen.device != "cpu":
+        return
+    now = torch.get_num_threads()
+    for count in dict.fromkeys((cores(), 1)):
+        if count == now:
+            continue
+        name = "too few CPU threads"
+        if count < now:
+            name = "too many CPU threads" if now > cores() else "threads for work that is too small"
+        yield Experiment(
+            name,
+            f"by experiment: {count} threads instead of {now}, on {cores()} cores",
+            f"torch.set_num_threads({count}), before the first step, or OMP_NUM_THREADS={count};\n"
+            "threads that wait for a core also take it from the loader's workers.",
+            "01_timing_and_vectorization",
+            _set_to(count),
+            # One thread of several cores: beside other programs that alone looks better.
+            least=0.1 if now <= cores() and count < now else LEAST_SHARE,
+            cores=max(now, count),
+        )
+
+
+def _set_to(count: int) -> Change:
+    @contextmanager
+    def changed() -> Iterator[None]:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            with patched(torch, "set_num_threads", _nothing):
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+    return changed
+
+
+def _nothing(count: Any) -> None:
+    """Stands for torch.set_num_threads in a step that calls it."""

@@ -1,0 +1,183 @@
+"""What a diagnosis says: findings, in the order to mend them, and what it could not find out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from labkit import html
+from labkit.html import Bar, Markup
+from labkit.text import format_seconds
+
+Interval = tuple[float, float]
+
+# What costs less than that is not named: of the time, or of the memory, of a step.
+LEAST_SHARE = 0.03
+NO_STEP = (
+    "No training step was seen: one is an update by an optimizer's step(), or else a batch of a "
+    "torch loader with a backward pass. whyslow.diagnose(step) takes a function that does one."
+)
+# What is said beside a remedy of that kind.
+LEARNS = "It changes what is learned: remedies that do not come first."
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that makes a step slower than it has to be, or that fills the memory.
+
+    ``share`` is the part of the step that it costs, from 0 to 1, with its 95 % ``interval``: of the
+    time, or of the memory where ``of`` says so. ``how`` it was measured, the ``remedy`` in two
+    lines, and the course's ``notebook`` about it, as in "04_data_loading". ``learns`` says that the
+    remedy changes what is learned: its share is of the time for a sample, and how many samples are
+    needed then, nobody has measured.
+    """
+
+    name: str
+    share: float
+    interval: Interval
+    how: str
+    remedy: str
+    notebook: str
+    of: str = "time"
+    learns: bool = False
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast the step would be without it; 1 for what only fills memory."""
+        if self.of != "time":
+            return 1.0
+        return 1 / (1 - min(self.share, 0.999))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        lines = [f"{self.name}: {self.share:.0%} of the {self.of} [{low:.0%}, {high:.0%}]"]
+        lines.append(f"    measured: {self.how}")
+        lines += [f"    {line}" for line in self.remedy.splitlines()]
+        if self.learns:
+            lines.append(f"    {LEARNS}")
+        lines.append(f"    notebook: {self.notebook}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The findings of one program as `ranked`; iterable, and indexed like a list.
+
+    ``step_seconds`` is how long a step takes with its data, ``phases`` where that time goes by the
+    clock, ``notes`` what the step did beside training, ``unmeasured`` what could not be measured,
+    and why. ``looked_for``: the checks that were made, and ``not_looked_for`` what needs
+    experiments, where none was made; ``counted``: what was taken for a step. All in words.
+    """
+
+    findings: tuple[Finding, ...]
+    step_seconds: float
+    seconds: float
+    phases: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    looked_for: tuple[str, ...] = ()
+    not_looked_for: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __getitem__(self, number: int) -> Finding:
+        return self.findings[number]
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        if not self.step_seconds:
+            return NO_STEP
+        step = f"One step takes {format_seconds(self.step_seconds)}"
+        if not self.findings:
+            return f"{step}. {self._nothing()}"
+        first = self.findings[0]
+        count = "one finding"
+        if len(self) > 1:
+            count = f"{len(self)} findings"
+        return f"{step}; {count}, first: {first.name} ({first.share:.0%} of the {first.of})."
+
+    def _nothing(self) -> str:
+        """That says no more than what was looked for."""
+        words = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
+        if self.looked_for:
+            words += f", of what was looked for: {', '.join(self.looked_for)}"
+        if self.not_looked_for:
+            words += f". Only whyslow.diagnose(step) looks for {', '.join(self.not_looked_for)}"
+        return f"{words}."
+
+    def __str__(self) -> str:
+        lines = [self.sentence]
+        for number, finding in enumerate(self.findings, 1):
+            lines += ["", f"{number}. {finding}"]
+        small = self._small_print()
+        if small:
+            lines += ["", *small]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html.result(
+            html.sentence(self.sentence),
+            _bars(self.findings),
+            _remedies(self.findings),
+            *map(html.note, self._small_print()),
+        )
+
+    def _small_print(self) -> list[str]:
+        lines = []
+        if self.phases:
+            parts = [f"{name} {share:.0%}" for name, share in self.phases.items() if share >= 0.005]
+            lines.append(f"By the clock: {', '.join(parts)}.")
+        lines += [f"Note: {note}." for note in (*self.counted, *self.notes)]
+        for name, why in self.unmeasured.items():
+            lines.append(f"Not measured: {name} ({why}).")
+        lines.append(f"Took {self.seconds:.0f} s.")
+        return lines
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings that are sure to cost `LEAST_SHARE`, in the order in which to mend them.
+
+    First what fills the memory: it ends the run. Then what takes time, worst first. What changes
+    what is learned comes last, however large: the others are sure gains, and this is one only where
+    as few samples are enough. Of several by one name the worst is kept.
+    """
+    best: dict[str, Finding] = {}
+    for finding in sorted(findings, key=_place):
+        if finding.interval[0] >= LEAST_SHARE:
+            best.setdefault(finding.name, finding)
+    return tuple(best.values())
+
+
+def _place(finding: Finding) -> tuple[bool, bool, float]:
+    return finding.of == "time", finding.learns, -finding.share
+
+
+def _bars(findings: Sequence[Finding]) -> Markup:
+    if not findings:
+        return Markup()
+    rows = []
+    for finding in findings:
+        low, high = finding.interval
+        text = f"{finding.share:.0%} of the {finding.of}  [{low:.0%}, {high:.0%}]"
+        rows.append(Bar(finding.name, finding.share, text, finding.interval))
+    return html.bars("Share of a step that each costs, with its 95 % interval", rows)
+
+
+def _remedies(findings: Sequence[Finding]) -> Markup:
+    if not findings:
+        return Markup()
+    rows = [["finding", "remedy", "measured", "notebook"]]
+    for finding in findings:
+        remedy = finding.remedy
+        if finding.learns:
+            remedy += f"\n{LEARNS}"
+        rows.append([finding.name, remedy, finding.how, finding.notebook])
+    return html.table(rows)

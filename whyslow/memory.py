@@ -1,0 +1,94 @@
+"""The memory of a step: its peak, what is left of it afterwards, and for how much more is room."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from labkit.memory import StorageTracker
+from labkit.text import format_bytes
+from whyslow.findings import Finding
+
+if TYPE_CHECKING:
+    from whyslow.subject import Subject
+
+# Steps of which the growth is taken: of the last ones, since the first make gradients and state.
+STEPS = 4
+NAME = "memory grows with every step"
+# Of the free memory an experiment may take so much.
+SAFE = 0.4
+
+
+@dataclass(frozen=True)
+class Use:
+    """Bytes: the ``peak`` of a step, what it ``adds`` at most, and what ``stays`` after each."""
+
+    peak: int
+    adds: int
+    stays: int
+
+
+def use_of(step: Callable[[], object], device: str) -> Use:
+    """The memory of `STEPS` steps; they are real ones."""
+    kept = []
+    with StorageTracker(device) as tracker:
+        for _ in range(STEPS):
+            step()
+            gc.collect()
+            tracker.record()
+            # Older tensors that a step uses for the first time, as another batch, are no growth.
+            kept.append(tracker.current - tracker.existing)
+    stays = (kept[-1] - kept[0]) / (STEPS - 1)
+    # Where something stays, the peak is that of the last step: what the others left is not its own.
+    adds = max(1, tracker.peak - tracker.existing - kept[-2])
+    return Use(tracker.peak, adds, max(0, round(stays)))
+
+
+def finding(use: Use) -> Finding | None:
+    """What stays of each step, as a share of what a step makes."""
+    share = use.stays / use.adds
+    if not use.stays:
+        return None
+    return Finding(
+        NAME,
+        min(1.0, share),
+        (min(1.0, share), min(1.0, share)),
+        f"by counting: {format_bytes(use.stays)} stay alive after each step",
+        "Keep numbers, not tensors with a graph: losses.append(loss.item()) or loss.detach();\n"
+        "no retain_graph=True where each graph is used once.",
+        "20_validation_without_grad",
+        "memory",
+    )
+
+
+def room_for(subject: Subject, times: float) -> bool:
+    """Whether a step of so many times the memory takes less than `SAFE` of what is free.
+
+    What is unknown, of the step or of the device, means no.
+    """
+    free = free_bytes(subject.seen.device)
+    if free is None or subject.peak is None:
+        return False
+    return times * subject.peak < SAFE * free
+
+
+def free_bytes(device: str) -> int | None:
+    """Bytes that are free on a device; None where that is unknown."""
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    if device != "cpu":
+        return None
+    table = Path("/proc/meminfo")
+    if table.exists():
+        for line in table.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None

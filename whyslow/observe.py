@@ -1,0 +1,262 @@
+"""One step, looked at: which models and optimizers it uses, and what is switched on in it."""
+
+from __future__ import annotations
+
+import builtins
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils.checkpoint as recomputing
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from labkit.counters import CountingMode
+from labkit.device import check_current
+from labkit.patches import exchanged
+from labkit.reach import bytes_of
+from whyslow.events import Listener, listening
+
+_BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
+
+
+@dataclass
+class Seen(Listener):
+    """What one step did.
+
+    ``roots``: modules that the step itself calls. ``launches``: operators that compute, by phase.
+    ``biased``: layers whose bias goes straight into a batch norm. ``unused``: roots in evaluation
+    mode that recorded a graph.
+    """
+
+    roots: list[nn.Module] = field(default_factory=list)
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    biased: list[nn.Module] = field(default_factory=list)
+    unused: list[nn.Module] = field(default_factory=list)
+    devices: set[torch.device] = field(default_factory=set)
+    launches: dict[str, int] = field(default_factory=dict)
+    host_reads: int = 0
+    pageable: int = 0
+    backwards: int = 0
+    zeroed: int = 0
+    accumulated: int = 0
+    recomputed: int = 0
+    lower_precision: bool = False
+    anomaly: bool = False
+    deterministic: bool = False
+    profiled: bool = False
+    images: bool = False
+    samples: int = 0
+    written: list[str] = field(default_factory=list)
+    on_new: Callable[[Any], None] = lambda item: None
+    _phase: str = "before"
+    _before_zeroing: str = "before"
+    _made: dict[int, tuple[nn.Module, torch.Tensor]] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """Of all roots, each once."""
+        found = {}
+        for root in self.roots:
+            found.update({id(each): each for each in root.parameters()})
+        return list(found.values())
+
+    @property
+    def device(self) -> str:
+        """The accelerator that the step works on, or cpu."""
+        others = sorted({each.type for each in self.devices} - {"cpu", "meta"})
+        return others[0] if others else "cpu"
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a root is compiled code."""
+        kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
+        return "OptimizedModule" in kinds
+
+    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self._phase = "forward"
+        if not any(root is known for known in self.roots):
+            self.on_new(root)
+            self.roots.append(root)
+        tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
+        for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
+            check_current(device)
+            self.devices.add(device)
+        if tensors and tensors[0].dim():
+            self.samples = self.samples or tensors[0].shape[0]
+        self.images = self.images or any(each.dim() == 4 for each in tensors)
+        kind = self.device
+        self.lower_precision = self.lower_precision or torch.is_autocast_enabled(kind)
+        self.anomaly = self.anomaly or torch.is_anomaly_enabled()
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        self.deterministic = self.deterministic or deterministic
+        self.profiled = self.profiled or torch.autograd._profiler_enabled()
+
+    def forward_ends(self, root: nn.Module, output: Any) -> None:
+        self._phase = "forward"
+        if not root.training and torch.is_grad_enabled():
+            tensors = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
+            if any(each.requires_grad for each in tensors):
+                self.unused.append(root)
+
+    def loader_calls(self, root: nn.Module) -> None:
+        # No root of the step; but a norm in it has a state that is put back.
+        self.on_new(root)
+
+    def module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, _BatchNorm) and inputs and id(inputs[0]) in self._made:
+            layer, _ = self._made[id(inputs[0])]
+            if not any(layer is known for known in self.biased):
+                self.biased.append(layer)
+        elif isinstance(module, _BIASED) and module.bias is not None:
+            # The tensor is kept, so that its identity stays its own.
+            self._made[id(output)] = module, output
+
+    def backward_begins(self) -> None:
+        self._phase = "backward"
+        self.backwards += 1
+        gradients = [each.grad for each in self.parameters if each.grad is not None]
+        if not gradients:
+            return
+        if any(bool(each.count_nonzero()) for each in gradients if each.layout is torch.strided):
+            self.accumulated += 1
+        else:
+            self.zeroed += 1
+
+    def backward_ends(self) -> None:
+        self._phase = "after backward"
+
+    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        self._phase = "update"
+        if not any(optimizer is known for known in self.optimizers):
+            self.on_new(optimizer)
+            self.optimizers.append(optimizer)
+
+    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
+        self._phase = "rest"
+
+    def zeroing_begins(self) -> None:
+        self._before_zeroing, self._phase = self._phase, "zeroing"
+
+    def zeroing_ends(self) -> None:
+        self._phase = self._before_zeroing
+
+
+class _Operators(CountingMode):
+    """Counts what the step asks of the device, by phase."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def launched(self) -> None:
+        super().launched()
+        by_phase = self.seen.launches
+        by_phase[self.seen._phase] = by_phase.get(self.seen._phase, 0) + 1
+
+
+def from_host(func: Any, args: Any) -> torch.Tensor | None:
+    """The CPU's tensor that this call of torch's Python API moves, if it is one that does."""
+    if func in (torch.Tensor.to, torch.Tensor.cuda) and args[0].device.type == "cpu":
+        source: torch.Tensor = args[0]
+        return source
+    return None
+
+
+class _Copies(TorchFunctionMode):
+    """Counts the bytes that go to an accelerator from memory that is not page-locked."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        source = from_host(func, args)
+        if source is not None and result.device.type != "cpu" and not source.is_pinned():
+            self.seen.pageable += bytes_of(source)
+        return result
+
+
+def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
+    """Run one step and say what it did. ``on_new`` is given each root and optimizer before it is
+    first used.
+    """
+    seen = Seen(on_new=on_new)
+    with listening(seen), _writes(seen), _recomputes(seen):
+        step()
+    seen._made.clear()
+    return seen
+
+
+def count_operators(step: Callable[[], object], seen: Seen) -> Seen:
+    """What operators one more step calls, by phase; the same `Seen`, with its counts."""
+    counted = Seen(roots=list(seen.roots), optimizers=list(seen.optimizers))
+    with listening(counted), _Copies(counted), _Operators(counted) as operators:
+        step()
+    seen.launches, seen.host_reads = counted.launches, operators.host_reads
+    seen.pageable = counted.pageable
+    return seen
+
+
+@contextmanager
+def _writes(seen: Seen) -> Iterator[None]:
+    """Note the files that the step opens for writing."""
+    opened = builtins.open
+
+    def told(file: Any, mode: str = "r", *args: Any, **keywords: Any) -> Any:
+        if set(mode) & set("wax+") and not isinstance(file, int):
+            seen.written.append(str(file))
+        return opened(file, mode, *args, **keywords)
+
+    save = torch.save
+
+    # Its names are torch's: they may be given by name.
+    def saved(obj: Any, f: Any, *args: Any, **keywords: Any) -> None:
+        if isinstance(f, str) or hasattr(f, "__fspath__"):
+            seen.written.append(str(f))
+        save(obj, f, *args, **keywords)
+
+    with exchanged([(builtins, "open", told), (io, "open", told), (torch, "save", saved)]):
+        yield
+
+
+@contextmanager
+def _recomputes(seen: Seen) -> Iterator[None]:
+    """Count the calls whose activations are computed again in the backward pass."""
+    there = [name for name in RECOMPUTERS if hasattr(recomputing, name)]
+    with exchanged(
+        (recomputing, name, _Counted(getattr(recomputing, name), seen)) for name in there
+    ):
+        yield
+
+
+# What torch.utils looks up when it is asked to recompute, by version: functions.
+RECOMPUTERS = (
+    "_checkpoint_without_reentrant_generator",
+    "_checkpoint_without_reentrant_generator_impl",
+    "CheckpointFunction",
+)
+
+
+class _Counted:
+    """Stands for a function, or for an autograd function, and counts its calls."""
+
+    def __init__(self, original: Any, seen: Seen) -> None:
+        self._original, self._seen = original, seen
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        self._seen.recomputed += 1
+        return self._original(*args, **keywords)
+
+    def apply(self, *args: Any) -> Any:
+        """As the class method of an autograd function."""
+        self._seen.recomputed += 1
+        return self._original.apply(*args)

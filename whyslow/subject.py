@@ -1,0 +1,80 @@
+"""The program under diagnosis: its step, a few of its batches, and what was seen of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from labkit.reach import bytes_of
+from whyslow.observe import Seen
+
+# Batches that are kept for experiments: so many, and so many bytes.
+KEPT_BATCHES = 4
+KEPT_BYTES = 2**28
+
+
+@dataclass
+class Subject:
+    """``call`` is the reader's function, ``loader`` what its batches come from (None: none do).
+
+    ``batches`` are kept ones, which experiments serve again and again: as copies where the step
+    writes into them. ``peak`` is a step's memory in bytes; None where it was not measured.
+    """
+
+    call: Callable[..., object]
+    loader: Any = None
+    batches: list[Any] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+    peak: int | None = None
+    copied: bool = False
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether the step is called with a batch."""
+        return self.loader is not None
+
+    def serve(self, batches: list[Any] | None = None) -> Callable[[], object]:
+        """A step of no arguments, on kept batches in turn."""
+        if not self.takes_batches:
+            return self.call
+        served, turn = batches or self.batches, 0
+
+        def step() -> object:
+            nonlocal turn
+            turn += 1
+            return self.train(served[turn % len(served)])
+
+        return step
+
+    def train(self, batch: Any) -> object:
+        """One step on this batch."""
+        return self.call(copy_of(batch) if self.copied else batch)
+
+    def keep(self, source: Iterable[Any]) -> None:
+        """Take the first batches of ``source``. ValueError where it has none."""
+        size = 0
+        for batch in source:
+            self.batches.append(batch)
+            tensors = [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor)]
+            size += sum(map(bytes_of, tensors))
+            if len(self.batches) >= KEPT_BATCHES or size >= KEPT_BYTES:
+                break
+        if not self.batches:
+            raise ValueError(f"batches={source!r} is empty: a diagnosis needs at least one batch")
+
+
+def copy_of(batch: Any) -> Any:
+    """The batch with tensors of its own."""
+    return tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, batch)
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
