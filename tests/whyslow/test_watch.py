@@ -296,7 +296,7 @@ def test_what_fails_in_a_report_does_not_hide_the_error(monkeypatch):
     def fails(self, failed=""):
         raise RuntimeError("no more memory")
 
-    monkeypatch.setattr(diagnose.watch, "_judge", fails)
+    monkeypatch.setattr(watch, "_judge", fails)
     error = ValueError("its own")
     with pytest.raises(ValueError, match="its own") as raised, watch():
         raise error
