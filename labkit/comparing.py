@@ -35,7 +35,7 @@ from typing import Any
 
 import torch
 
-from labkit.arms import ArmDied, LocalArm
+from labkit.arm import ArmDied, LocalArm
 from labkit.device import pick, survive
 from labkit.preserve import frozen_heap, giving_back, preserve_flags, preserve_rng
 from labkit.progress import progress

@@ -14,9 +14,7 @@ from functools import partial
 from typing import Any
 
 from labkit import journal
-from labkit.arms import Arm, ArmDied, LocalArm, Peak
-from labkit.arms.process import ProcessArm
-from labkit.arms.workers import WorkersArm
+from labkit.arm import Arm, ArmDied, LocalArm, Peak
 from labkit.call import Call, keywords
 from labkit.comparing import Update, alternate, budget, measuring
 from labkit.controls import (
@@ -33,11 +31,11 @@ from labkit.idle import Idle, checked_idle, why_idle
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.progress import progress
 from labkit.racing import RaceResult, race
+from labkit.remote import RemoteArm, Workers
 from labkit.results import Comparison, Workload
 from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
-from labkit.workers import Workers
 
 Make = Callable[..., Workload]
 Reason = str | Mapping[Any, str]
@@ -55,7 +53,7 @@ class Lab:
     what is learned, so that time per step says too little, and a panel opens in Race.
 
     ``runs_in`` says where each side lives: in the ``"kernel"``; in a ``"process"`` of its own, for
-    state that cannot be swapped back; or in `labkit.workers.Workers`. Then ``make_workload`` is the
+    state that cannot be swapped back; or in `labkit.remote.Workers`. Then ``make_workload`` is the
     name of a function that their script serves, and a control named ``processes`` says how many of
     them take part. ``threads`` is torch's thread count on the CPU (None leaves it). ``seed`` is set
     before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
@@ -413,10 +411,10 @@ class Lab:
 
     def _arm(self, label: str, settings: Settings) -> Arm:
         if isinstance(self.runs_in, Workers):
-            return WorkersArm(self.runs_in, self.name, label, settings, self.seed)
+            return RemoteArm(self.name, label, settings, self.seed, self.runs_in)
         make = partial(self._function(), **settings)
         if self.runs_in == "process":
-            return ProcessArm(make, label, settings, self.seed)
+            return RemoteArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
 
     @property

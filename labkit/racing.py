@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from labkit import report
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.comparing import measuring
 from labkit.device import pick, survive
 from labkit.progress import progress

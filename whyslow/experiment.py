@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.comparing import alternate
 from labkit.results import Comparison, Workload
 from labkit.results.statistics import BUILD_SPREAD

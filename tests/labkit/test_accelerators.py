@@ -16,7 +16,7 @@ import torch
 
 from course.machine import _seconds, fast_dtypes, machine_card
 from labkit import Timer, Workload, device, pick_device, seed_all
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.comparing import alternate
 from labkit.preserve import preserve_rng
 from labkit.results import Comparison, Measurement
@@ -65,7 +65,7 @@ def mps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     monkeypatch.setattr(accelerator, "synchronize", queue.synchronize)
     monkeypatch.setattr(accelerator, "current_device_index", lambda: queue.index)
     monkeypatch.setattr(torch, "get_device_module", lambda kind: queue)
-    monkeypatch.setattr("labkit.arms.local._load_libraries", lambda kind: queue.work())
+    monkeypatch.setattr("labkit.arm._load_libraries", lambda kind: queue.work())
     device._other_accelerator.cache_clear()
     yield queue
     device._other_accelerator.cache_clear()

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from labkit import Lab, Workload, compare, measure
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.comparing import (
     BLOCK_SECONDS,
     MIN_BUILDS,

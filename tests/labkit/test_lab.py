@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from labkit import Lab, Workload
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.journal import Failure, journal
 from labkit.results import Comparison
 from labkit.switches import torch_flags

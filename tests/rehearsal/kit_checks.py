@@ -22,10 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import sublinear
 from course.machine import machine_card, matmul_rate
 from labkit import Lab, MemoryMeter, Workload, count, pick_device
-from labkit.arms import LocalArm
-from labkit.arms.process import ProcessArm
+from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.memory import StorageTracker
+from labkit.remote import RemoteArm
 from labkit.results import Comparison
 from sublinear.profiling import restored, training
 from tests.rehearsal import places
@@ -309,7 +309,7 @@ def a_process_out_of_memory_says_on_which_device() -> None:
     def make() -> Workload:
         return Workload(lambda: torch.empty(2**36, device="cuda").sum())
 
-    arm = ProcessArm(make, "a")
+    arm = RemoteArm(make, "a")
     try:
         arm.start()
     except torch.OutOfMemoryError:
