@@ -4,8 +4,9 @@ Both are the same: child processes that are asked one thing at a time. A process
 worker without a script. They differ where a child ends early: of a process of its own that is a
 result (`labkit.arm.ArmDied`), of a worker an error (`WorkerFailed`).
 
-`labkit.remote.children` starts a child and holds the link to it, `labkit.remote.serving` is the
-child's end, `labkit.remote.workers` asks several at once, `labkit.remote.arm` is the `Arm`.
+`labkit.remote.children` starts children and asks them, `labkit.remote.serving` is a child's end of
+the link, `labkit.remote.workers` runs a script as ``torchrun`` would, `labkit.remote.arm` is the
+`labkit.arm.Arm`.
 """
 
 from labkit.remote.arm import RemoteArm

@@ -5,6 +5,10 @@ session of its own: an interrupt of the kernel is handled here and does not reac
 breaks, because the run was stopped or the kernel died, the child ends itself and what it started
 (`labkit.remote.serving`): no process outlives its notebook.
 
+When one of several children fails, the others often fail a moment later, of the broken connection.
+All get a second to do so, and who wrote to its stderr first is told first. A child that hangs is
+asked for its traceback (`faulthandler`, SIGUSR1) before it is ended.
+
 A child is not told where this process keeps what Triton compiled, if Inductor chose that folder. It
 writes its choice into the environment of its process, once; a child that sets a folder of its own
 for compiled code would still find this one's kernels.
@@ -281,7 +285,6 @@ class Children:
     def _who_is_late(self) -> dict[int, str]:
         late = [rank for rank, code in enumerate(self._codes()) if code is None]
         if hasattr(signal, "SIGUSR1"):
-            # Each writes where it stands: see labkit.remote.serving.
             for rank in late:
                 self._children[rank].process.send_signal(signal.SIGUSR1)
             time.sleep(0.5)

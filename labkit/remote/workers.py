@@ -1,14 +1,8 @@
 """Worker processes for a notebook, with the environment that ``torchrun`` gives.
 
 The same script runs under ``torchrun``, on several machines too: it finds its rank, the number of
-processes and where they meet in the same variables. What was found out on the way:
-
-- The notebook holds the store at which the workers meet, so that no port is chosen before it is
-  bound.
-- When one worker fails, the others often fail a moment later, of the broken connection. All get a
-  second to do so, and who wrote to its stderr first is shown first.
-- A worker that hangs is asked for its traceback (`faulthandler`, SIGUSR1) before it is ended.
-- Workers end with their notebook, whatever ended that: see `labkit.remote.children`.
+processes and where they meet in the same variables. The notebook holds the store at which the
+workers meet, so that no port is chosen before it is bound.
 """
 
 from __future__ import annotations
