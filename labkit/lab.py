@@ -18,7 +18,7 @@ from labkit.arms import Arm, ArmDied, LocalArm, Peak
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
 from labkit.call import Call, keywords
-from labkit.comparing import Update, alternate, budget, measuring
+from labkit.comparing import Update, alternate, budget, measuring, patience_of
 from labkit.controls import (
     Settings,
     all_controls,
@@ -185,6 +185,7 @@ class Lab:
         *,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        patience: float | None = None,
         on_update: Update | None = None,
         on_rough: Update | None = None,
         stop: threading.Event | None = None,
@@ -197,7 +198,7 @@ class Lab:
         may be given that the control does not list; of words and switches only those that it lists.
         ``on_rough`` receives a first number while both sides still warm up, for who watches.
         """
-        seconds = budget(seconds)
+        seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)
         known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
         if known is not None:
@@ -207,7 +208,12 @@ class Lab:
             for arm in arms:
                 stack.callback(arm.close)
             result = alternate(
-                *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
+                *arms,
+                seconds=seconds,
+                patience=patience,
+                on_update=on_update,
+                stop=stop,
+                on_rough=on_rough,
             )
             result = replace(result, lab=self.name, one_step=self.one_step)
             if result.stopped:

@@ -30,7 +30,8 @@ def same_within(device: str) -> float:
 @dataclass(frozen=True)
 class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
-    ``one_step`` what was timed: a "step", or an "epoch".
+    ``one_step`` what was timed: a "step", or an "epoch". ``limit`` is how many seconds it may take:
+    the budget, or more once it goes on because it is unclear; 0 where that is not known.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -43,6 +44,7 @@ class Comparison(Sides[Measurement]):
     stopped: bool = False
     lab: str = ""
     one_step: str = "step"
+    limit: float = 0.0
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""

@@ -3,6 +3,7 @@
 Nothing here asserts a time.
 """
 
+import contextlib
 import copy
 import gc
 import itertools
@@ -24,8 +25,10 @@ from labkit.comparing import (
     MIN_BUILDS,
     MOST_BUILDS,
     SHORT_TOTAL,
+    alternate,
     builds_that_fit,
     equal_steps,
+    measuring,
 )
 from labkit.switches import torch_flags
 
@@ -130,6 +133,15 @@ def sides(clock):
     return make
 
 
+def alternated(one, other, seconds, **options):
+    """A comparison of two arms, which are built again; closed at the end."""
+    options = {"on_update": None, "stop": None} | options
+    with measuring(1), contextlib.ExitStack() as stack:
+        for side in (one, other):
+            stack.callback(side.close)
+        return alternate(one, other, seconds=seconds, **options)
+
+
 def letters(log):
     """The blocks and untimed steps in turn, as one string."""
     return "".join(name for name in log if name in ("a", "b"))
@@ -137,7 +149,7 @@ def letters(log):
 
 def test_blocks_alternate_a_b_b_a(sides):
     one, other, log = sides(after={"seconds": 0.02}, building=10.0)
-    result = compare(one, other, seconds=1)
+    result = alternated(one, other, seconds=1)
     # Without warming up and short blocks, and with one build: the change of side is not timed.
     begin = log.index("start b") + 1
     blocks = ["".join(group) for _, group in itertools.groupby(letters(log[begin:]))]
@@ -174,7 +186,7 @@ def test_blocks_are_equal_also_where_other_programs_take_time_away(sides):
     one, other, _ = sides(
         before={"seconds": 1.5e-3}, after={"seconds": 1e-3, "interrupted": slices}
     )
-    result = compare(one, other, seconds=1)
+    result = alternated(one, other, seconds=1)
     assert 1.5 * result.baseline.steps_per_block == result.candidate.steps_per_block
 
 
@@ -182,7 +194,7 @@ def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
     # Builds that differ, so that the run is not ended early.
     layout = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
     one, other, log = sides(building=0.001, before={"layout": layout})
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.build_count == MOST_BUILDS == log.count("start a") == log.count("start b")
     assert set(result.candidate.times) == {0.01}
     for seconds, build in zip(result.baseline.times, result.baseline.builds, strict=True):
@@ -197,7 +209,7 @@ def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
 def test_as_many_builds_as_a_quarter_of_the_budget_holds(sides, building, builds):
     # Less what warming up takes, for both sides together.
     one, other, _ = sides(building=building / 2 - 0.3)
-    assert compare(one, other, seconds=100.0).build_count == builds
+    assert alternated(one, other, seconds=100.0).build_count == builds
 
 
 def test_three_builds_where_they_take_a_tenth():
@@ -209,7 +221,7 @@ def test_three_builds_where_they_take_a_tenth():
 
 def test_the_budget_holds_the_building_again(sides, clock):
     one, other, _ = sides(building=0.4)
-    compare(one, other, seconds=10)
+    alternated(one, other, seconds=10)
     first = 2 * (0.4 + 0.01) + 2 * 0.25 + SHORT_TOTAL
     assert clock.now <= first + 10 + 0.1
 
@@ -228,9 +240,9 @@ def test_steps_that_cannot_be_built_again_are_of_one_build():
 def test_builds_that_differ_widen_the_interval(sides):
     layout = {number: 1 + 0.01 * (number % 3 - 1) for number in range(MOST_BUILDS)}
     equal, other, _ = sides()
-    narrow = compare(equal, other, seconds=20)
+    narrow = alternated(equal, other, seconds=20)
     one, other, _ = sides(before={"layout": layout})
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert narrow.verdict == "same" and narrow.interval == pytest.approx((1, 1), abs=1e-6)
     low, high = result.interval
     # Student's t with nine degrees of freedom, of ten values with this deviation.
@@ -243,7 +255,7 @@ def test_builds_that_differ_widen_the_interval(sides):
 
 def test_out_of_memory_in_a_build_ends_that_side_only(sides):
     one, other, log = sides(after={"fails": 2}, building=0.001)
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.candidate.error == "out of memory" and result.baseline.error is None
     assert max(result.candidate.builds) == 1
     assert max(result.baseline.builds) > 2
@@ -259,7 +271,7 @@ def test_a_side_s_own_error_in_a_build_is_raised(sides):
     one, other, _ = sides()
     other.on_start = explode
     with pytest.raises(ZeroDivisionError):
-        compare(one, other, seconds=20)
+        alternated(one, other, seconds=20)
     assert not FakeSide.alive
 
 
@@ -272,7 +284,7 @@ def test_a_stop_during_a_build_gives_what_was_measured(sides):
 
     one, other, log = sides()
     one.on_start = press
-    result = compare(one, other, seconds=20, stop=stop)
+    result = alternated(one, other, seconds=20, stop=stop)
     assert result.stopped and result.build_count == 3
     assert log.count("start a") == 4 and "check a" not in log
     assert not FakeSide.alive
@@ -285,18 +297,18 @@ def test_an_interrupt_during_a_build_gives_what_was_measured(sides):
 
     one, other, _ = sides()
     other.on_start = press
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.stopped and result.build_count == 2
     assert not FakeSide.alive
 
 
 def test_a_narrow_interval_ends_a_run_but_not_before_several_builds(sides, clock):
     one, other, _ = sides()
-    result = compare(one, other, seconds=40)
+    result = alternated(one, other, seconds=40)
     assert result.build_count == MIN_BUILDS and clock.now < 40
     noisy = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
     one, other, _ = sides(before={"layout": noisy})
-    assert compare(one, other, seconds=40).build_count == MOST_BUILDS
+    assert alternated(one, other, seconds=40).build_count == MOST_BUILDS
 
 
 def test_each_build_starts_from_the_lab_s_seed():
@@ -393,7 +405,7 @@ def test_switches_belong_to_the_arm_that_sets_them():
         return workload
 
     on, off = LocalArm(make("on", True), "on"), LocalArm(make("off", False), "off")
-    compare(on, off, seconds=0.1)
+    alternated(on, off, seconds=0.1)
     assert seen == {"on": {(True, 2)}, "off": {(False, 1)}}
 
 
