@@ -169,7 +169,7 @@ def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any)
             for i in tree_leaves(args[1])
         )
     if name in _COPIES:
-        source = args[1] if name == "copy_" else args[0]
+        source = args[0] if name == "_to_copy" else args[1]
         blocking = not kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
         return bool(
             blocking and source.device.type not in ("cpu", "meta") and result.device.type == "cpu"
