@@ -44,9 +44,10 @@ class StorageTracker(TorchDispatchMode):
     ``existing``: storages older than the block, if an operator uses them, or the parameter whose
     gradient they are. ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus
     the most that the block ever added, backward pass and recomputation included. Views share one
-    storage, which counts once and in full. Not seen: work space in an operator, tensors that
-    compiled code makes and hands to no operator, rounding by the allocator, a storage resized by
-    hand until an operator uses it, and other threads. Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
+    storage, which counts once and in full. Memory made outside torch (``from_numpy``) counts as
+    existing, fake tensors as nothing. Not seen: work space in an operator, tensors that compiled
+    code makes and hands to no operator, rounding by the allocator, a storage resized by hand until
+    an operator uses it, and other threads.
     """
 
     supports_higher_order_operators = True
