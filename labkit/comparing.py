@@ -69,6 +69,9 @@ REBUILDING = 0.25
 LEAST_PAIRS = 2
 # A run that is not clear at the end of its budget goes on, to this multiple of it at most.
 PATIENCE = 3.0
+# Each look beyond the budget is another chance to be clear by luck: it ends the run only where an
+# interval so many times as wide is clear, too.
+SURE = 1.25
 
 Step = Callable[[], Any] | Workload
 Update = Callable[[Comparison], None]
@@ -354,7 +357,8 @@ class _Builds:
 
     def prolong(self, now: float) -> bool:
         """Go on after ``now``, with one more build or in the same one; whether there is time."""
-        share = self.share or self.seconds / max(2, self.done)
+        timed = self.seconds - (self.done - 1) * self.cost
+        share = self.share or timed / max(2, self.done)
         longest = self.patience * self.seconds
         most = round(self.patience * self.most)
         again = self.most > 1 and builds_that_fit(longest, self.cost, most) > self.done
@@ -494,10 +498,18 @@ class _Run:
     def goes_on(self, now: float) -> bool:
         """At the end of the time: whether the run is prolonged, since it is not clear yet."""
         partial = self.so_far()
-        ended = partial.baseline.error or partial.candidate.error
-        if ended or partial.verdict != "unclear" or self._narrow(partial, build_ends=True):
+        if partial.baseline.error or partial.candidate.error:
+            return False
+        if self._clear(partial) or self._narrow(partial, build_ends=True):
             return False
         return self.builds.prolong(now)
+
+    def _clear(self, partial: Comparison) -> bool:
+        found = partial.estimate
+        if self.builds.limit > self.seconds:
+            found = replace(found, error=SURE * found.error)
+        verdict = found.verdict(same_within(partial.device))
+        return verdict != "unclear" and not partial.too_short
 
     def rebuild(self) -> None:
         """Both sides anew: the first to be built takes turns, and the addresses are shifted."""

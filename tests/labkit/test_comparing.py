@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from random import Random
 from typing import ClassVar
 
 import pytest
@@ -31,6 +32,7 @@ from labkit.comparing import (
     measuring,
 )
 from labkit.switches import torch_flags
+from tests.benchmarks import bench_stopping
 
 
 @pytest.fixture(autouse=True)
@@ -309,6 +311,107 @@ def test_a_narrow_interval_ends_a_run_but_not_before_several_builds(sides, clock
     noisy = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
     one, other, _ = sides(before={"layout": noisy})
     assert alternated(one, other, seconds=40).build_count == MOST_BUILDS
+
+
+def alternating(step):
+    """Builds that are slower and faster by turns: the mean of them is 1."""
+    return {number: 1 + step * (-1) ** number for number in range(4 * MOST_BUILDS)}
+
+
+def test_a_run_that_is_clear_at_the_end_of_its_budget_ends_there(sides):
+    one, other, _ = sides(before={"seconds": 0.015, "layout": alternating(0.05)})
+    result = alternated(one, other, 20, patience=3)
+    assert result.verdict == "faster" and result.build_count == MOST_BUILDS
+    assert 20 <= result.seconds < 20.1 and result.limit == 20
+
+
+def test_an_unclear_run_goes_on_in_whole_builds_to_three_budgets(sides):
+    updates = []
+    one, other, _ = sides(before={"layout": alternating(0.1)})
+    result = alternated(one, other, 20, patience=3, on_update=updates.append)
+    assert result.verdict == "unclear" and result.limit == 60
+    assert 57 <= result.seconds < 60.5
+    sizes = [result.baseline.builds.count(number) for number in range(result.build_count)]
+    assert result.build_count == 3 * MOST_BUILDS - 1 and max(sizes) < 1.2 * min(sizes)
+    # The limit is that of the budget until it is over.
+    assert {so_far.limit for so_far in updates if so_far.seconds < 20} == {20}
+    assert {so_far.limit for so_far in updates if so_far.seconds > 20.1} == {60}
+
+
+def test_without_patience_an_unclear_run_ends_with_its_budget(sides):
+    one, other, _ = sides(before={"layout": alternating(0.1)})
+    result = alternated(one, other, 20)
+    assert result.verdict == "unclear" and result.seconds < 20.1 and result.limit == 20
+
+
+def test_an_unclear_run_ends_as_soon_as_it_is_clear(sides):
+    # After the tenth build they do not differ any more.
+    layout = dict(list(alternating(0.05).items())[:MOST_BUILDS])
+    one, other, _ = sides(before={"layout": layout, "seconds": 0.0104})
+    result = alternated(one, other, 20, patience=3)
+    assert alternated(*sides(before={"layout": layout, "seconds": 0.0104})[:2], 20).verdict == (
+        "unclear"
+    )
+    assert result.verdict == "faster" and 21 < result.seconds < 59
+
+
+@pytest.mark.parametrize(
+    ("building", "builds", "seconds"),
+    [
+        # Three builds in the budget: each of the others as long as those.
+        (0.9, 8, 28),
+        # One in the budget, three in three.
+        (3.2, 3, 27),
+        # None but the first: looks at each half budget.
+        (20.0, 1, 30),
+    ],
+)
+def test_costly_builds_of_an_unclear_run(sides, building, builds, seconds):
+    random = Random(0)
+    one, other, _ = sides(
+        building=building / 2,
+        before={"seconds": 0.016},
+        after={"interrupted": lambda _: random.uniform(0, 0.012)},
+    )
+    result = alternated(one, other, 10, patience=3)
+    assert (result.verdict, result.build_count) == ("unclear", builds)
+    assert result.seconds == pytest.approx(seconds, abs=1)
+
+
+def test_a_side_that_has_ended_is_not_waited_for(sides):
+    one, other, _ = sides(after={"fails": 2}, building=0.001)
+    result = alternated(one, other, 20, patience=3)
+    assert result.candidate.error and result.seconds < 20.1
+
+
+def test_a_stop_ends_a_run_that_has_gone_on(sides):
+    stop = threading.Event()
+
+    def press(so_far):
+        if so_far.limit > 20:
+            stop.set()
+
+    one, other, _ = sides(before={"layout": alternating(0.1)})
+    result = alternated(one, other, 20, patience=3, on_update=press, stop=stop)
+    assert result.stopped and 20 < result.seconds < 25
+
+
+@pytest.mark.parametrize("scatter", ["builds differ", "three builds", "one build"])
+def test_going_on_until_it_is_clear_keeps_the_interval_and_claims_little(scatter):
+    """The counts of all scatters, of more runs: tests/benchmarks/bench_stopping.py."""
+    scatter = bench_stopping.SCATTERS[scatter]
+    equal, other = (bench_stopping.tally(ratio, scatter, 100) for ratio in (1.0, 1.02))
+    assert equal.prolonged > 20 and other.prolonged > 20
+    assert equal.covered + other.covered >= 180
+    assert equal.claims <= 4
+
+
+@pytest.mark.parametrize("wrong", [0, 0.5, -1, math.inf, math.nan])
+def test_a_senseless_patience(wrong):
+    with pytest.raises(ValueError, match=r"patience=.*: use a number of budgets, 1 or more"):
+        compare(lambda: None, lambda: None, patience=wrong)
+    with pytest.raises(TypeError, match="patience='2'"):
+        compare(lambda: None, lambda: None, patience="2")
 
 
 def test_each_build_starts_from_the_lab_s_seed():
