@@ -17,8 +17,8 @@ from labkit.text import format_interval
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
-# Two sides are the same when the whole interval is this near to 1. Of accelerators that were never
-# measured on no more is known than of a CPU.
+# Two sides are the same when the whole interval is this near to 1. That of CUDA is assumed, since no
+# GPU has been recorded yet; of other accelerators no more is known than of a CPU.
 SAME = {"cpu": 0.02, "cuda": 0.01}
 
 
@@ -157,12 +157,19 @@ class Comparison(Sides[Measurement]):
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %); else a difference is told
-        when it lies wholly beyond the noise floor.
+        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %: `assumed`); else a
+        difference is told when it lies wholly beyond the noise floor.
         """
         if self.too_short or self.baseline.error or self.candidate.error:
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
+
+    @property
+    def assumed(self) -> str:
+        """What the verdict rests on that was never measured, in words; "" on a CPU."""
+        if self.device != "cuda":
+            return ""
+        return f"limits for CUDA (same within {SAME['cuda']:.0%}) assumed: no GPU has been recorded"
 
     @cached_property
     def direction(self) -> str:
@@ -235,6 +242,7 @@ class Comparison(Sides[Measurement]):
             table(self.arms),
             f"{speedup}{per}   {verdict}",
             f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
+            *filter(None, [self.assumed]),
         ]
         return "\n".join(lines)
 
