@@ -82,7 +82,13 @@ def measure(step: Step, *, seconds: float | None = None, threads: int | None = 1
     """Time one zero-argument step or `Workload` alone: with nothing to hold the times against.
 
     The step runs hundreds of times, and what it trains is trained: give it a copy of the model,
-    `copy.deepcopy(model)`, and an optimizer of that copy.
+    `copy.deepcopy(model)`, and an optimizer of that copy. ``seconds``, ``threads`` and errors are
+    as for `compare`: Busy, TypeError, ValueError, FloatingPointError. Times are in seconds a step.
+
+    >>> matrix = torch.ones(64, 64)
+    >>> result = measure(lambda: matrix @ matrix, seconds=0.1)
+    >>> result.median > 0, len(result.times) >= 6
+    (True, True)
     """
     with measuring(threads):
         arm = as_arm(step, "step")
@@ -120,6 +126,17 @@ def compare(
     count on the CPU (None leaves it alone). ``on_update`` receives partial results between blocks,
     at most five times a second. After ``stop.set()`` or an interrupt the partial result is
     returned. torch's switches and random generators are given back as they were.
+
+    The verdict follows Kalibera and Jones 2013 ("Rigorous benchmarking in reasonable time"): see
+    `labkit.results.statistics`. Busy while another measurement is running; TypeError for what is no
+    step and for a budget that is no number; ValueError for one that is not positive, and for a loss
+    on a card that is not the current one; FloatingPointError for a step that returns nan or
+    infinity. What a step raises comes through, but running out of memory ends that side alone.
+
+    >>> small, large = torch.ones(8, 8), torch.ones(256, 256)
+    >>> result = compare(lambda: large @ large, lambda: small @ small, seconds=0.2)
+    >>> result.speedup > 1, result.baseline.median > result.candidate.median
+    (True, True)
     """
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]

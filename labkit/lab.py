@@ -62,7 +62,15 @@ class Lab:
     in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
     this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
     ``{"precision": {"fp16": "needs CUDA"}}``. ``one_step`` is what results call a call of ``step``
-    where it is no training step: ``"epoch"``.
+    where it is no training step: ``"epoch"``. TypeError and ValueError for what is no lab.
+
+    >>> import torch
+    >>> def make_workload(width):
+    ...     weight = torch.randn(width, width)
+    ...     return Workload(lambda: weight @ weight)
+    >>> lab = Lab(make_workload, width=[8, 512])
+    >>> lab.run(width=512, seconds=0.1).speedup < 1
+    True
     """
 
     def __init__(

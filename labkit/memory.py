@@ -156,6 +156,16 @@ class MemoryMeter:
     Counting what is saved replaces ``saved_tensors_hooks`` set further out, stops autograd's check
     for in-place changes, is refused by ``torch.func`` and may compile code anew: ``saved=False``
     leaves it out.
+
+    ``device`` is that of `pick_device` by default; ValueError for CUDA where there is none.
+    RuntimeError for a meter that is entered in its own block.
+
+    >>> with MemoryMeter("cpu") as memory:
+    ...     one = torch.ones(250)
+    ...     other = one * 2
+    ...     del one
+    >>> memory.peak, memory.current
+    (2000, 1000)
     """
 
     _open: ClassVar[list[MemoryMeter]] = []

@@ -17,8 +17,8 @@ from labkit.text import format_interval
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
-# Two sides are the same when the whole interval is this near to 1. That of CUDA is assumed, since no
-# GPU has been recorded yet; of other accelerators no more is known than of a CPU.
+# Two sides are the same when the whole interval is this near to 1. That of CUDA is assumed, since
+# no GPU has been recorded yet; of other accelerators no more is known than of a CPU.
 SAME = {"cpu": 0.02, "cuda": 0.01}
 
 
