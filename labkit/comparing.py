@@ -15,28 +15,32 @@ takes is no part of any time. Small allocations of random size are kept beside e
 allocator would else hand out the very addresses that it has just got back.
 
 A run has a time budget. A short one gives a wider interval, not another rule; a run ends before its
-budget by the width of the interval, never by what it shows. The cold first step (compilation,
-cuDNN's search) is reported apart. On the CPU steps run on one torch thread unless asked otherwise,
-set in the measuring thread, since torch's thread count does not reach threads that run already. One
-measurement at a time in a kernel: `measuring` refuses a second one, from whatever thread.
+budget by the width of the interval, never by what it shows. A run whose verdict is unclear at the
+end of its budget goes on, build by build, and ends at the first look that is clear, at three
+budgets at most: `tests/benchmarks/bench_stopping.py` counts what these looks cost.
+
+The cold first step (compilation, cuDNN's search) is reported apart. On the CPU steps run on one
+torch thread unless asked otherwise, set in the measuring thread, since torch's thread count does
+not reach threads that run already. One measurement at a time in a kernel: `measuring` refuses a
+second one, from whatever thread.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import Any
 
 import torch
 
-from labkit.arm import ArmDied, LocalArm
-from labkit.device import pick, survive
+from labkit.arm import Arm, ArmDied, LocalArm
+from labkit.device import accelerator_in_use, pick, survive
 from labkit.preserve import frozen_heap, giving_back, preserve_flags, preserve_rng
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement, Workload
@@ -63,16 +67,28 @@ MOST_BUILDS = 10
 REBUILDING = 0.25
 # Each build is timed in at least this many pairs: one cycle A B B A.
 LEAST_PAIRS = 2
+# A run that is not clear at the end of its budget goes on, to this multiple of it at most.
+PATIENCE = 3.0
+# Each look beyond the budget is another chance to be clear by luck: it ends the run only where an
+# interval so many times as wide is clear, too.
+SURE = 1.25
 
+Step = Callable[[], Any] | Workload
 Update = Callable[[Comparison], None]
 clock = time.perf_counter
 
 
-def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
+def measure(step: Step, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
     """Time one zero-argument step or `Workload` alone: with nothing to hold the times against.
 
     The step runs hundreds of times, and what it trains is trained: give it a copy of the model,
-    `copy.deepcopy(model)`, and an optimizer of that copy.
+    `copy.deepcopy(model)`, and an optimizer of that copy. ``seconds``, ``threads`` and errors are
+    as for `compare`: Busy, TypeError, ValueError, FloatingPointError. Times are in seconds a step.
+
+    >>> matrix = torch.ones(64, 64)
+    >>> result = measure(lambda: matrix @ matrix, seconds=0.1)
+    >>> result.median > 0, len(result.times) >= 6
+    (True, True)
     """
     with measuring(threads):
         arm = as_arm(step, "step")
@@ -89,11 +105,12 @@ def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1)
 
 
 def compare(
-    baseline: Any,
-    candidate: Any,
+    baseline: Step,
+    candidate: Step,
     *,
     seconds: float | None = None,
     threads: int | None = 1,
+    patience: float | None = None,
     on_update: Update | None = None,
     stop: threading.Event | None = None,
 ) -> Comparison:
@@ -103,13 +120,24 @@ def compare(
     model, `copy.deepcopy(model)`, and an optimizer of that copy.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
-    ends sooner once the interval is narrow. Steps that are given ready-made cannot be built again:
-    the result is of one build. ``threads`` is torch's thread count on the CPU (None leaves it
-    alone). ``on_update`` receives partial results between blocks, at most five times a second.
-    After ``stop.set()`` or an interrupt the partial result is returned. torch's switches and random
-    generators are given back as they were.
+    ends sooner once the interval is narrow, and goes on while the verdict is unclear, to
+    ``patience`` times the budget at most (3 by default, 1 in the test size). Steps that are given
+    ready-made cannot be built again: the result is of one build. ``threads`` is torch's thread
+    count on the CPU (None leaves it alone). ``on_update`` receives partial results between blocks,
+    at most five times a second. After ``stop.set()`` or an interrupt the partial result is
+    returned. torch's switches and random generators are given back as they were.
+
+    The verdict follows Kalibera and Jones 2013 ("Rigorous benchmarking in reasonable time"): see
+    `labkit.results.statistics`. Busy while another measurement is running; TypeError for what is no
+    step and for a budget that is no number; ValueError for one that is not positive, and for a loss
+    on a card that is not the current one; FloatingPointError for a step that returns nan or
+    infinity. What a step raises comes through, but running out of memory ends that side alone.
+
+    >>> small, large = torch.ones(8, 8), torch.ones(256, 256)
+    >>> result = compare(lambda: large @ large, lambda: small @ small, seconds=0.2)
+    >>> result.speedup > 1, result.baseline.median > result.candidate.median
+    (True, True)
     """
-    built_again = _is_arm(baseline) and _is_arm(candidate)
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]
         for arm in arms:
@@ -117,9 +145,10 @@ def compare(
         return alternate(
             *arms,
             seconds=budget(seconds),
+            patience=patience_of(patience),
             on_update=on_update,
             stop=stop,
-            most_builds=MOST_BUILDS if built_again else 1,
+            most_builds=1,
         )
 
 
@@ -143,12 +172,10 @@ def measuring(threads: int | None) -> Iterator[None]:
             yield
 
 
-def as_arm(step: Any, label: str) -> Any:
-    """``step`` as an arm: arms as they are, Workloads and plain functions wrapped."""
-    if _is_arm(step):
-        return step
+def as_arm(step: Step, label: str) -> Arm:
+    """A Workload or a plain function as an arm; TypeError for what is neither."""
     workload = step
-    if not isinstance(step, Workload):
+    if not isinstance(workload, Workload):
         if not callable(step):
             raise TypeError(
                 f"{label}={step!r}: use a function without arguments, which does one step, and "
@@ -157,10 +184,6 @@ def as_arm(step: Any, label: str) -> Any:
         workload = Workload(step, unit="steps")
     # What the caller opened, the caller closes.
     return LocalArm(lambda: replace(workload, close=None), label)
-
-
-def _is_arm(step: Any) -> bool:
-    return hasattr(step, "block") and not callable(step)
 
 
 def budget(seconds: float | None) -> float:
@@ -177,11 +200,26 @@ def budget(seconds: float | None) -> float:
     return seconds
 
 
+def patience_of(patience: float | None) -> float:
+    """How many budgets a run that stays unclear may take: the caller's, or the default.
+
+    ValueError for less than one, or no end; TypeError for what is no number.
+    """
+    if patience is None:
+        return pick(cpu=PATIENCE, test=1.0)
+    if not isinstance(patience, int | float) or isinstance(patience, bool):
+        raise TypeError(f"patience={patience!r}: use a number of budgets, 1 or more")
+    if not 1 <= patience < math.inf:
+        raise ValueError(f"patience={patience!r}: use a number of budgets, 1 or more")
+    return patience
+
+
 class _Timed:
     """A side and the times taken of it so far. Running out of memory ends the side, not the run."""
 
-    def __init__(self, arm: Any) -> None:
+    def __init__(self, arm: Arm) -> None:
         self.arm = arm
+        self.spacers: list[torch.Tensor] = []
         self.times: list[float] = []
         self.builds: list[int] = []
         self.build = 0
@@ -209,20 +247,20 @@ class _Timed:
         budget: float,
         stop: threading.Event | None = None,
         on_block: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> float:
         """Build, run the cold first step, then find how many steps make a block long enough.
 
-        ``on_block`` is called once, after the first one that is.
+        The seconds that finding it took. ``on_block`` is called once, after the first one that is.
         """
         self.cold = self._guard(self.arm.start)
         if self.cold is None:
-            return
+            return 0.0
         # However long that took: it may have been a compilation, and the next step is quick.
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
             elapsed = self._seconds_of(self.steps)
             if elapsed is None:
-                return
+                break
             spent += elapsed
             if elapsed < BLOCK_SECONDS:
                 wanted = math.ceil(1.2 * self.steps * BLOCK_SECONDS / max(elapsed, 1e-9))
@@ -233,7 +271,8 @@ class _Timed:
                 on_block()
                 on_block = None
             if spent >= enough:
-                return
+                break
+        return spent
 
     def sprint(self) -> None:
         """Time a short block: the fastest of them is one that nothing interrupted."""
@@ -246,15 +285,21 @@ class _Timed:
 
     def close(self) -> None:
         """End this build; nothing that it held is alive afterwards."""
+        self.spacers.clear()
         if self.alive:
             self.arm.close()
 
-    def rebuild(self, seconds: float) -> None:
+    def rebuild(self, seconds: float, random: Random) -> None:
         """Build again, and warm up for ``seconds``, for one block and for two steps at least."""
         if not self.alive:
             return
         self.build += 1
-        spent = self._guard(self.arm.start)
+
+        def start() -> float:
+            self.spacers = shift_addresses(self.arm.device, random)
+            return self.arm.start()
+
+        spent = self._guard(start)
         blocks = 0
         while spent is not None and self.alive and (spent < seconds or not blocks):
             spent += self._seconds_of(max(2, self.steps)) or 0.0
@@ -295,34 +340,78 @@ class _Timed:
 
 
 class _Builds:
-    """How many builds a side gets, and how long each is timed.
+    """How many builds a side gets, how long each is timed, and when the run ends.
 
     A build that costs a tenth of the budget is had three times; cheap ones `MOST_BUILDS` times. The
-    cost is that of the last one: the first of a process pays for more than the others.
+    cost is that of the last one: the first of a process pays for more than the others. A run that
+    is prolonged gets builds as long as those before; half a budget more where one build was all.
     """
 
-    def __init__(self, seconds: float, most: int) -> None:
-        self.seconds, self.most = seconds, most
+    def __init__(self, seconds: float, most: int, patience: float = 1.0) -> None:
+        self.seconds = self.limit = seconds
+        self.most, self.patience = most, patience
         self.done = 1
-        self.end = math.inf
+        self.cost = 0.0
+        # How long each build of a prolonged run is timed.
+        self.share = 0.0
+        self.end = self.latest = math.inf
         self.next = math.inf
 
     def begin(self, now: float, cost: float) -> None:
         """From ``now`` on, with builds that take ``cost`` seconds for both sides."""
+        self.cost = cost
+        self.next = math.inf
+        if self.share:
+            self.end = now + self.share
+            return
         if self.done == 1:
             self.end = now + self.seconds
+            self.latest = now + self.patience * self.seconds
         left = min(self.most, builds_that_fit(self.seconds, cost)) - self.done
         timed = self.end - now - max(left, 0) * cost
-        self.next = math.inf
         if left > 0 and timed > 0:
             self.next = now + timed / (left + 1)
 
+    def prolong(self, now: float) -> bool:
+        """Go on after ``now``, with one more build or in the same one; whether there is time."""
+        timed = self.seconds - (self.done - 1) * self.cost
+        share = self.share or timed / max(2, self.done)
+        longest = self.patience * self.seconds
+        most = round(self.patience * self.most)
+        again = self.most > 1 and builds_that_fit(longest, self.cost, most) > self.done
+        needed = share
+        if again:
+            needed += self.cost
+        # The last pair of a build takes it a little beyond its share.
+        if now + needed > self.latest + share / 10:
+            return False
+        self.limit, self.share, self.end = longest, share, now + share
+        if again:
+            # Until it is built.
+            self.end, self.next = math.inf, now
+        return True
 
-def builds_that_fit(seconds: float, cost: float) -> int:
+
+def builds_that_fit(seconds: float, cost: float, most: int = MOST_BUILDS) -> int:
     """How many builds fit a budget of ``seconds`` when each costs ``cost`` seconds."""
     if cost <= 0:
-        return MOST_BUILDS
-    return min(MOST_BUILDS, 1 + int(REBUILDING * seconds / cost))
+        return most
+    return min(most, 1 + int(REBUILDING * seconds / cost))
+
+
+def shift_addresses(device: str, random: Random) -> list[torch.Tensor]:
+    """Small allocations of random size, to be kept beside a build.
+
+    The allocator would else hand out the very addresses that it has just got back. On CUDA large
+    tensors come from pages of 2 MiB, so that one allocation takes a few of these. Only of a card
+    that this process works on: a side in another process has a new allocator anyway.
+    """
+    sizes = [64 * random.randrange(1, 1024) for _ in range(4)]
+    if device != "cuda" or accelerator_in_use() != "cuda":
+        device = "cpu"
+    else:
+        sizes.append(2**21 * random.randrange(1, 8))
+    return [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
 
 
 class _Run:
@@ -331,24 +420,23 @@ class _Run:
     def __init__(
         self,
         sides: tuple[_Timed, _Timed],
-        seconds: float,
-        most_builds: int,
+        builds: _Builds,
         on_update: Update | None,
         stop: threading.Event | None,
         on_rough: Update | None = None,
     ) -> None:
-        self.sides, self.seconds, self.stop, self.on_update = sides, seconds, stop, on_update
+        self.sides, self.stop, self.on_update = sides, stop, on_update
         self.on_rough = on_rough
-        self.builds = _Builds(seconds, most_builds)
+        self.builds = builds
+        self.seconds = builds.seconds
         self.bar: Any = None
         # Processes take seconds to come up: that is shown at once.
         self.slow = not all(isinstance(side.arm, LocalArm) for side in sides)
         if on_update is None:
-            self.bar = _bar(seconds, at_once=self.slow)
+            self.bar = _bar(self.seconds, at_once=self.slow)
         self.begin = self.told = clock()
         self.stopped = False
-        self.random = random.Random(0)
-        self.spacers: list[torch.Tensor] = []
+        self.random = Random(0)
 
     def halted(self) -> bool:
         return self.stop is not None and self.stop.is_set()
@@ -356,11 +444,11 @@ class _Run:
     def warm_up(self) -> None:
         """Build both sides for the first time."""
         built = clock()
+        searching = 0.0
         for side in self.sides:
             if not self.halted():
                 self._say_that_it_starts(side)
-                side.warm_up(self.seconds, self.stop, self._tell_first)
-        searching = sum(min(0.25, self.seconds / 20) for _ in self.sides)
+                searching += side.warm_up(self.seconds, self.stop, self._tell_first)
         searching += self._make_blocks_equal()
         self.begin = clock()
         # Finding the length of blocks is done once.
@@ -404,7 +492,7 @@ class _Run:
         one, other = self.sides
         cycle = [(one, other), (other, one)]
         last: _Timed | None = None
-        pairs = 0
+        pairs, least = 0, LEAST_PAIRS
         while not self.halted() and (one.alive or other.alive):
             for side in cycle[pairs % 2]:
                 if self.halted():
@@ -415,28 +503,42 @@ class _Run:
                 last = side
             pairs += 1
             now = clock()
-            if now >= self.builds.end and pairs >= LEAST_PAIRS:
+            if now >= self.builds.end and pairs >= least and not self.goes_on(now):
                 break
             built_enough = pairs % 2 == 0 and now >= self.builds.next
             if self.tell(now, built_enough):
                 break
             if built_enough:
                 self.rebuild()
-                last = None
+                last, least = None, pairs + LEAST_PAIRS
+
+    def goes_on(self, now: float) -> bool:
+        """At the end of the time: whether the run is prolonged, since it is not clear yet."""
+        partial = self.so_far()
+        if partial.baseline.error or partial.candidate.error:
+            return False
+        if self._clear(partial) or self._narrow(partial, build_ends=True):
+            return False
+        return self.builds.prolong(now)
+
+    def _clear(self, partial: Comparison) -> bool:
+        found = partial.estimate
+        if self.builds.limit > self.seconds:
+            found = replace(found, error=SURE * found.error)
+        verdict = found.verdict(same_within(partial.device))
+        return verdict != "unclear" and not partial.too_short
 
     def rebuild(self) -> None:
         """Both sides anew: the first to be built takes turns, and the addresses are shifted."""
         begin = clock()
         for side in self.sides:
             side.close()
-        self.spacers.clear()
-        order = self.sides[:: 1 - 2 * (self.builds.done % 2)]
+        order = list(self.sides)
+        if self.builds.done % 2:
+            order.reverse()
         for side in order:
-            for _ in range(4):
-                size = 64 * self.random.randrange(1, 1024)
-                self.spacers.append(torch.empty(size, dtype=torch.uint8))
             if not self.halted():
-                side.rebuild(self._warm_seconds())
+                side.rebuild(self._warm_seconds(), self.random)
         self.builds.done += 1
         now = clock()
         self.builds.begin(now, now - begin)
@@ -453,6 +555,7 @@ class _Run:
             if self.bar is not None:
                 # Drawn after its delay, and cleared by close().
                 self.bar.set_description_str(f"{partial.speedup:.2f}x", refresh=False)
+                self.bar.total = self.builds.limit
                 self.bar.update(min(now - self.begin, self.bar.total) - self.bar.n)
         return self._narrow(partial, build_ends)
 
@@ -473,27 +576,35 @@ class _Run:
         if device == "cpu":
             device = other.arm.device
         return Comparison(
-            one.partial(), other.partial(), device, clock() - self.begin, self.stopped
+            one.partial(),
+            other.partial(),
+            device,
+            seconds=clock() - self.begin,
+            limit=self.builds.limit,
+            stopped=self.stopped,
         )
 
 
 def alternate(
-    baseline: Any,
-    candidate: Any,
+    baseline: Arm,
+    candidate: Arm,
     *,
     seconds: float,
     on_update: Update | None,
     stop: threading.Event | None,
     most_builds: int = MOST_BUILDS,
+    patience: float = 1.0,
     on_rough: Update | None = None,
 ) -> Comparison:
-    """The engine of `compare` on two sides, with ``start``, ``block``, ``check`` and ``close``.
+    """The engine of `compare` on two arms.
 
-    They are built up to ``most_builds`` times: ``close()`` and ``start()`` again. ``on_rough``
-    receives one pair of warm blocks before the measuring proper: no part of the result.
+    They are built up to ``most_builds`` times in ``seconds``: ``close()`` and ``start()`` again. A
+    run that is unclear then goes on, to ``patience`` times the budget at most; ``limit`` of a
+    partial result is what it may take as things stand. ``on_rough`` receives one pair of warm
+    blocks before the measuring proper: no part of the result.
     """
     sides = _Timed(baseline), _Timed(candidate)
-    run = _Run(sides, seconds, most_builds, on_update, stop, on_rough)
+    run = _Run(sides, _Builds(seconds, most_builds, patience), on_update, stop, on_rough)
     try:
         run.warm_up()
         run.take()
@@ -504,7 +615,8 @@ def alternate(
             raise
         run.stopped = True
     finally:
-        run.spacers.clear()
+        for side in sides:
+            side.spacers.clear()
         if run.bar is not None:
             run.bar.close()
     result = run.so_far()

@@ -16,7 +16,7 @@ from typing import Any
 from labkit import journal
 from labkit.arm import Arm, ArmDied, LocalArm, Peak
 from labkit.call import Call, keywords
-from labkit.comparing import Update, alternate, budget, measuring
+from labkit.comparing import Update, alternate, budget, measuring, patience_of
 from labkit.controls import (
     Settings,
     all_controls,
@@ -60,7 +60,15 @@ class Lab:
     in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
     this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
     ``{"precision": {"fp16": "needs CUDA"}}``. ``one_step`` is what results call a call of ``step``
-    where it is no training step: ``"epoch"``.
+    where it is no training step: ``"epoch"``. TypeError and ValueError for what is no lab.
+
+    >>> import torch
+    >>> def make_workload(width):
+    ...     weight = torch.randn(width, width)
+    ...     return Workload(lambda: weight @ weight)
+    >>> lab = Lab(make_workload, width=[8, 512])
+    >>> lab.run(width=512, seconds=0.1).speedup < 1
+    True
     """
 
     def __init__(
@@ -183,6 +191,7 @@ class Lab:
         *,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        patience: float | None = None,
         on_update: Update | None = None,
         on_rough: Update | None = None,
         stop: threading.Event | None = None,
@@ -195,7 +204,7 @@ class Lab:
         may be given that the control does not list; of words and switches only those that it lists.
         ``on_rough`` receives a first number while both sides still warm up, for who watches.
         """
-        seconds = budget(seconds)
+        seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)
         known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
         if known is not None:
@@ -205,7 +214,12 @@ class Lab:
             for arm in arms:
                 stack.callback(arm.close)
             result = alternate(
-                *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
+                *arms,
+                seconds=seconds,
+                patience=patience,
+                on_update=on_update,
+                stop=stop,
+                on_rough=on_rough,
             )
             result = replace(result, lab=self.name, one_step=self.one_step)
             if result.stopped:

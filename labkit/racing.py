@@ -278,14 +278,34 @@ def race(
     on_point: Callable[[RaceRun], None] | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
-    """Train each arm on each seed until its metric reaches ``target``, for ``steps`` steps at most.
+    """Train each side on each seed until its metric reaches ``target``, ``steps`` steps at most.
 
     ``arms`` maps a name to a function that returns a fresh ``Workload(step, samples,
-    evaluate=...)``; the first is the baseline. The metric is taken, untimed, after each ``every``
-    steps. A metric that is not finite ends that run: it diverged. A run that ends out of memory
-    never arrives. The default is five seeds (two in the test size). ``on_update`` receives what
-    there is after each run, ``on_point`` the run that goes on, at most five times a second. An
-    interrupt, or ``stop.set()``, returns the runs finished so far.
+    evaluate=...)``; the first is the baseline. The metric, called ``metric`` in results, is taken
+    untimed after each ``every`` steps. It arrives at ``target`` or above; at ``target`` or below
+    with ``higher_is_better=False``, as for a loss. One that is not finite ends that run: it
+    diverged. A run that ends out of memory never arrives. The default is five seeds (two in the
+    test size). ``threads`` is torch's thread count on the CPU (None leaves it alone).
+
+    ``on_update`` receives what there is after each run, ``on_point`` the run that goes on, at most
+    five times a second. An interrupt, or ``stop.set()``, returns the runs finished so far. Times
+    are in seconds of training.
+
+    TypeError for what makes no Workload and for a target that is no number; ValueError for counts
+    that are not positive whole numbers, a target that is not finite, no side at all, a workload
+    without ``evaluate``, and a loss on a card that is not the current one; Busy while another
+    measurement is running. What a step raises comes through.
+
+    >>> import torch
+    >>> def shrinking(rate):
+    ...     loss = [1 + torch.rand(1).item()]
+    ...     def step():
+    ...         loss[0] *= rate
+    ...     return Workload(step, evaluate=lambda: loss[0])
+    >>> sides = {"slow": lambda: shrinking(0.9), "quick": lambda: shrinking(0.5)}
+    >>> result = race(sides, target=0.01, steps=100, seeds=3, higher_is_better=False)
+    >>> result.tally("quick"), result.median("slow", "steps") > result.median("quick", "steps")
+    ('3 of 3', True)
     """
     if seeds is None:
         seeds = pick(cpu=5, test=2)

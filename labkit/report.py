@@ -331,6 +331,8 @@ def _small_print(result: Comparison) -> str:
         parts.append(f"noise floor {result.noise_floor:.1%}")
     if result.stopped:
         parts.append("stopped early")
+    if result.assumed:
+        parts.append(result.assumed)
     if result.shared:
         parts.append(f"both sides: {format_settings(result.shared)}")
     return "; ".join(parts)

@@ -17,8 +17,8 @@ from labkit.text import format_interval
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
-# Two sides are the same when the whole interval is this near to 1. Of accelerators that were never
-# measured on no more is known than of a CPU.
+# Two sides are the same when the whole interval is this near to 1. That of CUDA is assumed, since
+# no GPU has been recorded yet; of other accelerators no more is known than of a CPU.
 SAME = {"cpu": 0.02, "cuda": 0.01}
 
 
@@ -30,7 +30,8 @@ def same_within(device: str) -> float:
 @dataclass(frozen=True)
 class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
-    ``one_step`` what was timed: a "step", or an "epoch".
+    ``one_step`` what was timed: a "step", or an "epoch". ``limit`` is how many seconds it may take:
+    the budget, or more once it goes on because it is unclear; 0 where that is not known.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -43,6 +44,7 @@ class Comparison(Sides[Measurement]):
     stopped: bool = False
     lab: str = ""
     one_step: str = "step"
+    limit: float = 0.0
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""
@@ -155,12 +157,19 @@ class Comparison(Sides[Measurement]):
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %); else a difference is told
-        when it lies wholly beyond the noise floor.
+        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %: `assumed`); else a
+        difference is told when it lies wholly beyond the noise floor.
         """
         if self.too_short or self.baseline.error or self.candidate.error:
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
+
+    @property
+    def assumed(self) -> str:
+        """What the verdict rests on that was never measured, in words; "" on a CPU."""
+        if self.device != "cuda":
+            return ""
+        return f"limits for CUDA (same within {SAME['cuda']:.0%}) assumed: no GPU has been recorded"
 
     @cached_property
     def direction(self) -> str:
@@ -233,6 +242,7 @@ class Comparison(Sides[Measurement]):
             table(self.arms),
             f"{speedup}{per}   {verdict}",
             f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
+            *filter(None, [self.assumed]),
         ]
         return "\n".join(lines)
 

@@ -12,6 +12,7 @@ import torch
 from labkit import Workload, race
 from labkit.panel import history, race_view
 from labkit.racing import RaceResult, RaceRun, fisher
+from tests.benchmarks import bench_races
 
 
 def halving(rate):
@@ -301,6 +302,20 @@ def test_what_is_printed_as_a_95_per_cent_interval_covers_the_true_value(seeds, 
         assert sum(covered) >= 0.92 * len(covered)
     says = any("95 % interval" in text for text in every_text(result))
     assert says == (seeds >= 3)
+
+
+@pytest.mark.parametrize("scatter", bench_races.SCATTERS)
+@pytest.mark.parametrize("seeds", [2, 3, 5, 9])
+def test_intervals_of_races_whose_seeds_are_slow_or_quick_for_both_sides(seeds, scatter):
+    scatter = bench_races.SCATTERS[scatter]
+    found = bench_races.tally(1.3, seeds, scatter, 200)
+    assert found.covered >= 0.9 * found.factors
+    if not scatter.lost:
+        assert found.factors == (200 if seeds >= 3 else 0)
+    if not scatter.every:
+        assert found.medians_covered >= 0.9 * found.medians
+        assert found.medians == (200 if seeds >= 6 else 0)
+    assert found.verdicts["slower"] <= 4
 
 
 def test_where_a_run_never_arrived_nothing_is_called_an_interval_of_a_factor():
