@@ -37,8 +37,9 @@ import torch
 
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import pick, survive
-from labkit.preserve import frozen_heap, giving_back, preserve_flags, preserve_rng
 from labkit.progress import progress
+from labkit.restore import giving_back, preserve_flags, preserve_rng
+from labkit.restore.collector import frozen_heap
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, same_within
 from labkit.turn import TURN

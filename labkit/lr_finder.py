@@ -13,8 +13,8 @@ import torch
 from torch.optim import Optimizer
 
 from labkit.lr_curve import Array, find_divergence, suggest
-from labkit.preserve import preserve_rng, preserve_state
 from labkit.progress import progress
+from labkit.restore import preserve_rng, preserve_state
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

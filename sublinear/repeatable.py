@@ -21,15 +21,11 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.contents import CONTAINERS, as_before, contents, refill
-from labkit.preserve import (
-    call_all,
-    giving_back,
-    preserve_rng,
-    remember,
-    rng_state,
-    set_rng_state,
-)
+from labkit.restore import giving_back, preserve_rng
+from labkit.restore.contents import CONTAINERS, as_before, contents, refill
+from labkit.restore.generators import rng_state, set_rng_state
+from labkit.restore.state import remember
+from labkit.restore.undo import call_all
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")

@@ -11,7 +11,7 @@ import torch
 
 from labkit.arms.process import ProcessArm
 from labkit.device import survive
-from labkit.preserve import giving_back
+from labkit.restore import giving_back
 from labkit.results import Workload
 from labkit.text import format_bytes
 

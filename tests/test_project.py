@@ -174,7 +174,7 @@ def named_techniques(tree: ast.Module) -> Iterator[str]:
 ALLOWED = {
     "labkit/compiler.py": {"torch.compile"},
     "labkit/graphs.py": {"CUDAGraph"},
-    "labkit/reach.py": {"DataLoader"},
+    "labkit/restore/reach.py": {"DataLoader"},
 }
 
 

@@ -20,9 +20,11 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.comparing import measuring
 from labkit.device import synchronize
-from labkit.preserve import PutBack, call_all, giving_back, preserve_state, remember
 from labkit.progress import progress
-from labkit.reach import Bindings, generators_of, reached
+from labkit.restore import giving_back, preserve_state
+from labkit.restore.reach import Bindings, generators_of, reached
+from labkit.restore.state import remember
+from labkit.restore.undo import PutBack, call_all
 from whyslow import memory
 from whyslow.checks import (
     EXPERIMENTS,

@@ -18,8 +18,8 @@ from labkit.arms.children import Child, LinkBroken, how_it_ended
 from labkit.arms.protocol import ArmDied, Counts, Peak
 from labkit.device import release_memory
 from labkit.memory_timeline import Timeline
+from labkit.restore.switches import torch_flags
 from labkit.results import Workload
-from labkit.switches import torch_flags
 
 # The child holds one arm.
 _NUMBER = 0

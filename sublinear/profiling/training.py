@@ -11,8 +11,10 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import call_all, giving_back, remember
-from labkit.reach import Bindings, reached
+from labkit.restore import giving_back
+from labkit.restore.reach import Bindings, reached
+from labkit.restore.state import remember
+from labkit.restore.undo import call_all
 from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.

@@ -27,7 +27,7 @@ from labkit.comparing import (
     builds_that_fit,
     equal_steps,
 )
-from labkit.switches import torch_flags
+from labkit.restore.switches import torch_flags
 
 
 @pytest.fixture(autouse=True)

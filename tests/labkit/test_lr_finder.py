@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from labkit.lr_finder import CHECK_EVERY, LRFindResult, lr_find, lr_find_figure
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 
 LRS = np.geomspace(1e-6, 10, 100)
 

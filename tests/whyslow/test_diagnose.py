@@ -23,8 +23,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
-from labkit.preserve import rng_state
-from labkit.switches import torch_flags
+from labkit.restore.generators import rng_state
+from labkit.restore.switches import torch_flags
 from tests.whyslow.parts import full, looked_at, trainer
 from tests.whyslow.programs import PROGRAMS, TUNED
 from whyslow import Diagnosis, Finding
@@ -332,7 +332,7 @@ class Fixed:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
-    from labkit import reach
+    from labkit.restore import reach
 
     monkeypatch.setattr(reach, "MOST_BYTES", 100)
     table, small_table = np.zeros(100), np.zeros(2)
@@ -825,7 +825,7 @@ def test_what_a_watched_loop_has_on_is_noted():
 
 
 def test_tensors_in_datasets_are_not_copied():
-    from labkit.reach import MOST_BYTES, reached
+    from labkit.restore.reach import MOST_BYTES, reached
 
     data = torch.zeros(MOST_BYTES // 4 + 1)
     held = TensorDataset(data)

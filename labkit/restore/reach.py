@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from labkit.contents import CONTAINERS, refill
-from labkit.preserve import GENERATORS
+from labkit.restore.contents import CONTAINERS, refill
+from labkit.restore.generators import GENERATORS
 
 # Larger containers and tensors that no model or optimizer owns are data: they are not copied.
 MOST_BYTES = 2**26
