@@ -38,7 +38,7 @@ import torch
 from labkit.arms import ArmDied, LocalArm
 from labkit.device import pick, survive
 from labkit.progress import progress
-from labkit.restore import giving_back, preserve_flags, preserve_rng
+from labkit.restore import Restoration, giving_back, preserve_flags, preserve_rng, restoring
 from labkit.restore.collector import frozen_heap
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, same_within
@@ -69,24 +69,31 @@ Update = Callable[[Comparison], None]
 clock = time.perf_counter
 
 
-def measure(step: Any, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
+def measure(
+    step: Any, *, seconds: float | None = None, threads: int | None = 1, restore: bool = True
+) -> Measurement:
     """Time one zero-argument step or `Workload` alone: with nothing to hold the times against.
 
-    The step runs hundreds of times, and what it trains is trained: give it a copy of the model,
-    `copy.deepcopy(model)`, and an optimizer of that copy.
+    The step runs hundreds of times. What it reaches is as before afterwards, as in `compare`, which
+    says what ``restore`` does, and what is raised.
     """
     with measuring(threads):
         arm = as_arm(step, "step")
         state = _Timed(arm)
         bar = _bar(budget(seconds))
-        with contextlib.closing(arm), contextlib.closing(bar):
+        with (
+            contextlib.closing(arm),
+            contextlib.closing(bar),
+            _as_before([step], restore) as restoration,
+        ):
             state.warm_up(bar.total)
             begin = now = clock()
             while state.alive and (len(state.times) < CLAIM_PAIRS or now - begin < bar.total):
                 state.block()
                 now = clock()
                 bar.update(min(now - begin, bar.total) - bar.n)
-            return state.result()
+            result = state.result()
+    return replace(result, notes=restoration.notes)
 
 
 def compare(
@@ -97,31 +104,52 @@ def compare(
     threads: int | None = 1,
     on_update: Update | None = None,
     stop: threading.Event | None = None,
+    restore: bool = True,
 ) -> Comparison:
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
-
-    Each step runs hundreds of times, and what it trains is trained: give each of them a copy of the
-    model, `copy.deepcopy(model)`, and an optimizer of that copy.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
     ends sooner once the interval is narrow. Steps that are given ready-made cannot be built again:
     the result is of one build. ``threads`` is torch's thread count on the CPU (None leaves it
     alone). ``on_update`` receives partial results between blocks, at most five times a second.
-    After ``stop.set()`` or an interrupt the partial result is returned. torch's switches and random
-    generators are given back as they were.
+    After ``stop.set()`` or an interrupt the partial result is returned.
+
+    Each step runs hundreds of times. Afterwards models, optimizers, schedulers, tensors,
+    containers, variables, generators and torch's switches that the steps reach are as before, bit
+    for bit: see `labkit.restore.restoring`. ``result.notes`` names what cannot be put back, such as
+    an iterator; ValueError where that is a training, MemoryError where copies do not fit. With
+    ``restore=False`` the steps train what they are given: only the global generators and torch's
+    switches are put back.
+
+    >>> matrix = torch.ones(8, 8)
+    >>> result = compare(lambda: matrix.add_(1), lambda: matrix.sub_(1), seconds=0.05)
+    >>> matrix.sum().item()
+    64.0
     """
     built_again = _is_arm(baseline) and _is_arm(candidate)
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]
         for arm in arms:
             stack.callback(arm.close)
-        return alternate(
-            *arms,
-            seconds=budget(seconds),
-            on_update=on_update,
-            stop=stop,
-            most_builds=MOST_BUILDS if built_again else 1,
-        )
+        seconds = budget(seconds)
+        with _as_before([baseline, candidate], restore) as restoration:
+            result = alternate(
+                *arms,
+                seconds=seconds,
+                on_update=on_update,
+                stop=stop,
+                most_builds=MOST_BUILDS if built_again else 1,
+            )
+    return replace(result, notes=restoration.notes)
+
+
+def _as_before(sides: list[Any], restore: bool) -> contextlib.AbstractContextManager[Restoration]:
+    """Put back what ready-made steps reach; what arms build is theirs."""
+    steps = []
+    for side in sides:
+        if restore and not _is_arm(side):
+            steps.append(side.step if isinstance(side, Workload) else side)
+    return restoring(*steps, advice=", or pass restore=False: then the steps train on")
 
 
 @contextlib.contextmanager

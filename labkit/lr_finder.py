@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from labkit.lr_curve import Array, find_divergence, suggest
 from labkit.progress import progress
-from labkit.restore import preserve_rng, preserve_state
+from labkit.restore import restoring
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,11 +115,11 @@ def lr_find(
     unless that fell far. The rules read a curve smoothed over ``smoothing`` decades (standard
     deviation).
 
-    Model, optimizer, random numbers and what ``also`` lists (schedulers, GradScaler, generators
+    Model, optimizer and all that the step reaches (schedulers, GradScaler, generators, counters
     ...) are afterwards as before, bit for bit, also after an exception or interrupt: see
-    `preserve_state`. Batches taken from an iterator are gone: give the training a fresh one.
-    Raises TypeError and ValueError for bad arguments, ValueError for a missing or non-finite first
-    loss.
+    `labkit.restore.restoring`. ``also`` lists what it cannot find by itself. Batches taken from an
+    iterator are gone: give the training a fresh one. Raises TypeError and ValueError for bad
+    arguments, ValueError for a missing or non-finite first loss.
     """
     _check_objects(step, model, optimizer)
     if not (0 < min_lr < max_lr < np.inf and divergence > 1 and 0 < smoothing < np.inf):
@@ -131,7 +131,8 @@ def lr_find(
         raise ValueError(f"lr_find({steps=}): expected a whole number of steps, at least 10")
     lrs = np.geomspace(min_lr, max_lr, steps)
     bar = progress(total=steps, desc="lr_find", unit="step")
-    with closing(bar), preserve_rng(), preserve_state(model, optimizer, *also):
+    beside = ", or list in also= what it trains"
+    with closing(bar), restoring(step, also=(model, optimizer, *also), advice=beside):
         losses, stopped = _sweep(step, optimizer, lrs, divergence, bar)
     lrs = lrs[: len(losses)]
     smoothed, suggestions = suggest(lrs, losses, width=smoothing, diverged=stopped is not None)

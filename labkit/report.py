@@ -44,6 +44,7 @@ def comparison(result: Comparison) -> Markup:
         speedup_ratio(result),
         html.table(_sides_table(result)),
         html.note(_small_print(result)),
+        *map(html.note, result.notes),
     )
 
 

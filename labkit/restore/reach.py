@@ -1,19 +1,23 @@
-"""What a function can reach and change: what has to be put back after it ran.
+"""What functions can reach and change: what has to be put back after they ran.
 
-Followed are its closure, its defaults, the globals that its code names, the object it is bound to,
-and the same of the functions that it names, unless they belong to a library. Objects of the
-reader's own classes and containers are looked into; data are not.
+Followed are closures, defaults, the object that a method is bound to, what a `functools.partial`
+holds, and the globals that the reader's own code names, also in the reader's other modules and in
+functions that it calls. Objects, classes and containers of the reader's are looked into; data are
+not.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import gc
 import io
+import queue
 import sys
 import types
 from array import array
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +25,18 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from labkit.restore.contents import CONTAINERS, refill
+from labkit.graphs import is_graph
+from labkit.restore.bindings import NOTHING, attributes_of, content, has_attributes
+from labkit.restore.contents import BUFFERS, CONTAINERS
 from labkit.restore.generators import GENERATORS
+from labkit.restore.own import is_own_class, is_own_code, is_own_module, may_hold_own
 
-# Larger containers and tensors that no model or optimizer owns are data: they are not copied.
+# Larger tensors and containers that no model or optimizer owns are data: they are not copied.
 MOST_BYTES = 2**26
+# Entries of larger containers are not looked into.
 MOST_ENTRIES = 10_000
-_LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "random", "math", "time")
-# They keep no copy of themselves: an iterator has given what it gave.
-_WITHOUT_COPY = (Iterator, io.IOBase, bytearray, array)
-_NOTHING = object()
+# Objects in objects in objects.
+MOST_DEPTH = 8
 _COMPRESSED_ROWS = ("crow_indices", "col_indices", "values")
 _COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
 # What a sparse tensor consists of. Its nbytes is an error, or that of a dense one.
@@ -41,6 +47,12 @@ _PARTS = {
     torch.sparse_csc: _COMPRESSED_COLUMNS,
     torch.sparse_bsc: _COMPRESSED_COLUMNS,
 }
+_ARRAYS = (torch.Tensor, np.ndarray)
+# Entries of a container that hold nothing else.
+_SIMPLE = (str, bytes, int, float, complex, type(None), tuple, *_ARRAYS)
+_PLAIN = (str, bytes, int, float, complex, type(None), Dataset)
+# What any module has, beside which a module of the reader's may have attributes of its own.
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 
 
 def bytes_of(item: torch.Tensor | np.ndarray[Any, Any]) -> int:
@@ -53,67 +65,42 @@ def bytes_of(item: torch.Tensor | np.ndarray[Any, Any]) -> int:
 
 @dataclass
 class Reached:
-    """``state``: objects to put back; ``data``: tensors too large for that, by name.
-    ``beyond``: names of what else cannot be put back.
+    """``state``: objects to put back, with all that they hold; ``shallow``: containers to fill as
+    before, whose entries are data; ``data``: tensors too many or too large for copies, by name.
 
-    ``cells`` and ``names`` are variables that the function may bind anew: closure cells, and
-    globals with the dictionary that holds them. ``objects`` are those of the reader's own classes,
-    whose attributes are bound anew.
+    ``beyond``: what cannot be put back, in words, by name; ``trainings``: of that, what holds the
+    reader's training, and the models, optimizers and tensors in it. ``cells`` and ``names`` are
+    variables that the functions may bind anew, ``objects`` those whose attributes they may.
     """
 
     state: list[Any] = field(default_factory=list)
-    data: dict[str, torch.Tensor] = field(default_factory=dict)
-    beyond: list[str] = field(default_factory=list)
-    loaders: list[Any] = field(default_factory=list)
+    shallow: list[Any] = field(default_factory=list)
+    data: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    beyond: dict[str, str] = field(default_factory=dict)
+    trainings: dict[str, list[Any]] = field(default_factory=dict)
     cells: dict[str, types.CellType] = field(default_factory=dict)
     names: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
 
 
-def reached(function: Any) -> Reached:
-    """What ``function`` can reach."""
-    found = Reached()
-    todo: list[tuple[str, Any, int]] = [("step", function, 0)]
-    seen: dict[int, Any] = {}
-    while todo:
-        name, item, depth = todo.pop(0)
-        if id(item) in seen or depth > 6:
-            continue
-        seen[id(item)] = item
-        inside = _of_container(item) if _keep(name, item, found) else _inside(item, found)
-        for label, inner in inside:
-            if label.isdigit():
-                label = f"{name}[{label}]"
-            todo.append((label, inner, depth + 1))
-    return found
+def reached(*functions: Any) -> Reached:
+    """What ``functions`` can reach."""
+    walk = _Walk()
+    walk.look(("step", function) for function in functions)
+    _take_copies_of_parameters(walk.found)
+    return walk.found
 
 
-def _keep(name: str, item: Any, found: Reached) -> bool:
-    """Whether ``item`` is state or data, and needs no looking into."""
-    if isinstance(item, torch.Tensor):
-        if (item.is_leaf and item.requires_grad) or bytes_of(item) <= MOST_BYTES:
-            found.state.append(item)
-        else:
-            found.data[name] = item
-        return True
-    if isinstance(item, DataLoader):
-        found.loaders.append(item)
-        found.state += generators_of(item)
-        return True
-    if isinstance(item, GENERATORS) or hasattr(type(item), "state_dict"):
-        found.state.append(item)
-        return True
-    if isinstance(item, (np.ndarray, *CONTAINERS)):
-        if _small(item):
-            found.state.append(item)
-        else:
-            found.beyond.append(name)
-        return True
-    if isinstance(item, _WITHOUT_COPY) or _only_slots(item):
-        if item is not sys.stdout and item is not sys.stderr:
-            found.beyond.append(name)
-        return True
-    return isinstance(item, (Dataset, types.ModuleType, type, str, bytes, int, float))
+def _take_copies_of_parameters(found: Reached) -> None:
+    """What is shaped as a parameter is no data, however large: a moving average of a model, say."""
+    tensors: list[Any] = [each for each in found.state if isinstance(each, torch.Tensor)]
+    for item in found.state:
+        if isinstance(item, torch.nn.Module):
+            tensors += item.parameters()
+    shapes = {each.shape for each in tensors if is_trained(each)}
+    for name, large in list(found.data.items()):
+        found.state += [each for each in large if each.shape in shapes]
+        found.data[name] = [each for each in large if each.shape not in shapes]
 
 
 def generators_of(loader: Any) -> list[Any]:
@@ -126,80 +113,330 @@ def generators_of(loader: Any) -> list[Any]:
     return [each for each in found if isinstance(each, GENERATORS)]
 
 
-def _only_slots(item: Any) -> bool:
-    """Whether the attributes of an object of the reader's own class stand in no dictionary."""
-    kind = type(item)
-    module = kind.__module__.split(".")[0]
-    if _of_library(module) or module in sys.stdlib_module_names or hasattr(item, "__dict__"):
-        return False
-    # A frozen one forbids it by a method of its own.
-    return hasattr(kind, "__slots__") and kind.__setattr__ is object.__setattr__
+def is_trained(item: Any) -> bool:
+    """Whether an object is a model, an optimizer or the like, or a tensor that is trained."""
+    if isinstance(item, torch.Tensor):
+        return item.is_leaf and item.requires_grad
+    return _has_state(item)
 
 
-def _small(item: Any) -> bool:
-    """Whether an array, or a container with its tensors and arrays, is worth a copy."""
-    if isinstance(item, np.ndarray):
-        return item.nbytes <= MOST_BYTES
-    if len(item) > MOST_ENTRIES:
-        return False
-    values = item.values() if isinstance(item, dict) else item
-    kinds = (torch.Tensor, np.ndarray)
-    return sum(bytes_of(each) for each in values if isinstance(each, kinds)) <= MOST_BYTES
+def _has_state(item: Any) -> bool:
+    return hasattr(type(item), "state_dict")
 
 
-def _inside(item: Any, found: Reached) -> Iterator[tuple[str, Any]]:
-    """What ``item`` holds, by name."""
-    if isinstance(item, functools.partial):
+@dataclass
+class _Place:
+    """An object on the way, by what it is called.
+
+    ``owned``: something in ``state`` holds it, and tensors and containers are put back with that.
+    ``large``: it is part of a container that is too large for a copy.
+    """
+
+    name: str
+    item: Any
+    depth: int = 0
+    owned: bool = False
+    large: bool = False
+
+
+# What an object holds, by name.
+Inside = Iterable[tuple[str, Any]]
+
+
+class _Walk:
+    """From object to object, the nearest first."""
+
+    def __init__(self) -> None:
+        self.found = Reached()
+        self._seen: dict[int, Any] = {}
+        self._todo: deque[_Place] = deque()
+
+    def look(self, begin: Inside) -> None:
+        self._todo.extend(_Place(name, item) for name, item in begin)
+        while self._todo:
+            place = self._todo.popleft()
+            if id(place.item) in self._seen:
+                continue
+            self._seen[id(place.item)] = place.item
+            self._visit(place)
+
+    def _visit(self, place: _Place) -> None:
+        item = place.item
+        look = next((look for applies, look in _KINDS if applies(item)), _Walk._nothing)
+        inside = list(look(self, place))
+        if place.depth >= MOST_DEPTH:
+            return
+        grouped = isinstance(item, (*CONTAINERS, tuple))
+        owned = _has_state(item) or (grouped and place.owned)
+        large = grouped and place.large
+        for label, inner in inside:
+            name = label
+            if large:
+                name = place.name
+            elif label.isdigit():
+                name = f"{place.name}[{label}]"
+            self._todo.append(_Place(name, inner, place.depth + 1, owned, large))
+
+    def _nothing(self, place: _Place) -> Inside:
+        return ()
+
+    def _array(self, place: _Place) -> Inside:
+        item, name = place.item, place.name
+        if place.owned:
+            return ()
+        if is_trained(item) or (bytes_of(item) <= MOST_BYTES and not place.large):
+            self.found.state.append(item)
+        elif isinstance(item, torch.Tensor):
+            self.found.data.setdefault(name, []).append(item)
+        elif item.flags.writeable:
+            self.found.beyond[name] = "a large array"
+        return ()
+
+    def _generator(self, place: _Place) -> Inside:
+        self.found.state.append(place.item)
+        return ()
+
+    def _loader(self, place: _Place) -> Inside:
+        self.found.state += generators_of(place.item)
+        return ()
+
+    def _holder(self, place: _Place) -> Inside:
+        """A model, an optimizer and what else has a state: what its attributes hold besides it."""
+        item = place.item
+        self.found.state.append(item)
+        if isinstance(item, torch.nn.Module):
+            yield from item._modules.items()
+        for name, value in attributes_of(item).items():
+            if not isinstance(item, torch.nn.Module) or name not in _OF_EVERY_MODULE:
+                yield name, value
+        if is_own_class(type(item)):
+            self.found.objects.append(item)
+            yield "class", type(item)
+
+    def _buffer(self, place: _Place) -> Inside:
+        if not place.owned and len(place.item) <= MOST_BYTES:
+            self.found.state.append(place.item)
+        elif not place.owned:
+            self.found.beyond[place.name] = "a large buffer"
+        return ()
+
+    def _container(self, place: _Place) -> Inside:
+        item = place.item
+        entries = list(item.values() if isinstance(item, dict) else item)
+        if not place.owned:
+            place.large = place.large or not _is_small(item)
+            (self.found.shallow if place.large else self.found.state).append(item)
+        if len(entries) > MOST_ENTRIES:
+            if not place.owned and not all(
+                issubclass(kind, _SIMPLE) for kind in set(map(type, entries))
+            ):
+                self.found.beyond[place.name] = "a container of many objects"
+            return _numbered(filter(is_trained, entries))
+        if place.owned or not place.large:
+            entries = [each for each in entries if not isinstance(each, _ARRAYS)]
+        return _numbered(entries)
+
+    def _tuple(self, place: _Place) -> Inside:
+        if not place.owned and not place.large:
+            place.large = not _is_small(place.item)
+        return _numbered(place.item)
+
+    def _iterator(self, place: _Place) -> Inside:
+        """Python's own, such as ``map`` and ``zip``: what it has given it does not give again."""
+        self.found.beyond[place.name] = "an iterator"
+        if may_hold_own(type(place.item)) or type(place.item).__module__ == "itertools":
+            return ()
+        return _numbered(gc.get_referents(place.item))
+
+    def _running(self, place: _Place) -> Inside:
+        """A generator function that is under way: where it stands cannot be put back."""
+        item, name = place.item, place.name
+        self.found.beyond[name] = "a generator"
+        if item.gi_frame is None:
+            return ()
+        inside = list(item.gi_frame.f_locals.items())
+        inside += _of_code(item.gi_code, item.gi_frame.f_globals, self.found)
+        walk = _Walk()
+        walk.look(inside)
+        trained = list(filter(is_trained, walk.found.state))
+        if trained:
+            self.found.trainings[name] = trained
+        return inside
+
+    def _graph(self, place: _Place) -> Inside:
+        self.found.beyond[place.name] = "a CUDA graph"
+        self.found.trainings[place.name] = []
+        return ()
+
+    def _file(self, place: _Place) -> Inside:
+        if place.item not in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            self.found.beyond[place.name] = "a file"
+        return ()
+
+    def _queue(self, place: _Place) -> Inside:
+        """It belongs to other threads, too."""
+        self.found.beyond[place.name] = "a queue"
+        return ()
+
+    def _partial(self, place: _Place) -> Inside:
+        item = place.item
         yield "func", item.func
         yield from _numbered([*item.args, *item.keywords.values()])
-    elif isinstance(item, types.MethodType):
-        yield "self", item.__self__
-        yield "func", item.__func__
-    elif isinstance(item, types.FunctionType):
-        if not _of_library(item.__module__):
-            yield from _of_function(item, found)
-    elif isinstance(item, tuple):
-        yield from _numbered(item)
-    elif hasattr(item, "__dict__") and not _of_library(type(item).__module__):
-        found.objects.append(item)
-        yield from list(vars(item).items())
-        if callable(item) and isinstance(type(item).__call__, types.FunctionType):
-            yield "call", type(item).__call__
+
+    def _method(self, place: _Place) -> Inside:
+        yield "self", place.item.__self__
+        yield "func", getattr(place.item, "__func__", None)
+
+    def _function(self, place: _Place) -> Inside:
+        function = place.item
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        for name, cell in cells:
+            self.found.cells[name] = cell
+            if content(cell) is not NOTHING:
+                yield name, content(cell)
+        yield from _numbered(function.__defaults__ or ())
+        yield from (function.__kwdefaults__ or {}).items()
+        if vars(function):
+            self.found.objects.append(function)
+            yield from vars(function).items()
+        if is_own_code(function.__code__):
+            yield from _of_code(function.__code__, function.__globals__, self.found)
+
+    def _class(self, place: _Place) -> Inside:
+        kind = place.item
+        if not is_own_class(kind):
+            return
+        self.found.objects.append(kind)
+        for name, value in vars(kind).items():
+            if isinstance(value, types.FunctionType) or not name.startswith("__"):
+                yield name, value
+        for base in kind.__bases__:
+            yield base.__name__, base
+
+    def _wrapper(self, place: _Place) -> Inside:
+        for name in ("__func__", "__wrapped__", "fget", "fset", "func"):
+            yield name, getattr(place.item, name, None)
+
+    def _object(self, place: _Place) -> Inside:
+        item = place.item
+        self.found.objects.append(item)
+        yield from attributes_of(item).items()
+        yield "class", type(item)
 
 
-def _of_container(item: Any) -> Iterator[tuple[str, Any]]:
-    """What a container holds beside tensors and arrays, which are put back with it."""
-    if isinstance(item, CONTAINERS) and len(item) <= MOST_ENTRIES:
-        for name, each in _numbered(item.values() if isinstance(item, dict) else item):
-            if not isinstance(each, (torch.Tensor, np.ndarray)):
-                yield name, each
+_WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
+_METHODS = (types.MethodType, types.BuiltinMethodType)
 
 
-def _numbered(items: Any) -> Iterator[tuple[str, Any]]:
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    return lambda item: isinstance(item, kinds)
+
+
+def _is_wrapper(item: Any) -> bool:
+    return isinstance(item, _WRAPPERS) or type(item).__name__ == "_lru_cache_wrapper"
+
+
+def _only_gives(item: Any) -> bool:
+    """Whether it is an iterator that keeps no attributes to be put back."""
+    return isinstance(item, Iterator) and not is_own_class(type(item))
+
+
+def _is_object(item: Any) -> bool:
+    return has_attributes(item) and may_hold_own(type(item))
+
+
+# What is known of an object by its kind: the first that applies.
+_KINDS: list[tuple[Callable[[Any], bool], Callable[[_Walk, _Place], Inside]]] = [
+    (_is(*_PLAIN), _Walk._nothing),
+    (_is(*_ARRAYS), _Walk._array),
+    (_is(*GENERATORS), _Walk._generator),
+    (_is(types.FunctionType), _Walk._function),
+    (_is(*_METHODS), _Walk._method),
+    (_is(type), _Walk._class),
+    (_is(types.ModuleType), _Walk._nothing),
+    (_has_state, _Walk._holder),
+    (_is(DataLoader), _Walk._loader),
+    (_is(*BUFFERS, array), _Walk._buffer),
+    (_is(*CONTAINERS), _Walk._container),
+    (_is(tuple), _Walk._tuple),
+    (_is(types.GeneratorType), _Walk._running),
+    (is_graph, _Walk._graph),
+    (_is(io.IOBase), _Walk._file),
+    (_is(queue.Queue, queue.SimpleQueue), _Walk._queue),
+    (_only_gives, _Walk._iterator),
+    (_is(functools.partial), _Walk._partial),
+    (_is_wrapper, _Walk._wrapper),
+    (_is_object, _Walk._object),
+]
+
+
+def _is_small(group: Any) -> bool:
+    """Whether a container or a tuple, with those in it and their arrays, is worth a copy."""
+    size = count = 0
+    seen: set[int] = set()
+    todo = [group]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, _ARRAYS):
+            size += bytes_of(item)
+        elif isinstance(item, (*CONTAINERS, tuple)):
+            count += len(item)
+            todo += item.values() if isinstance(item, dict) else item
+        if size > MOST_BYTES or count > MOST_ENTRIES:
+            return False
+    return True
+
+
+def _numbered(items: Iterable[Any]) -> Inside:
     for number, each in enumerate(items):
         yield str(number), each
 
 
-def _of_library(module: str | None) -> bool:
-    return (module or "").split(".")[0] in _LIBRARIES
+def _of_code(code: types.CodeType, space: dict[str, Any], found: Reached) -> Inside:
+    """The globals that code and the functions in it name; those that they bind go to ``found``."""
+    modules: list[types.ModuleType] = []
+    for each in _codes(code):
+        bound = set()
+        for line in dis.get_instructions(each):
+            name, does = str(line.argval), line.opname
+            if does in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+                found.names.append((name, space))
+            if does in ("STORE_ATTR", "DELETE_ATTR"):
+                bound.add(name)
+            item: Any = None
+            if does.endswith("_GLOBAL"):
+                item = space.get(name)
+            elif does == "IMPORT_NAME":
+                item = sys.modules.get(name)
+            if is_own_module(item):
+                modules.append(item)
+            elif item is not None:
+                yield name, item
+        yield from _of_modules(modules, each, bound, found)
 
 
-def _of_function(function: types.FunctionType, found: Reached) -> Iterator[tuple[str, Any]]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name, cell in cells:
-        found.cells[name] = cell
-        content = _content(cell)
-        if content is not _NOTHING:
-            yield name, content
-    yield from _numbered(function.__defaults__ or ())
-    yield from (function.__kwdefaults__ or {}).items()
-    for code in _codes(function.__code__):
-        for line in dis.get_instructions(code):
-            name = str(line.argval)
-            if line.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
-                found.names.append((name, function.__globals__))
-            if line.opname.endswith("_GLOBAL") and name in function.__globals__:
-                yield name, function.__globals__[name]
+def _of_modules(
+    modules: list[Any], code: types.CodeType, bound: set[str], found: Reached
+) -> Inside:
+    """The variables of the reader's modules that code names, as in ``helpers.model``."""
+    seen: list[Any] = []
+    while modules:
+        module = modules.pop()
+        if any(module is known for known in seen):
+            continue
+        seen.append(module)
+        space = vars(module)
+        for name in code.co_names:
+            if name in bound:
+                found.names.append((name, space))
+            item = space.get(name)
+            if is_own_module(item):
+                modules.append(item)
+            elif item is not None:
+                yield name, item
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -207,47 +444,3 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _codes(constant)
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        # Not bound yet.
-        return _NOTHING
-
-
-class Bindings:
-    """Variables of a function as they were; ``changed`` names those that it has bound anew."""
-
-    def __init__(self, found: Reached) -> None:
-        self._cells = [(name, cell, _content(cell)) for name, cell in found.cells.items()]
-        self._names = [(name, space, space.get(name, _NOTHING)) for name, space in found.names]
-        self._objects = [(item, dict(vars(item))) for item in found.objects]
-        self.changed: list[str] = []
-
-    def restore(self) -> None:
-        """Bind every variable as before, and note which were not; once more does no harm."""
-        changed = self.changed
-        for name, cell, value in self._cells:
-            if _content(cell) is value:
-                continue
-            changed.append(name)
-            if value is _NOTHING:
-                del cell.cell_contents
-            else:
-                cell.cell_contents = value
-        for name, space, value in self._names:
-            if space.get(name, _NOTHING) is value:
-                continue
-            changed.append(name)
-            if value is _NOTHING:
-                space.pop(name, None)
-            else:
-                space[name] = value
-        for item, before in self._objects:
-            now = vars(item)
-            names = [name for name in now.keys() | before if now.get(name) is not before.get(name)]
-            changed += sorted(names)
-            refill(now, before)
-        self.changed = list(dict.fromkeys(changed))

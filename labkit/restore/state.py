@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
-from labkit.restore.contents import CONTAINERS, keeping
+from labkit.restore.bindings import Bindings, attributes_of, has_attributes, has_slots
+from labkit.restore.contents import BUFFERS, CONTAINERS, keeping
 from labkit.restore.generators import GENERATORS
 from labkit.restore.undo import PutBack, call_all, giving_back
 
@@ -20,7 +22,7 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Kinds whose own attributes are not followed: `_parts` knows what they hold.
-_PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, *CONTAINERS, tuple)
+_PLAIN = (torch.Tensor, np.ndarray, *GENERATORS, *CONTAINERS, *BUFFERS, tuple)
 
 
 @contextmanager
@@ -41,7 +43,18 @@ def remember(objects: tuple[Any, ...], copies: str | None = None) -> list[PutBac
 
     ``copies``: the device where copies of tensors wait; None: each on its own.
     """
-    todo, undo = list(objects), list[PutBack]()
+    undo: list[PutBack] = []
+    for item in held(objects):
+        undo += put_backs(item, copies)
+    return undo
+
+
+def held(objects: tuple[Any, ...]) -> list[Any]:
+    """``objects``, and what `preserve_state` follows from them, each once.
+
+    TypeError for an object that holds no state, ValueError for a parameter without a shape yet.
+    """
+    todo = list(objects)
     listed = set(map(id, objects))
     # Keeps them alive, so that an id stays its object's own.
     seen: dict[int, Any] = {}
@@ -49,17 +62,21 @@ def remember(objects: tuple[Any, ...], copies: str | None = None) -> list[PutBac
         item = todo.pop()
         if id(item) in seen:
             continue
+        if is_lazy(item):
+            raise ValueError(
+                "a model has parameters without a shape yet, which cannot be put back: run it once "
+                "on an example before"
+            )
         seen[id(item)] = item
-        undo += _put_backs(item, copies)
         todo += _parts(item)
         if isinstance(item, _PLAIN):
             continue
         if id(item) in listed or _has_state(item):
             todo.append(_attributes(item))
-    return undo
+    return list(seen.values())
 
 
-def _put_backs(item: Any, copies: str | None) -> list[PutBack]:
+def put_backs(item: Any, copies: str | None) -> list[PutBack]:
     """What puts back the item itself, without what it holds."""
     if isinstance(item, torch.Tensor):
         return [_remember_tensor(item, copies)]
@@ -73,8 +90,10 @@ def _put_backs(item: Any, copies: str | None) -> list[PutBack]:
         return [partial(item.setstate, item.getstate())]
     if isinstance(item, np.ndarray) and item.flags.writeable:
         return [partial(_rewrite, item, item.copy())]
-    if isinstance(item, CONTAINERS):
+    if isinstance(item, (*CONTAINERS, *BUFFERS)):
         return [keeping(item)]
+    if not isinstance(item, _PLAIN) and has_slots(item):
+        return [Bindings({}, [], [item]).restore]
     return []
 
 
@@ -98,13 +117,17 @@ def _parts(item: Any) -> list[Any]:
         return list(item)
     if isinstance(item, np.ndarray) and item.dtype == object:
         return list(item.flat)
+    if isinstance(item, torch.jit.ScriptModule):
+        # They are in no attribute of its.
+        return [*item.parameters(), *item.buffers()]
     return []
 
 
 def _attributes(item: Any) -> dict[str, Any]:
-    if not hasattr(item, "__dict__"):
+    if not has_attributes(item):
         raise TypeError(f"cannot preserve {item!r}: it holds no state")
-    return vars(item)
+    # The dictionary itself, where there is one: what it holds is put back with it.
+    return getattr(item, "__dict__", attributes_of(item))
 
 
 def _each_entry_once(tensor: torch.Tensor) -> torch.Tensor:
@@ -121,7 +144,6 @@ def _has_state(item: Any) -> bool:
 
 def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     """Copy a tensor now; the returned function writes the copy back to the same memory."""
-    # detach() refuses lazy parameters here, before the step makes them.
     data = tensor.detach().data
     grad, trained = None, tensor.requires_grad
     if tensor.is_leaf:
@@ -139,23 +161,34 @@ def _remember_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
             once.resize_as_sparse_(value)
         if not _same_bits(once, value):
             once.copy_(value)
-        # The step may have given it other memory, or another type.
-        tensor.data = data
-        if tensor.is_leaf:
+        if not _same_memory(tensor, data):
+            tensor.data = data
+        if tensor.is_leaf and tensor.grad is not grad:
             tensor.grad = grad
+        if tensor.is_leaf and tensor.requires_grad != trained:
             tensor.requires_grad_(trained)
 
     return put_back
 
 
-def _same_bits(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
-    """Whether they surely are; only on the CPU, whose memory may be a file's or a neighbour's."""
-    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
-    if not plain or tensor.device.type != "cpu" or copy.device != tensor.device:
+def _same_memory(tensor: torch.Tensor, data: torch.Tensor) -> bool:
+    """Whether it surely is: a step may give a tensor other memory, or another type."""
+    if tensor.layout is not torch.strided or data.layout is not torch.strided:
         return False
+    one, two = (
+        (each.dtype, each.device, each.shape, each.stride(), each.data_ptr())
+        for each in (tensor, data)
+    )
+    return one == two
+
+
+def _same_bits(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
+    """Whether they surely are: memory may be a file's, or a graph's that was built before."""
+    plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+    if not plain or tensor.is_meta or tensor.is_quantized:
+        return False
+    tensor = tensor.to(copy.device)
     if tensor.is_complex():
         tensor, copy = torch.view_as_real(tensor), torch.view_as_real(copy)
     integer = _INTEGERS.get(tensor.element_size())
-    if integer is None or tensor.is_quantized:
-        return False
-    return torch.equal(tensor.view(integer), copy.view(integer))
+    return integer is not None and torch.equal(tensor.view(integer), copy.view(integer))

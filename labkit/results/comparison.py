@@ -30,7 +30,8 @@ def same_within(device: str) -> float:
 @dataclass(frozen=True)
 class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
-    ``one_step`` what was timed: a "step", or an "epoch".
+    ``one_step`` what was timed: a "step", or an "epoch". ``notes`` say what could not be put back:
+    see `labkit.restore`.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -43,6 +44,7 @@ class Comparison(Sides[Measurement]):
     stopped: bool = False
     lab: str = ""
     one_step: str = "step"
+    notes: tuple[str, ...] = ()
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""
@@ -233,6 +235,7 @@ class Comparison(Sides[Measurement]):
             table(self.arms),
             f"{speedup}{per}   {verdict}",
             f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
+            *self.notes,
         ]
         return "\n".join(lines)
 
