@@ -244,6 +244,7 @@ def measurement(result: Measurement) -> Markup:
     return html.result(
         html.sentence(measurement_sentence(result)),
         html.table(_rows([result])),
+        *map(html.note, result.notes),
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
 from labkit.graphs import is_graph
@@ -97,7 +98,7 @@ def _take_copies_of_parameters(found: Reached) -> None:
     for item in found.state:
         if isinstance(item, torch.nn.Module):
             tensors += item.parameters()
-    shapes = {each.shape for each in tensors if is_trained(each)}
+    shapes = {each.shape for each in tensors if is_trained(each) and not is_lazy(each)}
     for name, large in list(found.data.items()):
         found.state += [each for each in large if each.shape in shapes]
         found.data[name] = [each for each in large if each.shape not in shapes]
@@ -244,7 +245,7 @@ class _Walk:
     def _iterator(self, place: _Place) -> Inside:
         """Python's own, such as ``map`` and ``zip``: what it has given it does not give again."""
         self.found.beyond[place.name] = "an iterator"
-        if may_hold_own(type(place.item)) or type(place.item).__module__ == "itertools":
+        if type(place.item).__module__ not in ("builtins", "itertools"):
             return ()
         return _numbered(gc.get_referents(place.item))
 
@@ -254,8 +255,9 @@ class _Walk:
         self.found.beyond[name] = "a generator"
         if item.gi_frame is None:
             return ()
-        inside = list(item.gi_frame.f_locals.items())
-        inside += _of_code(item.gi_code, item.gi_frame.f_globals, self.found)
+        variables = item.gi_frame.f_locals
+        inside = list(variables.items())
+        inside += _of_code(item.gi_code, variables, item.gi_frame.f_globals, self.found)
         walk = _Walk()
         walk.look(inside)
         trained = list(filter(is_trained, walk.found.state))
@@ -290,17 +292,19 @@ class _Walk:
     def _function(self, place: _Place) -> Inside:
         function = place.item
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = {}
         for name, cell in cells:
             self.found.cells[name] = cell
             if content(cell) is not NOTHING:
-                yield name, content(cell)
+                closure[name] = content(cell)
+        yield from closure.items()
         yield from _numbered(function.__defaults__ or ())
         yield from (function.__kwdefaults__ or {}).items()
         if vars(function):
             self.found.objects.append(function)
             yield from vars(function).items()
         if is_own_code(function.__code__):
-            yield from _of_code(function.__code__, function.__globals__, self.found)
+            yield from _of_code(function.__code__, closure, function.__globals__, self.found)
 
     def _class(self, place: _Place) -> Inside:
         kind = place.item
@@ -325,7 +329,7 @@ class _Walk:
 
 
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
-_METHODS = (types.MethodType, types.BuiltinMethodType)
+_METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 
 
 def _is(*kinds: type) -> Callable[[Any], bool]:
@@ -395,8 +399,13 @@ def _numbered(items: Iterable[Any]) -> Inside:
         yield str(number), each
 
 
-def _of_code(code: types.CodeType, space: dict[str, Any], found: Reached) -> Inside:
-    """The globals that code and the functions in it name; those that they bind go to ``found``."""
+def _of_code(
+    code: types.CodeType, closure: dict[str, Any], space: dict[str, Any], found: Reached
+) -> Inside:
+    """The globals that code and the functions in it name, and variables of the reader's modules.
+
+    Those that they bind go to ``found``.
+    """
     modules: list[types.ModuleType] = []
     for each in _codes(code):
         bound = set()
@@ -406,16 +415,23 @@ def _of_code(code: types.CodeType, space: dict[str, Any], found: Reached) -> Ins
                 found.names.append((name, space))
             if does in ("STORE_ATTR", "DELETE_ATTR"):
                 bound.add(name)
-            item: Any = None
-            if does.endswith("_GLOBAL"):
-                item = space.get(name)
-            elif does == "IMPORT_NAME":
-                item = sys.modules.get(name)
+            item = _variable(does, name, closure, space)
             if is_own_module(item):
                 modules.append(item)
             elif item is not None:
                 yield name, item
-        yield from _of_modules(modules, each, bound, found)
+        yield from _of_modules(list(modules), each, bound, found)
+
+
+def _variable(does: str, name: str, closure: dict[str, Any], space: dict[str, Any]) -> Any:
+    """What an instruction of Python's takes from a variable; None where it takes none."""
+    if does.endswith("_GLOBAL"):
+        return space.get(name)
+    if does.endswith("_DEREF"):
+        return closure.get(name)
+    if does == "IMPORT_NAME":
+        return sys.modules.get(name)
+    return None
 
 
 def _of_modules(
