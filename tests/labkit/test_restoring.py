@@ -52,7 +52,7 @@ class Net(nn.Module):
 
 
 class Training:
-    """A model, its optimizer and schedule, and a step, which notes in ``ran`` what it began with."""
+    """A model, its optimizer, its schedule and a step, which notes in ``ran`` where it began."""
 
     def __init__(self) -> None:
         self.model = Net()
