@@ -27,9 +27,9 @@ from typing import Any
 import torch
 
 from labkit.device import device_in_words, pick_device, synchronize
-from labkit.preserve import preserve_flags, preserve_rng
 from labkit.progress import progress
-from labkit.switches import torch_flags
+from labkit.restore import preserve_flags, preserve_rng
+from labkit.restore.switches import torch_flags
 from labkit.text import format_bytes, format_rate, format_seconds
 
 UNKNOWN = "unknown"

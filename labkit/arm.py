@@ -43,9 +43,9 @@ from labkit.device import (
 from labkit.graphs import watched_replays
 from labkit.memory import MemoryMeter
 from labkit.memory_timeline import Timeline, named, record
-from labkit.preserve import without_collector
+from labkit.restore.collector import without_collector
+from labkit.restore.switches import Flags, set_torch_flags, torch_flags
 from labkit.results import Workload
-from labkit.switches import Flags, set_torch_flags, torch_flags
 
 Step = Callable[[], Any]
 # Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took

@@ -41,8 +41,9 @@ import torch
 
 from labkit.arm import Arm, ArmDied, LocalArm
 from labkit.device import accelerator_in_use, pick, survive
-from labkit.preserve import frozen_heap, giving_back, preserve_flags, preserve_rng
 from labkit.progress import progress
+from labkit.restore import Restoration, giving_back, preserve_flags, preserve_rng, restoring
+from labkit.restore.collector import frozen_heap
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.comparison import CLAIM_PAIRS, same_within
 from labkit.turn import TURN
@@ -78,12 +79,14 @@ Update = Callable[[Comparison], None]
 clock = time.perf_counter
 
 
-def measure(step: Step, *, seconds: float | None = None, threads: int | None = 1) -> Measurement:
+def measure(
+    step: Step, *, seconds: float | None = None, threads: int | None = 1, restore: bool = True
+) -> Measurement:
     """Time one zero-argument step or `Workload` alone: with nothing to hold the times against.
 
-    The step runs hundreds of times, and what it trains is trained: give it a copy of the model,
-    `copy.deepcopy(model)`, and an optimizer of that copy. ``seconds``, ``threads`` and errors are
-    as for `compare`: Busy, TypeError, ValueError, FloatingPointError. Times are in seconds a step.
+    The step runs hundreds of times. What it reaches is as before afterwards, as in `compare`, which
+    says what ``restore`` does. ``seconds``, ``threads`` and errors are as there, too: Busy,
+    TypeError, ValueError, FloatingPointError. Times are in seconds a step.
 
     >>> matrix = torch.ones(64, 64)
     >>> result = measure(lambda: matrix @ matrix, seconds=0.1)
@@ -94,14 +97,19 @@ def measure(step: Step, *, seconds: float | None = None, threads: int | None = 1
         arm = as_arm(step, "step")
         state = _Timed(arm)
         bar = _bar(budget(seconds))
-        with contextlib.closing(arm), contextlib.closing(bar):
+        with (
+            contextlib.closing(arm),
+            contextlib.closing(bar),
+            _as_before([step], restore) as restoration,
+        ):
             state.warm_up(bar.total)
             begin = now = clock()
             while state.alive and (len(state.times) < CLAIM_PAIRS or now - begin < bar.total):
                 state.block()
                 now = clock()
                 bar.update(min(now - begin, bar.total) - bar.n)
-            return state.result()
+            result = state.result()
+    return replace(result, notes=restoration.notes)
 
 
 def compare(
@@ -113,11 +121,9 @@ def compare(
     patience: float | None = None,
     on_update: Update | None = None,
     stop: threading.Event | None = None,
+    restore: bool = True,
 ) -> Comparison:
     """Time two zero-argument steps, or Workloads, against each other in blocks A B B A.
-
-    Each step runs hundreds of times, and what it trains is trained: give each of them a copy of the
-    model, `copy.deepcopy(model)`, and an optimizer of that copy.
 
     ``seconds`` is the budget for the measuring proper (10 by default, less in the test size); it
     ends sooner once the interval is narrow, and goes on while the verdict is unclear, to
@@ -125,31 +131,50 @@ def compare(
     ready-made cannot be built again: the result is of one build. ``threads`` is torch's thread
     count on the CPU (None leaves it alone). ``on_update`` receives partial results between blocks,
     at most five times a second. After ``stop.set()`` or an interrupt the partial result is
-    returned. torch's switches and random generators are given back as they were.
+    returned.
+
+    Each step runs hundreds of times. Afterwards models, optimizers, schedulers, tensors,
+    containers, variables, generators and torch's switches that the steps reach are as before, bit
+    for bit: see `labkit.restore.restoring`. ``result.notes`` names what cannot be put back, such as
+    an iterator. With ``restore=False`` the steps train what they are given: only the global
+    generators and torch's switches are put back.
 
     The verdict follows Kalibera and Jones 2013 ("Rigorous benchmarking in reasonable time"): see
     `labkit.results.statistics`. Busy while another measurement is running; TypeError for what is no
-    step and for a budget that is no number; ValueError for one that is not positive, and for a loss
-    on a card that is not the current one; FloatingPointError for a step that returns nan or
-    infinity. What a step raises comes through, but running out of memory ends that side alone.
+    step and for a budget that is no number; ValueError for one that is not positive, for a loss on
+    a card that is not the current one, and for a training that cannot be put back; MemoryError
+    where copies do not fit; FloatingPointError for a step that returns nan or infinity. What a step
+    raises comes through, but running out of memory ends that side alone.
 
-    >>> small, large = torch.ones(8, 8), torch.ones(256, 256)
-    >>> result = compare(lambda: large @ large, lambda: small @ small, seconds=0.2)
+    >>> weights = torch.ones(256, 256)
+    >>> result = compare(lambda: weights.neg_(), lambda: weights[:8].neg_(), seconds=0.2)
     >>> result.speedup > 1, result.baseline.median > result.candidate.median
     (True, True)
+    >>> weights.sum().item()
+    65536.0
     """
     with measuring(threads), contextlib.ExitStack() as stack:
         arms = [as_arm(baseline, "baseline"), as_arm(candidate, "candidate")]
         for arm in arms:
             stack.callback(arm.close)
-        return alternate(
-            *arms,
-            seconds=budget(seconds),
-            patience=patience_of(patience),
-            on_update=on_update,
-            stop=stop,
-            most_builds=1,
-        )
+        with _as_before([baseline, candidate], restore) as restoration:
+            result = alternate(
+                *arms,
+                seconds=budget(seconds),
+                patience=patience_of(patience),
+                on_update=on_update,
+                stop=stop,
+                most_builds=1,
+            )
+    return replace(result, notes=restoration.notes)
+
+
+def _as_before(sides: list[Step], restore: bool) -> contextlib.AbstractContextManager[Restoration]:
+    """Put back what the steps reach."""
+    steps = []
+    for side in sides if restore else ():
+        steps.append(side.step if isinstance(side, Workload) else side)
+    return restoring(*steps, advice=", or pass restore=False: then the steps train on")
 
 
 @contextlib.contextmanager

@@ -67,6 +67,11 @@ def _kinds_of_graphs() -> list[Any]:
     return [kind for kind in candidates if hasattr(kind, "replay")]
 
 
+def is_graph(item: Any) -> bool:
+    """Whether it is a graph that was captured, and is replayed."""
+    return isinstance(item, tuple(_kinds_of_graphs()))
+
+
 @contextmanager
 def _counted(kind: Any) -> Iterator[None]:
     """Put a method in the place of ``replay`` that tells whoever watches, and replays."""

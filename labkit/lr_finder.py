@@ -13,8 +13,8 @@ import torch
 from torch.optim import Optimizer
 
 from labkit.lr_curve import Array, find_divergence, suggest
-from labkit.preserve import preserve_rng, preserve_state
 from labkit.progress import progress
+from labkit.restore import restoring
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,11 +115,11 @@ def lr_find(
     unless that fell far. The rules read a curve smoothed over ``smoothing`` decades (standard
     deviation).
 
-    Model, optimizer, random numbers and what ``also`` lists (schedulers, GradScaler, generators
+    Model, optimizer and all that the step reaches (schedulers, GradScaler, generators, counters
     ...) are afterwards as before, bit for bit, also after an exception or interrupt: see
-    `preserve_state`. Batches taken from an iterator are gone: give the training a fresh one.
-    Raises TypeError and ValueError for bad arguments, ValueError for a missing or non-finite first
-    loss.
+    `labkit.restore.restoring`. ``also`` lists what it cannot find by itself. Batches taken from an
+    iterator are gone: give the training a fresh one. Raises TypeError and ValueError for bad
+    arguments, ValueError for a missing or non-finite first loss.
 
     >>> model = torch.nn.Linear(4, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -143,7 +143,8 @@ def lr_find(
         raise ValueError(f"lr_find({steps=}): expected a whole number of steps, at least 10")
     lrs = np.geomspace(min_lr, max_lr, steps)
     bar = progress(total=steps, desc="lr_find", unit="step")
-    with closing(bar), preserve_rng(), preserve_state(model, optimizer, *also):
+    beside = ", or list in also= what it trains"
+    with closing(bar), restoring(step, also=(model, optimizer, *also), advice=beside):
         losses, stopped = _sweep(step, optimizer, lrs, divergence, bar)
     lrs = lrs[: len(losses)]
     smoothed, suggestions = suggest(lrs, losses, width=smoothing, diverged=stopped is not None)

@@ -44,6 +44,7 @@ def comparison(result: Comparison) -> Markup:
         speedup_ratio(result),
         html.table(_sides_table(result)),
         html.note(_small_print(result)),
+        *map(html.note, result.notes),
     )
 
 
@@ -243,6 +244,7 @@ def measurement(result: Measurement) -> Markup:
     return html.result(
         html.sentence(measurement_sentence(result)),
         html.table(_rows([result])),
+        *map(html.note, result.notes),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from labkit.plots import GREY, legend, new_figure
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
-from labkit.patches import patched
+from labkit.restore.attributes import patched
 
 # Those that watch now, and what stands in the place of `threading.Thread.start` meanwhile.
 _watching: list[TorchDispatchMode] = []

@@ -113,7 +113,7 @@ class Fitted:
             with restored(self.original, self.task):
                 plain = Workload(partial(self._step, self.original), self.chain.batch_size)
                 planned = Workload(partial(self._step, self.model), self.chain.batch_size)
-                comparison = compare(plain, planned, seconds=seconds, threads=None)
+                comparison = compare(plain, planned, seconds=seconds, threads=None, restore=False)
         comparison = comparison.with_peaks(*peaks)
         return Measured(comparison, self.predicted, self.plain)
 

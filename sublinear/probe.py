@@ -9,7 +9,7 @@ import torch
 
 from labkit.device import synchronize
 from labkit.memory import StorageTracker
-from labkit.preserve import without_collector
+from labkit.restore.collector import without_collector
 
 
 class MemoryProbe:

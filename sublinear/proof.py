@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from labkit.device import is_out_of_memory, survive
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import mean_of_outputs
 from sublinear.verify import CLOSE, Seen, copied, differences, relative_gap

@@ -11,7 +11,6 @@ import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.contents import CONTAINERS, as_before, contents, refill
-from labkit.preserve import (
-    call_all,
-    giving_back,
-    preserve_rng,
-    remember,
-    rng_state,
-    set_rng_state,
-)
+from labkit.restore import giving_back, preserve_rng, restoring
+from labkit.restore.contents import CONTAINERS, as_before, contents, refill
+from labkit.restore.generators import rng_state, set_rng_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")
@@ -129,7 +122,7 @@ def unmoved(model: nn.Module) -> Iterator[None]:
     For the model's own code, which may write its weights, as a momentum encoder does. Copies lie in
     the CPU's memory.
     """
-    with undisturbed(model), giving_back(partial(call_all, remember((model,), copies="cpu"))):
+    with undisturbed(model), restoring(also=(model,), copies="cpu"):
         yield
 
 

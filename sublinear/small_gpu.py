@@ -10,8 +10,8 @@ from functools import partial
 import torch
 
 from labkit.device import survive
-from labkit.preserve import giving_back
 from labkit.remote import RemoteArm
+from labkit.restore import giving_back
 from labkit.results import Workload
 from labkit.text import format_bytes
 

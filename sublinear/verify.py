@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from labkit.comparing import measuring
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks
 from sublinear.events import events

@@ -45,7 +45,7 @@ QUICK = """
     course/test_data course/test_data_commands course/test_data_sources course/test_machine
     course/test_models labkit/test_counters labkit/test_device labkit/test_in_short
     labkit/test_memory labkit/test_memory_timeline labkit/test_plots
-    labkit/test_preserve labkit/test_progress labkit/test_report labkit/test_results
+    labkit/test_restore labkit/test_progress labkit/test_report labkit/test_results
     labkit/test_schedule labkit/test_timing
     sublinear/test_apply sublinear/test_cost sublinear/test_figures sublinear/test_pareto
     sublinear/test_plan sublinear/test_probe

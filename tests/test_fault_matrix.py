@@ -44,9 +44,10 @@ from labkit import Lab, Workload
 from labkit.arm import ArmDied
 from labkit.comparing import measuring
 from labkit.panel import LabPanel
-from labkit.preserve import preserve_flags, preserve_rng, preserve_state, rng_state
+from labkit.restore import preserve_flags, preserve_rng, preserve_state
+from labkit.restore.generators import rng_state
+from labkit.restore.switches import torch_flags
 from labkit.results import Comparison
-from labkit.switches import torch_flags
 from labkit.turn import TURN, Busy
 from sublinear import Plan, fit, verify
 from sublinear.small_gpu import search_batch, try_batch

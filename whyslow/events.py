@@ -22,8 +22,8 @@ from torch.optim import optimizer as optimizer_hooks
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loading
 
-from labkit.patches import exchanged
-from labkit.preserve import giving_back
+from labkit.restore import giving_back
+from labkit.restore.attributes import exchanged
 
 
 class Listener:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from labkit.preserve import giving_back
+from labkit.restore import giving_back
 
 
 @contextmanager

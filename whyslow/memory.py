@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from labkit.memory import StorageTracker
+from labkit.restore.memory import free_bytes
 from labkit.text import format_bytes
 from whyslow.findings import Finding
 
@@ -76,19 +73,3 @@ def room_for(subject: Subject, times: float) -> bool:
     if free is None or subject.peak is None:
         return False
     return times * subject.peak < SAFE * free
-
-
-def free_bytes(device: str) -> int | None:
-    """Bytes that are free on a device; None where that is unknown."""
-    if device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
-    if device != "cpu":
-        return None
-    table = Path("/proc/meminfo")
-    if table.exists():
-        for line in table.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    if "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None

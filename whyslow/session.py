@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.comparing import measuring
 from labkit.device import synchronize
-from labkit.preserve import PutBack, call_all, giving_back, preserve_state, remember
 from labkit.progress import progress
-from labkit.reach import Bindings, generators_of, reached
+from labkit.restore import Restoration, preserve_state, restoring
+from labkit.restore.reach import generators_of
 from whyslow import memory
 from whyslow.checks import (
     EXPERIMENTS,
@@ -74,10 +74,8 @@ class Session:
         self.looked_for: list[str] = []
         self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
-        self.reached = reached(step)
         self.state = state
-        self.owners: list[Any] = []
-        self.undo: list[list[PutBack]] = []
+        self.restoration: Restoration
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
@@ -92,20 +90,21 @@ class Session:
 
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
-        bindings = Bindings(self.reached)
+        loader = self.subject.loader
+        given = (*self.state, *generators_of(loader))
+        beside = ", or list in model= and optimizer= what it trains"
         # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
         with (
-            giving_back(bindings.restore),
             measuring(None),
-            streaming.without_iterator(self.subject.loader),
-            giving_back(self._put_back),
+            streaming.without_iterator(loader),
+            _with_note(self.subject.call),
+            restoring(self.subject.call, also=given, advice=beside) as self.restoration,
+            self._bar(),
         ):
-            self._remember()
-            with _with_note(self.subject.call, self.reached.beyond), self._bar():
-                self._look()
-                self._cut()
-                self._experiments()
-        self._tell(bindings.changed)
+            self._look()
+            self._cut()
+            self._experiments()
+        self._tell()
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
@@ -120,22 +119,6 @@ class Session:
         for name in dict.fromkeys(self.looked_for):
             if name not in self.unmeasured:
                 yield name
-
-    def _remember(self) -> None:
-        for item in (*self.state, *self.reached.state, *generators_of(self.subject.loader)):
-            self._keep(item)
-        self.versions = {name: each._version for name, each in self.reached.data.items()}
-
-    def _keep(self, item: Any) -> None:
-        """Put this back at the end, and after each experiment."""
-        if not any(item is known for known in self.owners):
-            self.undo.append(remember((item,)))
-            self.owners.append(item)
-
-    def _put_back(self) -> None:
-        """The latest first, as it was remembered beside what came before."""
-        for undo in reversed(self.undo):
-            call_all(undo)
 
     @contextmanager
     def _bar(self) -> Iterator[None]:
@@ -154,7 +137,7 @@ class Session:
         versions = [each._version for each in _tensors(probe)]
 
         with limit(self.patience, "the first step"):
-            subject.seen = observe(subject.serve(probe), self._keep)
+            subject.seen = observe(subject.serve(probe), self.restoration.keep)
         if versions != [each._version for each in _tensors(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
@@ -163,7 +146,7 @@ class Session:
         synchronize()
         begin = time.perf_counter()
         with limit(self.patience, "the second step"):
-            subject.seen = observe(step, self._keep)
+            subject.seen = observe(step, self.restoration.keep)
             synchronize()
         self.step_seconds = time.perf_counter() - begin
         self.advance()
@@ -309,7 +292,7 @@ class Session:
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Models and optimizers as they were before."""
-        with preserve_state(*self.owners):
+        with preserve_state(*self.restoration.owners):
             yield
 
     @contextmanager
@@ -318,21 +301,17 @@ class Session:
         with may_fail(name, self.unmeasured), limit(self.patience, name):
             yield
 
-    def _tell(self, changed: list[str]) -> None:
+    def _tell(self) -> None:
         busy = self.others.in_the_way(cores())
         if busy is not None:
             self.notes.append(busy)
         if self.subject.seen.written:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
+        changed = self.restoration.changed
         if changed:
             self.notes.append(f"the step binds {', '.join(changed)} anew; bound as before again")
-        for name, version in self.versions.items():
-            if self.reached.data[name]._version != version:
-                self.notes.append(f"the step changed {name}, which was too large to be put back")
-        if self.reached.beyond:
-            names = ", ".join(self.reached.beyond)
-            self.notes.append(f"the step reaches {names}: what it changed there was not put back")
+        self.notes += self.restoration.notes
 
 
 def _tensors(batches: list[Any]) -> list[torch.Tensor]:
@@ -353,14 +332,11 @@ def _scaled(finding: Finding, scale: float) -> Finding:
 
 
 @contextmanager
-def _with_note(call: Any, beyond: list[str]) -> Iterator[None]:
-    """An error of the step says that it is the step's own, and what was not put back."""
+def _with_note(call: Any) -> Iterator[None]:
+    """An error of the step says that it is the step's own."""
     try:
         yield
     except Exception as error:
         name = getattr(call, "__name__", type(call).__name__)
-        left = ""
-        if beyond:
-            left = f", except {', '.join(beyond)}"
-        error.add_note(f"(while diagnosing {name!r}; what it reaches was put back{left})")
+        error.add_note(f"(while diagnosing {name!r})")
         raise

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from labkit.reach import bytes_of
+from labkit.restore.reach import bytes_of
 from whyslow.observe import Seen
 
 # Batches that are kept for experiments: so many, and so many bytes.

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from labkit.preserve import preserve_flags, preserve_rng, preserve_state
-from labkit.reach import generators_of
+from labkit.restore import preserve_flags, preserve_rng, preserve_state
+from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
 from whyslow.checks import EXPERIMENTS, recompiles, update
 from whyslow.checks import loading as waits

@@ -31,9 +31,9 @@ from course.switches import SWITCHES, TASK, Task
 from labkit import Lab, Workload, pick, pick_device
 from labkit.comparing import measuring
 from labkit.device import survive
-from labkit.preserve import preserve_flags
 from labkit.progress import progress
 from labkit.racing import RaceResult, RaceRun
+from labkit.restore import preserve_flags
 from labkit.results.comparison import CLAIM_PAIRS
 
 # Epochs without end, of the mix of training and validation that the task has.

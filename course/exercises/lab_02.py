@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from course.exercises.tell import NotYet, attempt, check
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 
 
 @check("just below your rate gradient descent arrives, just above it diverges")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from course.exercises.tell import NotYet, attempt, check
 from labkit.memory import saved_bytes
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 
 MicroBatches = list[tuple[Tensor, Tensor]]
 # a norm at which nothing is clipped

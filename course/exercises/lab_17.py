@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from course.exercises.tell import NotYet, attempt, check, far
-from labkit.preserve import preserve_flags
+from labkit.restore import preserve_flags
 
 Step = Callable[[], torch.Tensor]
 

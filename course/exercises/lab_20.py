@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from course.exercises.tell import NotYet, attempt, check
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 
 
 class _Witness(nn.Module):

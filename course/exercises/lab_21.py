@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from course.exercises.tell import NotYet, attempt, check
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 
 
 @check("plain averages of all batches, and nothing else has changed")

@@ -94,7 +94,8 @@ class Side(Struct, kw_only=True, forbid_unknown_fields=True):
 
     def result(self) -> Measurement:
         """The side as labkit knows it."""
-        return Measurement(**{each.name: getattr(self, each.name) for each in fields(Measurement)})
+        kept = {each.name for each in fields(Measurement)}.intersection(self.__struct_fields__)
+        return Measurement(**{name: getattr(self, name) for name in kept})
 
 
 class Entry(Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):

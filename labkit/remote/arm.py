@@ -17,8 +17,8 @@ from labkit.arm import ArmDied, Counts, Peak
 from labkit.memory_timeline import Timeline
 from labkit.remote.children import Children
 from labkit.remote.workers import WorkerFailed, Workers
+from labkit.restore.switches import torch_flags
 from labkit.results import Workload
-from labkit.switches import torch_flags
 
 # Workers tell the arms that live in them apart by their numbers.
 _numbers = itertools.count()

@@ -27,8 +27,8 @@ import torch
 from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory
 from labkit.remote.children import KILL, LINK, dumps
+from labkit.restore.switches import Flags, set_torch_flags
 from labkit.results import Workload
-from labkit.switches import Flags, set_torch_flags
 
 Functions = Mapping[str, Callable[..., Any]]
 

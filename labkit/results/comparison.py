@@ -32,6 +32,7 @@ class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
     ``one_step`` what was timed: a "step", or an "epoch". ``limit`` is how many seconds it may take:
     the budget, or more once it goes on because it is unclear; 0 where that is not known.
+    ``notes`` say what could not be put back: see `labkit.restore`.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -45,6 +46,7 @@ class Comparison(Sides[Measurement]):
     lab: str = ""
     one_step: str = "step"
     limit: float = 0.0
+    notes: tuple[str, ...] = ()
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""
@@ -243,6 +245,7 @@ class Comparison(Sides[Measurement]):
             f"{speedup}{per}   {verdict}",
             f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
             *filter(None, [self.assumed]),
+            *self.notes,
         ]
         return "\n".join(lines)
 

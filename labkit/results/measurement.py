@@ -23,6 +23,7 @@ class Measurement:
     allocations. ``error`` says what ended this side: out of memory, or the death of its process.
     ``counters`` are exact counts of a step, or the reason why there are none. ``peak_bytes`` is
     None beside a number of ``reserved_bytes`` where it cannot be counted: see `labkit.graphs`.
+    ``notes`` say what could not be put back: see `labkit.restore`.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Measurement:
     reserved_bytes: int | None = None
     error: str | None = None
     counters: dict[str, int] | str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.builds and len(self.builds) != len(self.times):
@@ -86,7 +88,7 @@ class Measurement:
         return format_bytes(self.peak_bytes)
 
     def __str__(self) -> str:
-        return table([self])
+        return "\n".join([table([self]), *self.notes])
 
     def _repr_html_(self) -> str:
         return report.measurement(self)

@@ -40,8 +40,8 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from labkit.patches import patched
-from labkit.preserve import GENERATORS
+from labkit.restore.attributes import patched
+from labkit.restore.generators import GENERATORS
 from sublinear.blocks.executed import of_library, watching
 
 _PLAIN = (

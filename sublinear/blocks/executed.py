@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from labkit.preserve import giving_back, without_collector
+from labkit.restore import giving_back
+from labkit.restore.collector import without_collector
 
 _PATHS = sysconfig.get_paths()
 _STANDARD = tuple({_PATHS["stdlib"] + os.sep, _PATHS["platstdlib"] + os.sep})

@@ -33,7 +33,7 @@ from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from labkit.patches import exchanged
+from labkit.restore.attributes import exchanged
 
 
 class Lost(Exception):

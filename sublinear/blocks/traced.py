@@ -21,7 +21,7 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 from sublinear.blocks.baked import Baked
 from sublinear.blocks.blocks import (
     OVERWRITES_INPUT,

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import torch
 
-from labkit.preserve import rng_state, set_rng_state
+from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, OVERWRITING, checkpointed, keep_only
 from sublinear.blocks import Blocks, State, WrappedBlocks
 from sublinear.blocks.baked import without_generators

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.preserve import call_all, giving_back, remember
-from labkit.reach import Bindings, reached
+from labkit.restore import giving_back, restoring
 from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.
@@ -81,34 +80,29 @@ def mean_of_outputs(output: object) -> torch.Tensor:
 def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterator[None]:
     """Put back all that a step may train or change: the model, the optimizer, the loss's own state.
 
-    Of a loss that is every module and tensor with a gradient that its code names, holds or closes
-    over, and the variables that it binds anew; other tensors are data. Of inputs it is their
-    gradients. Inside, parameters have no gradients. Copies lie in the CPU's memory.
+    Of a loss that is what `labkit.restore.restoring` finds, of inputs their gradients. Inside,
+    parameters have no gradients. Copies lie in the memory of the CPU.
     ``steps=False``: the optimizer does not step inside, and its state is not copied.
     """
-    found = reached(task.loss)
-    held: list[Any] = [model, *filter(_may_change, found.state)]
+    also: list[Any] = [model, *parameters(model, task.optimizer)]
     if task.optimizer is not None and steps:
-        held.append(task.optimizer)
-    held += parameters(model, task.optimizer)
+        also.append(task.optimizer)
     gradients = []
     for leaf in tree_leaves((task.args, task.kwargs)):
         if torch.is_tensor(leaf) and leaf.is_leaf:
             gradients.append((leaf, leaf.grad))
-    undo = remember(tuple(held), copies="cpu")
 
     def put_back() -> None:
-        call_all(undo)
         for leaf, gradient in gradients:
             leaf.grad = gradient
 
-    with giving_back(Bindings(found).restore), giving_back(put_back), undisturbed(model):
+    with (
+        restoring(task.loss, also=also, copies="cpu"),
+        giving_back(put_back),
+        undisturbed(model),
+    ):
         clear_gradients(model, task.optimizer)
         yield
-
-
-def _may_change(item: object) -> bool:
-    return not torch.is_tensor(item) or item.requires_grad
 
 
 def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:

@@ -35,7 +35,7 @@ from course.notebook_files import (
     tags,
 )
 from labkit import MemoryMeter, count, seed_all
-from labkit.preserve import preserve_flags
+from labkit.restore import preserve_flags
 
 PATHS = [path for path in tool.notebooks() if front.is_front(read_notebook(path))]
 each_front = pytest.mark.parametrize("path", PATHS, ids=place)

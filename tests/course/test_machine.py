@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from course.machine import doctor, fast_dtypes, format_card, machine_card, matmul_rate
-from labkit.switches import torch_flags
+from labkit.restore.switches import torch_flags
 
 machine = importlib.import_module("course.machine")
 

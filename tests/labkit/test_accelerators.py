@@ -18,7 +18,7 @@ from course.machine import _seconds, fast_dtypes, machine_card
 from labkit import Timer, Workload, device, pick_device, seed_all
 from labkit.arm import LocalArm
 from labkit.comparing import alternate
-from labkit.preserve import preserve_rng
+from labkit.restore import preserve_rng
 from labkit.results import Comparison, Measurement
 
 

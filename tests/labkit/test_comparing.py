@@ -4,7 +4,6 @@ Nothing here asserts a time.
 """
 
 import contextlib
-import copy
 import gc
 import itertools
 import math
@@ -31,7 +30,7 @@ from labkit.comparing import (
     equal_steps,
     measuring,
 )
-from labkit.switches import torch_flags
+from labkit.restore.switches import torch_flags
 from tests.benchmarks import bench_stopping
 
 
@@ -449,36 +448,6 @@ def test_a_slow_first_step_is_no_reason_for_short_blocks():
     )  # also when it took longer than the whole budget
 
 
-def test_compare_and_measure_say_that_the_steps_train_and_a_copy_keeps_the_model():
-    with torch.random.fork_rng():
-        model = torch.nn.Linear(4, 1)
-    before = copy.deepcopy(model.state_dict())
-
-    def make_step(model):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-        def step():
-            optimizer.zero_grad()
-            model(torch.ones(2, 4)).square().mean().backward()
-            optimizer.step()
-
-        return step
-
-    def moved():
-        return any(
-            not torch.equal(value, before[name]) for name, value in model.state_dict().items()
-        )
-
-    compare(make_step(copy.deepcopy(model)), make_step(copy.deepcopy(model)), seconds=0.05)
-    measure(make_step(copy.deepcopy(model)), seconds=0.05)
-    assert not moved()
-    measure(make_step(model), seconds=0.05)
-    assert moved()
-    for function in (compare, measure):
-        words = " ".join(function.__doc__.split())
-        assert "what it trains is trained" in words and "`copy.deepcopy(model)`" in words
-
-
 def test_compare_counts_what_the_steps_did():
     calls = {"a": 0, "b": 0}
 
@@ -486,7 +455,9 @@ def test_compare_counts_what_the_steps_did():
         calls[name] += 1
         return torch.ones(64, 64) @ torch.ones(64, 64)
 
-    result = compare(Workload(lambda: step("a"), 32), Workload(lambda: step("b"), 32), seconds=0.2)
+    result = compare(
+        Workload(lambda: step("a"), 32), Workload(lambda: step("b"), 32), seconds=0.2, restore=False
+    )
     for arm, name in zip(result.arms, "ab", strict=True):
         assert calls[name] >= 1 + arm.steps_per_block * len(arm.times)
         assert arm.throughput == pytest.approx(32 / arm.median)
@@ -517,16 +488,16 @@ def test_a_switch_flipped_inside_the_step_stays_with_the_arm():
         torch.backends.cudnn.deterministic = True
 
     seen = set()
-    compare(flip, lambda: seen.add(torch.backends.cudnn.deterministic), seconds=0.05)
+    compare(flip, lambda: seen.add(torch.backends.cudnn.deterministic), seconds=0.05, restore=False)
     assert seen == {False}
 
 
 def test_one_thread_unless_asked_otherwise():
     seen = []
-    compare(lambda: seen.append(torch.get_num_threads()), lambda: None, seconds=0.05)
+    compare(lambda: seen.append(torch.get_num_threads()), lambda: None, seconds=0.05, restore=False)
     assert set(seen) == {1}
     seen.clear()
-    measure(lambda: seen.append(torch.get_num_threads()), seconds=0.05, threads=2)
+    measure(lambda: seen.append(torch.get_num_threads()), seconds=0.05, threads=2, restore=False)
     assert set(seen) == {2}
 
 

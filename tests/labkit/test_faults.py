@@ -8,7 +8,7 @@ from jupyter_client.manager import KernelManager
 HEADLESS = """
 import torch, threading
 from labkit import Lab, Workload
-from labkit.switches import torch_flags
+from labkit.restore.switches import torch_flags
 
 def make_workload(size):
     torch.backends.cudnn.benchmark = True
@@ -100,7 +100,7 @@ sys.path.insert(0, {folder!r})
 import torch
 from loading import make_loading
 from labkit import Lab
-from labkit.switches import torch_flags
+from labkit.restore.switches import torch_flags
 
 def state():
     # IPython's own thread of its history ends when it likes.

@@ -10,8 +10,8 @@ from torch import nn
 from labkit import Lab, Workload
 from labkit.arm import LocalArm
 from labkit.journal import Failure, journal
+from labkit.restore.switches import torch_flags
 from labkit.results import Comparison
-from labkit.switches import torch_flags
 
 
 def make_workload(width=8, act="relu", wide=False):

@@ -16,7 +16,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from labkit.lr_finder import CHECK_EVERY, LRFindResult, lr_find, lr_find_figure
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
+from tests.labkit.kept import Kept
 
 LRS = np.geomspace(1e-6, 10, 100)
 
@@ -297,22 +298,23 @@ def test_scheduler_that_the_step_drives(name: str, ending: str) -> None:
     model = nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = SCHEDULERS[name](optimizer)
-    inner, rates = make_step(model, optimizer, ENDINGS[ending]), []
+    inner, rates = make_step(model, optimizer, ENDINGS[ending]), Kept()
 
     def step() -> torch.Tensor:
-        rates.append(optimizer.param_groups[0]["lr"])
+        rates.put(optimizer.param_groups[0]["lr"])
         loss = inner()
         scheduler.step(*([loss.detach()] if name == "ReduceLROnPlateau" else []))
         return loss
 
     before = everything(model, optimizer, scheduler)
     if ending == "completes":
-        lr_find(step, model, optimizer, also=[scheduler], max_lr=1e-2, steps=15)
+        # The scheduler is found in the step.
+        lr_find(step, model, optimizer, max_lr=1e-2, steps=15)
         # ours, whatever the scheduler sets after each step.
-        assert rates == pytest.approx(np.geomspace(1e-6, 1e-2, 15))
+        assert rates.entries() == pytest.approx(np.geomspace(1e-6, 1e-2, 15))
     else:
         with pytest.raises((RuntimeError, KeyboardInterrupt)):
-            lr_find(step, model, optimizer, also=[scheduler])
+            lr_find(step, model, optimizer)
     assert everything(model, optimizer, scheduler) == before
 
 
@@ -345,11 +347,10 @@ def test_gradient_scaler(warm: bool, moment: str) -> None:
     calls = 0
     before = everything(model, optimizer, scaler), frozen(vars(scaler))
     if moment == "never":
-        lr_find(step, model, optimizer, also=[scaler], max_lr=0.1)
-        assert calls == 100
+        assert len(lr_find(step, model, optimizer, max_lr=0.1).losses) == 100
     else:
         with pytest.raises(KeyboardInterrupt):
-            lr_find(step, model, optimizer, also=[scaler], max_lr=0.1)
+            lr_find(step, model, optimizer, max_lr=0.1)
     assert (everything(model, optimizer, scaler), frozen(vars(scaler))) == before
     # Torch refuses to unscale twice: an interrupted step must be forgotten.
     step()
@@ -411,7 +412,7 @@ def test_gradient_accumulation() -> None:
 
 def scripted(
     loss: Callable[[float, int], Any], groups: int = 1
-) -> tuple[Callable[[], Any], nn.Module, Any, list[Any]]:
+) -> tuple[Callable[[], Any], nn.Module, Any, Kept]:
     """A step whose loss is a function of the learning rate and the number of the step, and the
     rates that it saw.
     """
@@ -419,11 +420,12 @@ def scripted(
     optimizer = torch.optim.SGD(
         [{"params": [p], "lr": 0.1 / 4**i} for i, p in enumerate(model)], lr=0.1
     )
-    seen: list[list[float]] = []
+    seen = Kept()
 
     def step() -> Any:
-        seen.append([float(group["lr"]) for group in optimizer.param_groups])
-        return loss(seen[-1][0], len(seen) - 1)
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        seen.put(rates)
+        return loss(rates[0], seen.qsize() - 1)
 
     return step, model, optimizer, seen
 
@@ -447,7 +449,7 @@ def valley(lr: float, i: int = 0) -> float:
 def test_rates_grow_exponentially_and_groups_keep_their_ratio() -> None:
     step, model, optimizer, seen = scripted(lambda lr, i: 1.0, groups=3)
     result = lr_find(step, model, optimizer, min_lr=1e-4, max_lr=1.0, steps=41)
-    rates = np.array(seen)
+    rates = np.array(seen.entries())
     assert rates.shape == (41, 3) and result.lrs == tuple(rates[:, 0])
     np.testing.assert_allclose(rates[1:] / rates[:-1], 10**0.1)
     np.testing.assert_allclose(rates[[0, -1], 0], [1e-4, 1.0])
@@ -460,22 +462,22 @@ def test_rates_that_are_all_zero_are_swept_alike() -> None:
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     lr_find(step, model, optimizer)
-    np.testing.assert_allclose(seen, np.stack([LRS, LRS], 1))
+    np.testing.assert_allclose(seen.entries(), np.stack([LRS, LRS], 1))
     assert [group["lr"] for group in optimizer.param_groups] == [0.0, 0.0]
 
 
 def test_a_tensor_rate_is_filled_in_place() -> None:
     model, rate = nn.Linear(1, 1), torch.tensor(0.25)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
-    held, seen = optimizer.param_groups[0]["lr"], []
+    held, seen = optimizer.param_groups[0]["lr"], Kept()
 
     def step() -> float:
         assert optimizer.param_groups[0]["lr"] is held
-        seen.append(held.item())
+        seen.put(held.item())
         return 1.0
 
     lr_find(step, model, optimizer)
-    np.testing.assert_allclose(seen, LRS, rtol=1e-6)
+    np.testing.assert_allclose(seen.entries(), LRS, rtol=1e-6)
     assert optimizer.param_groups[0]["lr"] is held and held.item() == 0.25
 
 
@@ -529,9 +531,9 @@ def test_divergence_ends_the_test() -> None:
     # 2 * 1.5**4 is the first beyond four times the best.
     assert result.diverged_at == pytest.approx(LRS[43])
     assert len(result.losses) == 46 and result.lrs == tuple(LRS[:46])
-    steps: list[int] = []
-    run(lambda lr, i: steps.append(i) or (2.0 if i < 40 else 100.0))
-    assert 43 <= len(steps) <= 43 + CHECK_EVERY
+    steps = Kept()
+    run(lambda lr, i: steps.put(i) or (2.0 if i < 40 else 100.0))
+    assert 43 <= steps.qsize() <= 43 + CHECK_EVERY
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -753,7 +755,7 @@ def test_settings_out_of_range(options: dict[str, Any], words: str) -> None:
     step, model, optimizer, seen = scripted(lambda lr, i: 1.0)
     with pytest.raises(ValueError, match=words):
         lr_find(step, model, optimizer, **options)
-    assert seen == [] and optimizer.param_groups[0]["lr"] == 0.1
+    assert seen.empty() and optimizer.param_groups[0]["lr"] == 0.1
 
 
 @pytest.mark.parametrize(
@@ -796,9 +798,9 @@ def test_arguments_of_the_wrong_kind() -> None:
 def test_an_uninitialized_model_is_refused_before_anything_runs() -> None:
     model = nn.LazyLinear(3)
     step, _, optimizer, seen = scripted(lambda lr, i: 1.0)
-    with pytest.raises(ValueError, match="uninitialized parameter"):
+    with pytest.raises(ValueError, match="without a shape yet"):
         lr_find(step, model, optimizer)
-    assert seen == []
+    assert seen.empty()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ from labkit.memory_timeline import MemoryComparison
 from labkit.panel import LabPanel, guess, history, live, race_view
 from labkit.panel.run import PanelRun
 from labkit.racing import RaceResult, RaceRun
+from labkit.restore.switches import torch_flags
 from labkit.results import Comparison, Measurement, Workload
 from labkit.sweep import Progress, Sweep
-from labkit.switches import torch_flags
 from labkit.text import format_factor
 from labkit.turn import TURN
 

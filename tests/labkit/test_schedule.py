@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 from labkit.schedule import plot_schedule, schedule_curve
 
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 import whyslow
-from labkit.patches import patched
+from labkit.restore.attributes import patched
 from whyslow.checks import EXPERIMENTS
 from whyslow.observe import count_operators, observe
 from whyslow.subject import Subject

@@ -26,8 +26,8 @@ from labkit import Lab, MemoryMeter, Workload, count, pick_device, race
 from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.memory import StorageTracker
-from labkit.patches import patched
 from labkit.remote import RemoteArm
+from labkit.restore.attributes import patched
 from labkit.results import Comparison
 from sublinear.profiling import restored, training
 from tests.rehearsal import places

@@ -16,7 +16,7 @@ FILES = (
     "tests/labkit/test_lr_finder.py::test_cuda_model_and_generator_are_bit_identical_afterwards",
     "tests/course/test_machine.py",
     "tests/labkit/test_memory.py",
-    "tests/labkit/test_preserve.py",
+    "tests/labkit/test_restore.py",
     "tests/labkit/test_timing.py",
     "tests/sublinear/test_fit.py::test_an_emulated_card_is_as_small_as_it_says",
     "tests/sublinear/test_probe.py",
@@ -29,9 +29,9 @@ LEFT_OUT = {
     "tests/labkit/test_memory.py::test_compiled_code_stays_compiled": (
         "what is compiled runs without any mode in the rehearsal"
     ),
-    "tests/labkit/test_preserve.py::test_the_default_device_is_given_back_and_costs_nothing_where"
+    "tests/labkit/test_restore.py::test_the_default_device_is_given_back_and_costs_nothing_where"
     "_there_was_none": MODE,
-    "tests/labkit/test_preserve.py::test_a_device_that_a_block_has_chosen_is_left_to_it": MODE,
+    "tests/labkit/test_restore.py::test_a_device_that_a_block_has_chosen_is_left_to_it": MODE,
     "tests/course/test_machine.py::test_measuring_leaves_no_trace": "20 s, as test_measured_card",
     "tests/course/test_machine.py::test_doctor": "20 s, as test_measured_card",
 }

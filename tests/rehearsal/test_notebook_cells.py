@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 
 from course.notebook_files import long_path, read_notebook
-from labkit.preserve import preserve_flags
+from labkit.restore import preserve_flags
 from tests.rehearsal.test_rehearsal import ROOT, rehearse
 
 COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang", "cl")

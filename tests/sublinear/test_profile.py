@@ -10,7 +10,7 @@ from torch import nn
 
 from course import models
 from labkit.memory import StorageTracker
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 from sublinear.apply import MENU, apply, checkpointed
 from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from course import models
-from labkit.preserve import rng_state
+from labkit.restore.generators import rng_state
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.fit import fit

@@ -10,8 +10,8 @@ from torch import nn
 from torchvision.models.resnet import BasicBlock
 
 from course import models
-from labkit.preserve import rng_state
-from labkit.switches import torch_flags
+from labkit.restore.generators import rng_state
+from labkit.restore.switches import torch_flags
 from sublinear.apply import apply
 from sublinear.blocks import split
 from sublinear.plan import Checkpoint, Plan

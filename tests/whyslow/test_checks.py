@@ -633,7 +633,7 @@ ONE_STEP_BY_THE_CLOCK = ["step", "wait", "clock", "step", "wait", "clock"]
 
 def test_the_second_step_is_timed_after_the_first_and_to_its_end(monkeypatch):
     told = session.Session(lambda: None, None, 1.0, 60.0, ())
-    told.advance = lambda: None
+    told.advance, told.restoration = lambda: None, SimpleNamespace(keep=None)
     done = noted(monkeypatch, session)
     monkeypatch.setattr(session, "observe", lambda *given: done.append("step") or Seen())
     told._look()

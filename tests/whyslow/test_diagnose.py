@@ -23,8 +23,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
-from labkit.preserve import rng_state
-from labkit.switches import torch_flags
+from labkit.restore.generators import rng_state
+from labkit.restore.switches import torch_flags
 from tests.whyslow.parts import full, looked_at, trainer
 from tests.whyslow.programs import PROGRAMS, TUNED
 from whyslow import Diagnosis, Finding
@@ -332,7 +332,7 @@ class Fixed:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
-    from labkit import reach
+    from labkit.restore import reach
 
     monkeypatch.setattr(reach, "MOST_BYTES", 100)
     table, small_table = np.zeros(100), np.zeros(2)
@@ -350,18 +350,20 @@ def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
         if fails:
             raise KeyError("no")
 
-    names = "drawn, log, own, raw, replay, table, streams[0]"
+    names = "drawn (an iterator), log (a file), streams[0] (an iterator), table (a large array)"
     with (tmp_path / "log").open("w") as log:
         if fails:
             with pytest.raises(KeyError) as error:
                 whyslow.diagnose(step, seconds=0.1)
-            [told] = error.value.__notes__
-            wanted = f"(while diagnosing 'step'; what it reaches was put back, except {names})"
+            told, whose = error.value.__notes__
+            wanted = f"(what the step reaches is as before, except {names})"
+            assert whose == "(while diagnosing 'step')"
         else:
             notes = whyslow.diagnose(step, seconds=0.1).notes
             [told] = [note for note in notes if "not put back" in note]
             wanted = f"the step reaches {names}: what it changed there was not put back"
     assert (told, small_table.tolist()) == (wanted, [0, 0])
+    assert (own.steps, raw, set(replay.values())) == (0, bytearray(2), {None})
 
 
 def test_a_step_that_writes_into_its_batches_is_given_copies():
@@ -825,7 +827,7 @@ def test_what_a_watched_loop_has_on_is_noted():
 
 
 def test_tensors_in_datasets_are_not_copied():
-    from labkit.reach import MOST_BYTES, reached
+    from labkit.restore.reach import MOST_BYTES, reached
 
     data = torch.zeros(MOST_BYTES // 4 + 1)
     held = TensorDataset(data)
@@ -835,7 +837,7 @@ def test_tensors_in_datasets_are_not_copied():
         return data, loader
 
     found = reached(step)
-    assert found.state == [] and found.data["data"] is data and found.loaders == [loader]
+    assert found.state == [] and found.data["data"][0] is data
 
 
 def test_findings_are_plain_values():

@@ -15,8 +15,8 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data import dataloader as loading
 
-from labkit.preserve import preserve_state
-from labkit.reach import reached
+from labkit.restore import preserve_state
+from labkit.restore.reach import reached
 from whyslow import Diagnosis, diagnose, watch
 from whyslow.checks import EXPERIMENTS
 from whyslow.events import Listener, listening

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from labkit.patches import exchanged
+from labkit.restore.attributes import exchanged
 from whyslow.experiment import Experiment
 from whyslow.subject import Subject
 

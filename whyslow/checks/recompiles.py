@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from labkit.preserve import giving_back
+from labkit.restore import giving_back
 from whyslow.clock import share_of
 from whyslow.findings import Finding
 

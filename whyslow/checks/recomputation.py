@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.utils.checkpoint as recomputing
 
-from labkit.patches import exchanged
+from labkit.restore.attributes import exchanged
 from whyslow.experiment import Experiment
 from whyslow.memory import room_for
 from whyslow.observe import RECOMPUTERS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labkit.device import synchronize
-from labkit.preserve import giving_back
+from labkit.restore import giving_back
 
 # Steps of which a wait is taken at least.
 LEAST_STEPS = 6

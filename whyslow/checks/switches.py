@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from labkit.patches import exchanged, patched
+from labkit.restore.attributes import exchanged, patched
 from whyslow.experiment import Experiment
 from whyslow.subject import Subject
 

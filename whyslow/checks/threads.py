@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from labkit.patches import patched
+from labkit.restore.attributes import patched
 from whyslow.experiment import Change, Experiment
 from whyslow.findings import LEAST_SHARE
 from whyslow.subject import Subject, cores

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from labkit.patches import exchanged
+from labkit.restore.attributes import exchanged
 from whyslow.experiment import Experiment
 from whyslow.subject import Subject
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-# A dict, list, deque or set, of any subclass.
+# A dict, list, deque, set or buffer, of any subclass.
 Container = Any
 CONTAINERS = (dict, list, deque, set)
+# Of plain numbers.
+BUFFERS = (bytearray, array)
 _SHOWN = 3
 
 
@@ -17,6 +20,8 @@ def contents(container: Container) -> Container:
     """A copy of what a container holds; plain, as subclasses may refuse to be copied."""
     if isinstance(container, dict):
         return dict(container)
+    if isinstance(container, BUFFERS):
+        return container[:]
     return set(container) if isinstance(container, set) else list(container)
 
 
@@ -24,6 +29,8 @@ def as_before(container: Container, before: Container) -> bool:
     """Whether a container holds the same objects as ``before``, in the same order."""
     if isinstance(container, dict):
         return _alike(container, before) and _alike(container.values(), before.values())
+    if isinstance(container, BUFFERS):
+        return bytes(container) == bytes(before)
     if isinstance(container, set):
         return set(map(id, container)) == set(map(id, before))
     return _alike(container, before)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from labkit.device import current_index
+from labkit.restore.undo import giving_back
 
 # The value of a switch: what its getter returns and its setter takes.
 Flags = dict[str, Any]
@@ -44,6 +47,13 @@ def set_torch_flags(flags: Flags) -> None:
             # Unreadable now, readable then: write it.
             pass
         put(value)
+
+
+@contextmanager
+def preserve_flags() -> Iterator[None]:
+    """Give back torch's process-wide switches as they were."""
+    with giving_back(partial(set_torch_flags, torch_flags())):
+        yield
 
 
 def _attribute(owner: Any, name: str) -> Switch:

@@ -15,16 +15,10 @@ import pytest
 import torch
 from torch import nn
 
-from labkit import preserve, seed_all
-from labkit.preserve import (
-    frozen_heap,
-    giving_back,
-    preserve_flags,
-    preserve_rng,
-    preserve_state,
-    without_collector,
-)
-from labkit.switches import set_torch_flags, torch_flags
+from labkit import seed_all
+from labkit.restore import collector, giving_back, preserve_flags, preserve_rng, preserve_state
+from labkit.restore.collector import frozen_heap, without_collector
+from labkit.restore.switches import set_torch_flags, torch_flags
 
 
 def draw():
@@ -176,22 +170,22 @@ def test_the_heap_is_frozen_inside_and_by_the_outermost_only():
 def test_what_was_dropped_lately_is_searched_for_only_beside_an_accelerator(monkeypatch):
     searched = []
     monkeypatch.setattr(gc, "collect", lambda: searched.append(gc.get_freeze_count()))
-    monkeypatch.setattr(preserve, "_clean_until", -math.inf)
-    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: None)
+    monkeypatch.setattr(collector, "_clean_until", -math.inf)
+    monkeypatch.setattr(collector, "accelerator_in_use", lambda: None)
     gc.unfreeze()
     for _ in range(2):
         with frozen_heap(), frozen_heap():
             pass
     # Of the outermost only the first; one within another has little to search.
     assert [count > 10_000 for count in searched] == [False, True, True]
-    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: "cuda")
+    monkeypatch.setattr(collector, "accelerator_in_use", lambda: "cuda")
     searched.clear()
     with frozen_heap():
         pass
     assert searched == [0]
-    monkeypatch.setattr(preserve, "accelerator_in_use", lambda: None)
-    later = preserve._clean_until + 1
-    monkeypatch.setattr(preserve.time, "monotonic", lambda: later)
+    monkeypatch.setattr(collector, "accelerator_in_use", lambda: None)
+    later = collector._clean_until + 1
+    monkeypatch.setattr(collector.time, "monotonic", lambda: later)
     searched.clear()
     with frozen_heap():
         pass
@@ -365,7 +359,7 @@ def test_a_graph_built_before_still_works() -> None:
 FREEZE_FIRST = """
 import gc
 gc.freeze()
-from labkit.preserve import frozen_heap
+from labkit.restore.collector import frozen_heap
 before = gc.get_freeze_count()
 with frozen_heap():
     pass

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
-from labkit.preserve import PutBack, call_all, giving_back
+from labkit.restore.undo import PutBack, call_all, giving_back
 
 _NOTHING = object()
 

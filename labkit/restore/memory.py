@@ -1,0 +1,62 @@
+"""Room for copies: how much memory is free, and where copies of tensors go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labkit.restore.reach import bytes_of
+from labkit.text import format_bytes
+
+# Of what is free on an accelerator, copies may take this part: the steps need the rest.
+PART = 0.1
+
+
+def place_of_copies(items: Iterable[Any]) -> str | None:
+    """Where copies of the tensors and arrays among ``items`` go: None, each on its own device.
+
+    "cpu" where they would take more than `PART` of the memory that a card has free. MemoryError
+    where they do not fit there.
+    """
+    on_cuda = on_cpu = 0
+    for item in items:
+        if isinstance(item, torch.Tensor) and item.device.type == "cuda":
+            on_cuda += bytes_of(item)
+        elif isinstance(item, torch.Tensor) and item.device.type == "cpu":
+            on_cpu += bytes_of(item)
+    place = None
+    if on_cuda and on_cuda > PART * _free_on_cuda():
+        place, on_cpu = "cpu", on_cpu + on_cuda
+    free = free_bytes("cpu")
+    if free is not None and on_cpu > free:
+        raise MemoryError(
+            f"to put everything back takes copies of {format_bytes(on_cpu)}, and "
+            f"{format_bytes(free)} are free"
+        )
+    return place
+
+
+def _free_on_cuda() -> int:
+    """Bytes, with those that torch holds in reserve."""
+    reserve = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    return int(torch.cuda.mem_get_info()[0]) + reserve
+
+
+def free_bytes(device: str) -> int | None:
+    """Bytes that are free on a device; None where that is unknown."""
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    if device != "cpu":
+        return None
+    table = Path("/proc/meminfo")
+    if table.exists():
+        for line in table.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    if "SC_AVPHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
