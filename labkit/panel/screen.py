@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import ipywidgets as W
 
-from labkit import html, neighbours, plots, report
+from labkit import neighbours, plots, show
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel import memory_view
@@ -217,7 +217,7 @@ class PanelScreen:
 
     def _times_told(self, last: Comparison, swept: str | None) -> dict[str, Any]:
         """The sentence, the distance of the guess, and what a time cannot say."""
-        sentence = report.comparison_sentence(last)
+        sentence = last.sentence
         if self._lab.learns:
             sentence += " Time per step does not say what is learned: Race does."
         told: dict[str, Any] = {"sentence": sentence}
@@ -282,7 +282,7 @@ class PanelScreen:
             return
         markup, text = own._repr_html_(), str(own)
         if run.disturbed:
-            markup, text = f"{markup}{html.result(html.note(DISTURBED))}", f"{text}\n{DISTURBED}"
+            markup, text = f"{markup}{show.result(show.note(DISTURBED))}", f"{text}\n{DISTURBED}"
         picked = self._picked()
         if picked and not isinstance(own, MemoryComparison):
             beside = picked.beside(own)
@@ -347,7 +347,7 @@ def _unrecorded(recorded: Recorded) -> list[str]:
 
 def _html_of(beside: Beside) -> str:
     """A result beside recorded ones as HTML."""
-    show = getattr(beside, "_repr_html_", None)
-    if show is None:
-        return html.result(html.preformatted(str(beside)))
-    return str(show())
+    own = getattr(beside, "_repr_html_", None)
+    if own is None:
+        return show.result(show.preformatted(str(beside)))
+    return str(own())
