@@ -14,6 +14,7 @@ LETTERS = 56
 
 
 def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
+    """The frame of a picture; ``words`` say what it shows."""
     style = Markup(f"<style>{_styles()}</style>")
     return element(
         "svg",
@@ -28,9 +29,11 @@ def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
 
 
 def themed(picture: Markup, *, dark: bool) -> Markup:
-    """The picture in one of the themes, for a file that a page shows beside its text."""
+    """The picture in one of the themes, and with a size of its own: for a file."""
     theme = "dark" if dark else "light"
-    return Markup(picture.replace("<svg ", f'<svg data-theme="{theme}" ', 1))
+    height = picture.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1]
+    size = f'data-theme="{theme}" style="width:{WIDTH:.0f}px;height:{height}px;margin:0"'
+    return Markup(picture.replace("<svg ", f"<svg {size} ", 1))
 
 
 @cache

@@ -16,7 +16,6 @@ from labkit.charts.plot import (
     legend,
     level_ticks,
     log_of,
-    most_of,
     ratio_levels,
     rung,
     short,
@@ -32,16 +31,19 @@ def sweep(
     control: str,
     *,
     recorded: Sequence[tuple[str, Sequence[Swept]]] = (),
+    levels: Sequence[tuple[str, float]] = (),
 ) -> Markup:
-    """Over the values of the swept control: the throughput of both sides, and the speed-up."""
+    """Over the values of the swept control: the throughput of both sides, and the speed-up.
+
+    ``levels`` are lines across the throughputs, each with its label.
+    """
     values = [_value(result, control) for result in results]
     others = [other for _, every in recorded for other in every]
     places = _places(values, [_value(other, control) for other in others])
-    most = 1.1 * most_of(side.throughput for result in results for side in result.arms) or 1.0
-    upper = Box(72, LINE + 8, WIDTH - EDGE, 164, places.ends, (0, most))
+    upper = Box(72, LINE + 8, WIDTH - EDGE, 164, places.ends, _rate_scale(results, levels))
     scale = _sweep_scale([*results, *others])
     lower = Box(72, 164 + 1.8 * LINE, WIDTH - EDGE, 350, places.ends, scale)
-    parts = [*_rates(results, places, control, upper), *ratio_levels(lower)]
+    parts = [*_rates(results, places, control, upper, levels), *ratio_levels(lower)]
     parts.append(svg.text(lower.left, lower.top - 8, "speed-up, 95 % interval", "small"))
     for number, (_, every) in enumerate(recorded):
         parts += _other_sweep(every, places, control, lower, number)
@@ -106,21 +108,51 @@ def _sweep_scale(every: Sequence[Swept]) -> tuple[float, float]:
     return -math.log(rung(1 / min([1.0, *known]))), math.log(rung(max([1.0, *known])))
 
 
-def _rates(results: Sequence[Swept], places: Places, control: str, box: Box) -> list[Markup]:
-    """The upper plot: the throughput of both sides."""
+# Throughputs that span more have a logarithmic scale.
+WIDE = 30
+
+
+def _rate_scale(
+    results: Sequence[Swept], levels: Sequence[tuple[str, float]]
+) -> tuple[float, float]:
+    """The ends of a scale for the throughputs; where it does not begin at 0, their logarithms."""
+    rates = [side.throughput for result in results for side in result.arms]
+    rates = [rate for rate in [*rates, *(rate for _, rate in levels)] if math.isfinite(rate)]
+    most = max(rates, default=1.0)
+    if most > WIDE * min(rates, default=1.0) > 0:
+        return math.log10(min(rates)) - 0.2, math.log10(most) + 0.2
+    return 0.0, 1.1 * most
+
+
+def _rates(
+    results: Sequence[Swept],
+    places: Places,
+    control: str,
+    box: Box,
+    levels: Sequence[tuple[str, float]],
+) -> list[Markup]:
+    """The upper plot: the throughput of both sides, and the levels."""
+    octaves = box.up[0] != 0
     unit = results[0].arms[0].unit if results else "samples"
-    parts = level_ticks(box, short)
+    parts = level_ticks(box, (lambda power: short(10**power)) if octaves else short)
     parts.append(svg.text(box.left, box.top - 8, f"{unit} per second", "small"))
     for tone, place in zip(TONES, (360, 500), strict=False):
         parts.append(swatch(tone, box.top - 8, place))
         parts.append(svg.text(place + 20, box.top - 8, tone))
+
+    def up(rate: float) -> float:
+        return box.y(math.log10(rate) if octaves else rate)
+
     for number, tone in enumerate(TONES[:2]):
         points = []
         for result in results:
             rate = result.arms[number].throughput
             if math.isfinite(rate):
-                points.append((box.x(places.of(_value(result, control))), box.y(rate)))
+                points.append((box.x(places.of(_value(result, control))), up(rate)))
         parts += _joined(points, places.joined, tone)
+    for label, rate in levels:
+        parts.append(svg.path([(box.left, up(rate)), (box.right, up(rate))], "line faster", "5 4"))
+        parts.append(svg.text(box.right, up(rate) + 16, label, "small", "end"))
     return parts
 
 
