@@ -258,7 +258,7 @@ class Comparison(Sides[Measurement]):
         if self.by_throughput:
             words += f" for the same number of {self.baseline.unit}"
         if self.verdict == "same":
-            return f"{words}: no difference beyond {same_within(self.device):.0%}"
+            return f"{words}: no difference beyond {100 * same_within(self.device):.0f} %"
         if self.verdict != "unclear":
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
@@ -305,7 +305,7 @@ class Comparison(Sides[Measurement]):
         surety = ["too few pairs for an interval"]
         if not math.isnan(self.interval[0]):
             ends = " to ".join(map(format_factor, self.interval))
-            surety = [f"95 % interval {ends}", f"noise floor {self.noise_floor:.1%}"]
+            surety = [f"95 % interval {ends}", f"noise floor {100 * self.noise_floor:.1f} %"]
         method = [f"{self.seconds:.1f} s on {device_in_words(self.device)}"]
         if self.stopped:
             method.append("stopped early")

@@ -11,7 +11,8 @@ import torch
 
 from labkit import Workload, race
 from labkit.panel import history, race_view
-from labkit.racing import RaceResult, RaceRun, fisher
+from labkit.racing import RaceResult, RaceRun
+from labkit.results.race import fisher
 
 
 def halving(rate):
