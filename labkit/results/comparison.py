@@ -262,7 +262,7 @@ class Comparison(Sides[Measurement]):
         if self.verdict != "unclear":
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
-            return f"{words} so far: too few pairs decide nothing"
+            return f"{words} so far: too few pairs to decide"
         return f"{words} so far: the pairs differ too much to tell the sides apart"
 
     @property
