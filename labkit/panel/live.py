@@ -17,9 +17,8 @@ import anywidget
 import numpy as np
 import traitlets
 
-from labkit import report
 from labkit.panel import bars
-from labkit.results import Comparison, Measurement
+from labkit.results import ROLES, Comparison, Measurement
 from labkit.sweep import Progress
 from labkit.text import format_factor, format_rate, format_seconds
 
@@ -170,7 +169,7 @@ def summary(runs: Sequence[Comparison]) -> str:
     if len(runs) > 1:
         return f"{len(runs)} comparisons; the figure below shows them all"
     (run,) = runs
-    for role, side in zip(report.ROLES, run.arms, strict=True):
+    for role, side in zip(ROLES, run.arms, strict=True):
         if side.error:
             return f"the {role} ended by {side.error}"
     factor = f"{format_factor(run.speedup)}×"
