@@ -232,6 +232,13 @@ class _Timed:
     def alive(self) -> bool:
         return self.error is None
 
+    @property
+    def block_seconds(self) -> float:
+        """About how long a block takes; 0 where none was timed."""
+        if math.isinf(self.step_seconds):
+            return 0.0
+        return self.steps * self.step_seconds
+
     def _seconds_of(self, steps: int) -> float | None:
         return self._guard(lambda: self.arm.block(steps))
 
@@ -451,8 +458,10 @@ class _Run:
                 searching += side.warm_up(self.seconds, self.stop, self._tell_first)
         searching += self._make_blocks_equal()
         self.begin = clock()
-        # Finding the length of blocks is done once.
-        cost = max(0.0, self.begin - built - searching) + 2 * self._warm_seconds()
+        # Finding the length of blocks is done once; another build warms up for a block at least.
+        cost = max(0.0, self.begin - built - searching)
+        for side in self.sides:
+            cost += max(self._warm_seconds(), side.block_seconds)
         self.builds.begin(self.begin, cost)
 
     def _tell_first(self) -> None:
@@ -482,7 +491,7 @@ class _Run:
         one, other = self.sides
         times = one.step_seconds, other.step_seconds
         if all(math.isfinite(time) and time > 0 for time in times):
-            longest = max(one.step_seconds * one.steps, other.step_seconds * other.steps)
+            longest = max(one.block_seconds, other.block_seconds)
             if longest <= EQUAL_SECONDS:
                 one.steps, other.steps = equal_steps(*times, longest)
         return clock() - begin

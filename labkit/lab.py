@@ -204,7 +204,8 @@ class Lab:
         A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
-        ``on_rough`` receives a first number while both sides still warm up, for who watches.
+        A run that is unclear goes on to ``patience`` times its budget. ``on_rough`` receives a first
+        number while both sides still warm up, for who watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)
