@@ -204,8 +204,8 @@ class Lab:
         A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
-        A run that is unclear goes on to ``patience`` times its budget. ``on_rough`` receives a first
-        number while both sides still warm up, for who watches.
+        An unclear run goes on to ``patience`` times its budget at most. ``on_rough`` receives a
+        first number while both sides still warm up, for who watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)
