@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from labkit import journal
+from labkit.alternating import Update, alternate
 from labkit.arms import Arm, ArmDied, LocalArm, Peak
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
 from labkit.call import Call, keywords
-from labkit.comparing import Update, alternate, budget, measuring, patience_of
+from labkit.comparing import budget, measuring, patience_of
 from labkit.controls import (
     Settings,
     all_controls,

@@ -16,8 +16,8 @@ import torch
 
 from course.machine import _seconds, fast_dtypes, machine_card
 from labkit import Timer, Workload, device, pick_device, seed_all
+from labkit.alternating import alternate
 from labkit.arms import LocalArm
-from labkit.comparing import alternate
 from labkit.preserve import preserve_rng
 from labkit.results import Comparison, Measurement
 
