@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import operator
 import os
 import random
 import re
@@ -234,8 +235,10 @@ def seed_all(seed: int) -> None:
     >>> torch.equal(torch.rand(2), first)
     True
     """
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise TypeError(f"seed={seed!r}: use a whole number")
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed={seed!r}: use a whole number") from None
     if not -(2**63) <= seed < 2**64:
         raise ValueError(f"seed={seed!r}: use a whole number from -2**63 to 2**64 - 1")
     random.seed(seed)

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from labkit import journal
+from labkit.alternating import Update, alternate
 from labkit.arm import Arm, ArmDied, LocalArm, Peak
 from labkit.call import Call, keywords
-from labkit.comparing import Update, alternate, budget, measuring, patience_of
+from labkit.comparing import budget, measuring, patience_of
 from labkit.controls import (
     Settings,
     all_controls,
@@ -202,7 +203,8 @@ class Lab:
         A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
-        ``on_rough`` receives a first number while both sides still warm up, for who watches.
+        An unclear run goes on to ``patience`` times its budget at most. ``on_rough`` receives a
+        first number while both sides still warm up, for who watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)

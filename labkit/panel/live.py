@@ -112,9 +112,11 @@ class Chart:
         if now - self._drawn < SELDOM and not done:
             return
         self._drawn = now
-        part = min(1.0, so_far.seconds / self._budget)
+        # More than the budget, once a run goes on until it is clear.
+        budget = max(self._budget, so_far.limit)
+        part = min(1.0, so_far.seconds / budget)
         whole = (position.index + part) / position.count
-        left = f"{max(0.0, self._budget - so_far.seconds):.0f} s left"
+        left = f"{max(0.0, budget - so_far.seconds):.0f} s left"
         if done:
             whole, left = 1.0, ""
         self._live.state = (

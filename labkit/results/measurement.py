@@ -108,7 +108,8 @@ class Measurement:
         return "\n".join([self.sentence, aligned(self.rows), *self.notes])
 
     def _repr_html_(self) -> str:
-        return show.result(show.sentence(self.sentence), show.table(self.rows))
+        notes = map(show.note, self.notes)
+        return show.result(show.sentence(self.sentence), show.table(self.rows), *notes)
 
 
 def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:

@@ -17,7 +17,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from labkit import comparing
+from labkit import alternating
+from labkit.builds import MOST_BUILDS
 from labkit.results import Comparison
 
 BUDGET = 3.0
@@ -32,7 +33,7 @@ class Scatter:
     between: float
     within: float
     building: float = 0.0
-    most_builds: int = comparing.MOST_BUILDS
+    most_builds: int = MOST_BUILDS
 
 
 # From a quiet machine to one that others use; costly builds; steps that cannot be built again.
@@ -98,8 +99,8 @@ def run(ratio: float, scatter: Scatter, random: Random, patience: float) -> Comp
     sides = []
     for label, step in (("a", STEP * math.sqrt(ratio)), ("b", STEP / math.sqrt(ratio))):
         sides.append(SimulatedArm(label, step, scatter, clock, random))
-    with patch.object(comparing, "clock", clock):
-        return comparing.alternate(
+    with patch.object(alternating, "clock", clock):
+        return alternating.alternate(
             *sides,  # type: ignore[arg-type]
             seconds=BUDGET,
             on_update=_silent,

@@ -16,8 +16,8 @@ import torch
 
 from course.machine import _seconds, fast_dtypes, machine_card
 from labkit import Timer, Workload, device, pick_device, seed_all
+from labkit.alternating import alternate
 from labkit.arm import LocalArm
-from labkit.comparing import alternate
 from labkit.restore import preserve_rng
 from labkit.results import Comparison, Measurement
 

@@ -8,7 +8,6 @@ import gc
 import itertools
 import math
 import statistics
-import sys
 import threading
 import time
 import weakref
@@ -18,18 +17,11 @@ from typing import ClassVar
 import pytest
 import torch
 
-from labkit import Lab, Workload, compare, measure
+from labkit import Lab, Workload, alternating, compare, measure
+from labkit.alternating import BLOCK_SECONDS, MIN_BUILDS, SHORT_TOTAL, alternate, equal_steps
 from labkit.arm import LocalArm
-from labkit.comparing import (
-    BLOCK_SECONDS,
-    MIN_BUILDS,
-    MOST_BUILDS,
-    SHORT_TOTAL,
-    alternate,
-    builds_that_fit,
-    equal_steps,
-    measuring,
-)
+from labkit.builds import MOST_BUILDS, builds_that_fit
+from labkit.comparing import measuring
 from labkit.restore.switches import torch_flags
 from tests.benchmarks import bench_stopping
 
@@ -58,8 +50,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    # By the table of modules: labkit.measure is the function.
-    monkeypatch.setattr(sys.modules["labkit.comparing"], "clock", clock)
+    monkeypatch.setattr(alternating, "clock", clock)
     return clock
 
 
@@ -312,13 +303,13 @@ def test_a_narrow_interval_ends_a_run_but_not_before_several_builds(sides, clock
     assert alternated(one, other, seconds=40).build_count == MOST_BUILDS
 
 
-def alternating(step):
+def by_turns(step):
     """Builds that are slower and faster by turns: the mean of them is 1."""
     return {number: 1 + step * (-1) ** number for number in range(4 * MOST_BUILDS)}
 
 
 def test_a_run_that_is_clear_at_the_end_of_its_budget_ends_there(sides):
-    one, other, _ = sides(before={"seconds": 0.015, "layout": alternating(0.05)})
+    one, other, _ = sides(before={"seconds": 0.015, "layout": by_turns(0.05)})
     result = alternated(one, other, 20, patience=3)
     assert result.verdict == "faster" and result.build_count == MOST_BUILDS
     assert 20 <= result.seconds < 20.1 and result.limit == 20
@@ -326,7 +317,7 @@ def test_a_run_that_is_clear_at_the_end_of_its_budget_ends_there(sides):
 
 def test_an_unclear_run_goes_on_in_whole_builds_to_three_budgets(sides):
     updates = []
-    one, other, _ = sides(before={"layout": alternating(0.1)})
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
     result = alternated(one, other, 20, patience=3, on_update=updates.append)
     assert result.verdict == "unclear" and result.limit == 60
     assert 57 <= result.seconds < 60.5
@@ -338,14 +329,14 @@ def test_an_unclear_run_goes_on_in_whole_builds_to_three_budgets(sides):
 
 
 def test_without_patience_an_unclear_run_ends_with_its_budget(sides):
-    one, other, _ = sides(before={"layout": alternating(0.1)})
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
     result = alternated(one, other, 20)
     assert result.verdict == "unclear" and result.seconds < 20.1 and result.limit == 20
 
 
 def test_an_unclear_run_ends_as_soon_as_it_is_clear(sides):
     # After the tenth build they do not differ any more.
-    layout = dict(list(alternating(0.05).items())[:MOST_BUILDS])
+    layout = dict(list(by_turns(0.05).items())[:MOST_BUILDS])
     one, other, _ = sides(before={"layout": layout, "seconds": 0.0104})
     result = alternated(one, other, 20, patience=3)
     assert alternated(*sides(before={"layout": layout, "seconds": 0.0104})[:2], 20).verdict == (
@@ -390,7 +381,7 @@ def test_a_stop_ends_a_run_that_has_gone_on(sides):
         if so_far.limit > 20:
             stop.set()
 
-    one, other, _ = sides(before={"layout": alternating(0.1)})
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
     result = alternated(one, other, 20, patience=3, on_update=press, stop=stop)
     assert result.stopped and 20 < result.seconds < 25
 

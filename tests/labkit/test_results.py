@@ -354,9 +354,12 @@ def test_what_stopped_or_ended_is_told_in_words():
 def test_the_sides_are_called_by_what_they_set_differently():
     before, after = {"amp": False, "size": 8}, {"amp": True, "size": 8}
     result = Comparison(Measurement("a", before), Measurement("b", after))
-    assert result.own_settings == ("amp=False", "amp=True") and "both sides: size=8" in result.details[0]
+    assert (
+        result.own_settings == ("amp=False", "amp=True")
+        and "both sides: size=8" in result.details[0]
+    )
     bare = Comparison(Measurement("old", {}), Measurement("candidate", {}))
-    assert bare.notes == ("old", "")
+    assert bare.own_settings == ("old", "")
 
 
 def test_a_measurement_says_what_a_step_takes():
