@@ -96,8 +96,7 @@ def _ratio_ticks(box: Box) -> list[Markup]:
         if all(abs(x - other) > 76 for other in taken):
             taken.append(x)
             parts.append(upright(box, x, "one" if ratio == 1 else "grid"))
-            anchor = "start" if x < 40 else "end" if x > WIDTH - 40 else "middle"
-            parts.append(svg.text(x, box.bottom + 20, words, "small", anchor))
+            parts.append(svg.below(x, box.bottom + 20, words))
     return parts
 
 

@@ -71,8 +71,23 @@ class Picture:
 
     @property
     def texts(self) -> list[str]:
-        found = [each for each in self.root.iter() if each.tag.endswith("}text")]
-        return ["".join(each.itertext()) for each in found]
+        return list(self.words())
+
+    def words(self) -> Iterator[str]:
+        """The texts, without what a pointer shows."""
+        for each in self.root.iter():
+            if each.tag.endswith("}text"):
+                spans = [span for span in each if span.tag.endswith("}tspan")]
+                yield (each.text or "") + "".join(span.text or "" for span in spans)
+
+    def extents(self) -> Iterator[tuple[float, float]]:
+        """Where each text begins and ends in a narrow place, where its letters are large."""
+        elements = [each for each in self.root.iter() if each.tag.endswith("}text")]
+        for each, words in zip(elements, self.texts, strict=True):
+            wide, x = 10.9 * len(words), float(each.attrib["x"])
+            part = {"start": 0.0, "middle": 0.5, "end": 1.0}[each.get("text-anchor", "start")]
+            if "transform" not in each.attrib:
+                yield x - part * wide, x + (1 - part) * wide
 
     def points(self) -> Iterator[tuple[float, float]]:
         """All corners of lines, areas and texts."""
@@ -119,6 +134,8 @@ def test_every_picture_is_whole_and_keeps_within_its_frame(name: str) -> None:
     assert picture.root.get("role") == "img" and picture.root.get("aria-label")
     for x, y in picture.points():
         assert -1 <= x <= 641 and -1 <= y <= picture.height + 1, (x, y)
+    for left, right in picture.extents():
+        assert left >= -2 and right <= 650, (left, right)
     assert not re.search(r"\b(nan|inf)\b", re.sub("<style>.*?</style>", "", source))
     assert "<script" not in source and "href" not in source
 
@@ -195,7 +212,7 @@ def test_a_race_draws_every_run_and_marks_how_each_ends() -> None:
     assert len(picture.of("k-cross")) == sum(not run.reached for run in RUNS)
     assert len(picture.of("k-beyond")) == 2
     assert "1 of 4 arrived" in picture.texts
-    assert any("2 of 3 arrived" in text for text in picture.texts)
+    assert any("2 of 3 in 1.50 s" in text for text in picture.texts)
 
 
 def test_one_that_explodes_does_not_flatten_the_others() -> None:
@@ -205,6 +222,22 @@ def test_one_that_explodes_does_not_flatten_the_others() -> None:
         if text[:1].isdigit() and text.replace(".", "").isdigit()
     ]
     assert max(ticks) <= 4
+
+
+def test_a_scale_holds_curves_that_begin_far_from_one_that_begins_near() -> None:
+    near = [trained("whitened", seed, 0.53, 0.5) for seed in range(5)]
+    far = [trained("plain", seed, 2.0, 1.0, 0.5) for seed in range(5)]
+    picture = Picture(charts.race(RaceResult((*near, *far), 0.5, "loss", False)))
+    assert not picture.of("k-beyond") and "2" in picture.texts
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
+    run = trained("sgd", 0, *(2 - 0.001 * n for n in range(1500)))
+    source = charts.race(RaceResult((run,), 0.5, "loss", False))
+    [line] = Picture(source).of("k-line")
+    assert 60 <= line.attrib["d"].count("L") <= 120
+    end = Picture(source).of("k-end")[0].attrib["d"].removeprefix("M").removesuffix("h0")
+    assert line.attrib["d"].endswith(end)
 
 
 def test_target_and_metric_stand_there_before_the_first_run() -> None:
