@@ -52,8 +52,15 @@ def element(tag: str, *children: str, kind: str = "", **attributes: str) -> Mark
     return show.element(tag, *children, **attributes)
 
 
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> Markup:
-    return element("text", words, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+def text(
+    x: float, y: float, words: str, kind: str = "", anchor: str = "start", room: int = LETTERS
+) -> Markup:
+    """Words; of more letters than there is ``room`` for, the rest is what a pointer shows."""
+    full = []
+    if len(words) > room:
+        full = [element("title", words)]
+        words = f"{words[: max(1, room - 1)]}…"
+    return element("text", words, *full, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
 
 
 def below(x: float, y: float, words: str) -> Markup:

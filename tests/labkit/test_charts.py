@@ -162,6 +162,11 @@ def test_where_there_is_no_interval_none_is_drawn() -> None:
     assert dots(Picture(charts.comparison(compared(pairs=0)))) == 0
 
 
+def test_of_very_many_pairs_every_so_many_are_dots() -> None:
+    picture = Picture(charts.comparison(compared(pairs=2500)))
+    assert dots(picture) == 834 and "dots: one of 3 pairs of blocks" in picture.texts
+
+
 def test_an_outlier_flattens_nothing() -> None:
     times = (*compared(1.1, 40).candidate.times[:-1], 1e-9)
     result = compared(1.1, 40)
@@ -193,8 +198,17 @@ def test_a_picture_keeps_its_height_from_the_first_pair_on() -> None:
 
 def test_the_guess_and_recorded_machines_are_named() -> None:
     picture = Picture(charts.comparison(compared(), recorded=[("h200", compared(3.0))], guess=1.5))
-    assert "your guess 1.50×" in picture.texts and "h200: 3.00×" in picture.texts
+    assert "your guess 1.50×" in picture.texts and "3.00× h200" in picture.texts
     assert "no pairs" in " ".join(Picture(EVERY["with recorded"]()).texts)
+
+
+def test_a_long_name_is_cut_and_its_end_is_shown_by_a_pointer() -> None:
+    name = "a machine with a name that has no room, 2026-11-20, at batch_size=512"
+    picture = Picture(charts.comparison(compared(), recorded=[(name, compared(1.2))]))
+    [shown] = [text for text in picture.texts if text.startswith("1.20× a machine")]
+    assert shown.endswith("…")
+    titles = [each.text for each in picture.root.iter() if each.tag.endswith("}title")]
+    assert f"1.20× {name}" in titles
 
 
 def test_a_direction_colours_what_is_not_clear_yet() -> None:
