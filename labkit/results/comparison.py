@@ -350,6 +350,8 @@ class Comparison(Sides[Measurement]):
         for role, side, note in zip(ROLES, self.arms, self.own_settings, strict=True):
             low, high = side.quartiles
             value, text = side.median, format_seconds(side.median)
+            if self.one_step != "step":
+                text += f" {with_article(self.one_step)}"
             if self.by_throughput:
                 value, text = side.throughput, format_rate(side.throughput, side.unit)
                 low, high = side.samples / high, side.samples / low

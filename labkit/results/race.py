@@ -241,11 +241,11 @@ class RaceResult:
         return f"is {factor} as fast as {self.arms[0]}: {self.verdict(arm)}"
 
     def arrival(self, arm: str) -> str:
-        """``3 of 5 arrived, median 1.50 s``."""
-        words = f"{self.tally(arm)} arrived"
-        if math.isfinite(self.median(arm)):
-            words += f", median {format_seconds(self.median(arm))}"
-        return words
+        """``3 of 5 in 1.50 s``: who arrived, and the median time; ``0 of 5 arrived``."""
+        median = self.median(arm)
+        if math.isinf(median):
+            return f"{self.tally(arm)} arrived"
+        return f"{self.tally(arm)} in {format_seconds(median)}"
 
     def certainty(self, arm: str) -> str:
         """What a factor rests on: ``95 % interval 1.90 to 2.10; 5 seeds``; two seeds one by one.
