@@ -119,7 +119,8 @@ def lr_find(
     ...) are afterwards as before, bit for bit, also after an exception or interrupt: see
     `labkit.restore.restoring`. ``also`` lists what it cannot find by itself. Batches taken from an
     iterator are gone: give the training a fresh one. Raises TypeError and ValueError for bad
-    arguments, ValueError for a missing or non-finite first loss.
+    arguments, ValueError for a missing or non-finite first loss, and for a step that trains in a
+    generator function what ``also`` does not list.
     """
     _check_objects(step, model, optimizer)
     if not (0 < min_lr < max_lr < np.inf and divergence > 1 and 0 < smoothing < np.inf):
