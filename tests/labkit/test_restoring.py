@@ -446,6 +446,42 @@ def test_through_lists_in_closures_and_slots() -> None:
     assert slotted.steps == 0
 
 
+class Meter:
+    count, sums = 0, torch.zeros(2)
+
+
+class Metered(nn.Module):
+    """A layer with a plain object, and with a method that is named in a class below its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meter = Meter()
+
+    def note(self) -> None:
+        TRAINING.step()
+
+    def forward(self) -> None:
+        self.meter.count += 1
+        self.meter.sums.add_(1)
+        self.note()
+
+
+class Below(Metered):
+    pass
+
+
+def test_through_what_a_layer_holds_and_calls(monkeypatch) -> None:
+    monkeypatch.setitem(globals(), "TRAINING", Training())
+    model = nn.Sequential(nn.Sequential(Below()))
+    meter = model[0][0].meter
+
+    def step() -> None:
+        model[0][0]()
+
+    checked(step, TRAINING, meter.sums)
+    assert meter.count == 0 and not meter.sums.any()
+
+
 def test_through_a_module_of_the_reader_s(monkeypatch) -> None:
     helpers = types.ModuleType("helpers_of_a_reader")
     helpers.inner = types.ModuleType("helpers_of_a_reader.inner")
