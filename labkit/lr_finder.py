@@ -119,7 +119,9 @@ def lr_find(
     ...) are afterwards as before, bit for bit, also after an exception or interrupt: see
     `labkit.restore.restoring`. ``also`` lists what it cannot find by itself. Batches taken from an
     iterator are gone: give the training a fresh one. Raises TypeError and ValueError for bad
-    arguments, ValueError for a missing or non-finite first loss.
+    arguments, ValueError for a missing or non-finite first loss, and for a step that trains in a
+    generator function what ``also`` does not list.
+
 
     >>> model = torch.nn.Linear(4, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -38,7 +38,8 @@ def diagnose(
 
     Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
     the step are as before; TypeError for a step that cannot be called like that, ValueError for one
-    on a card that is not torch's current one, and what the first step raises comes through.
+    on a card that is not torch's current one, or that trains in a generator function, which cannot
+    be put back; what the first step raises comes through.
     """
     if seconds is None:
         seconds = pick(cpu=20.0, test=4.0)

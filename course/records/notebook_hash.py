@@ -36,9 +36,13 @@ def hash_of(sources: Iterable[str]) -> str:
 
 
 def _tree(source: str) -> str:
-    """A cell's syntax tree as text; of IPython's own lines, which are no Python,
-    the text itself.
+    """A cell's syntax tree as text; of IPython's own lines, which are no Python, the text itself.
+
+    Of a file that a cell writes, the same below the line that says so.
     """
+    line, _, program = source.partition("\n")
+    if line.startswith("%%writefile"):
+        return f"{line};{_tree(program)}"
     try:
         body = ast.parse(source).body
     except SyntaxError:

@@ -51,17 +51,17 @@ def _slots(kind: type) -> list[str]:
 class Bindings:
     """Variables as they are now; ``changed`` names those that were bound anew until `restore`.
 
-    ``cells`` of closures and ``names`` with the dictionary that holds them; ``objects`` for their
-    attributes, classes too.
+    ``cells`` of closures by name, ``names`` with the dictionary that holds them, and ``objects``,
+    also classes, for their attributes.
     """
 
     def __init__(
         self,
-        cells: dict[str, types.CellType],
+        cells: list[tuple[str, types.CellType]],
         names: list[tuple[str, Values]],
         objects: list[Any],
     ) -> None:
-        self._cells = [(name, cell, content(cell)) for name, cell in cells.items()]
+        self._cells = [(name, cell, content(cell)) for name, cell in cells]
         self._names = [(name, space, space.get(name, NOTHING)) for name, space in names]
         self._objects = [(item, attributes_of(item)) for item in objects]
         self.changed: list[str] = []

@@ -13,6 +13,11 @@ _LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "whyslow", 
 # Of Python's own library, the kinds of objects that hold what the reader puts in. Others, such as
 # locks, events and queues, belong to other threads, too.
 _HOLDERS = ("types", "argparse", "collections", "contextlib", "functools")
+# What they have shown or sent cannot be taken back.
+_SHOWING = {
+    *("IPython", "ipykernel", "ipywidgets", "traitlets", "anywidget", "comm", "matplotlib"),
+    *("tqdm", "wandb", "tensorboard", "tensorboardX", "mlflow"),
+}
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _PYTHONS = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
@@ -45,7 +50,7 @@ def may_hold_own(kind: type) -> bool:
     first = (kind.__module__ or "").split(".")[0]
     if first in sys.stdlib_module_names:
         return first in _HOLDERS
-    return not _is_library(first)
+    return first not in _SHOWING and not _is_library(first)
 
 
 def _is_library(module: str | None) -> bool:

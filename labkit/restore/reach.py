@@ -79,7 +79,7 @@ class Reached:
     data: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     beyond: dict[str, str] = field(default_factory=dict)
     trainings: dict[str, list[Any]] = field(default_factory=dict)
-    cells: dict[str, types.CellType] = field(default_factory=dict)
+    cells: list[tuple[str, types.CellType]] = field(default_factory=list)
     names: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     objects: list[Any] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ def _take_copies_of_parameters(found: Reached) -> None:
     for item in found.state:
         if isinstance(item, torch.nn.Module):
             tensors += item.parameters()
-    shapes = {each.shape for each in tensors if is_trained(each) and not is_lazy(each)}
+    shapes = {each.shape for each in tensors if _is_trained(each) and not is_lazy(each)}
     for name, large in list(found.data.items()):
         found.state += [each for each in large if each.shape in shapes]
         found.data[name] = [each for each in large if each.shape not in shapes]
@@ -114,11 +114,20 @@ def generators_of(loader: Any) -> list[Any]:
     return [each for each in found if isinstance(each, GENERATORS)]
 
 
-def is_trained(item: Any) -> bool:
+def _is_trained(item: Any) -> bool:
     """Whether an object is a model, an optimizer or the like, or a tensor that is trained."""
     if isinstance(item, torch.Tensor):
         return item.is_leaf and item.requires_grad
     return _has_state(item)
+
+
+def _trains(item: Any) -> bool:
+    """Whether an object is part of a training: no module without weights, as a transform is."""
+    if isinstance(item, torch.nn.Module):
+        return any(each.requires_grad for each in item.parameters())
+    return isinstance(item, torch.optim.Optimizer) or (
+        isinstance(item, torch.Tensor) and _is_trained(item)
+    )
 
 
 def _has_state(item: Any) -> bool:
@@ -185,7 +194,7 @@ class _Walk:
         item, name = place.item, place.name
         if place.owned:
             return ()
-        if is_trained(item) or (bytes_of(item) <= MOST_BYTES and not place.large):
+        if _is_trained(item) or (bytes_of(item) <= MOST_BYTES and not place.large):
             self.found.state.append(item)
         elif isinstance(item, torch.Tensor):
             self.found.data.setdefault(name, []).append(item)
@@ -232,7 +241,7 @@ class _Walk:
                 issubclass(kind, _SIMPLE) for kind in set(map(type, entries))
             ):
                 self.found.beyond[place.name] = "a container of many objects"
-            return _numbered(filter(is_trained, entries))
+            return _numbered(filter(_is_trained, entries))
         if place.owned or not place.large:
             entries = [each for each in entries if not isinstance(each, _ARRAYS)]
         return _numbered(entries)
@@ -260,14 +269,14 @@ class _Walk:
         inside += _of_code(item.gi_code, variables, item.gi_frame.f_globals, self.found)
         walk = _Walk()
         walk.look(inside)
-        trained = list(filter(is_trained, walk.found.state))
+        trained = list(filter(_trains, walk.found.state))
         if trained:
-            self.found.trainings[name] = trained
+            self.found.trainings.setdefault(name, []).extend(trained)
         return inside
 
     def _graph(self, place: _Place) -> Inside:
         self.found.beyond[place.name] = "a CUDA graph"
-        self.found.trainings[place.name] = []
+        self.found.trainings.setdefault(place.name, []).append(place.item)
         return ()
 
     def _file(self, place: _Place) -> Inside:
@@ -294,7 +303,7 @@ class _Walk:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = {}
         for name, cell in cells:
-            self.found.cells[name] = cell
+            self.found.cells.append((name, cell))
             if content(cell) is not NOTHING:
                 closure[name] = content(cell)
         yield from closure.items()

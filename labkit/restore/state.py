@@ -93,7 +93,7 @@ def put_backs(item: Any, copies: str | None) -> list[PutBack]:
     if isinstance(item, (*CONTAINERS, *BUFFERS)):
         return [keeping(item)]
     if not isinstance(item, _PLAIN) and has_slots(item):
-        return [Bindings({}, [], [item]).restore]
+        return [Bindings([], [], [item]).restore]
     return []
 
 

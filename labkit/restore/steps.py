@@ -84,14 +84,13 @@ class Restoration:
     def refuse(self, advice: str) -> None:
         """Raise ValueError for the reader's training where that cannot be put back."""
         for name, trained in self._found.trainings.items():
-            if trained and self._owns(trained):
+            if self._owns(trained):
                 continue
-            kind = self._found.beyond[name]
-            kinds = ", ".join(dict.fromkeys(type(each).__name__ for each in trained))
-            holds = f" that trains ({kinds})" if trained else ", which may train anything"
+            kinds = dict.fromkeys(type(each).__name__ for each in trained)
             raise ValueError(
-                f"{name} is {kind}{holds}: what it does cannot be put back. Give a function that "
-                f"does one step with a model and an optimizer of its own{advice}"
+                f"{name} is {self._found.beyond[name]} that trains ({', '.join(list(kinds)[:4])}), "
+                "which cannot be put back: give a function that does one step with a model and an "
+                f"optimizer of its own{advice}"
             )
 
     def _owns(self, items: Iterable[Any]) -> bool:

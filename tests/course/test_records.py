@@ -268,6 +268,9 @@ def test_layout_comments_and_imports_do_not_make_a_record_old():
     assert hash_of([long]) == hash_of(['lab.run(x="a", y=[1, 2])', "import b"])
     inner = "def step():\n    import a\n    return a.b"
     assert hash_of([inner]) == hash_of(["def step():\n    return a.b"])
+    file = "%%writefile a.py\n"
+    assert hash_of([f"{file}import b\nrun()"]) == hash_of([f"{file}run()"]) != hash_of(["run()"])
+    assert hash_of([f"{file}run()"]) != hash_of([f"{file}run(1)"])
 
 
 def test_a_cell_may_be_split():

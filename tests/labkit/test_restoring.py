@@ -136,6 +136,24 @@ def test_two_steps_that_share_a_model() -> None:
     assert training.trained() and everything(training) == before
 
 
+def test_two_steps_with_variables_of_the_same_names() -> None:
+    def made():
+        training, count = Training(), 0
+
+        def step() -> torch.Tensor:
+            nonlocal count
+            count += 1
+            return training.step()
+
+        return step, training, lambda: count
+
+    (one, first, of_one), (other, second, of_other) = made(), made()
+    before = everything(first), everything(second)
+    compare(one, other, seconds=SECONDS)
+    assert first.trained() and second.trained() and of_one() == of_other() == 0
+    assert (everything(first), everything(second)) == before
+
+
 def test_without_restore_the_steps_train_on() -> None:
     for run in (compare, measure):
         training = Training()
@@ -242,7 +260,9 @@ def test_a_training_that_cannot_be_put_back_is_refused_by_name() -> None:
     losses = training_as_a_generator(model)
     next(losses)
     before = frozen(dict(model.named_parameters()))
-    words = r"losses is a generator that trains \(.*SGD.*\).*or pass restore=False: then the steps"
+    words = (
+        r"losses is a generator that trains \(.*SGD.*\).*, or pass restore=False: then the steps"
+    )
     for run in (lambda: compare(lambda: next(losses), lambda: None), lambda: measure(losses.send)):
         with pytest.raises(ValueError, match=words.replace("losses", "(losses|self)")):
             run()
@@ -290,6 +310,17 @@ def test_batches_of_a_generator_are_no_training() -> None:
     assert everything(training) == before
 
 
+def test_a_module_without_weights_in_a_generator_is_no_training() -> None:
+    teacher, transform = nn.Linear(4, 4).requires_grad_(False), nn.Dropout(0.1)
+
+    def endless():
+        while True:
+            yield transform(teacher(X))
+
+    batches = endless()
+    assert "batches (a generator)" in measure(lambda: next(batches), seconds=SECONDS).notes[0]
+
+
 def test_a_graph_writes_where_nobody_sees_it(monkeypatch) -> None:
     monkeypatch.setattr(reach, "is_graph", None)
 
@@ -300,7 +331,7 @@ def test_a_graph_writes_where_nobody_sees_it(monkeypatch) -> None:
     kinds = [(lambda item: isinstance(item, Graph), reach._Walk._graph), *reach._KINDS]
     monkeypatch.setattr(reach, "_KINDS", kinds)
     graph = Graph()
-    with pytest.raises(ValueError, match="graph is a CUDA graph, which may train anything"):
+    with pytest.raises(ValueError, match="graph is a CUDA graph that trains"):
         measure(lambda: graph.replay(), seconds=SECONDS)
 
 
@@ -413,6 +444,42 @@ def test_through_lists_in_closures_and_slots() -> None:
 
     checked(step, training)
     assert slotted.steps == 0
+
+
+class Meter:
+    count, sums = 0, torch.zeros(2)
+
+
+class Metered(nn.Module):
+    """A layer with a plain object, and with a method that is named in a class below its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meter = Meter()
+
+    def note(self) -> None:
+        TRAINING.step()
+
+    def forward(self) -> None:
+        self.meter.count += 1
+        self.meter.sums.add_(1)
+        self.note()
+
+
+class Below(Metered):
+    pass
+
+
+def test_through_what_a_layer_holds_and_calls(monkeypatch) -> None:
+    monkeypatch.setitem(globals(), "TRAINING", Training())
+    model = nn.Sequential(nn.Sequential(Below()))
+    meter = model[0][0].meter
+
+    def step() -> None:
+        model[0][0]()
+
+    checked(step, TRAINING, meter.sums)
+    assert meter.count == 0 and not meter.sums.any()
 
 
 def test_through_a_module_of_the_reader_s(monkeypatch) -> None:
@@ -561,16 +628,15 @@ def test_a_model_whose_config_refuses_to_be_changed_keeps_it() -> None:
 
 def test_a_scripted_model() -> None:
     with pytest.warns(FutureWarning, match="deprecated"):
-        model = torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model = torch.jit.script(nn.Linear(4, 1))
     seen = Kept()
 
     def step() -> None:
-        optimizer.zero_grad()
         loss = model(X).square().mean()
-        loss.backward()
-        optimizer.step()
         seen.put(loss.item())
+        with torch.no_grad():
+            for each in model.parameters():
+                each.mul_(0.99)
 
     before = frozen(dict(model.named_parameters()))
     measure(step, seconds=SECONDS)
@@ -643,6 +709,15 @@ def test_tensors_of_inference_mode_and_graphs_of_before_still_work() -> None:
     measure(lambda: (fixed + mask).sum(), seconds=SECONDS)
     loss.backward()
     assert torch.equal(weight.grad, mask) and fixed.is_inference()
+
+
+def test_what_is_shown_is_left_alone() -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    axis = figure.subplots()
+    found = reach.reached(lambda: axis.plot([1, 2]))
+    assert found.objects == [] and found.state == []
 
 
 def test_copies_are_on_the_device_while_it_has_room(monkeypatch) -> None:
