@@ -122,7 +122,6 @@ def lr_find(
     arguments, ValueError for a missing or non-finite first loss, and for a step that trains in a
     generator function what ``also`` does not list.
 
-
     >>> model = torch.nn.Linear(4, 1)
     >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     >>> def step():
