@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from labkit import report
+from labkit import show
 from labkit.graphs import watched_replays
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
@@ -81,7 +81,7 @@ class Counters:
         return "\n".join(f"{name:<18}  {value:>{width}}" for name, value in rows)
 
     def _repr_html_(self) -> str:
-        return report.counters(self)
+        return show.result(show.table([["one step", ""], *self.rows()]))
 
 
 def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
@@ -90,8 +90,13 @@ def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:
 
     Compiled code counts as the operators that it calls. What the step raises comes through and
     nothing of the counting stays behind; RuntimeError for a step that replays a CUDA graph, whose
-    operators nobody sees. Counting saved bytes has the limits named in
-    `labkit.memory.MemoryMeter`.
+    operators nobody sees; TypeError for a step that cannot be called, or a model that is none.
+    Counting saved bytes has the limits named in `labkit.memory.MemoryMeter`.
+
+    >>> inputs, weight = torch.ones(4, 6), torch.ones(6, 2)
+    >>> counted = count(lambda: torch.relu(inputs @ weight))
+    >>> counted.flops, counted.launches
+    (96, 2)
     """
     if not callable(step):
         raise TypeError(
@@ -169,7 +174,7 @@ def _waits_for_device(func: Any, args: Any, kwargs: dict[str, Any], result: Any)
             for i in tree_leaves(args[1])
         )
     if name in _COPIES:
-        source = args[1] if name == "copy_" else args[0]
+        source = args[0] if name == "_to_copy" else args[1]
         blocking = not kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
         return bool(
             blocking and source.device.type not in ("cpu", "meta") and result.device.type == "cpu"

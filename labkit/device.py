@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import operator
 import os
 import random
 import re
@@ -70,6 +71,10 @@ def pick_device() -> torch.device:
 
     Of several cards the current one. ``LABKIT_DEVICE=cpu`` keeps to the CPU; ValueError for any
     other value of it.
+
+    >>> inputs = torch.ones(4, 2, device=pick_device())
+    >>> inputs.device.type == pick_device().type
+    True
     """
     wanted = os.environ.get("LABKIT_DEVICE", "")
     if wanted not in ("", "cpu"):
@@ -163,7 +168,11 @@ def pick(*, cpu: T, cuda: T | None = None, small: T | None = None, test: T | Non
     ``test`` under ``LABKIT_SIZE=test``, else ``cpu``, ``cuda`` or ``small`` by device: ``small``,
     where it is given, for GPUs with less than `LARGE_GPU`. Other accelerators than CUDA's take the
     value of a GPU where they tell that they have `LEAST_GPU` or more. TypeError for ``small``
-    without ``cuda``.
+    without ``cuda``, ValueError for a ``LABKIT_SIZE`` that is unknown.
+
+    >>> batch_size = pick(cpu=64, cuda=512)
+    >>> batch_size in (64, 512)
+    True
     """
     if small is not None and cuda is None:
         raise TypeError(
@@ -215,7 +224,23 @@ def release_memory() -> None:
 
 
 def seed_all(seed: int) -> None:
-    """Seed Python's, NumPy's and torch's generators (all devices)."""
+    """Seed Python's, NumPy's and torch's generators (all devices).
+
+    TypeError for what is no whole number, ValueError for one that torch does not take: below
+    ``-2**63``, or ``2**64`` and more. Then no generator is seeded.
+
+    >>> seed_all(0)
+    >>> first = torch.rand(2)
+    >>> seed_all(0)
+    >>> torch.equal(torch.rand(2), first)
+    True
+    """
+    try:
+        seed = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed={seed!r}: use a whole number") from None
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed={seed!r}: use a whole number from -2**63 to 2**64 - 1")
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any
 
 from labkit import journal
-from labkit.arms import Arm, ArmDied, LocalArm, Peak
-from labkit.arms.process import ProcessArm
-from labkit.arms.workers import WorkersArm
+from labkit.alternating import Update, alternate
+from labkit.arm import Arm, ArmDied, LocalArm, Peak
 from labkit.call import Call, keywords
-from labkit.comparing import Update, alternate, budget, measuring
+from labkit.comparing import budget, measuring, patience_of
 from labkit.controls import (
     Settings,
     all_controls,
@@ -33,11 +32,11 @@ from labkit.idle import Idle, checked_idle, why_idle
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.progress import progress
 from labkit.racing import RaceResult, race
+from labkit.remote import RemoteArm, Workers
 from labkit.results import Comparison, Workload
 from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
-from labkit.workers import Workers
 
 Make = Callable[..., Workload]
 Reason = str | Mapping[Any, str]
@@ -55,14 +54,22 @@ class Lab:
     what is learned, so that time per step says too little, and a panel opens in Race.
 
     ``runs_in`` says where each side lives: in the ``"kernel"``; in a ``"process"`` of its own, for
-    state that cannot be swapped back; or in `labkit.workers.Workers`. Then ``make_workload`` is the
+    state that cannot be swapped back; or in `labkit.remote.Workers`. Then ``make_workload`` is the
     name of a function that their script serves, and a control named ``processes`` says how many of
     them take part. ``threads`` is torch's thread count on the CPU (None leaves it). ``seed`` is set
     before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
     in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
     this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
     ``{"precision": {"fp16": "needs CUDA"}}``. ``one_step`` is what results call a call of ``step``
-    where it is no training step: ``"epoch"``.
+    where it is no training step: ``"epoch"``. TypeError and ValueError for what is no lab.
+
+    >>> import torch
+    >>> def make_workload(width):
+    ...     weight = torch.randn(width, width)
+    ...     return Workload(lambda: weight @ weight)
+    >>> lab = Lab(make_workload, width=[8, 512])
+    >>> lab.run(width=512, seconds=0.1).speedup < 1
+    True
     """
 
     def __init__(
@@ -185,6 +192,7 @@ class Lab:
         *,
         baseline: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        patience: float | None = None,
         on_update: Update | None = None,
         on_rough: Update | None = None,
         stop: threading.Event | None = None,
@@ -195,9 +203,10 @@ class Lab:
         A ``scenario`` is named first, settings change it: ``lab.run("small", amp=True)``. Controls
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
-        ``on_rough`` receives a first number while both sides still warm up, for who watches.
+        An unclear run goes on to ``patience`` times its budget at most. ``on_rough`` receives a
+        first number while both sides still warm up, for who watches.
         """
-        seconds = budget(seconds)
+        seconds, patience = budget(seconds), patience_of(patience)
         sides = self.sides(scenario, settings, baseline)
         known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
         if known is not None:
@@ -207,7 +216,12 @@ class Lab:
             for arm in arms:
                 stack.callback(arm.close)
             result = alternate(
-                *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
+                *arms,
+                seconds=seconds,
+                patience=patience,
+                on_update=on_update,
+                stop=stop,
+                on_rough=on_rough,
             )
             result = replace(result, lab=self.name, one_step=self.one_step)
             if result.stopped:
@@ -413,10 +427,10 @@ class Lab:
 
     def _arm(self, label: str, settings: Settings) -> Arm:
         if isinstance(self.runs_in, Workers):
-            return WorkersArm(self.runs_in, self.name, label, settings, self.seed)
+            return RemoteArm(self.name, label, settings, self.seed, self.runs_in)
         make = partial(self._function(), **settings)
         if self.runs_in == "process":
-            return ProcessArm(make, label, settings, self.seed)
+            return RemoteArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
 
     @property

@@ -121,6 +121,19 @@ def lr_find(
     iterator are gone: give the training a fresh one. Raises TypeError and ValueError for bad
     arguments, ValueError for a missing or non-finite first loss, and for a step that trains in a
     generator function what ``also`` does not list.
+
+
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> def step():
+    ...     loss = (model(torch.ones(8, 4)) - 3).square().mean()
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     optimizer.zero_grad()
+    ...     return loss
+    >>> result = lr_find(step, model, optimizer)
+    >>> result.diverged_at < 10, optimizer.param_groups[0]["lr"]
+    (True, 0.1)
     """
     _check_objects(step, model, optimizer)
     if not (0 < min_lr < max_lr < np.inf and divergence > 1 and 0 < smoothing < np.inf):

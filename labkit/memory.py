@@ -21,8 +21,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from labkit import report
+from labkit import show
 from labkit.device import pick_device, release_memory
+from labkit.started_threads import in_started_threads
 from labkit.text import format_bytes
 
 _LIFTS = {
@@ -43,9 +44,10 @@ class StorageTracker(TorchDispatchMode):
     ``existing``: storages older than the block, if an operator uses them, or the parameter whose
     gradient they are. ``current``: bytes alive at the last operator. ``peak``: ``existing`` plus
     the most that the block ever added, backward pass and recomputation included. Views share one
-    storage, which counts once and in full. Not seen: work space in an operator, what compiled code
-    hands to none, rounding by the allocator, a storage resized by hand until an operator uses it.
-    Memory made outside torch (``from_numpy``) counts as existing, fake tensors as nothing.
+    storage, which counts once and in full. Memory made outside torch (``from_numpy``) counts as
+    existing, fake tensors as nothing. Not seen: work space in an operator, tensors that compiled
+    code makes and hands to no operator, rounding by the allocator, a storage resized by hand until
+    an operator uses it, and other threads.
     """
 
     supports_higher_order_operators = True
@@ -58,6 +60,7 @@ class StorageTracker(TorchDispatchMode):
         self.existing = self.current = self.peak = self._added = self._most_added = 0
         # Backward passes on CUDA run in threads of their own.
         self._lock = threading.Lock()
+        self._over = False
         self._alive: dict[int, tuple[weakref.finalize, int]] = {}
         # Notes of storages that died, which may be anywhere, also under the lock.
         self._freed: deque[int] = deque()
@@ -65,6 +68,7 @@ class StorageTracker(TorchDispatchMode):
     def __exit__(self, *exc_info: Any) -> None:
         super().__exit__(*exc_info)
         self.record()
+        self._over = True
         for end, _ in self._alive.values():
             # What dies from now on is not ours to count.
             end.detach()
@@ -75,6 +79,9 @@ class StorageTracker(TorchDispatchMode):
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             # A wrapper: it unpacks itself, then its plain tensors come by here.
             return NotImplemented
+        if self._over:
+            # A thread that outlives the block.
+            return func(*args, **(kwargs or {}))
         inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
         # Inputs that were not made in the block are older, except what `torch.tensor` just made
         # behind the dispatcher's back. So are the gradients of parameters, which `zero_grad` frees
@@ -143,9 +150,22 @@ class MemoryMeter:
     cache and resets its peak statistics. Older tensors that nothing but compiled code or the replay
     of a CUDA graph uses are not seen, nor what a replay needs besides.
 
+    Threads that the block starts are counted, but not what they save for backward. Elsewhere than
+    on CUDA, tensors that a thread makes which ran before the block are not.
+
     Counting what is saved replaces ``saved_tensors_hooks`` set further out, stops autograd's check
     for in-place changes, is refused by ``torch.func`` and may compile code anew: ``saved=False``
     leaves it out.
+
+    ``device`` is that of `pick_device` by default; ValueError for CUDA where there is none.
+    RuntimeError for a meter that is entered in its own block.
+
+    >>> with MemoryMeter("cpu") as memory:
+    ...     one = torch.ones(250)
+    ...     other = one * 2
+    ...     del one
+    >>> memory.peak, memory.current
+    (2000, 1000)
     """
 
     _open: ClassVar[list[MemoryMeter]] = []
@@ -170,6 +190,7 @@ class MemoryMeter:
             self._allocator = _Allocator(self.device)
         with ExitStack() as stack:
             self._tracker = stack.enter_context(StorageTracker(self.device))
+            stack.enter_context(in_started_threads(self._tracker))
             if self._count_saved:
                 self._saved = _SavedForBackward(self.device)
                 stack.enter_context(self._saved)
@@ -210,7 +231,30 @@ class MemoryMeter:
         return f"MemoryMeter on {self.device}: {', '.join(figures)}"
 
     def _repr_html_(self) -> str:
-        return report.memory(self)
+        figures = {
+            "peak": self.peak,
+            "at the end": self.current,
+            "saved for backward": self.saved_for_backward,
+            "reserved": self.reserved,
+        }
+        bars = []
+        for label, size in figures.items():
+            if size is not None:
+                tone = "candidate" if label == "peak" else "baseline"
+                bars.append(show.Bar(label, size, format_bytes(size), tone=tone))
+        return show.result(
+            show.sentence(self.sentence),
+            show.bars("Memory of live tensors", bars),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the block needed, in one sentence."""
+        words = f"At its peak the block held {format_bytes(self.peak)} on {self.device}"
+        if self.saved_for_backward is not None:
+            saved = format_bytes(self.saved_for_backward)
+            words += f"; autograd saved up to {saved} for backward"
+        return f"{words}."
 
     @property
     def peak(self) -> int:

@@ -159,7 +159,21 @@ def plot_schedule(
     """Learning rate and momentum of any scheduler over its next ``steps`` steps; one-cycle with its
     phases labelled.
 
-    One line per parameter group where they differ. Arguments and errors as for `schedule_curve`.
+    One line per parameter group where they differ. ``metrics`` is for a scheduler whose ``step()``
+    wants a metric, such as ``ReduceLROnPlateau``: a value for each step but the last, which the
+    scheduler is given in turn. ``dark`` draws for a dark page. The scheduler stays as it is.
+
+    TypeError for what is no scheduler; ValueError for ``steps`` that are not a positive whole
+    number, for metrics that are missing, too few or not asked for, and for a scheduler that ends
+    before ``steps``. One-cycle: Smith and Topin 2017, arXiv:1708.07120; Smith 2018,
+    arXiv:1803.09820.
+
+    >>> from torch import nn, optim
+    >>> optimizer = optim.SGD(nn.Linear(4, 1).parameters(), lr=0.1, momentum=0.9)
+    >>> scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.4, total_steps=50)
+    >>> figure = plot_schedule(scheduler, 50)
+    >>> [axis.get_title() for axis in figure.axes]
+    ['Learning rate', 'Momentum']
     """
     curve = schedule_curve(scheduler, steps, metrics=metrics)
     panels = {"Learning rate": curve.lrs}

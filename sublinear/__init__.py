@@ -21,9 +21,9 @@ The arrows between the modules::
 from sublinear.apply import MENU, apply
 from sublinear.blocks import Blocks, split
 from sublinear.chain import Around, Block, Chain, Option
-from sublinear.cost import Costs, simulate
+from sublinear.cost import Costs
 from sublinear.fit import Fitted, fit
-from sublinear.plan import Checkpoint, Keep, Plan
+from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.planner import METHODS, largest_batch, plan
 from sublinear.profiling import Roofline, profile
 from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch

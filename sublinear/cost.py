@@ -8,18 +8,16 @@ it made the peaks of small models up to 44 % too high.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Around, Chain
 from sublinear.events import CROSSINGS, RUNS, Event, events
+from sublinear.nodes import Node
 from sublinear.sent import Sent, sent_by
-
-if TYPE_CHECKING:
-    from sublinear.plan import Plan
 
 
 class Moment(NamedTuple):
@@ -67,8 +65,8 @@ class Costs:
         return text
 
 
-def simulate(chain: Chain, plan: Plan) -> Costs:
-    """Run one step of ``plan`` on paper. Raises ValueError where the plan does not fit the chain.
+def account(chain: Chain, nodes: Sequence[Node], *, nested: bool) -> Costs:
+    """Run one step on paper, with the blocks of ``chain`` kept and checkpointed as ``nodes`` say.
 
     A kept block holds what its option saves until its backward. A checkpoint runs its blocks
     without saving and holds the last one's output. Its backward drops that output, runs the plan
@@ -81,10 +79,8 @@ def simulate(chain: Chain, plan: Plan) -> Costs:
     to the end of its backward; nothing else runs while it is on its way. `sublinear.events` has the
     order.
     """
-    if plan.chain is not chain:
-        plan.check(chain)
-    step = _Step(chain, chain.spare_bytes if plan.depth else 0, sent_by(chain, plan.nodes))
-    for event in events(plan.nodes):
+    step = _Step(chain, chain.spare_bytes if nested else 0, sent_by(chain, nodes))
+    for event in events(nodes):
         step.add(event)
     peak = max(moment.peak_bytes for moment in step.timeline)
     sent = sum(parcel.size for parcel in step.sent.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sublinear.chain import Chain, Json, load, store
-from sublinear.cost import Costs, simulate
+from sublinear.cost import Costs, account
 from sublinear.nodes import (
     Checkpoint,
     Keep,
@@ -21,7 +21,7 @@ from sublinear.nodes import (
     offloaded,
 )
 
-__all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan"]
+__all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan", "simulate"]
 
 
 @dataclass(frozen=True)
@@ -215,3 +215,10 @@ def _fingerprint(data: Any) -> Fingerprint | None:
         return Fingerprint(**{**data, "blocks": blocks})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a plan as to_json writes it: 'made_for': {error!r}") from None
+
+
+def simulate(chain: Chain, plan: Plan) -> Costs:
+    """Peak and time of one step of ``plan``. ValueError where it does not fit the chain."""
+    if plan.chain is not chain:
+        plan.check(chain)
+    return account(chain, plan.nodes, nested=plan.depth > 0)

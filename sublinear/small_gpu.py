@@ -9,8 +9,8 @@ from functools import partial
 
 import torch
 
-from labkit.arms.process import ProcessArm
 from labkit.device import survive
+from labkit.remote import RemoteArm
 from labkit.restore import giving_back
 from labkit.results import Workload
 from labkit.text import format_bytes
@@ -153,7 +153,7 @@ def try_batch(
     after the first. Peaks are of one step of a workload built anew in that process; None allocated
     where it replays a CUDA graph.
     """
-    side = ProcessArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
+    side = RemoteArm(partial(_limited, make, batch_size, card), f"batch {batch_size}")
     # Called again after an interrupt: no process is left behind.
     with giving_back(side.close), survive() as outcome:
         side.start()

@@ -41,7 +41,7 @@ from course.board import Board, board, cell, measure
 from course.board.store import Figure
 from course.switches import TASK
 from labkit import Lab, Workload
-from labkit.arms import ArmDied
+from labkit.arm import ArmDied
 from labkit.comparing import measuring
 from labkit.panel import LabPanel
 from labkit.restore import preserve_flags, preserve_rng, preserve_state
@@ -91,7 +91,7 @@ MATRIX = {
     ),
     "killed worker": (
         "labkit/test_faults.py::test_a_killed_worker_is_named_and_leaves_nothing_behind "
-        "labkit/test_process.py::test_an_arm_that_dies_is_a_result",
+        "labkit/test_remote.py::test_an_arm_that_dies_is_a_result",
         "course/test_board.py::test_killed_in_the_middle",
         "test_fault_matrix.py::test_a_killed_worker_ends_a_diagnosis",
         "test_fault_matrix.py::test_a_killed_probe_of_the_largest_batch",

@@ -3,13 +3,15 @@ each other.
 """
 
 import ast
+import inspect
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -85,6 +87,76 @@ def test_rooms_know_only_those_below(room: str) -> None:
         if name.split(".")[0] in set(ROOMS) - ROOMS[room] - {room}
     }
     assert not found, f"{room} may import {sorted(ROOMS[room])} only"
+
+
+def arrows(room: str) -> dict[str, set[str]]:
+    """Each module of a room, and those of the same room that it imports, also for types alone."""
+    trees = {}
+    for path, tree in sources(room).items():
+        trees[path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")] = tree
+    return {name: set(reached(tree, trees)) - {name} for name, tree in trees.items()}
+
+
+def reached(tree: ast.Module, modules: Container[str]) -> Iterator[str]:
+    """Which of these modules a module imports: of a package, the module in it that is meant."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else node.module for name in inner]
+        yield from (name for name in names if name in modules)
+
+
+def circles(graph: dict[str, set[str]]) -> set[str]:
+    """The modules that lie on a circle: what leads nowhere, or comes from nowhere, is left out."""
+    left = set(graph)
+    while True:
+        entered = {there for name in left for there in graph[name]}
+        kept = {name for name in left if name in entered and graph[name] & left}
+        if kept == left:
+            return left
+        left = kept
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_no_circle_in_a_room(room: str) -> None:
+    assert circles(arrows(room)) == set()
+
+
+def test_a_circle_is_found() -> None:
+    straight = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+    assert circles(straight) == set()
+    assert circles(straight | {"c": {"b"}, "d": {"a"}}) == {"b", "c"}
+
+
+PUBLIC = """
+    Timer MemoryMeter lr_find plot_schedule measure compare race Lab Workload
+    count pick pick_device seed_all
+"""
+
+
+def test_labkit_has_thirteen_names() -> None:
+    assert sorted(labkit.__all__) == sorted(PUBLIC.split())
+    assert len(labkit.__all__) == 13
+
+
+@pytest.mark.parametrize("room", [labkit, whyslow], ids=lambda room: room.__name__)
+def test_no_module_has_the_name_of_a_function(room: ModuleType) -> None:
+    folder = Path(room.__file__).parent
+    modules = {path.stem for path in folder.iterdir()}
+    assert not modules & set(room.__all__)
+
+
+def test_the_table_of_labkit_leads_to_each_name() -> None:
+    """A row for each public name: the question, the name, and the file that defines it."""
+    text = (ROOT / "labkit" / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| .+ \| `([\w.]+)` \| \[.+\]\((.+)\) \|$", text, flags=re.M))
+    assert set(labkit.__all__) <= set(rows)
+    for name in labkit.__all__:
+        found = inspect.getsourcefile(getattr(labkit, name))
+        assert found == str(ROOT / "labkit" / rows[name]), name
 
 
 def test_sublinear_uses_labkit_s_public_names() -> None:
@@ -378,7 +450,7 @@ def test_the_tree_names_what_is_there() -> None:
     assert missing == []
 
 
-DOCUMENTS = ("README.md", "sublinear/README.md", *pages.DOCUMENTS)
+DOCUMENTS = ("README.md", "labkit/README.md", "sublinear/README.md", *pages.DOCUMENTS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from labkit.arms import LocalArm
-from labkit.comparing import alternate
+from labkit.alternating import alternate
+from labkit.arm import LocalArm
 from labkit.results import Comparison, Workload
 from labkit.results.statistics import BUILD_SPREAD
 from whyslow.clock import interval_of

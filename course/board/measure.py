@@ -211,7 +211,8 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
         enough = EPOCHS * CLAIM_PAIRS * epochs
         seconds = min(3 * SECONDS, max(SECONDS, enough))
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
-    result = lab.run(switched=True, seconds=seconds)
+    # The minute is promised.
+    result = lab.run(switched=True, seconds=seconds, patience=1)
     for side, name in zip(result.arms, ("without", "with"), strict=True):
         if side.error:
             raise NoFigure(f"the side {name} it ended: {side.error}")

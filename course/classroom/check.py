@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from course import exercises as checks
 from course.classroom.child import START, Child, Now, Say, wait_for
-from course.classroom.feedback import write_feedback
+from course.classroom.feedback import Outcome, write_feedback
 from course.classroom.files import (
     CourseError,
     Exercise,
@@ -71,23 +71,6 @@ UNTOUCHED = "the stub is as it was, or its cell is gone"
 BESIDE = (64 * 2**20, 500)
 # characters of a message
 LONGEST = 400
-
-
-class Outcome(NamedTuple):
-    """A row of the table: what became of one exercise of one submission."""
-
-    submission: str
-    notebook: str
-    exercise: str
-    # one of RESULTS
-    result: str
-    message: str = ""
-    # from the end of the imports
-    seconds: float = 0.0
-    # outside: here, from values alone; both: also beside the answer; inside: only there
-    judged: str = ""
-    # what kept it from the rest of the machine
-    wall: str = ""
 
 
 # told the row that is worked on, and for how many seconds that may go on

@@ -5,13 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from course.classroom.files import CourseError
 from labkit.text import write_whole
 
-if TYPE_CHECKING:
-    from course.classroom.check import Outcome
+
+class Outcome(NamedTuple):
+    """A row of the table: what became of one exercise of one submission."""
+
+    submission: str
+    notebook: str
+    exercise: str
+    # one of RESULTS of `course.classroom.check`
+    result: str
+    message: str = ""
+    # from the end of the imports
+    seconds: float = 0.0
+    # outside: here, from values alone; both: also beside the answer; inside: only there
+    judged: str = ""
+    # what kept it from the rest of the machine
+    wall: str = ""
+
 
 # a message may be the student's own text: as code it is no link, no picture and no HTML
 SAID = {

@@ -2,13 +2,13 @@
 
     OUT/NOTEBOOK/tests/NAME.py             a test in otter's format, for each exercise
     OUT/NOTEBOOK/submissions/STUDENT.ipynb  what the exercises need of a submission, and no more
-    OUT/course, OUT/labkit, OUT/sublinear  what a check imports: support files of an autograder
+    OUT/course, OUT/labkit ...             what a check imports: support files of an autograder
     OUT/requirements.txt                   what `otter generate` lets a container install
 
 Whole notebooks time things for minutes. Then, in OUT, with otter-grader in the course's own
 environment:
 
-    otter generate -t NOTEBOOK/tests -o NOTEBOOK.zip course labkit sublinear
+    otter generate -t NOTEBOOK/tests -o NOTEBOOK.zip course labkit sublinear whyslow
     otter run -a NOTEBOOK.zip NOTEBOOK/submissions/STUDENT.ipynb
     otter grade -n NAME -a NOTEBOOK.zip NOTEBOOK/submissions
 """
@@ -39,7 +39,18 @@ from course.notebook_files import ROOT, notebook_text, place
 from labkit.text import write_whole
 
 # of the checkout: labkit's wheel does not hold the exercises
-IMPORTED = ("course/__init__.py", "course/exercises", "labkit", "sublinear")
+IMPORTED = (
+    "course/__init__.py",
+    "course/data.py",
+    "course/data_sources.json",
+    "course/data_sources.py",
+    "course/exercises",
+    "course/machine.py",
+    "course/models.py",
+    "labkit",
+    "sublinear",
+    "whyslow",
+)
 
 
 def otter_test(exercise: Exercise) -> str:

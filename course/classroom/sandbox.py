@@ -26,12 +26,18 @@ BOX, GIVEN = Path("/box"), Path("/given")
 # what answers import; a setup cell imports records
 IMPORTED = (
     "course/__init__.py",
+    "course/data.py",
+    "course/data_sources.json",
+    "course/data_sources.py",
+    "course/machine.py",
+    "course/models.py",
     "course/notebook_files.py",
     "course/classroom",
     "course/exercises",
     "course/records",
     "labkit",
     "sublinear",
+    "whyslow",
 )
 IMAGE = "speed-lab-class"
 ENGINES = ("docker", "podman")

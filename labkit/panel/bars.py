@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from labkit import report
+from labkit.results import ROLES as SIDES
 from labkit.results import Comparison
 from labkit.text import with_article
 
-ROLES = tuple(role.capitalize() for role in report.ROLES)
+ROLES = tuple(role.capitalize() for role in SIDES)
 NOTHING = (math.nan, math.nan)
 
 # A title, and for each side: its name, the length and the ends of its interval as parts of the
@@ -42,10 +42,11 @@ def of_times(run: Comparison, step: str = "step") -> list[Group]:
     ``step`` is what the lab calls one.
     """
     title = f"Time of {with_article(step)}"
-    if report.by_throughput(run):
+    if run.by_throughput:
         title = "Throughput (longer is better)"
-    values, spread, texts = zip(*report.speeds(run), strict=True)
-    groups = [group(title, values, texts, spread)]
+    both = run.speed_bars
+    spread = [bar.interval or NOTHING for bar in both]
+    groups = [group(title, [bar.value for bar in both], [bar.text for bar in both], spread)]
     if any(side.peak_text != "-" for side in run.arms):
         peaks = [math.nan if side.peak_bytes is None else side.peak_bytes for side in run.arms]
         groups.append(group("Peak memory", peaks, [side.peak_text for side in run.arms]))

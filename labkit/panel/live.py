@@ -17,9 +17,8 @@ import anywidget
 import numpy as np
 import traitlets
 
-from labkit import report
 from labkit.panel import bars
-from labkit.results import Comparison, Measurement
+from labkit.results import ROLES, Comparison, Measurement
 from labkit.sweep import Progress
 from labkit.text import format_factor, format_rate, format_seconds
 
@@ -113,9 +112,11 @@ class Chart:
         if now - self._drawn < SELDOM and not done:
             return
         self._drawn = now
-        part = min(1.0, so_far.seconds / self._budget)
+        # More than the budget, once a run goes on until it is clear.
+        budget = max(self._budget, so_far.limit)
+        part = min(1.0, so_far.seconds / budget)
         whole = (position.index + part) / position.count
-        left = f"{max(0.0, self._budget - so_far.seconds):.0f} s left"
+        left = f"{max(0.0, budget - so_far.seconds):.0f} s left"
         if done:
             whole, left = 1.0, ""
         self._live.state = (
@@ -170,7 +171,7 @@ def summary(runs: Sequence[Comparison]) -> str:
     if len(runs) > 1:
         return f"{len(runs)} comparisons; the figure below shows them all"
     (run,) = runs
-    for role, side in zip(report.ROLES, run.arms, strict=True):
+    for role, side in zip(ROLES, run.arms, strict=True):
         if side.error:
             return f"the {role} ended by {side.error}"
     factor = f"{format_factor(run.speedup)}×"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from labkit import report
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.panel.bars import group
 from labkit.text import format_bytes, format_factor
@@ -32,7 +31,7 @@ def state(found: MemoryComparison) -> dict[str, Any]:
         "verdict": verdict,
         "badge": badge,
         "detail": "peak of live tensors in one step",
-        "sentence": report.memory_sentence(found),
+        "sentence": found.sentence,
         "bars": [group("Peak memory", values, texts)],
         "timelines": [_timeline(side) for side in found.arms],
         "unit": max(1, max(max(side.alive, default=0) for side in found.arms)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from labkit.lab import Lab
 from labkit.panel.run import Job
-from labkit.workers import Workers
+from labkit.remote import Workers
 
 TIME, MEMORY, RACE = "Time", "Memory", "Race"
 # The method of a lab that each calls.

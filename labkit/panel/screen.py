@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import ipywidgets as W
 
-from labkit import html, neighbours, plots, report
+from labkit import neighbours, show
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel import memory_view
@@ -23,16 +22,12 @@ from labkit.panel.guess import Guess
 from labkit.panel.history import row
 from labkit.panel.live import Chart, Live, summary
 from labkit.panel.modes import MEMORY, RACE, TIME
-from labkit.panel.outputs import Outputs, png
+from labkit.panel.outputs import Outputs
 from labkit.panel.race_view import RaceView, race_sentence, race_summary, why_no_factor
 from labkit.panel.run import Found, News, PanelRun, Result
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 NOTHING_YET = "Stopped before there was anything to compare."
 READY = {
@@ -54,8 +49,6 @@ BEGUN = {
 
 class Beside(Protocol):
     """A result beside recorded ones."""
-
-    def figure(self, *, dark: bool = False) -> Figure: ...
 
 
 class Recorded(Protocol):
@@ -207,17 +200,15 @@ class PanelScreen:
         self._keep(run, self._times_told(last, run.swept))
         if run.swept is None:
             own: Comparison | Sweep = runs[0]
-            figure = plots.comparison_figure
         else:
             own = Sweep(run.swept, tuple(runs))
-            figure = partial(plots.sweep_figure, control=run.swept)
-        self._publish(run, own, figure)
+        self._publish(run, own)
         word = "Stopped" if last.stopped else "Done"
         return f"{word}: {summary(runs)}"
 
     def _times_told(self, last: Comparison, swept: str | None) -> dict[str, Any]:
         """The sentence, the distance of the guess, and what a time cannot say."""
-        sentence = report.comparison_sentence(last)
+        sentence = last.sentence
         if self._lab.learns:
             sentence += " Time per step does not say what is learned: Race does."
         told: dict[str, Any] = {"sentence": sentence}
@@ -242,7 +233,7 @@ class PanelScreen:
             ratio, low, high = result.speedup(result.arms[1])
             told["told"] = self._guess.told(ratio, (low, high), why_no_factor(result))
         self._keep(run, told)
-        self._publish(run, result, plots.race_figure)
+        self._publish(run, result)
         return f"{'Stopped' if result.stopped else 'Done'}: {race_summary(result)}"
 
     def _finish_memory(self, run: PanelRun, result: MemoryComparison) -> str:
@@ -255,7 +246,7 @@ class PanelScreen:
         fixed = {"mode": MEMORY, "guess": self._guess.drawn}
         self.live.state = fixed | {"run": run.number, "running": True}
         self._keep(run, told)
-        self._publish(run, result, plots.memory_figure)
+        self._publish(run, result)
         return f"Done: {told['badge']}, {told['speedup']}"
 
     def _keep(self, run: PanelRun, told: dict[str, Any]) -> None:
@@ -276,24 +267,20 @@ class PanelScreen:
         if self._chart is not None:
             self._chart.draw(last, done=True)
 
-    def _publish(self, run: PanelRun, own: Found, draw: Callable[..., Figure]) -> None:
-        """Figure and result as outputs of the cell that showed the panel."""
+    def _publish(self, run: PanelRun, own: Found) -> None:
+        """The result as an output of the cell that showed the panel."""
         if not self.outputs.shown:
             return
         markup, text = own._repr_html_(), str(own)
         if run.disturbed:
-            markup, text = f"{markup}{html.result(html.note(DISTURBED))}", f"{text}\n{DISTURBED}"
+            markup, text = f"{markup}{show.result(show.note(DISTURBED))}", f"{text}\n{DISTURBED}"
         picked = self._picked()
         if picked and not isinstance(own, MemoryComparison):
             beside = picked.beside(own)
-            figure = beside.figure(dark=self.live.dark)
             markup, text = f"{markup}{_html_of(beside)}", f"{text}\n\n{beside}"
-        else:
-            figure = draw(own, dark=self.live.dark)
-        picture = png(figure)
-        self.outputs.publish(picture, markup, text)
+        self.outputs.publish(markup, text)
         if self.outputs.lost:
-            self.live.results = {"png": picture, "html": markup}
+            self.live.results = {"html": markup}
 
     def _picked(self) -> Recorded | None:
         """The recorded runs of the machines that the menu shows; None for no machine."""
@@ -347,7 +334,7 @@ def _unrecorded(recorded: Recorded) -> list[str]:
 
 def _html_of(beside: Beside) -> str:
     """A result beside recorded ones as HTML."""
-    show = getattr(beside, "_repr_html_", None)
-    if show is None:
-        return html.result(html.preformatted(str(beside)))
-    return str(show())
+    own = getattr(beside, "_repr_html_", None)
+    if own is None:
+        return show.result(show.preformatted(str(beside)))
+    return str(own())

@@ -14,7 +14,8 @@ narrow: of 2,000 simulated runs of three builds it covered 75 %, Student's t 95 
 
 With fewer than `FEW_BUILDS` the same is done over runs of neighbouring pairs, which are long enough
 to be nearly independent (the method of batch means). What builds would differ by is then unknown:
-`BUILD_SPREAD` is allowed for it.
+`BUILD_SPREAD` is allowed for it. That of the CPU was measured; that of CUDA is assumed, since no
+GPU has been recorded yet.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FEW_BUILDS = 3
 # More runs of neighbouring pairs would be too short to be independent.
 MOST_RUNS = 10
 # Standard deviation of the logarithm of a ratio from one pair of builds to the next, where
-# it was not measured.
+# it was not measured. That of CUDA is assumed.
 BUILD_SPREAD = {"cpu": 0.005, "cuda": 0.002}
 # Student's t for 95 %, two-sided, by degrees of freedom from 1.
 _T95 = (

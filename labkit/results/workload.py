@@ -16,6 +16,9 @@ class Workload:
     ``unit`` that it processes. ``evaluate`` returns the metric of a race. ``close`` releases what
     the step holds, such as worker processes. TypeError for a step that cannot be called without
     arguments, ValueError for ``samples`` that are not positive.
+
+    >>> Workload(lambda: sum(range(100)), samples=64, unit="images").samples
+    64
     """
 
     step: Callable[[], Any]

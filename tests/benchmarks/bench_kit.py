@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from labkit import Workload
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.comparing import measuring
 from labkit.device import synchronize
 from labkit.results import median_interval

@@ -50,8 +50,8 @@ PANEL = "panel = LabPanel(lab, seconds=3)\npanel"
 # The kit stops early once the intervals are narrow; an unreachable precision keeps every run at its
 # full budget.
 TRIALS = """
-import labkit.comparing
-labkit.comparing.ENOUGH = 0
+import labkit.alternating
+labkit.alternating.ENOUGH = 0
 seconds = 3.0
 
 

@@ -1,7 +1,7 @@
 """How often verdicts are right, with counts. By hand, on a machine that does nothing else:
 
     python tests/benchmarks/bench_verdicts.py EXPERIMENT [--loaded] [--runs 100]
-        [--seconds 3] [--keep FILE] [--at-most 40]
+        [--seconds 3] [--patience 3] [--keep FILE] [--at-most 40]
 
 EXPERIMENT is ``A:B``, a step of A products against one of B (``20:20`` is an A/A control), the same
 with ``process`` before it (``process-21:20``: each side in a process of its own), or ``race`` (two
@@ -79,7 +79,9 @@ def busy(count: int) -> Iterator[None]:
             process.wait()
 
 
-def compared(before: int, after: int, seconds: float, **options: Any) -> Callable[[], dict]:
+def compared(
+    before: int, after: int, seconds: float, patience: float, **options: Any
+) -> Callable[[], dict]:
     """A run of ``before`` products against ``after``: what to keep of it."""
     lab = Lab(make_workload, products=sorted({before, after}), memory=False, **options)
 
@@ -88,6 +90,7 @@ def compared(before: int, after: int, seconds: float, **options: Any) -> Callabl
             baseline={"products": before},
             products=after,
             seconds=seconds,
+            patience=patience,
             on_update=lambda partial: None,
         )
         return {
@@ -139,7 +142,7 @@ def raced() -> dict[str, Any]:
     }
 
 
-def chosen(experiment: str, seconds: float) -> Callable[[], dict[str, Any]]:
+def chosen(experiment: str, seconds: float, patience: float) -> Callable[[], dict[str, Any]]:
     """The function that does one run of this experiment. ValueError for an unknown one."""
     if experiment == "race":
         return raced
@@ -150,7 +153,7 @@ def chosen(experiment: str, seconds: float) -> Callable[[], dict[str, Any]]:
     options = {}
     if name:
         options["runs_in"] = "process"
-    return compared(before, after, seconds, **options)
+    return compared(before, after, seconds, patience, **options)
 
 
 def told(runs: list[dict[str, Any]]) -> str:
@@ -168,6 +171,8 @@ def told(runs: list[dict[str, Any]]) -> str:
         f"error of the ratio: median {errors[count // 2]:.2%}, most {errors[-1]:.2%}",
     ]
     if "builds" in runs[0]:
+        taken = sorted(run["seconds"] for run in runs)
+        lines.append(f"seconds: median {taken[count // 2]:.1f}, most {taken[-1]:.1f}")
         builds = sorted(run["builds"] for run in runs)
         pairs = sorted(run["pairs"] for run in runs)
         lines.append(
@@ -183,10 +188,11 @@ def main() -> None:
     parser.add_argument("--loaded", action="store_true")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--patience", type=float, default=3.0)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--at-most", type=int, default=sys.maxsize)
     options = parser.parse_args()
-    run = chosen(options.experiment, options.seconds)
+    run = chosen(options.experiment, options.seconds, options.patience)
     runs: list[dict[str, Any]] = []
     if options.keep and options.keep.exists():
         runs = [json.loads(line) for line in options.keep.read_text().splitlines()]

@@ -104,7 +104,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
         made = Script(*seconds, **options)
         monkeypatch.setattr(measure, "train", made.train)
         monkeypatch.setattr(time, "perf_counter", made.clock)
-        monkeypatch.setattr(sys.modules["labkit.comparing"], "clock", made.clock)
+        monkeypatch.setattr(sys.modules["labkit.alternating"], "clock", made.clock)
         monkeypatch.setattr(measure, "SECONDS", 10.0)
         sizes = measure.TIMED._replace(images=128, validation=26)
         monkeypatch.setattr(measure, "TIMED", sizes)

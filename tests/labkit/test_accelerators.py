@@ -16,8 +16,8 @@ import torch
 
 from course.machine import _seconds, fast_dtypes, machine_card
 from labkit import Timer, Workload, device, pick_device, seed_all
-from labkit.arms import LocalArm
-from labkit.comparing import alternate
+from labkit.alternating import alternate
+from labkit.arm import LocalArm
 from labkit.restore import preserve_rng
 from labkit.results import Comparison, Measurement
 
@@ -65,7 +65,7 @@ def mps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
     monkeypatch.setattr(accelerator, "synchronize", queue.synchronize)
     monkeypatch.setattr(accelerator, "current_device_index", lambda: queue.index)
     monkeypatch.setattr(torch, "get_device_module", lambda kind: queue)
-    monkeypatch.setattr("labkit.arms.local._load_libraries", lambda kind: queue.work())
+    monkeypatch.setattr("labkit.arm._load_libraries", lambda kind: queue.work())
     device._other_accelerator.cache_clear()
     yield queue
     device._other_accelerator.cache_clear()
@@ -172,6 +172,15 @@ def test_results_say_that_nobody_has_measured_on_it() -> None:
     assert "on mps (not measured by us)" in result._repr_html_()
     on_cpu = replace(result, device="cpu")
     assert (result.verdict, result.interval) == (on_cpu.verdict, on_cpu.interval)
+
+
+def test_results_on_cuda_say_that_their_limits_are_assumed() -> None:
+    sides = [Measurement(name, times=(1.0, 1.001) * 20) for name in ("baseline", "candidate")]
+    words = "limits for CUDA (same within 1%) assumed: no GPU has been recorded"
+    on_cuda = Comparison(*sides, device="cuda")
+    assert words in str(on_cuda) and words in on_cuda._repr_html_()
+    on_cpu = Comparison(*sides)
+    assert "assumed" not in str(on_cpu) + on_cpu._repr_html_()
 
 
 def test_a_comparison_knows_where_it_ran(mps: Queue) -> None:

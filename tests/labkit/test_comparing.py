@@ -3,30 +3,27 @@
 Nothing here asserts a time.
 """
 
+import contextlib
 import gc
 import itertools
 import math
 import statistics
-import sys
 import threading
 import time
 import weakref
+from random import Random
 from typing import ClassVar
 
 import pytest
 import torch
 
-from labkit import Lab, Workload, compare, measure
-from labkit.arms import LocalArm
-from labkit.comparing import (
-    BLOCK_SECONDS,
-    MIN_BUILDS,
-    MOST_BUILDS,
-    SHORT_TOTAL,
-    builds_that_fit,
-    equal_steps,
-)
+from labkit import Lab, Workload, alternating, compare, measure
+from labkit.alternating import BLOCK_SECONDS, MIN_BUILDS, SHORT_TOTAL, alternate, equal_steps
+from labkit.arm import LocalArm
+from labkit.builds import MOST_BUILDS, builds_that_fit
+from labkit.comparing import measuring
 from labkit.restore.switches import torch_flags
+from tests.benchmarks import bench_stopping
 
 
 @pytest.fixture(autouse=True)
@@ -53,8 +50,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    # By the table of modules: labkit.measure is the function.
-    monkeypatch.setattr(sys.modules["labkit.comparing"], "clock", clock)
+    monkeypatch.setattr(alternating, "clock", clock)
     return clock
 
 
@@ -129,6 +125,15 @@ def sides(clock):
     return make
 
 
+def alternated(one, other, seconds, **options):
+    """A comparison of two arms, which are built again; closed at the end."""
+    options = {"on_update": None, "stop": None} | options
+    with measuring(1), contextlib.ExitStack() as stack:
+        for side in (one, other):
+            stack.callback(side.close)
+        return alternate(one, other, seconds=seconds, **options)
+
+
 def letters(log):
     """The blocks and untimed steps in turn, as one string."""
     return "".join(name for name in log if name in ("a", "b"))
@@ -136,7 +141,7 @@ def letters(log):
 
 def test_blocks_alternate_a_b_b_a(sides):
     one, other, log = sides(after={"seconds": 0.02}, building=10.0)
-    result = compare(one, other, seconds=1)
+    result = alternated(one, other, seconds=1)
     # Without warming up and short blocks, and with one build: the change of side is not timed.
     begin = log.index("start b") + 1
     blocks = ["".join(group) for _, group in itertools.groupby(letters(log[begin:]))]
@@ -173,7 +178,7 @@ def test_blocks_are_equal_also_where_other_programs_take_time_away(sides):
     one, other, _ = sides(
         before={"seconds": 1.5e-3}, after={"seconds": 1e-3, "interrupted": slices}
     )
-    result = compare(one, other, seconds=1)
+    result = alternated(one, other, seconds=1)
     assert 1.5 * result.baseline.steps_per_block == result.candidate.steps_per_block
 
 
@@ -181,7 +186,7 @@ def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
     # Builds that differ, so that the run is not ended early.
     layout = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
     one, other, log = sides(building=0.001, before={"layout": layout})
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.build_count == MOST_BUILDS == log.count("start a") == log.count("start b")
     assert set(result.candidate.times) == {0.01}
     for seconds, build in zip(result.baseline.times, result.baseline.builds, strict=True):
@@ -196,7 +201,7 @@ def test_cheap_builds_are_many_and_cost_nobody_s_time(sides):
 def test_as_many_builds_as_a_quarter_of_the_budget_holds(sides, building, builds):
     # Less what warming up takes, for both sides together.
     one, other, _ = sides(building=building / 2 - 0.3)
-    assert compare(one, other, seconds=100.0).build_count == builds
+    assert alternated(one, other, seconds=100.0).build_count == builds
 
 
 def test_three_builds_where_they_take_a_tenth():
@@ -208,7 +213,7 @@ def test_three_builds_where_they_take_a_tenth():
 
 def test_the_budget_holds_the_building_again(sides, clock):
     one, other, _ = sides(building=0.4)
-    compare(one, other, seconds=10)
+    alternated(one, other, seconds=10)
     first = 2 * (0.4 + 0.01) + 2 * 0.25 + SHORT_TOTAL
     assert clock.now <= first + 10 + 0.1
 
@@ -227,9 +232,9 @@ def test_steps_that_cannot_be_built_again_are_of_one_build():
 def test_builds_that_differ_widen_the_interval(sides):
     layout = {number: 1 + 0.01 * (number % 3 - 1) for number in range(MOST_BUILDS)}
     equal, other, _ = sides()
-    narrow = compare(equal, other, seconds=20)
+    narrow = alternated(equal, other, seconds=20)
     one, other, _ = sides(before={"layout": layout})
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert narrow.verdict == "same" and narrow.interval == pytest.approx((1, 1), abs=1e-6)
     low, high = result.interval
     # Student's t with nine degrees of freedom, of ten values with this deviation.
@@ -242,7 +247,7 @@ def test_builds_that_differ_widen_the_interval(sides):
 
 def test_out_of_memory_in_a_build_ends_that_side_only(sides):
     one, other, log = sides(after={"fails": 2}, building=0.001)
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.candidate.error == "out of memory" and result.baseline.error is None
     assert max(result.candidate.builds) == 1
     assert max(result.baseline.builds) > 2
@@ -258,7 +263,7 @@ def test_a_side_s_own_error_in_a_build_is_raised(sides):
     one, other, _ = sides()
     other.on_start = explode
     with pytest.raises(ZeroDivisionError):
-        compare(one, other, seconds=20)
+        alternated(one, other, seconds=20)
     assert not FakeSide.alive
 
 
@@ -271,7 +276,7 @@ def test_a_stop_during_a_build_gives_what_was_measured(sides):
 
     one, other, log = sides()
     one.on_start = press
-    result = compare(one, other, seconds=20, stop=stop)
+    result = alternated(one, other, seconds=20, stop=stop)
     assert result.stopped and result.build_count == 3
     assert log.count("start a") == 4 and "check a" not in log
     assert not FakeSide.alive
@@ -284,18 +289,119 @@ def test_an_interrupt_during_a_build_gives_what_was_measured(sides):
 
     one, other, _ = sides()
     other.on_start = press
-    result = compare(one, other, seconds=20)
+    result = alternated(one, other, seconds=20)
     assert result.stopped and result.build_count == 2
     assert not FakeSide.alive
 
 
 def test_a_narrow_interval_ends_a_run_but_not_before_several_builds(sides, clock):
     one, other, _ = sides()
-    result = compare(one, other, seconds=40)
+    result = alternated(one, other, seconds=40)
     assert result.build_count == MIN_BUILDS and clock.now < 40
     noisy = {number: 1 + 0.05 * (-1) ** number for number in range(MOST_BUILDS)}
     one, other, _ = sides(before={"layout": noisy})
-    assert compare(one, other, seconds=40).build_count == MOST_BUILDS
+    assert alternated(one, other, seconds=40).build_count == MOST_BUILDS
+
+
+def by_turns(step):
+    """Builds that are slower and faster by turns: the mean of them is 1."""
+    return {number: 1 + step * (-1) ** number for number in range(4 * MOST_BUILDS)}
+
+
+def test_a_run_that_is_clear_at_the_end_of_its_budget_ends_there(sides):
+    one, other, _ = sides(before={"seconds": 0.015, "layout": by_turns(0.05)})
+    result = alternated(one, other, 20, patience=3)
+    assert result.verdict == "faster" and result.build_count == MOST_BUILDS
+    assert 20 <= result.seconds < 20.1 and result.limit == 20
+
+
+def test_an_unclear_run_goes_on_in_whole_builds_to_three_budgets(sides):
+    updates = []
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
+    result = alternated(one, other, 20, patience=3, on_update=updates.append)
+    assert result.verdict == "unclear" and result.limit == 60
+    assert 57 <= result.seconds < 60.5
+    sizes = [result.baseline.builds.count(number) for number in range(result.build_count)]
+    assert result.build_count == 3 * MOST_BUILDS - 1 and max(sizes) < 1.2 * min(sizes)
+    # The limit is that of the budget until it is over.
+    assert {so_far.limit for so_far in updates if so_far.seconds < 20} == {20}
+    assert {so_far.limit for so_far in updates if so_far.seconds > 20.1} == {60}
+
+
+def test_without_patience_an_unclear_run_ends_with_its_budget(sides):
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
+    result = alternated(one, other, 20)
+    assert result.verdict == "unclear" and result.seconds < 20.1 and result.limit == 20
+
+
+def test_an_unclear_run_ends_as_soon_as_it_is_clear(sides):
+    # After the tenth build they do not differ any more.
+    layout = dict(list(by_turns(0.05).items())[:MOST_BUILDS])
+    one, other, _ = sides(before={"layout": layout, "seconds": 0.0104})
+    result = alternated(one, other, 20, patience=3)
+    assert alternated(*sides(before={"layout": layout, "seconds": 0.0104})[:2], 20).verdict == (
+        "unclear"
+    )
+    assert result.verdict == "faster" and 21 < result.seconds < 59
+
+
+@pytest.mark.parametrize(
+    ("building", "builds", "seconds"),
+    [
+        # Three builds in the budget: each of the others as long as those.
+        (0.9, 8, 28),
+        # One in the budget, three in three.
+        (3.2, 3, 27),
+        # None but the first: looks at each half budget.
+        (20.0, 1, 30),
+    ],
+)
+def test_costly_builds_of_an_unclear_run(sides, building, builds, seconds):
+    random = Random(0)
+    one, other, _ = sides(
+        building=building / 2,
+        before={"seconds": 0.016},
+        after={"interrupted": lambda _: random.uniform(0, 0.012)},
+    )
+    result = alternated(one, other, 10, patience=3)
+    assert (result.verdict, result.build_count) == ("unclear", builds)
+    assert result.seconds == pytest.approx(seconds, abs=1)
+
+
+def test_a_side_that_has_ended_is_not_waited_for(sides):
+    one, other, _ = sides(after={"fails": 2}, building=0.001)
+    result = alternated(one, other, 20, patience=3)
+    assert result.candidate.error and result.seconds < 20.1
+
+
+def test_a_stop_ends_a_run_that_has_gone_on(sides):
+    stop = threading.Event()
+
+    def press(so_far):
+        if so_far.limit > 20:
+            stop.set()
+
+    one, other, _ = sides(before={"layout": by_turns(0.1)})
+    result = alternated(one, other, 20, patience=3, on_update=press, stop=stop)
+    assert result.stopped and 20 < result.seconds < 25
+
+
+@pytest.mark.parametrize("scatter", ["builds differ", "three builds", "one build"])
+def test_going_on_until_it_is_clear_keeps_the_interval_and_claims_little(scatter):
+    """The counts of all scatters, of more runs: tests/benchmarks/bench_stopping.py."""
+    scatter = bench_stopping.SCATTERS[scatter]
+    equal, other = (bench_stopping.tally(ratio, scatter, 100) for ratio in (1.0, 1.02))
+    assert equal.prolonged > 20 and other.prolonged > 20
+    assert equal.covered + other.covered >= 180
+    assert equal.claims <= 4
+
+
+@pytest.mark.parametrize("wrong", [0, 0.5, -1, math.inf, math.nan])
+def test_a_senseless_patience(wrong):
+    with pytest.raises(ValueError, match=r"patience=.*: use a number of budgets, 1 or more"):
+        compare(lambda: None, lambda: None, patience=wrong)
+    with pytest.raises(TypeError, match="patience='2'"):
+        compare(lambda: None, lambda: None, patience="2")
 
 
 def test_each_build_starts_from_the_lab_s_seed():
@@ -364,7 +470,7 @@ def test_switches_belong_to_the_arm_that_sets_them():
         return workload
 
     on, off = LocalArm(make("on", True), "on"), LocalArm(make("off", False), "off")
-    compare(on, off, seconds=0.1)
+    alternated(on, off, seconds=0.1)
     assert seen == {"on": {(True, 2)}, "off": {(False, 1)}}
 
 

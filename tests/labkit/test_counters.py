@@ -154,6 +154,8 @@ def test_copies_from_a_device_are_host_reads() -> None:
         assert host_reads(lambda: there.to("cpu", torch.float64)) == 1
         assert host_reads(lambda: here.copy_(there)) == 1
         assert host_reads(lambda: here.copy_(there, non_blocking=True)) == 0
+        assert host_reads(lambda: torch.ops.aten.copy(here, there)) == 1
+        assert host_reads(lambda: torch.ops.aten.copy(there, here)) == 0
         assert host_reads(lambda: there.to("cpu", non_blocking=True)) == 0
         assert host_reads(lambda: there.double()) == 0
     # The other way nothing is waited for.

@@ -1,13 +1,15 @@
 """Choices by machine, and how the end of its memory is told."""
 
 import errno
+import random
 import weakref
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from labkit import device, pick
+from labkit import device, pick, seed_all
 from labkit.device import is_out_of_memory, survive, test_size
 
 
@@ -213,3 +215,25 @@ def test_what_the_block_held_is_free_after_it():
     with survive():
         work()
     assert held[0]() is None
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [("3", TypeError), (1.5, TypeError), (None, TypeError), (2**64, ValueError)],
+)
+def test_a_seed_that_is_none_seeds_nothing(seed, kind):
+    before = torch.get_rng_state(), random.getstate()
+    with pytest.raises(kind, match=r"seed=.*: use a whole number"):
+        seed_all(seed)
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+
+
+def test_a_seed_may_be_numpy_s_or_negative():
+    state = np.random.get_state()
+    with torch.random.fork_rng():
+        for seed in (np.int64(3), -1):
+            seed_all(seed)
+            first = torch.rand(1), np.random.rand()
+            seed_all(seed)
+            assert first == (torch.rand(1), np.random.rand())
+    np.random.set_state(state)

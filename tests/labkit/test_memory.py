@@ -6,6 +6,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
 from labkit.memory import MemoryMeter, StorageTracker, saved_bytes
@@ -301,6 +303,62 @@ def test_a_meter_serves_twice_but_not_inside_itself() -> None:
     with meter:
         torch.ones(500)
     assert meter.peak == 2 * KB
+
+
+def test_threads_that_the_block_starts_are_counted() -> None:
+    kept: list[torch.Tensor] = []
+
+    def work() -> None:
+        kept.append(torch.ones(250) + 1)
+
+    class Worker(threading.Thread):
+        def run(self) -> None:
+            work()
+
+    start = threading.Thread.start
+    with MemoryMeter("cpu") as memory:
+        for thread in (threading.Thread(target=work), Worker()):
+            thread.start()
+            thread.join()
+        # One made, one kept; then both kept beside the next.
+        assert (memory.current, memory.peak) == (2 * KB, 3 * KB)
+        with MemoryMeter("cpu") as inner, ThreadPoolExecutor(1) as pool:
+            pool.submit(work).result()
+        kept.clear()
+    assert (inner.current, inner.peak) == (KB, 2 * KB)
+    assert (memory.current, memory.peak) == (0, 4 * KB)
+    assert threading.Thread.start is start and "run" not in vars(thread)
+
+
+def test_a_thread_that_outlives_the_block_is_left_alone() -> None:
+    ended, done = threading.Event(), []
+
+    def work() -> None:
+        done.append(torch.ones(250))
+        ended.wait(10)
+        done.append(torch.ones(500))
+        done.append(torch._C._len_torch_dispatch_stack())
+
+    with MemoryMeter("cpu") as memory:
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not done:
+            thread.join(0.01)
+    assert memory.peak == memory.current == KB
+    ended.set()
+    thread.join()
+    assert done[2] == 1 and memory.peak == memory.current == KB
+    assert not is_in_torch_dispatch_mode(include_infra_modes=True)
+
+
+def test_an_older_thread_is_not_counted_as_the_docstring_says() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        with MemoryMeter("cpu") as memory:
+            kept = pool.submit(torch.ones, 250).result()
+        assert memory.peak == 0 and kept.nbytes == KB
+    words = " ".join((MemoryMeter.__doc__ or "").split())
+    assert "tensors that a thread makes which ran before the block are not" in words
 
 
 def test_errors_come_through_and_nothing_stays() -> None:

@@ -12,6 +12,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,11 +22,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import sublinear
 from course.machine import machine_card, matmul_rate
-from labkit import Lab, MemoryMeter, Workload, count, pick_device
-from labkit.arms import LocalArm
-from labkit.arms.process import ProcessArm
+from labkit import Lab, MemoryMeter, Workload, count, pick_device, race
+from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.memory import StorageTracker
+from labkit.remote import RemoteArm
+from labkit.restore.attributes import patched
 from labkit.results import Comparison
 from sublinear.profiling import restored, training
 from tests.rehearsal import places
@@ -309,7 +311,7 @@ def a_process_out_of_memory_says_on_which_device() -> None:
     def make() -> Workload:
         return Workload(lambda: torch.empty(2**36, device="cuda").sum())
 
-    arm = ProcessArm(make, "a")
+    arm = RemoteArm(make, "a")
     try:
         arm.start()
     except torch.OutOfMemoryError:
@@ -351,6 +353,58 @@ def a_side_may_choose_its_card_for_itself_alone() -> None:
     assert peak is not None and peak >= 2 * 256 * 256 * 4, peak
     arm.close()
     assert torch.cuda.current_device() == 0
+
+
+def racer(chosen: bool) -> Workload:
+    """As `on_the_second_card`, with a metric that goes up by one each step."""
+    values = iter(range(100))
+    return replace(on_the_second_card(chosen), evaluate=lambda: next(values))
+
+
+@check
+def a_race_on_a_card_that_is_not_the_current_one_is_refused() -> None:
+    torch.zeros(1, device="cuda")
+    with survive(ValueError) as outcome:
+        race({"a": lambda: racer(chosen=False)}, target=2, steps=5, seeds=1)
+    assert outcome.error is not None, "its times would have been those of cuda:0"
+    assert "set_device_index(1)" in outcome.error, outcome.error
+
+
+@check
+def a_side_of_a_race_may_choose_its_card_for_itself_alone() -> None:
+    waited: list[int] = []
+    wait = torch.cuda.synchronize
+
+    def watched(*arguments: Any) -> None:
+        waited.append(torch.cuda.current_device())
+        wait(*arguments)
+
+    torch.zeros(1, device="cuda")
+    with patched(torch.cuda, "synchronize", watched):
+        result = race({"a": lambda: racer(chosen=True)}, target=2, steps=5, seeds=1)
+    assert result.arrived("a") == 1
+    assert set(waited[-2:]) == {1}, waited
+    assert torch.cuda.current_device() == 0
+
+
+@check
+def a_build_on_a_card_gets_other_addresses() -> None:
+    held: list[int] = []
+
+    def make_workload(side: int) -> Workload:
+        held.append(torch.cuda.memory_allocated())
+        x = torch.ones(256, 256, device="cuda")
+        return Workload(lambda: (x @ x).sum())
+
+    gc.collect()
+    before = torch.cuda.memory_allocated()
+    result = Lab(make_workload, side=[0, 1], memory=False).run(side=1, seconds=0.5)
+    assert isinstance(result, Comparison) and result.build_count > 2
+    # What lies beside each build on the card, after the first one of each side.
+    beside = held[2 : 2 * result.build_count]
+    assert min(beside) > before and len(set(beside)) > len(beside) // 2, beside
+    gc.collect()
+    assert torch.cuda.memory_allocated() == before
 
 
 @check

@@ -50,7 +50,7 @@ import sublinear.small_gpu
 from course import data
 from course.notebook_files import course_notebooks, notebook_path, place, read_notebook, tags
 from labkit import Lab
-from labkit.arms import LocalArm
+from labkit.arm import LocalArm
 from labkit.racing import RaceRun
 from labkit.results import Comparison, Measurement
 
@@ -223,7 +223,7 @@ def instead_of_measuring() -> None:
         "alternate": (alternate, [engine, labs]),
         "measure": (measure, [engine, labkit]),
         "LabPanel": (Panel, [labkit]),
-        "ProcessArm": (Child, [labs, sublinear.small_gpu]),
+        "RemoteArm": (Child, [labs, sublinear.small_gpu]),
         "_with_peaks": (lambda result, arms, stop: result, [labs]),
         "_sweep": (range_test, [lr_finder]),
         # Seconds that each rate of the machine is measured for.

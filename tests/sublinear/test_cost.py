@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import NOBODY, Block, Chain, Option
-from sublinear.cost import simulate
 from sublinear.nodes import keeps
-from sublinear.plan import Checkpoint, Keep, Plan
+from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.searches.simple import every_block, keep_all
 from sublinear.teaching.segments import sqrt_segments
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from small_chains import random_chain
 
-from sublinear.cost import simulate
+from sublinear.plan import simulate
 from sublinear.planner import BUDGETED, FIXED, METHODS
 from sublinear.teaching.pareto import pareto
 

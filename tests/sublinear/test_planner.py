@@ -3,7 +3,7 @@
 import pytest
 from small_chains import random_chain
 
-from sublinear.cost import simulate
+from sublinear.plan import simulate
 from sublinear.planner import BUDGETED, FIXED, METHODS, largest_batch, plan
 from sublinear.searches.simple import keep_all
 

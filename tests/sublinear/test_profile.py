@@ -14,8 +14,7 @@ from labkit.restore.generators import rng_state
 from sublinear.apply import MENU, apply, checkpointed
 from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
-from sublinear.cost import simulate
-from sublinear.plan import Plan
+from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
 from sublinear.profiling import Roofline, bench, profile
 from sublinear.profiling.around import Surroundings

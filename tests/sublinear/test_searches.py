@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
-from sublinear.cost import simulate
+from sublinear.plan import simulate
 from sublinear.searches import optimal, single_level, within
 from sublinear.searches.needs import Needs
 from sublinear.searches.simple import from_splits, keep_all

@@ -115,14 +115,10 @@ const shows = (page) => ({
       return row && column === VERDICT && text ? badge(text) : text;
     });
   },
-  results: ({ png, html }) => {
+  results: ({ html }) => {
     page.copy.replaceChildren();
-    if (!png) return;
-    const picture = element("img", "figure", page.copy);
-    picture.alt = "The run as a figure; the table below has its numbers.";
-    picture.src = URL.createObjectURL(new Blob([png], { type: "image/png" }));
-    picture.onload = () => URL.revokeObjectURL(picture.src);
-    // Made by labkit/html.py, which escapes all texts.
+    if (!html) return;
+    // Made by labkit/show.py, which escapes all texts.
     element("div", "table", page.copy).innerHTML = html;
     const note = "Shown here because the page was reloaded. Run the cell again to have results in";
     element("p", "note", page.copy, `${note} the saved notebook.`);

@@ -1,25 +1,18 @@
 """One protocol: an arm in this process, in one of its own and in workers tells the same."""
 
 import math
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
 
 from labkit import Lab, Workload
-from labkit.arms import Arm, LocalArm
-from labkit.arms.process import ProcessArm
-from labkit.arms.workers import WorkersArm
-from labkit.workers import Workers
+from labkit.arm import Arm, LocalArm
+from labkit.remote import RemoteArm, Workers
 
 SCRIPT = """
 import torch
 from labkit import Workload
-from labkit.workers import serve
+from labkit.remote import serve
 
 {workload}
 
@@ -51,7 +44,7 @@ make_workload = scope["make_workload"]
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
-    script = tmp_path_factory.mktemp("arms") / "script.py"
+    script = tmp_path_factory.mktemp("arm") / "script.py"
     script.write_text(SCRIPT.format(workload=WORKLOAD), encoding="utf-8")
     started = Workers(script, processes=2, seconds=200, show=lambda line: None)
     yield started
@@ -61,8 +54,8 @@ def workers(tmp_path_factory):
 def new_arm(place: str, workers: Workers, **settings) -> Arm:
     settings = {"processes": 2, "width": 8} | settings
     if place == "workers":
-        return WorkersArm(workers, "make_workload", "an arm", settings, seed=3)
-    kind = {"kernel": LocalArm, "process": ProcessArm}[place]
+        return RemoteArm("make_workload", "an arm", settings, seed=3, workers=workers)
+    kind = {"kernel": LocalArm, "process": RemoteArm}[place]
     return kind(lambda: make_workload(**settings), "an arm", settings, seed=3)
 
 
@@ -151,40 +144,3 @@ def test_a_name_that_is_not_served_is_told_with_those_that_are(workers):
     lab = Lab("make_model", runs_in=workers, processes=[1], width=[8])
     with pytest.raises(Exception, match=r"ask\('make_model'\).*serves \['make_workload'\]"):
         lab.run(seconds=0.05)
-
-
-NOTEBOOK = """
-import os, signal, threading, time
-from pathlib import Path
-from labkit import Workload
-from labkit.arms.process import ProcessArm
-
-def make():
-    def step():
-        Path({note!r}).write_text(str(os.getpid()))
-        time.sleep(1000)
-    return Workload(step)
-
-threading.Thread(target=ProcessArm(make, "endless").start, daemon=True).start()
-while not (Path({note!r}).exists() and Path({note!r}).read_text()):
-    time.sleep(0.05)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_process_ends_in_the_middle_of_a_step_when_its_notebook_does(tmp_path):
-    note = tmp_path / "pid"
-    command = [sys.executable, "-c", NOTEBOOK.format(note=str(note))]
-    done = subprocess.run(command, timeout=200)
-    assert done.returncode == -signal.SIGKILL
-    pid = int(note.read_text())
-    deadline = time.monotonic() + 20
-    while is_running(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_running(pid)
-
-
-def is_running(pid):
-    """A zombie that nobody has collected has ended."""
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"

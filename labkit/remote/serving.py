@@ -24,19 +24,20 @@ from typing import Any, NoReturn
 
 import torch
 
-from labkit.arms.children import KILL, LINK, dumps
-from labkit.arms.local import LocalArm
+from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory
+from labkit.remote.children import KILL, LINK, dumps
 from labkit.restore.switches import Flags, set_torch_flags
 from labkit.results import Workload
 
 Functions = Mapping[str, Callable[..., Any]]
 
-_METHODS = {"block", "check", "peak", "timeline", "counters", "close"}
+# What may be asked of an arm by its name.
+_METHODS = {"start", "block", "check", "peak", "timeline", "counters", "close"}
 
 
 def main() -> None:
-    """``python -m labkit.arms``: answer; with a script: become that script, which may `serve`."""
+    """``python -m labkit.remote``: answer; with a script: become that script, which may `serve`."""
     if hasattr(faulthandler, "register"):
         # The notebook asks a child that hangs where it stands.
         faulthandler.register(signal.SIGUSR1)
@@ -47,9 +48,19 @@ def main() -> None:
         answer_requests({}, errors_go_back=True)
 
 
-def is_connected() -> bool:
-    """Whether this process is the child of a notebook."""
-    return _Link.here is not None
+def serve(make_workload: Callable[..., Workload], *functions: Callable[..., Any]) -> NoReturn:
+    """In a worker's script: answer the notebook. Does not return.
+
+    ``make_workload(**settings)`` returns this worker's share as a Workload, which a
+    ``Lab("make_workload", runs_in=workers, ...)`` times. `Workers.ask` calls all of these by name.
+    RuntimeError in a process that no notebook has started.
+    """
+    if _Link.here is None:
+        raise RuntimeError("serve() answers a notebook: start this script with labkit.remote")
+    known = {}
+    for function in (make_workload, *functions):
+        known[function.__name__] = function
+    answer_requests(known, errors_go_back=False)
 
 
 def answer_requests(functions: Functions, *, errors_go_back: bool) -> NoReturn:
@@ -118,10 +129,8 @@ class _Host:
         """Do what is asked for. Names of arms' commands have a dot, which no function's has."""
         if command == "arm.define":
             return self.define(*arguments)
-        if command == "arm.start":
-            return self.start(*arguments)
-        if command == "arm.where":
-            return self.where(*arguments)
+        if command == "arm.about":
+            return self.about(*arguments)
         kind, _, method = command.rpartition(".")
         if kind == "arm" and method in _METHODS:
             number, *rest = arguments
@@ -149,15 +158,10 @@ class _Host:
         set_torch_flags(flags)
         self.arms[number] = LocalArm(make, label, settings, seed)
 
-    def start(self, number: int) -> tuple[float, float, str, str]:
-        """Start an arm; seconds of its first step, and its samples, unit and device."""
+    def about(self, number: int) -> tuple[float, str, str]:
+        """An arm's samples, unit and device, also where its first step failed."""
         arm = self.arms[number]
-        seconds = arm.start()
-        return seconds, arm.samples, arm.unit, arm.device
-
-    def where(self, number: int) -> str:
-        """The type of the device that an arm works on, also where its first step failed."""
-        return self.arms[number].device
+        return arm.samples, arm.unit, arm.device
 
 
 def _portable(error: Exception) -> bytes:
@@ -193,5 +197,5 @@ def _run_script() -> None:
         sys.excepthook(type(error), error, trace)
         sys.stdout.flush()
         sys.stderr.flush()
-        # An orderly end would write more lines behind the traceback, of what is not released.
+        # Python would write more to stderr as it shuts down; the traceback is to be the last.
         os._exit(1)

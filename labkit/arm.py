@@ -1,4 +1,8 @@
-"""An arm in this process, with torch's switches to itself.
+"""An arm: where one side of a comparison lives. This one lives in this process.
+
+Two words are kept apart. An *arm* is where a side lives and how it is asked for its times: this
+process (`LocalArm`), or others (`labkit.remote.RemoteArm`), behind one protocol, `Arm`. A *side* is
+what a result calls it: settings and times, with nothing alive.
 
 On CUDA a block is timed by events, with one synchronization at its end: nothing of labkit's, no
 ``.item()``, no allocation, no drawing happens within it. Events see the current stream, so a step
@@ -24,11 +28,10 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from labkit.arms.protocol import Counts, Peak
 from labkit.counters import count
 from labkit.device import (
     accelerator_in_use,
@@ -45,6 +48,53 @@ from labkit.restore.switches import Flags, set_torch_flags, torch_flags
 from labkit.results import Workload
 
 Step = Callable[[], Any]
+# Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took
+# from the driver (None except on CUDA).
+Peak = tuple[int | None, int | None]
+# Counts of one step by name, or why they cannot be had.
+Counts = dict[str, int] | str
+
+
+class ArmDied(RuntimeError):
+    """The process of an arm ended before its work did: that is the result of its side."""
+
+
+class Arm(Protocol):
+    """Where one side of a comparison lives.
+
+    ``samples`` (one step's), ``unit`` and ``device`` are known from `start` on. `start` after
+    `close` builds the workload anew. What the workload raises comes through.
+    """
+
+    label: str
+    settings: dict[str, Any]
+    samples: float
+    unit: str
+    device: str
+
+    def start(self) -> float:
+        """Build the workload and run its first step; seconds of that step."""
+
+    def block(self, steps: int) -> float:
+        """Run ``steps`` steps; their seconds."""
+
+    def check(self) -> None:
+        """FloatingPointError when the last step returned nan or infinity."""
+
+    def peak(self) -> Peak:
+        """Peak bytes of one warm step of a fresh workload. Releases the arm before and after."""
+
+    def counters(self) -> Counts:
+        """Exact counts of one warm step of a fresh workload. Releases the arm before and after."""
+
+    def timeline(self) -> Timeline:
+        """What is alive when in one warm step of a fresh workload. Releases the arm, too."""
+
+    def release(self) -> None:
+        """Let go of the workload and its memory; the process that it lives in stays."""
+
+    def close(self) -> None:
+        """Release the workload and all that it holds, its process too. May be called twice."""
 
 
 class LocalArm:
@@ -159,14 +209,21 @@ class LocalArm:
                 "its training is broken, so it was not compared"
             )
 
-    def peak(self) -> Peak:
-        """Peak bytes of one warm step of a fresh workload, while no other arm is alive."""
+    @contextlib.contextmanager
+    def _warm(self) -> Iterator[Step]:
+        """The step of a fresh workload after its first call; released afterwards."""
         self.close()
-        with watched_replays() as replays, self._inside(), contextlib.closing(self):
-            reserved = _reserved_on_cuda()
+        with self._inside(), contextlib.closing(self):
             step = self._build().step
             # Gradients and optimizer state exist only from the second step on.
             step()
+            yield step
+
+    def peak(self) -> Peak:
+        """Peak bytes of one warm step of a fresh workload, while no other arm is alive."""
+        self.close()
+        reserved = _reserved_on_cuda()
+        with watched_replays() as replays, self._warm() as step:
             replays.count = 0
             # saved=True would get in the way of torch.func.
             with MemoryMeter(self.device, saved=False) as memory:
@@ -179,18 +236,13 @@ class LocalArm:
     def timeline(self) -> Timeline:
         """What is alive when in one warm step of a fresh workload, as `peak` counts it."""
         peak, _ = self.peak()
-        with self._inside(), contextlib.closing(self):
-            step = self._build().step
-            step()
+        with self._warm() as step:
             return named(record(step, self.device), self.label, self.settings, peak)
 
     def counters(self) -> Counts:
         """Exact counts of one warm step of a fresh workload, or why they cannot be had."""
-        self.close()
         # The watch begins where the workload may keep a graph's method.
-        with watched_replays(), self._inside(), contextlib.closing(self):
-            step = self._build().step
-            step()
+        with watched_replays(), self._warm() as step:
             try:
                 counted = asdict(count(step))
             except RuntimeError as error:
