@@ -73,11 +73,11 @@ class Restoration:
         self._undo.append(undo)
         self.owners += new
 
-    def put_back(self) -> None:
+    def restore_state(self) -> None:
         """The latest first, as it was kept beside what came before."""
         call_all([put_back for undo in reversed(self._undo) for put_back in undo])
 
-    def bind(self) -> None:
+    def restore_variables(self) -> None:
         """Variables as before."""
         self._bindings.restore()
 
@@ -119,10 +119,10 @@ def restoring(
     restoration = Restoration(reached(*steps), copies)
     # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
     with (
-        giving_back(restoration.bind),
+        giving_back(restoration.restore_variables),
         preserve_rng(),
         preserve_flags(),
-        giving_back(restoration.put_back),
+        giving_back(restoration.restore_state),
     ):
         restoration.keep(*also)
         restoration.refuse(advice)

@@ -7,6 +7,7 @@ import itertools
 import pickle
 import random
 import sys
+import threading
 import types
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
@@ -186,6 +187,19 @@ def test_switches_that_a_step_sets_are_as_before() -> None:
     before, around = everything(training), world()
     compare(step, step, seconds=SECONDS)
     assert training.trained() and everything(training) == before and world() == around
+
+
+def test_the_range_test_gives_back_switches_and_generators() -> None:
+    training = Training()
+
+    def step() -> torch.Tensor:
+        torch.set_default_dtype(torch.float64)
+        torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
+        return torch.rand(())
+
+    around = world()
+    lr_find(step, training.model, training.optimizer, steps=11)
+    assert world() == around
 
 
 @pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
@@ -709,6 +723,12 @@ def test_tensors_of_inference_mode_and_graphs_of_before_still_work() -> None:
     measure(lambda: (fixed + mask).sum(), seconds=SECONDS)
     loss.backward()
     assert torch.equal(weight.grad, mask) and fixed.is_inference()
+
+
+def test_what_belongs_to_other_threads_is_left_alone() -> None:
+    stop = threading.Event()
+    measure(lambda: stop.set(), seconds=SECONDS)
+    assert stop.is_set()
 
 
 def test_what_is_shown_is_left_alone() -> None:
