@@ -15,7 +15,7 @@ from course.claims.findings import gain, gain_in_words
 from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
 from course.switches import SWITCHES
-from labkit import html
+from labkit import show
 from labkit.text import aligned
 
 TEN = (
@@ -85,9 +85,9 @@ class Shortlist:
         rows: list[list[str]] = [HEAD]
         for entry in self.entries:
             title, *texts = entry.texts()
-            link = html.element("a", title, href=f"{entry.path}.ipynb")
+            link = show.element("a", title, href=f"{entry.path}.ipynb")
             rows.append([link, *texts])
-        return html.result(html.table(rows), html.note(self.said))
+        return show.result(show.table(rows), show.note(self.said))
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from labkit import report
+from labkit import show
 from labkit.graphs import watched_replays
 from labkit.memory import saved_bytes
 from labkit.text import format_bytes
@@ -81,7 +81,7 @@ class Counters:
         return "\n".join(f"{name:<18}  {value:>{width}}" for name, value in rows)
 
     def _repr_html_(self) -> str:
-        return report.counters(self)
+        return show.result(show.table([["one step", ""], *self.rows()]))
 
 
 def count(step: Callable[[], Any], model: nn.Module | None = None) -> Counters:

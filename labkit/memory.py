@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from labkit import report
+from labkit import show
 from labkit.device import pick_device, release_memory
 from labkit.text import format_bytes
 
@@ -210,7 +210,30 @@ class MemoryMeter:
         return f"MemoryMeter on {self.device}: {', '.join(figures)}"
 
     def _repr_html_(self) -> str:
-        return report.memory(self)
+        figures = {
+            "peak": self.peak,
+            "at the end": self.current,
+            "saved for backward": self.saved_for_backward,
+            "reserved": self.reserved,
+        }
+        bars = []
+        for label, size in figures.items():
+            if size is not None:
+                tone = "candidate" if label == "peak" else "baseline"
+                bars.append(show.Bar(label, size, format_bytes(size), tone=tone))
+        return show.result(
+            show.sentence(self.sentence),
+            show.bars("Memory of live tensors", bars),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the block needed, in one sentence."""
+        words = f"At its peak the block held {format_bytes(self.peak)} on {self.device}"
+        if self.saved_for_backward is not None:
+            saved = format_bytes(self.saved_for_backward)
+            words += f"; autograd saved up to {saved} for backward"
+        return f"{words}."
 
     @property
     def peak(self) -> int:

@@ -20,15 +20,18 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from labkit import report
+from labkit import charts, show
 from labkit.memory import StorageTracker
-from labkit.results.settings import Sides
-from labkit.text import aligned, format_bytes
+from labkit.results.settings import ROLES, Sides
+from labkit.show import Bar, text_bars
+from labkit.text import aligned, format_bytes, format_factor, format_settings
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 # Operators between two parts, such as the copy of the loss before the optimizer, are no part of
 # their own while they are fewer, and fewer than this share of the step.
 SHORTEST_PART, SHORTEST_SHARE = 8, 0.1
+# A ratio of peaks this near to 1, as a logarithm, is no difference: allocators round.
+SAME = 0.01
 
 
 @dataclass(frozen=True)
@@ -96,17 +99,75 @@ class MemoryComparison(Sides[Timeline]):
             return "neither side has tensors"
         return "".join(f"the {role} has no tensors" for role in empty)
 
+    @property
+    def headline(self) -> tuple[str, str]:
+        """What stands first: the verdict in words, and the factor or the peaks."""
+        before, after = self.baseline.peak, self.candidate.peak
+        if before is None or after is None or any(side.error for side in self.arms):
+            return "not countable", ""
+        if not before and not after:
+            return "no tensors", ""
+        if not before or not after:
+            return f"{'less' if before else 'more'} memory", ""
+        if abs(math.log(self.ratio)) <= SAME:
+            return "same memory", f"{format_factor(self.ratio)}×"
+        word = "less" if self.ratio < 1 else "more"
+        return f"{word} memory", f"{format_factor(self.ratio)}×"
+
+    @property
+    def sentence(self) -> str:
+        """What the peaks are, and in which part of the step that of the candidate is reached."""
+        for role, side in zip(ROLES, self.arms, strict=True):
+            if side.error:
+                return f"The {role} ended by {side.error}: there is nothing to compare."
+        if None in (self.baseline.peak, self.candidate.peak):
+            return "The peak of one side cannot be counted: there is nothing to compare."
+        before, after = (side.peak_text for side in self.arms)
+        if not self.baseline.peak and not self.candidate.peak:
+            return "Neither side has tensors: there is nothing to compare."
+        if not self.baseline.peak:
+            return f"The candidate needs {after}; the baseline has no tensors."
+        if not self.candidate.peak:
+            return f"The candidate has no tensors; the baseline needs {before}."
+        words = f"The candidate needs {format_factor(self.ratio)} times the memory of the baseline"
+        part = ""
+        if self.candidate.peak_part:
+            part = f", its most in the {self.candidate.peak_part} part of the step"
+        return f"{words}: {after} instead of {before}{part}."
+
+    @property
+    def bars(self) -> tuple[Bar, Bar]:
+        """The peak of both sides."""
+        bars = []
+        for role, side in zip(ROLES, self.arms, strict=True):
+            value = math.nan if side.peak is None else side.peak
+            own = {name: one for name, one in side.settings.items() if name in self.changed}
+            bars.append(Bar(role, value, side.peak_text, tone=role, note=format_settings(own)))
+        return bars[0], bars[1]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The figures of both sides as a table, the first row its head."""
+        sides = self.arms
+        return [
+            ["", *ROLES],
+            ["peak memory", *(side.peak_text for side in sides)],
+            ["reached in", *(side.peak_part or "-" for side in sides)],
+            ["before the step", *(format_bytes(side.before) for side in sides)],
+        ]
+
     def __str__(self) -> str:
-        rows = [["", "peak memory", "reached in", "before the step"]]
-        for side in self.arms:
-            before = format_bytes(side.before)
-            rows.append([side.label, side.peak_text, side.peak_part, before])
-        return f"{aligned(rows)}\n{report.memory_sentence(self)}"
+        return f"{self.sentence}\n{text_bars(self.bars)}\n{aligned(self.rows[2:])}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return report.memory_comparison(self)
+        table = show.table(self.rows)
+        return show.result(
+            show.sentence(self.sentence),
+            charts.memory(self),
+            show.details(table, summary="In figures"),
+        )
 
 
 class _Recorder(StorageTracker):

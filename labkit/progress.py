@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labkit import html
+from labkit import show
 
 # The cell that the last bar belonged to, by its message, and the display that its bars share.
 _latest: dict[str, str] = {}
@@ -78,7 +78,7 @@ class _NotebookBar(_Bar):
             return True
         whole = self.total or 1
         text = f"{self.desc} {self.n:.3g} / {whole:.3g} {self.unit}".strip()
-        bar = html.progress(self.n / whole, text)
+        bar = show.progress(self.n / whole, text)
         self._show({"text/html": bar, "text/plain": text})
         self._shown = True
         return True

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from labkit import report
-from labkit.results import Comparison
+from labkit import charts, show
+from labkit.results import ROLES, Comparison
+from labkit.text import (
+    aligned,
+    format_factor,
+    format_interval,
+    format_seconds,
+    format_settings,
+    listed,
+)
 
 
 @dataclass(frozen=True)
@@ -51,13 +60,56 @@ class Sweep(Sequence[Comparison]):
         """The value of the control in each comparison."""
         return tuple(each.candidate.settings[self.control] for each in self.results)
 
+    @property
+    def sentence(self) -> str:
+        """``Sweep of size: faster at 64, 256; unclear at 8.``"""
+        found = zip((result.conclusion for result in self), self.values, strict=True)
+        return f"Sweep of {self.control}: {listed(found) or 'no results'}."
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """A row for each value, below the row of heads."""
+        head = [self.control, *ROLES, "speed-up", "95 % interval", "verdict"]
+        rows = [
+            head,
+            *(_row(value, result) for value, result in zip(self.values, self, strict=True)),
+        ]
+        if not all(math.isnan(result.memory_ratio) for result in self):
+            head.append("memory of the baseline's")
+            for row, result in zip(rows[1:], self, strict=True):
+                row.append(format_factor(result.memory_ratio))
+        return rows
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What the figures rest on, and what else both sides have set."""
+        if not self.results:
+            return ()
+        first = self.results[0]
+        lines = [f"each value: {first.taken}"]
+        for role, side in zip(ROLES, first.arms, strict=True):
+            others = {name: one for name, one in side.settings.items() if name != self.control}
+            if others:
+                lines.append(f"{role}: {format_settings(others)}")
+        return tuple(lines)
+
     def __str__(self) -> str:
-        parts = []
-        for value, each in zip(self.values, self.results, strict=True):
-            parts.append(f"{self.control}={value!r}\n{each}")
-        return "\n\n".join(parts) or f"sweep of {self.control}: no results"
+        table = [aligned(self.rows)] if self.results else []
+        return "\n".join([self.sentence, *table, *self.details])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return report.sweep(self)
+        if not self.results:
+            return show.result(show.sentence(self.sentence))
+        return show.result(
+            show.sentence(self.sentence),
+            charts.sweep(self, self.control),
+            show.details(*self.details, show.table(self.rows)),
+        )
+
+
+def _row(value: object, result: Comparison) -> list[str]:
+    times = [side.error or format_seconds(side.median) for side in result.arms]
+    interval = format_interval(*result.interval) or "-"
+    return [str(value), *times, format_factor(result.speedup), interval, result.conclusion]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+_SECONDS = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -16,7 +18,21 @@ def format_seconds(seconds: float | None) -> str:
         return "-"
     if math.isinf(seconds):
         return "never"
-    return _in_unit(seconds, (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)))
+    return _in_unit(seconds, _SECONDS)
+
+
+def share_of(part: float, whole: float) -> tuple[str, str]:
+    """Two times in the unit of the second: ``0.0003, 0.0412`` -> ``('0.30', '41.2 ms')``."""
+    text = format_seconds(whole)
+    scale = dict(_SECONDS)[text.split()[1]]
+    return _three_digits(part / scale), text
+
+
+def number_of(count: int, word: str) -> str:
+    """``1, 'build'`` -> ``'one build'``; ``3, 'build'`` -> ``'3 builds'``."""
+    if count == 1:
+        return f"one {word}"
+    return f"{count} {word}s"
 
 
 def with_article(word: str) -> str:
@@ -80,6 +96,14 @@ def format_settings(settings: dict[str, Any]) -> str:
     call.
     """
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def listed(found: Iterable[tuple[str, object]]) -> str:
+    """Words and where they are true: ``'faster at 64, 256; unclear at 8'``."""
+    places: dict[str, list[str]] = {}
+    for words, place in found:
+        places.setdefault(words, []).append(str(place))
+    return "; ".join(f"{words} at {', '.join(names)}" for words, names in places.items())
 
 
 def _in_unit(value: float, units: Sequence[tuple[str, float]], step: float = 1000) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from labkit import html
-from labkit.html import Bar, Markup
+from labkit import show
+from labkit.show import Bar, Markup
 from labkit.text import format_seconds
 
 Interval = tuple[float, float]
@@ -123,11 +123,11 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html.result(
-            html.sentence(self.sentence),
+        return show.result(
+            show.sentence(self.sentence),
             _bars(self.findings),
             _remedies(self.findings),
-            *map(html.note, self._small_print()),
+            *map(show.note, self._small_print()),
         )
 
     def _small_print(self) -> list[str]:
@@ -168,7 +168,7 @@ def _bars(findings: Sequence[Finding]) -> Markup:
         low, high = finding.interval
         text = f"{finding.share:.0%} of the {finding.of}  [{low:.0%}, {high:.0%}]"
         rows.append(Bar(finding.name, finding.share, text, finding.interval))
-    return html.bars("Share of a step that each costs, with its 95 % interval", rows)
+    return show.bars("Share of a step that each costs, with its 95 % interval", rows)
 
 
 def _remedies(findings: Sequence[Finding]) -> Markup:
@@ -180,4 +180,4 @@ def _remedies(findings: Sequence[Finding]) -> Markup:
         if finding.learns:
             remedy += f"\n{LEARNS}"
         rows.append([finding.name, remedy, finding.how, finding.notebook])
-    return html.table(rows)
+    return show.table(rows)

@@ -16,7 +16,7 @@ from course.board.advice import LEAVE, advice, advised, pairs_in_words
 from course.board.store import Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit import html
+from labkit import show
 from labkit.text import aligned, format_factor, format_rate
 
 SLOW = "slow script"
@@ -67,12 +67,12 @@ class Waterfall:
         blocks: list[str] = []
         if self.latest is not None:
             name = self.latest.switch
-            head = html.join([html.badge(self.latest.direction), html.element("b", name)])
+            head = show.join([show.badge(self.latest.direction), show.element("b", name)])
             text = f": {SWITCHES[name].text}. {sentence(self.latest)}."
-            blocks.append(html.sentence(head, text))
+            blocks.append(show.sentence(head, text))
         blocks.append(_chart(self.steps))
-        blocks += [html.note(text) for text in self._notes()]
-        return html.result(*blocks)
+        blocks += [show.note(text) for text in self._notes()]
+        return show.result(*blocks)
 
     def _notes(self) -> list[str]:
         notes = [self._summary()]
@@ -165,19 +165,19 @@ def _told(figure: Figure) -> str:
 
 def _chart(found: Sequence[Step]) -> str:
     most = max(end for step in found for end in (step.before, step.after))
-    lines = [html.element("div", _title(), kind="title")]
+    lines = [show.element("div", _title(), kind="title")]
     for step in found:
-        label, text = html.element("span", step.name), _seconds(step.after)
+        label, text = show.element("span", step.name), _seconds(step.after)
         if step.undecided:
-            label = html.element("b", step.name)
+            label = show.element("b", step.name)
         if step.figure is not None:
             text += f"  {_told(step.figure)}"
         lines += [
-            html.element("div", label, kind="label"),
-            html.element("div", *_marks(step, most), kind=_tone(step), aria_hidden="true"),
-            html.element("div", text, kind="value"),
+            show.element("div", label, kind="label"),
+            show.element("div", *_marks(step, most), kind=_tone(step), aria_hidden="true"),
+            show.element("div", text, kind="value"),
         ]
-    return html.element("div", *lines, kind="chart")
+    return show.element("div", *lines, kind="chart")
 
 
 def _tone(step: Step) -> str:
@@ -189,7 +189,7 @@ def _tone(step: Step) -> str:
     return f"track tone-{tone}"
 
 
-def _marks(step: Step, most: float) -> list[html.Markup]:
+def _marks(step: Step, most: float) -> list[show.Markup]:
     """How long it takes with the switch, and in grey what that took away."""
     if not math.isfinite(step.after) or not most > 0:
         return []
@@ -199,9 +199,9 @@ def _marks(step: Step, most: float) -> list[html.Markup]:
     return marks
 
 
-def _mark(kind: str, begin: float, end: float) -> html.Markup:
+def _mark(kind: str, begin: float, end: float) -> show.Markup:
     place = f"left:{100 * begin:.2f}%;width:{100 * (end - begin):.2f}%"
-    return html.element("i", kind=kind, style=place)
+    return show.element("i", kind=kind, style=place)
 
 
 def _title() -> str:

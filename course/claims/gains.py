@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from course.claims.claim import Claim
 from course.claims.findings import Finding, effect_and_doubt, gain
 from course.claims.ledgers import ledger
-from labkit import html
+from labkit import show
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class Gains:
     notebook: str
     found: tuple[tuple[Claim, Finding], ...]
 
-    def rows(self) -> list[html.Ratio]:
+    def rows(self) -> list[show.Ratio]:
         """A row for each machine and headline."""
         rows = []
         for claim, finding in self.found:
             value, low, high = gain(claim, finding)
             text = effect_and_doubt(claim, finding)
             name = f"{claim.headline}, {finding.machine}"
-            rows.append(html.Ratio(name, value, (low, high), text, "recorded"))
+            rows.append(show.Ratio(name, value, (low, high), text, "recorded"))
         return rows
 
     def __str__(self) -> str:
@@ -39,9 +39,9 @@ class Gains:
     def _repr_html_(self) -> str:
         rows = self.rows()
         if not rows:
-            return html.result(html.note(str(self)))
+            return show.result(show.note(str(self)))
         title = "recorded on other machines: how many times better, 1 is no difference"
-        return html.result(html.ratios(title, rows))
+        return show.result(show.ratios(title, rows))
 
 
 def gains(notebook: str) -> Gains:

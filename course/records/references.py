@@ -25,7 +25,7 @@ from course.records.words import (
     record_text,
     what_changed,
 )
-from labkit import html, pick_device
+from labkit import show, pick_device
 from labkit.racing import RaceResult
 from labkit.results import Comparison, same_value
 from labkit.text import aligned
@@ -195,8 +195,8 @@ class Beside:
 
     def _repr_html_(self) -> str:
         charts = [self._chart(result) for result in self._each]
-        notes = [html.note(note) for note in self._notes()]
-        return html.result(*charts, html.table(self._rows()), *notes)
+        notes = [show.note(note) for note in self._notes()]
+        return show.result(*charts, show.table(self._rows()), *notes)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
@@ -266,16 +266,16 @@ class Beside:
             races = [(label, race) for label, race in named if isinstance(race, RaceResult)]
             names = dict.fromkeys(race.spread_name for _, race in races)
             title = f"median seconds to the target, with {' or '.join(names)}"
-            return html.bars(title, list(_race_bars(races)))
+            return show.bars(title, list(_race_bars(races)))
         rows = []
         for label, other in named:
             if isinstance(other, Comparison) and other.ratios:
                 tone = other.verdict if label == YOU else "recorded"
                 text = other.in_short()
-                rows.append(html.Ratio(label, other.speedup, other.interval, text, tone))
+                rows.append(show.Ratio(label, other.speedup, other.interval, text, tone))
         if not rows:
             return ""
-        return html.ratios(f"speed-up: {self._name(result)}", rows)
+        return show.ratios(f"speed-up: {self._name(result)}", rows)
 
     def _recorded(
         self, result: Comparison | RaceResult
@@ -294,14 +294,14 @@ class Beside:
         return taken  # type: ignore[return-value]
 
 
-def _race_bars(races: Sequence[tuple[str, RaceResult]]) -> Iterator[html.Bar]:
+def _race_bars(races: Sequence[tuple[str, RaceResult]]) -> Iterator[show.Bar]:
     for label, race in races:
         for arm in race.arms:
             tone = "recorded"
             if label == YOU:
                 tone = "baseline" if arm == race.arms[0] else "candidate"
             name, text = f"{label}: {arm}", arrival_text(race, arm)
-            yield html.Bar(name, race.median(arm), text, race.spread(arm), tone)
+            yield show.Bar(name, race.median(arm), text, race.spread(arm), tone)
 
 
 def _swept_control(results: Sequence[Comparison | RaceResult]) -> str | None:

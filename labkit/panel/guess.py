@@ -170,31 +170,26 @@ def _arrived(result: object) -> str | None:
 
 def _ahead(result: object) -> str | None:
     """Who is ahead; "" where that is unclear."""
-    verdict = "unclear"
     if isinstance(result, MemoryComparison):
-        verdict = memory_verdict(result.baseline.peak, result.candidate.peak)
+        verdict = result.headline[0]
     elif isinstance(result, RaceResult):
         if len(result.arms) < 2:
             return None
         verdict = result.verdict(result.arms[1])
-    elif isinstance(result, Comparison):
-        verdict = result.verdict
-        if verdict == "unclear":
-            verdict = result.direction
-    return {"faster": "the candidate", "slower": "the baseline", "same": "neither"}.get(verdict, "")
+    else:
+        assert isinstance(result, Comparison)
+        verdict = result.direction or result.verdict
+    return AHEAD.get(verdict.removesuffix(" memory"), "")
 
 
-# A ratio of peaks this near to 1 is no difference: allocators round.
-SAME_MEMORY = 0.01
-
-
-def memory_verdict(before: int | None, after: int | None) -> str:
-    """``faster`` stands for less memory, ``slower`` for more."""
-    if before is None or after is None or not (before or after):
-        return "unclear"
-    if before and after and abs(math.log(after / before)) <= SAME_MEMORY:
-        return "same"
-    return "faster" if after < before else "slower"
+# What a verdict says of who is ahead.
+AHEAD = {
+    "faster": "the candidate",
+    "less": "the candidate",
+    "slower": "the baseline",
+    "more": "the baseline",
+    "same": "neither",
+}
 
 
 class Score:

@@ -10,7 +10,7 @@ import contextvars
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,6 @@ import traitlets
 from labkit import charts, neighbours, show
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
-from labkit.panel import guess
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
 from labkit.panel.run import Found, News, Result, Run, Watcher
@@ -30,7 +29,7 @@ from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.show import Markup, element
 from labkit.sweep import Progress, Sweep
-from labkit.text import format_bytes, format_factor, format_seconds
+from labkit.text import format_factor, format_seconds
 
 STATIC = Path(__file__).with_name("static")
 # Seconds between two drawings: each takes time from what is measured.
@@ -113,27 +112,6 @@ class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused
         self.context.copy().run(super()._send, *arguments, **options)
 
 
-@dataclass(frozen=True)
-class Head:
-    """A result at a glance: the figure once, large, what it means, a verdict, and a difference."""
-
-    figure: str = ""
-    caption: str = ""
-    verdict: str = ""
-    badge: str = ""
-    difference: str = ""
-
-    def html(self, running: bool) -> Markup:
-        """As HTML; what goes on may change yet."""
-        so_far = " so far" if running and self.verdict else ""
-        parts = [element("span", self.figure, kind="speedup")]
-        if self.verdict:
-            parts.append(show.badge(self.verdict, f"{self.badge or self.verdict}{so_far}"))
-        parts.append(element("div", self.caption, kind="caption"))
-        parts.append(element("div", self.difference, kind="difference"))
-        return show.join(parts)
-
-
 class View(Watcher):
     """Shows the runs of one panel, and keeps their results."""
 
@@ -170,14 +148,12 @@ class View(Watcher):
 
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
-        head, picture = Head(), Markup()
+        head, picture = Markup(), Markup()
         if mode == RACE:
             empty = self._no_runs()
-            sign = "at least" if empty.higher_is_better else "at most"
-            steps = self._lab.race_options["steps"]
-            words = f"to {empty.metric} of {sign} {empty.target:g}, in at most {steps} steps"
-            head, picture = Head("Race", words), charts.race(empty)
-        return {"mode": mode, "head": head.html(False), "picture": picture}
+            words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
+            head, picture = element("div", words, kind="caption"), charts.race(empty)
+        return {"mode": mode, "head": head, "picture": picture}
 
     def _no_runs(self) -> RaceResult:
         """The race before its first run."""
@@ -257,7 +233,7 @@ class View(Watcher):
             left = f"not clear yet, at most {left}"
         part = min(1.0, seconds / whole)
         return {
-            "head": head_of(told, run).html(True),
+            "head": head_of(told, running=True),
             "picture": self._drawing(run, told),
             "progress": (news.index + part) / news.count,
             "left": left,
@@ -273,9 +249,8 @@ class View(Watcher):
                 self.say(f"Training {going.arm}, seed {going.seed}")
             if going.curve:
                 done += going.curve[-1][0] / self._lab.race_options["steps"]
-        head = head_of(self._race, run)
         return {
-            "head": head.html(True),
+            "head": head_of(self._race, running=True),
             "picture": charts.race(self._race, going=going, recorded=self._beside(self._race)),
             "progress": min(1.0, done / (2 * seeds)),
             "left": "",
@@ -290,32 +265,27 @@ class View(Watcher):
         if kept is None:
             return NOTHING_YET
         self.history += kept if isinstance(kept, Sweep) else [kept]
-        head = head_of(kept, run)
         told = self._bets.reveal(run, kept)
         drawing = self._drawing(run, kept)
-        picture = Markup(self._picture(kept)) if self._picture else drawing
-        sure = show.join([_certainty(kept), drawing if self._picture else ""])
-        words = [element("p", told, kind="told") if told else "", show.sentence(kept.sentence)]
+        own = Markup(self._picture(kept)) if self._picture else None
         state = {
-            "head": head.html(False),
-            "verdict": head.verdict,
-            "picture": picture,
-            "words": show.join(words),
-            "sure": sure,
+            "head": head_of(kept),
+            "verdict": tone_of(kept),
+            "picture": own or drawing,
+            "words": element("p", told, kind="told") if told else "",
+            "sure": show.join([grounds_of(kept), drawing if own else ""]),
             "progress": 1.0,
             "left": "",
         }
         self._put(run, state, running=True)
         self.live.history = _history(self.history)
-        self._publish(kept)
-        word = "Stopped" if getattr(kept, "stopped", False) or run.stop.is_set() else "Done"
-        return f"{word}: {head.badge or head.verdict}, {head.figure}"
+        self._publish(kept, own)
+        word = "Stopped" if run.stop.is_set() else "Done"
+        return f"{word}: {kept.sentence}"
 
-    def _publish(self, kept: Found) -> None:
+    def _publish(self, kept: Found, own: str | None) -> None:
         """The result as an output of the cell that shows the panel."""
-        markup, text = kept._repr_html_(), str(kept)
-        if self._picture:
-            markup = f"{self._picture(kept)}{markup}"
+        markup, text = f"{own or ''}{kept._repr_html_()}", str(kept)
         picked = self._picked()
         if picked and not isinstance(kept, MemoryComparison):
             beside = picked.beside(kept)
@@ -387,69 +357,48 @@ def _says_something(result: Comparison) -> bool:
     return bool(result.ratios) or any(side.error for side in result.arms)
 
 
-def head_of(result: Found, run: Run) -> Head:
-    """A result at a glance."""
-    if isinstance(result, Sweep):
-        last = head_of(result[-1], run)
-        value = result[-1].candidate.settings[result.control]
-        return replace(last, caption=f"{last.caption}, at {result.control} {value}")
-    if isinstance(result, RaceResult):
-        return _race_head(result)
+def tone_of(result: Found) -> str:
+    """The verdict that colours a result; less memory has the colour of "faster"."""
     if isinstance(result, MemoryComparison):
-        return _memory_head(result)
-    return _times_head(result)
+        tones = {"less memory": "faster", "more memory": "slower", "same memory": "same"}
+        return tones.get(result.headline[0], "unclear")
+    if isinstance(result, RaceResult):
+        return result.verdict(result.arms[1]) if len(result.arms) > 1 else ""
+    return (result.direction or result.verdict) if isinstance(result, Comparison) else ""
 
 
-def _times_head(run: Comparison) -> Head:
-    figure, caption = f"{format_factor(run.speedup)}×", "as fast as the baseline"
-    return Head(figure, caption, run.verdict, run.conclusion, difference(run))
+def head_of(result: Found, running: bool = False) -> Markup:
+    """A result at a glance: the factor once, large, its verdict, and what it means in lines."""
+    words, figure, tone = "", "", tone_of(result)
+    if not isinstance(result, Sweep):
+        words, figure = result.headline
+    parts = [element("span", figure, kind="speedup")] if figure else []
+    if tone:
+        parts.append(show.badge(tone, f"{words} so far" if running else words))
+    parts += [element("div", line, kind="caption") for line in _captions(result, figure)]
+    return show.join(parts)
 
 
-def difference(run: Comparison) -> str:
-    """What the candidate saves of a step: ``saves 0.30 of 41.0 ms a step``."""
-    before, after = run.baseline.median, run.candidate.median
-    if not run.ratios or run.baseline.samples != run.candidate.samples:
-        return ""
-    verb = "saves" if after <= before else "costs"
-    ending = "of" if after <= before else "on top of"
-    return f"{verb} {format_seconds(abs(before - after))} {ending} {format_seconds(before)} a step"
-
-
-def _memory_head(found: MemoryComparison) -> Head:
-    before, after = found.baseline.peak, found.candidate.peak
-    verdict = guess.memory_verdict(before, after)
-    badges = {"same": "same memory", "faster": "less memory", "slower": "more memory"}
-    badge = badges.get(verdict, "no tensors")
-    if before is None or after is None:
-        badge = "not countable"
-    figure, caption = f"{format_factor(found.ratio)}×", "the memory of the baseline"
-    if found.why_no_factor:
-        figure, caption = found.candidate.peak_text, f"instead of {found.baseline.peak_text}"
-    saved = ""
-    if before and after and before != after:
-        verb = "saves" if after < before else "costs"
-        ending = "of" if after < before else "on top of"
-        saved = f"{verb} {format_bytes(abs(before - after))} {ending} {format_bytes(before)}"
-    return Head(figure, caption, verdict, badge, saved)
-
-
-def _race_head(result: RaceResult) -> Head:
-    sign = "at least" if result.higher_is_better else "at most"
-    aim = f"{result.metric} of {sign} {result.target:g}"
-    if len(result.arms) < 2:
-        return Head("Race", f"to {aim}")
+def _captions(result: Found, figure: str) -> list[str]:
+    """What stands below the figure."""
+    if not figure:
+        return [result.sentence]
+    if isinstance(result, Comparison):
+        return [line.strip() for line in result.remark.split(";") if line.strip()]
+    if isinstance(result, MemoryComparison):
+        before, after = (side.peak_text for side in result.arms)
+        return ["the memory of the baseline", f"{after} instead of {before}"]
+    assert isinstance(result, RaceResult)
     baseline, candidate = result.arms[:2]
-    tallies = f"reached by {result.tally(candidate)} seeds, baseline {result.tally(baseline)}"
-    figure, caption = f"{format_factor(result.speedup(candidate)[0])}×", f"as fast to {aim}"
-    if result.told_by(candidate) != "times":
-        figure, caption = result.tally(candidate), f"seeds reached {aim}"
-        tallies = f"of the baseline {result.tally(baseline)}"
-    return Head(figure, caption, result.verdict(candidate), difference=tallies)
+    if result.told_by(candidate) == "counts":
+        return [f"reached {result.aim}", f"of the baseline: {result.tally(baseline)}"]
+    return [f"as fast to {result.aim}", result.certainty(candidate)]
 
 
-def _certainty(result: Found) -> Markup:
+def grounds_of(result: Found) -> Markup:
     """What is behind "How sure?"."""
-    return Markup(result.details)
+    lines = () if isinstance(result, MemoryComparison) else result.details
+    return show.join([*map(show.note, lines), show.table(result.rows)])
 
 
 def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> str:
@@ -459,30 +408,26 @@ def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> s
 
 def history_row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:
     """Number, what differed and what was shared, the mode, and the figures."""
+    words, figure = found.headline
+    begin = [str(number), _settings_of(found)]
     if isinstance(found, RaceResult):
-        return _race_row(number, found)
+        ends = _ends(*found.speedup(found.arms[1])[1:]) if len(found.arms) > 1 else "–"
+        medians = [format_seconds(found.median(arm)) for arm in found.arms[:2]]
+        return [*begin, RACE, figure or "–", words, ends, *medians, *["–"] * (2 - len(medians))]
+    if isinstance(found, MemoryComparison):
+        peaks = [side.peak_text for side in found.arms]
+        return [*begin, MEMORY, figure or "–", words, "–", *peaks]
+    medians = [side.error or format_seconds(side.median) for side in found.arms]
+    return [*begin, TIME, figure or "–", found.conclusion, _ends(*found.interval), *medians]
+
+
+def _settings_of(found: Comparison | RaceResult | MemoryComparison) -> str:
+    """What differed, and what both sides shared."""
+    if isinstance(found, RaceResult):
+        return ", ".join(found.arms[1:]) or "only the baseline"
     differ = [f"{name}: {before} → {after}" for name, (before, after) in found.changed.items()]
     shared = [f"{name} {value}" for name, value in found.shared.items()]
-    settings = "; ".join(filter(None, [", ".join(differ) or "same settings", ", ".join(shared)]))
-    if isinstance(found, MemoryComparison):
-        head = _memory_head(found)
-        factor = "–" if found.why_no_factor else head.figure
-        peaks = [side.peak_text for side in found.arms]
-        return [str(number), settings, MEMORY, factor, head.badge, "–", *peaks]
-    figures = [f"{format_factor(found.speedup)}×", found.conclusion, _ends(*found.interval)]
-    medians = [side.error or format_seconds(side.median) for side in found.arms]
-    return [str(number), settings, TIME, *figures, *medians]
-
-
-def _race_row(number: int, found: RaceResult) -> list[str]:
-    head = _race_head(found)
-    settings = ", ".join(found.arms[1:]) or "only the baseline"
-    medians = [format_seconds(found.median(arm)) for arm in found.arms[:2]]
-    medians += ["–"] * (2 - len(medians))
-    ends = "–"
-    if len(found.arms) > 1:
-        ends = _ends(*found.speedup(found.arms[1])[1:])
-    return [str(number), settings, RACE, head.figure, head.verdict or "–", ends, *medians]
+    return "; ".join(filter(None, [", ".join(differ) or "same settings", ", ".join(shared)]))
 
 
 def _ends(low: float, high: float) -> str:

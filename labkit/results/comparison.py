@@ -8,12 +8,22 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit import report
+from labkit import charts, show
 from labkit.device import device_in_words
-from labkit.results.measurement import Measurement, table
-from labkit.results.settings import Sides
+from labkit.results.measurement import Measurement, table_rows
+from labkit.results.settings import ROLES, Sides
 from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
-from labkit.text import format_interval
+from labkit.show import Bar, text_bars
+from labkit.text import (
+    format_factor,
+    format_interval,
+    format_rate,
+    format_seconds,
+    format_settings,
+    number_of,
+    share_of,
+    with_article,
+)
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
@@ -130,7 +140,9 @@ class Comparison(Sides[Measurement]):
 
     @property
     def speedup(self) -> float:
-        """Median of the pairs' ratios, the mean of it over several builds; nan without pairs."""
+        """Median of the pairs' ratios; from three builds on the geometric mean of the builds'
+        medians. nan without pairs.
+        """
         return math.exp(self.estimate.mean)
 
     @property
@@ -194,14 +206,6 @@ class Comparison(Sides[Measurement]):
         return self.verdict
 
     @property
-    def agreement(self) -> str:
-        """``slower in all 6 pairs; by how much is not clear yet``, where only that is sure."""
-        if self.conclusion == self.verdict:
-            return ""
-        pairs = "both pairs" if self.pairs == 2 else f"all {self.pairs} pairs"
-        return f"{self.direction} in {pairs}; by how much is not clear yet"
-
-    @property
     def memory_ratio(self) -> float:
         """Peak memory of the candidate over that of the baseline; nan where it was not measured."""
         if not self.baseline.peak_bytes or self.candidate.peak_bytes is None:
@@ -218,35 +222,155 @@ class Comparison(Sides[Measurement]):
         interval = format_interval(*self.interval, digits)
         return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.conclusion]))
 
-    def __str__(self) -> str:
-        speedup = f"speed-up {self.speedup:.3f}x  {format_interval(*self.interval)}".rstrip()
-        per, ended, floor = "", "", ""
-        if self.baseline.samples != self.candidate.samples:
-            per = f" for the same number of {self.baseline.unit}"
-        if self.stopped:
-            ended = ", stopped early"
-        if math.isfinite(self.noise_floor):
-            floor = f"; noise floor {self.noise_floor:.1%}"
-        where = device_in_words(self.device)
-        verdict = ": ".join(filter(None, [self.verdict.upper(), self.agreement]))
-        lines = [
-            table(self.arms),
-            f"{speedup}{per}   {verdict}",
-            f"{self.taken} in {self.seconds:.1f} s on {where}{ended}{floor}",
-        ]
-        return "\n".join(lines)
+    @property
+    def headline(self) -> tuple[str, str]:
+        """What stands first: the verdict in words, and the factor; "" where there is none.
+
+        ``("slower", "about 7 times")`` where all pairs agree, but are too few to say by how much.
+        """
+        if self.missing:
+            return self.conclusion, ""
+        if self.conclusion == self.verdict:
+            return self.verdict, f"{format_factor(self.speedup)}×"
+        return self.direction, f"about {_roughly(max(self.speedup, 1 / self.speedup))} times"
+
+    @property
+    def missing(self) -> str:
+        """Why there is nothing to compare; "" where there is."""
+        for role, side in zip(ROLES, self.arms, strict=True):
+            if side.error:
+                return f"The {role} ended by {side.error}: there is nothing to compare."
+        if not self.ratios:
+            return "Stopped before there was anything to compare."
+        return ""
+
+    @property
+    def remark(self) -> str:
+        """What follows the factor in `sentence`, with the punctuation between them."""
+        if self.conclusion != self.verdict:
+            return "; how much exactly is not clear yet"
+        words = " as fast as the baseline"
+        if self.by_throughput:
+            words += f" for the same number of {self.baseline.unit}"
+        if self.verdict == "same":
+            return f"{words}: no difference beyond {same_within(self.device):.0%}"
+        if self.verdict != "unclear":
+            return "; ".join(filter(None, [words, self.saving]))
+        if self.too_short:
+            return f"{words} so far: too few pairs decide nothing"
+        return f"{words} so far: the pairs differ too much to tell the sides apart"
+
+    @property
+    def sentence(self) -> str:
+        """``Faster, 2.00× as fast as the baseline; saves 20.6 of 41.2 ms a step.``"""
+        if self.missing:
+            return self.missing
+        verdict, factor = self.headline
+        return f"{verdict.capitalize()}, {factor}{self.remark}."
+
+    @property
+    def saving(self) -> str:
+        """``saves 0.30 of 41.2 ms a step``, ``costs 0.30 ms more than 41.2 ms a step``.
+
+        By the speed-up, of the baseline's median. "" where no difference is told, and where the
+        sides process different amounts in a step.
+        """
+        if self.verdict not in ("faster", "slower") or self.by_throughput:
+            return ""
+        whole = self.baseline.median
+        part, text = share_of(abs(whole - whole / self.speedup), whole)
+        if self.verdict == "faster":
+            return f"saves {part} of {text} {with_article(self.one_step)}"
+        unit = text.split()[1]
+        return f"costs {part} {unit} more than {text} {with_article(self.one_step)}"
+
+    @property
+    def by_throughput(self) -> bool:
+        """Whether the sides process different amounts in a step, so that its time would mislead."""
+        return bool(self.ratios) and self.baseline.samples != self.candidate.samples
 
     @property
     def taken(self) -> str:
         """``240 pairs of 10 builds``, ``24 pairs of one build``: what the figures rest on."""
-        builds = f"{self.build_count} builds"
-        if self.build_count == 1:
-            builds = "one build"
-        return f"{self.pairs} pairs of {builds}"
+        return f"{number_of(self.pairs, 'pair')} of {number_of(self.build_count, 'build')}"
 
-    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows the
-    # table.
+    @property
+    def details(self) -> tuple[str, ...]:
+        """How sure the result is, and how it was measured: a line for each."""
+        surety = ["too few pairs for an interval"]
+        if not math.isnan(self.interval[0]):
+            ends = " to ".join(map(format_factor, self.interval))
+            surety = [f"95 % interval {ends}", f"noise floor {self.noise_floor:.1%}"]
+        method = [f"{self.seconds:.1f} s on {device_in_words(self.device)}"]
+        if self.stopped:
+            method.append("stopped early")
+        if self.shared:
+            method.append(f"both sides: {format_settings(self.shared)}")
+        lines = ["; ".join(method)]
+        if not self.missing:
+            lines.insert(0, "; ".join([*surety, self.taken]))
+        return tuple(lines)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The figures of both sides as a table, the first row its head."""
+        return [["", *ROLES], *table_rows(self.arms)[1:]]
+
+    @property
+    def notes(self) -> tuple[str, str]:
+        """What each side has set differently, or its label where the settings tell nothing."""
+        if not self.changed:
+            labels = zip(ROLES, self.arms, strict=True)
+            before, after = ("" if side.label == role else side.label for role, side in labels)
+            return before, after
+        pairs = self.changed.items()
+        before = format_settings({name: one for name, (one, _) in pairs})
+        return before, format_settings({name: other for name, (_, other) in pairs})
+
+    @property
+    def speed_bars(self) -> tuple[Bar, Bar]:
+        """Both sides: the time of a step with its quartiles, or the throughput."""
+        bars = []
+        for role, side, note in zip(ROLES, self.arms, self.notes, strict=True):
+            low, high = side.quartiles
+            value, text = side.median, format_seconds(side.median)
+            if self.by_throughput:
+                value, text = side.throughput, format_rate(side.throughput, side.unit)
+                low, high = side.samples / high, side.samples / low
+            bars.append(Bar(role, value, side.error or text, (low, high), role, note))
+        return bars[0], bars[1]
+
+    @property
+    def peak_bars(self) -> tuple[Bar, ...]:
+        """Both sides: their peak memory; none where it was not taken."""
+        if all(side.peak_text == "-" for side in self.arms):
+            return ()
+        bars = []
+        for role, side in zip(ROLES, self.arms, strict=True):
+            value = math.nan if side.peak_bytes is None else side.peak_bytes
+            bars.append(Bar(role, value, side.peak_text, tone=role))
+        return tuple(bars)
+
+    def __str__(self) -> str:
+        bars = text_bars(self.speed_bars, self.peak_bars)
+        return "\n".join([self.sentence, bars, *self.details])
+
+    # A notebook shows the HTML; where there is none, a cell that ends in lab.run(...) shows this.
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return report.comparison(self)
+        verdict, factor = self.headline
+        words = [self.missing]
+        if factor:
+            badge = show.badge(self.direction or self.verdict, verdict)
+            words = [badge, show.element("b", factor, kind="factor"), self.remark, "."]
+        return show.result(
+            show.sentence(*words),
+            charts.comparison(self),
+            show.details(*self.details, show.table(self.rows)),
+        )
+
+
+def _roughly(size: float) -> str:
+    """``1.42`` -> ``1.4``, ``7.3`` -> ``7``."""
+    return f"{size:.1f}" if size < 3 else f"{size:.0f}"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from labkit import report
-from labkit.text import aligned, format_bytes, format_rate, format_seconds
+from labkit import show
+from labkit.text import aligned, format_bytes, format_rate, format_seconds, number_of
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,28 @@ class Measurement:
             return "not countable"
         return format_bytes(self.peak_bytes)
 
+    @property
+    def sentence(self) -> str:
+        """What one step takes: its median, and the throughput."""
+        if self.error:
+            return f"The step ended by {self.error}."
+        if not self.times:
+            return "Nothing was timed."
+        blocks = f"median of {number_of(len(self.times), 'block')}"
+        rate = format_rate(self.throughput, self.unit)
+        median = format_seconds(self.median)
+        return f"One step takes {median} ({blocks}, IQR {format_seconds(self.iqr)}): {rate}."
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The figures as a table, the first row its head."""
+        return table_rows([self])
+
     def __str__(self) -> str:
-        return table([self])
+        return f"{self.sentence}\n{aligned(self.rows)}"
 
     def _repr_html_(self) -> str:
-        return report.measurement(self)
-
-
-def table(sides: Sequence[Measurement]) -> str:
-    """A text table, one column a side."""
-    return aligned(table_rows(sides))
+        return show.result(show.sentence(self.sentence), show.table(self.rows))
 
 
 def table_rows(sides: Sequence[Measurement]) -> list[list[str]]:

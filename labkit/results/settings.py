@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
+ROLES = ("baseline", "candidate")
+
 
 def same_value(one: Any, other: Any) -> bool:
     """Whether two values of a setting are the same: equal numbers, or values with the same text.

@@ -93,7 +93,9 @@ def cell(shell: InteractiveShell, source: str) -> Any:
 
 def measures(runs: Runs, pairs: int = 3) -> None:
     """Wait until a run has something to keep."""
-    until(lambda: runs.latest and runs.latest.position and runs.latest.position.partial.pairs > pairs)
+    until(
+        lambda: runs.latest and runs.latest.position and runs.latest.position.partial.pairs > pairs
+    )
 
 
 def until(reached: Callable[[], Any], seconds: float = 30) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from labkit import html
+from labkit import show
 from labkit.counters import count
-from labkit.html import Bar, Markup, Ratio
+from labkit.show import Bar, Markup, Ratio
 from labkit.memory import MemoryMeter
 from labkit.racing import RaceResult, RaceRun
 from labkit.report import sweep_sentence
@@ -201,19 +201,19 @@ def test_a_meter_shows_its_peak() -> None:
 
 def test_bars_are_to_scale() -> None:
     rows = [Bar("a", 1.0, "one"), Bar("b", 4.0, "four", (3.0, 5.0)), Bar("c", math.inf, "never")]
-    assert Reader(html.bars("title", rows)).widths == [20.0, 80.0, 40.0]
+    assert Reader(show.bars("title", rows)).widths == [20.0, 80.0, 40.0]
 
 
 def test_a_ratio_lies_as_far_from_1_as_its_inverse() -> None:
     rows = [Ratio("a", 2.0, (2.0, 2.0), ""), Ratio("b", 0.5, (0.5, 0.5), "")]
-    low, high = html.ratio_scale(rows)
+    low, high = show.ratio_scale(rows)
     assert low == pytest.approx(-high)
-    places = re.findall(r'labkit-dot" style="left:([\d.]+)%', html.ratios("title", rows))
+    places = re.findall(r'labkit-dot" style="left:([\d.]+)%', show.ratios("title", rows))
     assert sum(map(float, places)) == pytest.approx(100)
 
 
 def test_blocks_escape_all_but_markup() -> None:
-    assert EVIL not in html.table([[EVIL, EVIL], [EVIL, EVIL]])
-    assert html.element("p", EVIL, title=EVIL).count("<") == 2
-    assert html.join([Markup("<b>x</b>"), "<"], " < ") == "<b>x</b> &lt; &lt;"
-    assert html.table([]) == ""
+    assert EVIL not in show.table([[EVIL, EVIL], [EVIL, EVIL]])
+    assert show.element("p", EVIL, title=EVIL).count("<") == 2
+    assert show.join([Markup("<b>x</b>"), "<"], " < ") == "<b>x</b> &lt; &lt;"
+    assert show.table([]) == ""

@@ -17,10 +17,14 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+from labkit.text import aligned
+
 STYLES = Path(__file__).with_name("result.css")
 
 # Drawn at most that far from 1: beyond it an interval has nothing to tell but its end.
 FARTHEST = 1000.0
+# Letters of the longest bar in a text.
+TEXT_BAR = 24
 
 
 class Markup(str):
@@ -37,7 +41,7 @@ class Bar:
     """One bar: its length is ``value``, ``text`` stands behind it.
 
     ``interval`` is drawn over its end. ``tone`` colours it: "baseline", "candidate", a verdict, or
-    "recorded" for another machine's.
+    "recorded" for another machine's. ``note`` says more of the label, such as its settings.
     """
 
     label: str
@@ -45,6 +49,7 @@ class Bar:
     text: str
     interval: tuple[float, float] | None = None
     tone: str = "candidate"
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,14 @@ def sentence(*parts: str) -> Markup:
 def note(text: str) -> Markup:
     """What stands below in small print."""
     return element("p", text, kind="note")
+
+
+def details(*parts: str, summary: str = "How sure?") -> Markup:
+    """What stands behind a result, folded: a line for each text, and blocks as they are."""
+    blocks = []
+    for part in filter(None, parts):
+        blocks.append(part if isinstance(part, Markup) else note(part))
+    return element("details", element("summary", summary), *blocks)
 
 
 def preformatted(text: str) -> Markup:
@@ -171,6 +184,19 @@ def ratio_cell(row: Ratio, scale: tuple[float, float]) -> Markup:
     """One ratio as a cell of a table, on a scale that its column shares."""
     marks = _ratio_marks(row, scale)
     return element("div", *marks, kind=f"track {_tone(row.tone)}", aria_hidden="true")
+
+
+def text_bars(bars: Sequence[Bar], more: Sequence[Bar] = ()) -> str:
+    """Bars as lines of text, each with its words, and those of a bar of ``more`` behind it."""
+    most = max((bar.value for bar in bars if math.isfinite(bar.value)), default=0.0)
+    rows = []
+    for number, bar in enumerate(bars):
+        length = 0.0
+        if most and math.isfinite(bar.value):
+            length = TEXT_BAR * bar.value / most
+        row = [bar.label, bar.note, "█" * round(length), bar.text]
+        rows.append(row + [other.text for other in more[number : number + 1]])
+    return aligned(rows)
 
 
 def table(rows: Sequence[Sequence[str]]) -> Markup:

@@ -1,0 +1,337 @@
+"""Runs of a race to a target, and what may be said of its sides.
+
+Sides are held against each other seed by seed, with the statistics of builds: a seed is to a race
+what a build is to a comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from labkit import charts, show
+from labkit.results.comparison import SAME
+from labkit.results.statistics import estimate, median_interval
+from labkit.text import aligned, format_factor, format_seconds, format_steps
+
+# Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
+# equal often enough that their interval has no width.
+FEW_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class RaceRun:
+    """One training: ``curve`` holds (steps, training seconds, metric) at each evaluation.
+
+    ``error`` says that memory ran out.
+    """
+
+    arm: str
+    seed: int
+    curve: tuple[tuple[int, float, float], ...]
+    reached: bool
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds to the target; infinity when it was never reached."""
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][1]
+
+    @property
+    def steps(self) -> float:
+        """Steps to the target; infinity when it was never reached."""
+        if not self.reached:
+            return math.inf
+        return self.curve[-1][0]
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """All runs of a race. The first arm is the baseline; ``lab`` names the lab's function."""
+
+    runs: tuple[RaceRun, ...]
+    target: float
+    metric: str
+    higher_is_better: bool
+    stopped: bool = False
+    lab: str = ""
+
+    @cached_property
+    def arms(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(run.arm for run in self.runs))
+
+    def of(self, arm: str) -> tuple[RaceRun, ...]:
+        """The runs of one arm, in the order of their seeds. Raises KeyError for an unknown arm."""
+        if arm not in self.arms:
+            raise KeyError(f"no side {arm!r} in this race; there are {', '.join(self.arms)}")
+        return tuple(run for run in self.runs if run.arm == arm)
+
+    def arrived(self, arm: str) -> int:
+        """How many runs of one arm reached the target."""
+        return sum(run.reached for run in self.of(arm))
+
+    def tally(self, arm: str) -> str:
+        """``3 of 5``: the seeds of one arm that reached the target."""
+        return f"{self.arrived(arm)} of {len(self.of(arm))}"
+
+    def counts(self, arm: str, baseline: str) -> str:
+        """``in 3 of 5 seeds, plain in 5 of 5``: who arrived, with a name for the baseline."""
+        return f"in {self.tally(arm)} seeds, {baseline} in {self.tally(self.arms[0])}"
+
+    def told_by(self, arm: str, against: str | None = None) -> str:
+        """What tells ``arm`` from ``against`` (the baseline): "times", "counts" or "nothing".
+
+        Times, as a factor, where every run of both sides arrived. Else counts, of the seeds of
+        each side that did; nothing, where none did.
+        """
+        sides = arm, against or self.arms[0]
+        if not any(map(self.arrived, sides)):
+            return "nothing"
+        runs = [run for side in sides for run in self.of(side)]
+        if self.ratios(arm, against=against) and all(run.reached for run in runs):
+            return "times"
+        return "counts"
+
+    def median(self, arm: str, by: str = "seconds") -> float:
+        """Median ``seconds`` or ``steps`` to the target over the seeds.
+
+        Infinity when fewer than half reached it.
+        """
+        return _median(self._values(arm, by))
+
+    def interval(self, arm: str, by: str = "seconds") -> tuple[float, float]:
+        """95 % interval of that median, from six seeds on; (nan, nan) with fewer.
+
+        It may be infinite.
+        """
+        return median_interval(self._values(arm, by))
+
+    def spread(self, arm: str, by: str = "seconds") -> tuple[float, float]:
+        """What a bar shows over its end: `interval`, or with fewer seeds the range of all runs.
+
+        `spread_name` says which.
+        """
+        if self._has_intervals:
+            return self.interval(arm, by)
+        values = self._values(arm, by)
+        return min(values), max(values)
+
+    @property
+    def spread_name(self) -> str:
+        """``95 % interval``, or ``range`` where one of the sides has too few seeds for it."""
+        return "95 % interval" if self._has_intervals else "range"
+
+    @property
+    def _has_intervals(self) -> bool:
+        return not any(math.isnan(self.interval(arm)[0]) for arm in self.arms)
+
+    def _values(self, arm: str, by: str) -> tuple[float, ...]:
+        return tuple(getattr(run, by) for run in self.of(arm))
+
+    def ratios(
+        self, arm: str, by: str = "seconds", against: str | None = None
+    ) -> tuple[float, ...]:
+        """``against`` (the baseline) over ``arm`` of each seed, where one of them arrived.
+
+        0 where only ``arm`` never arrived, infinity where only the other one did not.
+        """
+        ratios = []
+        for before, after in self._pairs(arm, against):
+            if before.reached or after.reached:
+                ratios.append(_ratio(getattr(before, by), getattr(after, by)))
+        return tuple(ratios)
+
+    def speedup(
+        self, arm: str, by: str = "seconds", against: str | None = None
+    ) -> tuple[float, float, float]:
+        """``against`` (the baseline) over ``arm``, paired by seed, and its 95 % interval.
+
+        The mean of the ratios' logarithms, with an interval by Student's t, which is right for few
+        seeds; nan for its ends with fewer than three. Where a run never arrived, the median of the
+        ratios without an interval. nan where no seed arrived.
+        """
+        ratios = self.ratios(arm, by, against)
+        if not ratios:
+            return math.nan, math.nan, math.nan
+        if not self._all_arrived(arm, against):
+            return _median(ratios), math.nan, math.nan
+        found = estimate([math.log(ratio) for ratio in ratios])
+        if len(ratios) < FEW_SEEDS:
+            return math.exp(found.mean), math.nan, math.nan
+        return (math.exp(found.mean), *found.interval)
+
+    def verdict(self, arm: str, by: str = "seconds", against: str | None = None) -> str:
+        """``faster``, ``slower``, ``same`` or ``unclear``: of ``arm`` held against the baseline.
+
+        Where all arrived, from three seeds on: ``same`` when the interval lies wholly within 2 % of
+        1, else a difference when it lies wholly beyond the noise floor of neighbouring seeds. Where
+        some did not: by how many of each side arrived, when so uneven a count has a chance of 5 %
+        at most among equal sides (Fisher's exact test).
+        """
+        if self._all_arrived(arm, against):
+            ratios = self.ratios(arm, by, against)
+            if len(ratios) < FEW_SEEDS:
+                return "unclear"
+            return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME["cpu"])
+        pairs = self._pairs(arm, against)
+        before = sum(one.reached for one, _ in pairs)
+        after = sum(other.reached for _, other in pairs)
+        if before == after or fisher(before, after, len(pairs)) > 0.05:
+            return "unclear"
+        if after > before:
+            return "faster"
+        return "slower"
+
+    def _all_arrived(self, arm: str, against: str | None) -> bool:
+        return all(one.reached and other.reached for one, other in self._pairs(arm, against))
+
+    def _pairs(self, arm: str, against: str | None) -> list[tuple[RaceRun, RaceRun]]:
+        """The runs of both sides with the same seed; repeats of a seed in their order."""
+        others: dict[int, list[RaceRun]] = {}
+        for run in self.of(arm):
+            others.setdefault(run.seed, []).append(run)
+        pairs = []
+        for run in self.of(against or self.arms[0]):
+            if others.get(run.seed):
+                pairs.append((run, others[run.seed].pop(0)))
+        return pairs
+
+    @property
+    def aim(self) -> str:
+        """``accuracy of at least 0.8``."""
+        sign = "at least" if self.higher_is_better else "at most"
+        return f"{self.metric} of {sign} {self.target:g}"
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """What stands first, of the first candidate: the verdict, and the factor or the counts."""
+        if len(self.arms) < 2:
+            return "unclear", ""
+        candidate = self.arms[1]
+        by = self.told_by(candidate)
+        if by == "times":
+            return self.verdict(candidate), f"{format_factor(self.speedup(candidate)[0])}×"
+        if by == "counts":
+            return self.verdict(candidate), f"{self.tally(candidate)} seeds"
+        return self.verdict(candidate), ""
+
+    @property
+    def sentence(self) -> str:
+        """What each candidate of the race came to, in one sentence."""
+        if not self.runs:
+            return f"Race to {self.aim}: no run yet."
+        if len(self.arms) < 2:
+            return f"Race to {self.aim}: only {self.arms[0]} has run."
+        found = "; ".join(f"{arm} {self.finding(arm)}" for arm in self.arms[1:])
+        return f"Race to {self.aim}: {found}."
+
+    def finding(self, arm: str) -> str:
+        """``is 2.00× as fast as plain: faster``; where no factor tells it, who arrived."""
+        by = self.told_by(arm)
+        if by == "nothing":
+            return "did not reach it"
+        if by == "counts":
+            return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
+        factor = f"{format_factor(self.speedup(arm)[0])}×"
+        return f"is {factor} as fast as {self.arms[0]}: {self.verdict(arm)}"
+
+    def arrival(self, arm: str) -> str:
+        """``3 of 5 arrived, median 1.50 s``."""
+        words = f"{self.tally(arm)} arrived"
+        if math.isfinite(self.median(arm)):
+            words += f", median {format_seconds(self.median(arm))}"
+        return words
+
+    def certainty(self, arm: str) -> str:
+        """What a factor rests on: ``95 % interval 1.90 to 2.10; 5 seeds``; two seeds one by one.
+
+        "" where no factor tells it.
+        """
+        if self.told_by(arm) != "times":
+            return ""
+        ratios = self.ratios(arm)
+        _, low, high = self.speedup(arm)
+        if not math.isnan(low):
+            ends = f"{format_factor(low)} to {format_factor(high)}"
+            return f"95 % interval {ends}; {len(ratios)} seeds"
+        if len(ratios) == 1:
+            return "one seed"
+        return f"{' and '.join(map(format_factor, ratios))} in two seeds"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """How sure each factor is: a line for each."""
+        lines = [f"{arm}: {self.certainty(arm)}" for arm in self.arms[1:] if self.certainty(arm)]
+        if self.stopped:
+            lines.append("stopped early")
+        return tuple(lines)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The figures of each side as a table, the first row its head."""
+        head = ["", "median time", self.spread_name, "median steps", "reached by"]
+        return [head, *map(self._row, self.arms)]
+
+    def _row(self, arm: str) -> list[str]:
+        arrived = f"{self.tally(arm)} seeds"
+        errors = sorted({run.error for run in self.of(arm) if run.error})
+        if errors:
+            arrived += f" ({', '.join(errors)})"
+        if not self.arrived(arm):
+            return [arm, "-", "-", "-", arrived]
+        spread = " – ".join(map(format_seconds, self.spread(arm)))
+        steps = format_steps(self.median(arm, "steps"))
+        return [arm, format_seconds(self.median(arm)), spread, steps, arrived]
+
+    def __str__(self) -> str:
+        table = [aligned(self.rows)] if self.runs else []
+        return "\n".join([self.sentence, *table, *self.details])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return show.result(
+            show.sentence(*self._words()),
+            charts.race(self),
+            show.details(*self.details, show.table(self.rows)),
+        )
+
+    def _words(self) -> list[str]:
+        """The sentence as HTML: of one candidate with its factor large."""
+        verdict, factor = self.headline
+        if not factor or len(self.arms) > 2:
+            return [self.sentence]
+        rest = f" as fast to {self.aim} as {self.arms[0]}"
+        if self.told_by(self.arms[1]) == "counts":
+            rest = f" reached {self.aim}, {self.arms[0]} in {self.tally(self.arms[0])}"
+        return [show.badge(verdict), show.element("b", factor, kind="factor"), rest, "."]
+
+
+def _ratio(before: float, after: float) -> float:
+    if math.isinf(after):
+        return 0.0
+    return before / after
+
+
+def _median(values: tuple[float, ...]) -> float:
+    if not values:
+        return math.nan
+    return float(np.median(values))
+
+
+def fisher(one: int, other: int, of: int) -> float:
+    """The chance of counts as uneven as ``one`` and ``other``, of ``of`` each, among equal sides.
+
+    Fisher's exact test, two-sided: ``fisher(5, 0, of=5)`` is 2 / 252.
+    """
+    arrived = one + other
+    ways = []
+    for count in range(max(0, arrived - of), min(of, arrived) + 1):
+        ways.append(math.comb(of, count) * math.comb(of, arrived - count))
+    seen = math.comb(of, one) * math.comb(of, other)
+    return sum(way for way in ways if way <= seen) / math.comb(2 * of, arrived)
