@@ -26,7 +26,7 @@ from labkit.text import format_factor
 TIME, MEMORY, RACE = "Time", "Memory", "Race"
 FACTOR, BYTES, ARRIVES, ORDER = "factor", "bytes", "arrives", "order"
 # The kinds that each mode can decide, the default first.
-KINDS = {TIME: (FACTOR, ORDER), MEMORY: (BYTES, ORDER), RACE: (ARRIVES, ORDER, FACTOR)}
+KINDS = {TIME: (FACTOR, ORDER), MEMORY: (BYTES,), RACE: (ARRIVES, ORDER, FACTOR)}
 CHOICES = {
     ARRIVES: ("both", "one", "none"),
     ORDER: ("the candidate", "the baseline", "neither"),
@@ -170,26 +170,14 @@ def _arrived(result: object) -> str | None:
 
 def _ahead(result: object) -> str | None:
     """Who is ahead; "" where that is unclear."""
-    if isinstance(result, MemoryComparison):
-        verdict = result.headline[0]
-    elif isinstance(result, RaceResult):
-        if len(result.arms) < 2:
-            return None
-        verdict = result.verdict(result.arms[1])
-    else:
-        assert isinstance(result, Comparison)
-        verdict = result.direction or result.verdict
-    return AHEAD.get(verdict.removesuffix(" memory"), "")
+    if isinstance(result, RaceResult):
+        return AHEAD.get(result.verdict(result.arms[1]), "") if len(result.arms) > 1 else None
+    assert isinstance(result, Comparison)
+    return AHEAD.get(result.direction or result.verdict, "")
 
 
 # What a verdict says of who is ahead.
-AHEAD = {
-    "faster": "the candidate",
-    "less": "the candidate",
-    "slower": "the baseline",
-    "more": "the baseline",
-    "same": "neither",
-}
+AHEAD = {"faster": "the candidate", "slower": "the baseline", "same": "neither"}
 
 
 class Score:

@@ -40,10 +40,10 @@ MOST_BUDGETS = 3
 Picture = Callable[[Any], str]
 
 NOTHING_YET = "Stopped before there was anything to compare."
-READY = {
-    TIME: "Ready: place your bet, then Run.",
-    MEMORY: "Ready: place your bet, then Run. It shows what is alive when, in one step.",
-    RACE: "Ready: place your bet, then Run. Both sides train to the target.",
+READY = "Ready: place your bet, then Run."
+EMPTY = {
+    TIME: "Here: the time of a step of both sides, and a dot for each pair of blocks.",
+    MEMORY: "Here: the memory that is alive after each operator, in one step of both sides.",
 }
 BEGUN = {
     TIME: "Building and warming up both sides ...",
@@ -144,16 +144,16 @@ class View(Watcher):
         """Show what this mode found last, or its empty place."""
         self._mode = mode
         self.live.state = self._states.get(mode, self._empty(mode)) | {"run": self._number}
-        self.say("" if mode in self._states else READY[mode])
+        self.say("" if mode in self._states else READY)
 
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
-        head, picture = Markup(), Markup()
-        if mode == RACE:
-            empty = self._no_runs()
-            words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
-            head, picture = element("div", words, kind="caption"), charts.race(empty)
-        return {"mode": mode, "head": head, "picture": picture}
+        if mode != RACE:
+            return {"mode": mode, "head": "", "picture": element("p", EMPTY[mode], kind="hint")}
+        empty = self._no_runs()
+        words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
+        head = element("div", words, kind="caption")
+        return {"mode": mode, "head": head, "picture": charts.race(empty)}
 
     def _no_runs(self) -> RaceResult:
         """The race before its first run."""
@@ -269,10 +269,9 @@ class View(Watcher):
         drawing = self._drawing(run, kept)
         own = Markup(self._picture(kept)) if self._picture else None
         state = {
-            "head": head_of(kept),
+            "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
             "verdict": tone_of(kept),
             "picture": own or drawing,
-            "words": element("p", told, kind="told") if told else "",
             "sure": show.join([grounds_of(kept), drawing if own else ""]),
             "progress": 1.0,
             "left": "",

@@ -14,22 +14,21 @@ const element = (tag, name, parent, text) => {
 function build(el) {
   const code = element("pre", "source", el);
   const live = element("div", "live", el);
-  const notice = element("div", "notice", live);
   const line = element("div", "line", live);
   const status = element("div", "status", line);
-  // Read out by screen readers when they change.
-  [notice, status].forEach((node) => node.setAttribute("role", "status"));
   const left = element("div", "left", line);
   const bar = element("div", "bar", element("div", "progress", live));
   const results = element("div", "results", live);
   const head = element("div", "head", results);
   const picture = element("div", "picture", results);
-  const words = element("div", "words", live);
+  const notice = element("div", "notice", live);
   const sure = element("details", "sure", live);
   element("summary", "how", sure, "How sure?");
   const grounds = element("div", "grounds", sure);
   const past = element("div", "past", el);
-  return { code, live, notice, status, left, bar, head, picture, words, sure, grounds, past };
+  // Read out by screen readers when they change.
+  [notice, status].forEach((node) => node.setAttribute("role", "status"));
+  return { code, live, notice, status, left, bar, head, picture, sure, grounds, past };
 }
 
 // To lay the page out anew takes time from what is measured.
@@ -51,7 +50,6 @@ const shows = (page) => ({
     page.left.textContent = state.left ?? "";
     put(page.head, state.head);
     put(page.picture, state.picture);
-    put(page.words, state.words);
     put(page.grounds, state.sure);
     page.sure.classList.toggle("labkit-none", !state.sure);
   },
