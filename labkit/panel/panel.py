@@ -99,14 +99,14 @@ class LabPanel:
         self._measured: dict[str, Run] = {}
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
-        self._summary = marked(W.Label(), "summary")
+        self.summary = marked(W.Label(), "summary")
         page = Page(
             self.modes,
             self.scenarios,
             self.controls,
             self.bet,
             self.buttons,
-            self._summary,
+            self.summary,
             self.view.live,
             self.view.machine_row(),
         )
@@ -358,7 +358,7 @@ class LabPanel:
             else:
                 button.remove_class("labkit-active")
         self.bet.ask(self.modes.value, shown)
-        self._summary.value = self._in_words()
+        self.summary.value = self._in_words()
         self._mark_stale()
 
     def _in_words(self) -> str:

@@ -207,7 +207,7 @@ class View(Watcher):
         if now - self._asked < 1:
             return
         self._asked = now
-        text = neighbours.told() or (RELOADED if self.outputs.lost else "")
+        text = " ".join(filter(None, [neighbours.told(), RELOADED if self.outputs.lost else ""]))
         if text != self.live.notice:
             self.live.notice = text
 
