@@ -1,24 +1,25 @@
-"""matplotlib figures of results.
+"""Figures at the end of a cell: pictures of results, bars and heat maps, and an empty figure.
 
-`Figure` objects only, no pyplot: they are drawn in threads, after the timing.
+Of matplotlib `Figure` objects only, no pyplot: they are drawn in threads, after the timing.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from labkit import charts, show
+from labkit.results import Comparison, RaceResult
+from labkit.show import Markup
+from labkit.sweep import Sweep
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from labkit.memory_timeline import MemoryComparison
-    from labkit.racing import RaceResult
-    from labkit.results import Comparison
 
 Kind = TypeVar("Kind")
 # Label (machine and date) and result, of other machines.
@@ -28,8 +29,6 @@ Recorded = Sequence[tuple[str, Kind]]
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
-# Recorded runs of other machines: seen, but behind the reader's own.
-MUTED = "#A08FB5"
 VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
@@ -67,90 +66,49 @@ def new_figure(
     return figure, axes
 
 
-def _muted_styles() -> Iterator[Any]:
-    """Line styles that tell recorded machines apart, which all have the same muted colour."""
-    return cycle(["--", ":", "-.", (0, (1, 3))])
-
-
 def _png(figure: Figure) -> bytes:
     figure.savefig(buffer := io.BytesIO(), format="png")
     return buffer.getvalue()
 
 
 def legend(axis: Axes) -> None:
-    """A legend that reads on light and dark paper alike."""
-    axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
+    """A legend that reads on light and dark paper alike; a `Drawing` has its own."""
+    if not isinstance(axis, Levels):
+        axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
 
 
-def comparison_figure(
-    comparison: Comparison, *, recorded: Recorded[Comparison] = (), dark: bool = False
-) -> Figure:
-    """The paired ratios with interval and noise floor; the step times of both arms.
+class Drawing:
+    """A picture of `labkit.charts` that shows itself at the end of a cell."""
 
-    Muted: ``recorded`` runs.
-    """
-    figure, (pairs, steps) = new_figure(2, dark=dark)
-    colour = VERDICT_COLOUR.get(comparison.verdict, GREY)
-    if comparison.ratios:
-        floor, (low, high) = comparison.noise_floor, comparison.interval
-        if math.isfinite(floor):
-            pairs.axhspan(
-                math.exp(-floor),
-                math.exp(floor),
-                color=GREY,
-                alpha=0.3,
-                lw=0,
-                label="noise floor (A/A)",
-            )
-        pairs.plot(
-            range(1, len(comparison.ratios) + 1),
-            comparison.ratios,
-            ".",
-            color=colour,
-            ms=4,
-            alpha=0.6,
-        )
-        pairs.axhspan(low, high, color=colour, alpha=0.25, lw=0, label="95 % interval")
-        pairs.axhline(comparison.speedup, color=colour, label=f"speed-up {comparison.speedup:.3f}x")
-    for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
-        # A side of it ended early; the table says how.
-        if not other.ratios:
-            continue
-        pairs.axhspan(*other.interval, color=MUTED, alpha=0.15, lw=0)
-        pairs.axhline(
-            other.speedup, color=MUTED, lw=1.2, ls=style, label=f"{label}: {other.speedup:.3f}x"
-        )
-    if comparison.ratios or recorded:
-        legend(pairs)
-    pairs.axhline(1, color=GREY, lw=1, ls="--")
-    pairs.set(
-        xlabel="pair of blocks",
-        ylabel="baseline / candidate",
-        title=f"Speed-up: {comparison.conclusion}",
-    )
-    for place, (arm, hue) in enumerate(zip(comparison.arms, (GREY, colour), strict=True)):
-        if arm.times:
-            steps.barh(
-                place, arm.median * 1e3, xerr=arm.iqr * 500, color=hue, height=0.6, ecolor=GREY
-            )
-        text = f" {arm.label}" + (f": {arm.error}" if arm.error else "")
-        steps.annotate(
-            text,
-            (0, place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=steps.title.get_color(),
-        )
-    steps.set(
-        yticks=[],
-        ylim=(1.6, -0.6),
-        xlim=(0, None),
-        xlabel=f"ms per {comparison.one_step} (median, IQR)",
-        title=f"{comparison.one_step.capitalize()} time",
-    )
-    return figure
+    def __init__(self, sentence: str, draw: Callable[[], Markup]) -> None:
+        self.axes: tuple[Levels, ...] = ()
+        self._sentence = sentence
+        self._draw = draw
+
+    def _repr_html_(self) -> str:
+        return show.result(self._draw())
+
+    def __repr__(self) -> str:
+        return self._sentence
+
+
+class Levels:
+    """The upper plot of a sweep, for who draws a line on it, as on an axis of matplotlib."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, float]] = []
+
+    def axhline(self, value: float, *, label: str, **_: object) -> None:
+        """A line across the throughputs, such as the machine's rate."""
+        self.lines.append((label, value))
+
+    def set_yscale(self, _: str) -> None:
+        """Nothing: the scale follows the throughputs."""
+
+
+def comparison_figure(result: Comparison, *, recorded: Recorded[Comparison] = ()) -> Drawing:
+    """`labkit.charts.comparison` as the output of a cell."""
+    return Drawing(result.sentence, partial(charts.comparison, result, recorded=recorded))
 
 
 def sweep_figure(
@@ -158,139 +116,18 @@ def sweep_figure(
     control: str,
     *,
     recorded: Recorded[Sequence[Comparison]] = (),
-    dark: bool = False,
-) -> Figure:
-    """Throughput of both arms and the speed-up, over the values of the swept control.
-
-    ``recorded`` sweeps are muted.
-    """
-    figure, (rate, ratio) = new_figure(2, dark=dark)
-    values = [result.candidate.settings[control] for result in results]
-    numeric = all(map(_is_number, values))
-    places: Sequence[Any] = values if numeric else range(len(values))
-    # Between two words there is nothing to join.
-    line = "-" if numeric else ""
-    for name, hue in (("baseline", GREY), ("candidate", BLUE)):
-        arms = [getattr(result, name) for result in results]
-        rate.plot(places, [arm.throughput for arm in arms], f"o{line}", color=hue, label=name, ms=4)
-    speedups = [result.speedup for result in results]
-    ends = [[abs(result.interval[end] - result.speedup) for result in results] for end in (0, 1)]
-    ratio.errorbar(places, speedups, yerr=ends, fmt=line or " ", color=GREY, capsize=3)
-    for words, verdict in {result.conclusion: result.verdict for result in results}.items():
-        hue = VERDICT_COLOUR.get(verdict, GREY)
-        chosen = [
-            (place, result.speedup)
-            for place, result in zip(places, results, strict=True)
-            if result.conclusion == words
-        ]
-        if chosen:
-            ratio.plot(*zip(*chosen, strict=True), "o", color=hue, label=words)
-    for style, (label, others) in zip(_muted_styles(), recorded, strict=False):
-        # By text, since a record may hold a value by its name; numbers that only the other swept
-        # have a place too.
-        where = {str(value): place for value, place in zip(values, places, strict=True)}
-        swept = [(other.candidate.settings[control], other) for other in others]
-        # Of other values only numbers have a place, and only on an axis of numbers.
-        placed = [(where.get(str(value), value), other) for value, other in swept]
-        found = [
-            (place, other)
-            for place, other in placed
-            if (numeric and _is_number(place)) or place in where.values()
-        ]
-        found.sort(key=lambda pair: pair[0])
-        if not found:
-            continue
-        at, speedups = [place for place, _ in found], [other.speedup for _, other in found]
-        ratio.plot(at, speedups, "s", ls=line and style, color=MUTED, ms=3, lw=1.2, label=label)
-        ratio.vlines(
-            at, *zip(*(other.interval for _, other in found), strict=True), color=MUTED, lw=1
-        )
-    ratio.axhline(1, color=GREY, lw=1, ls="--")
-    for axis in (rate, ratio):
-        axis.set_xlabel(control)
-        if numeric and min(values) > 0 and max(values) / min(values) >= 8:
-            axis.set_xscale("log", base=2)
-        names = [str(value) for value in values]
-        overlap = sum(map(len, names)) > 45
-        slanted: dict[str, Any] = {"rotation": 40, "ha": "right"} if overlap else {}
-        axis.set_xticks(places, names, **slanted)
-        axis.minorticks_off()
-        legend(axis)
-    rate.set(ylabel=f"{results[0].baseline.unit}/s", title="Throughput", ylim=(0, None))
-    ratio.set(ylabel="baseline / candidate", title="Speed-up with 95 % interval")
-    return figure
+) -> Drawing:
+    """`labkit.charts.sweep` as the output of a cell."""
+    rates = Levels()
+    draw = partial(charts.sweep, results, control, recorded=recorded, levels=rates.lines)
+    drawing = Drawing(Sweep(control, tuple(results)).sentence, draw)
+    drawing.axes = (rates,)
+    return drawing
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def race_figure(
-    result: RaceResult, *, recorded: Recorded[RaceResult] = (), dark: bool = False
-) -> Figure:
-    """The metric against training time and against steps; a cross where the target was reached.
-
-    ``recorded`` races are muted.
-    """
-    figure, axes = new_figure(2, height=3.4 + 0.2 * len(result.arms), dark=dark)
-    for position, arm in enumerate(result.arms):
-        hue = PALETTE[position % len(PALETTE)]
-        for number, run in enumerate(result.of(arm)):
-            steps, seconds, metric = zip(*run.curve, strict=True) if run.curve else ((), (), ())
-            for axis, horizontal in zip(axes, (seconds, steps), strict=True):
-                label = arm if number == 0 else None
-                axis.plot(
-                    horizontal,
-                    metric,
-                    color=hue,
-                    lw=1.2,
-                    alpha=0.7,
-                    ls="-" if run.reached else ":",
-                    label=label,
-                )
-                if run.reached:
-                    axis.plot(horizontal[-1], metric[-1], "x", color=hue)
-    for style, (label, other) in zip(_muted_styles(), recorded, strict=False):
-        for number, run in enumerate(run for run in other.runs if run.curve):
-            steps, seconds, metric = zip(*run.curve, strict=True)
-            for axis, horizontal in zip(axes, (seconds, steps), strict=True):
-                axis.plot(horizontal, metric, color=MUTED, lw=0.8, alpha=0.7, ls=style, zorder=1)
-                axis.lines[-1].set_label(label if number == 0 else "_")
-    for axis, name in zip(axes, ("training time, s", "steps"), strict=True):
-        axis.axhline(
-            result.target, color=GREY, ls="--", lw=1, label="target (dotted: never arrived)"
-        )
-        axis.set(xlabel=name, ylabel=result.metric, title=f"Against {name.split(',')[0]}")
-    # Below the axes: the names are long, and curves fill every corner.
-    figure.legend(
-        handles=axes[0].get_legend_handles_labels()[0],
-        loc="outside lower left",
-        fontsize=8,
-        framealpha=0,
-        labelcolor=axes[0].title.get_color(),
-    )
-    return figure
-
-
-def memory_figure(found: MemoryComparison, *, dark: bool = False) -> Figure:
-    """What is alive when, in one step of each side, on one scale."""
-    figure, axes = new_figure(2, dark=dark)
-    most = max(max(side.alive, default=0) for side in found.arms) / 2**20
-    for axis, side, hue in zip(axes, found.arms, (GREY, BLUE), strict=True):
-        axis.fill_between(
-            range(len(side.alive)), [size / 2**20 for size in side.alive], color=hue, alpha=0.5
-        )
-        axis.axhline(side.before / 2**20, color=hue, lw=1, ls="--", label="before the step")
-        for begin, name in side.parts:
-            axis.annotate(name, (begin, 1.04 * most), fontsize=8, color=axis.title.get_color())
-        axis.set(
-            ylim=(0, 1.15 * most or 1),
-            xlabel="operator of the step",
-            ylabel="MiB alive",
-            title=f"{side.label}: peak {side.peak_text}",
-        )
-        legend(axis)
-    return figure
+def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = ()) -> Drawing:
+    """`labkit.charts.race` as the output of a cell."""
+    return Drawing(result.sentence, partial(charts.race, result, recorded=recorded))
 
 
 def bar_figure(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from course.records.format import Result
 from course.records.store import Record, read_all, reference_folder
@@ -25,13 +25,10 @@ from course.records.words import (
     record_text,
     what_changed,
 )
-from labkit import show, pick_device
+from labkit import charts, pick_device, show
 from labkit.racing import RaceResult
 from labkit.results import Comparison, same_value
 from labkit.text import aligned
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Own: TypeAlias = Comparison | RaceResult | Sequence[Comparison]
 Settings: TypeAlias = dict[str, Any]
@@ -171,9 +168,7 @@ class Recorded:
 
 
 class Beside:
-    """The reader's own result and the recorded ones: a table, bars,
-    and a figure on the same axes.
-    """
+    """The reader's own result and the recorded ones: a picture on the same axes, and a table."""
 
     def __init__(self, references: Recorded, own: Own) -> None:
         self.references, self.own = references, own
@@ -194,28 +189,19 @@ class Beside:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        charts = [self._chart(result) for result in self._each]
         notes = [show.note(note) for note in self._notes()]
-        return show.result(*charts, show.table(self._rows()), *notes)
+        return show.result(self.picture(), show.table(self._rows()), *notes)
 
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        if self._control is not None or isinstance(self.own, RaceResult):
-            display(self.figure())
-        display({"text/plain": str(self), "text/html": self._repr_html_()}, raw=True)
-
-    def figure(self, *, dark: bool = False) -> Figure:
-        """The figure of the reader's own result with the recorded ones on the same axes, muted."""
-        from labkit import plots
-
-        recorded: Any = self._recorded(self._each[0])
-        if isinstance(self.own, RaceResult):
-            return plots.race_figure(self.own, recorded=recorded, dark=dark)
+    def picture(self) -> show.Markup:
+        """The picture of the reader's own result, with the recorded ones on its scale, muted."""
+        first = self._each[0]
+        recorded: Any = self._recorded(first)
+        if isinstance(first, RaceResult):
+            return charts.race(first, recorded=recorded)
         if self._control is None:
-            return plots.comparison_figure(self._each[0], recorded=recorded, dark=dark)
+            return charts.comparison(first, recorded=recorded)
         sweeps = self.references.swept(self._each, self._control)
-        return plots.sweep_figure(self._each, self._control, recorded=sweeps, dark=dark)
+        return charts.sweep(self._each, self._control, recorded=sweeps)
 
     def _rows(self) -> list[list[str]]:
         """The table: a column a machine, a row a figure."""
@@ -259,24 +245,6 @@ class Beside:
             return name
         return at(name, {control: result.candidate.settings[control]})
 
-    def _chart(self, result: Comparison | RaceResult) -> str:
-        """One result as bars, the reader's own and the recorded ones."""
-        named = [(YOU, result), *self._recorded(result)]
-        if isinstance(result, RaceResult):
-            races = [(label, race) for label, race in named if isinstance(race, RaceResult)]
-            names = dict.fromkeys(race.spread_name for _, race in races)
-            title = f"median seconds to the target, with {' or '.join(names)}"
-            return show.bars(title, list(_race_bars(races)))
-        rows = []
-        for label, other in named:
-            if isinstance(other, Comparison) and other.ratios:
-                tone = other.verdict if label == YOU else "recorded"
-                text = other.in_short()
-                rows.append(show.Ratio(label, other.speedup, other.interval, text, tone))
-        if not rows:
-            return ""
-        return show.ratios(f"speed-up: {self._name(result)}", rows)
-
     def _recorded(
         self, result: Comparison | RaceResult
     ) -> list[tuple[str, Comparison | RaceResult]]:
@@ -292,16 +260,6 @@ class Beside:
                 if str(theirs) == value:
                     taken.append((label, other))
         return taken  # type: ignore[return-value]
-
-
-def _race_bars(races: Sequence[tuple[str, RaceResult]]) -> Iterator[show.Bar]:
-    for label, race in races:
-        for arm in race.arms:
-            tone = "recorded"
-            if label == YOU:
-                tone = "baseline" if arm == race.arms[0] else "candidate"
-            name, text = f"{label}: {arm}", arrival_text(race, arm)
-            yield show.Bar(name, race.median(arm), text, race.spread(arm), tone)
 
 
 def _swept_control(results: Sequence[Comparison | RaceResult]) -> str | None:

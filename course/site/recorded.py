@@ -4,7 +4,6 @@ no kernel.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from course.records.format import Result
 from course.records.references import Recorded
 from course.records.store import Record
 from course.records.words import arrival_text, what_changed
-from labkit import plots
+from labkit import charts
 from labkit.journal import Failure
 from labkit.racing import RaceResult
 from labkit.results import Comparison
@@ -71,25 +70,19 @@ class Shown:
         return f"`{format_settings(shared)}`" if shared else ""
 
     def svg(self, *, dark: bool) -> str:
-        """The figure that labkit draws of it, as on the reader's own machine: lead in colour,
-        other machines muted.
+        """The picture that labkit draws of it on the reader's own machine, of the lead machine;
+        others are muted.
         """
-        import matplotlib as mpl
-
-        first: Any = self.results[0]
+        first = self.results[0]
         if isinstance(first, RaceResult):
-            figure = plots.race_figure(
-                first, recorded=_short(self.others.matching(first)), dark=dark
-            )
+            recorded: Any = _short(self.others.matching(first))
+            picture = charts.race(first, recorded=recorded)
         else:
             assert self.control is not None
             results: Any = self.results
             swept = _short(self.others.swept(results, self.control))
-            figure = plots.sweep_figure(results, self.control, recorded=swept, dark=dark)
-        # the same file at each build
-        with mpl.rc_context({"svg.hashsalt": "speed-lab", "svg.fonttype": "path"}):
-            figure.savefig(buffer := io.StringIO(), format="svg", metadata={"Date": None})
-        return buffer.getvalue()
+            picture = charts.sweep(results, self.control, recorded=swept)
+        return charts.themed(picture, dark=dark)
 
     def rows(self) -> list[dict[str, str]]:
         """Rows of the table: column -> text."""

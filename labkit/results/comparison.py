@@ -223,6 +223,11 @@ class Comparison(Sides[Measurement]):
         return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.conclusion]))
 
     @property
+    def tone(self) -> str:
+        """What colours the result: the direction where it is sure, else the verdict."""
+        return self.direction or self.verdict
+
+    @property
     def headline(self) -> tuple[str, str]:
         """What stands first: the verdict in words, and the factor; "" where there is none.
 
@@ -362,7 +367,7 @@ class Comparison(Sides[Measurement]):
         verdict, factor = self.headline
         words = [self.missing]
         if factor:
-            badge = show.badge(self.direction or self.verdict, verdict)
+            badge = show.badge(self.tone, verdict)
             words = [badge, show.element("b", factor, kind="factor"), self.remark, "."]
         return show.result(
             show.sentence(*words),

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from labkit.report import sweep_sentence
 
 from labkit import show
 from labkit.counters import count
-from labkit.show import Bar, Markup, Ratio
 from labkit.memory import MemoryMeter
 from labkit.racing import RaceResult, RaceRun
-from labkit.report import sweep_sentence
 from labkit.results import Comparison, Measurement
+from labkit.show import Bar, Markup, Ratio
 from labkit.sweep import Sweep
 
 EVIL = "<script>alert('x')</script> & \"quotes\""

@@ -1,0 +1,109 @@
+"""What a picture needs to know of a result: results themselves import the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from labkit.show import Bar
+
+
+class Timed(Protocol):
+    """Two sides that were timed, as `labkit.results.Comparison`."""
+
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def tone(self) -> str: ...
+    @property
+    def speed_bars(self) -> Sequence[Bar]: ...
+    @property
+    def peak_bars(self) -> Sequence[Bar]: ...
+    @property
+    def ratios(self) -> Sequence[float]: ...
+    @property
+    def speedup(self) -> float: ...
+    @property
+    def interval(self) -> tuple[float, float]: ...
+    @property
+    def noise_floor(self) -> float: ...
+
+
+class Side(Protocol):
+    """One side of a comparison in a sweep, as `labkit.results.Measurement`."""
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def throughput(self) -> float: ...
+    @property
+    def unit(self) -> str: ...
+
+
+class Swept(Protocol):
+    """One comparison of a sweep."""
+
+    @property
+    def tone(self) -> str: ...
+    @property
+    def speedup(self) -> float: ...
+    @property
+    def interval(self) -> tuple[float, float]: ...
+
+    @property
+    def conclusion(self) -> str: ...
+    @property
+    def arms(self) -> tuple[Side, Side]: ...
+
+
+class Run(Protocol):
+    """One training of a race, as `labkit.racing.RaceRun`."""
+
+    @property
+    def arm(self) -> str: ...
+    @property
+    def curve(self) -> Sequence[tuple[int, float, float]]: ...
+    @property
+    def reached(self) -> bool: ...
+
+
+class Raced(Protocol):
+    """A race, as `labkit.racing.RaceResult`; it may have no runs yet."""
+
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def target(self) -> float: ...
+    @property
+    def higher_is_better(self) -> bool: ...
+    @property
+    def arms(self) -> Sequence[str]: ...
+    @property
+    def runs(self) -> Sequence[Run]: ...
+    def arrival(self, arm: str) -> str: ...
+
+
+class Step(Protocol):
+    """The memory of one step, as `labkit.memory_timeline.Timeline`."""
+
+    @property
+    def alive(self) -> Sequence[int]: ...
+    @property
+    def parts(self) -> Sequence[tuple[int, str]]: ...
+    @property
+    def before(self) -> int: ...
+    @property
+    def peak_text(self) -> str: ...
+
+
+class Remembered(Protocol):
+    """What is alive when, of two sides, as `labkit.memory_timeline.MemoryComparison`."""
+
+    @property
+    def sentence(self) -> str: ...
+    @property
+    def bars(self) -> Sequence[Bar]: ...
+    @property
+    def arms(self) -> tuple[Step, Step]: ...

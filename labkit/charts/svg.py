@@ -1,0 +1,71 @@
+"""Elements of SVG, and the frame of every picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from labkit.show import Markup, element
+
+WIDTH, EDGE, LINE = 640.0, 8.0, 26.0
+# About as many letters have room in a line of a narrow picture.
+LETTERS = 56
+
+
+def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
+    """The frame of a picture; ``words`` say what it shows."""
+    style = Markup(f"<style>{_styles()}</style>")
+    return element(
+        "svg",
+        style,
+        *parts,
+        kind="svg",
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH:.0f} {height:.0f}",
+        role="img",
+        aria_label=words,
+    )
+
+
+def themed(picture: Markup, *, dark: bool) -> Markup:
+    """The picture in one of the themes, and with a size of its own: for a file."""
+    theme = "dark" if dark else "light"
+    height = picture.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1]
+    size = f'data-theme="{theme}" style="width:{WIDTH:.0f}px;height:{height}px;margin:0"'
+    return Markup(picture.replace("<svg ", f"<svg {size} ", 1))
+
+
+@cache
+def _styles() -> str:
+    lines = Path(__file__).with_name("chart.css").read_text(encoding="utf-8").splitlines()
+    return " ".join(line.strip() for line in lines)
+
+
+def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> Markup:
+    return element("text", words, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+
+
+def rect(x: float, y: float, width: float, height: float, kind: str) -> Markup:
+    size = {"width": number(max(0.0, width)), "height": number(max(0.0, height))}
+    return element("rect", x=number(x), y=number(y), **size, kind=kind)
+
+
+def path(points: Iterable[tuple[float, float]], kind: str, dashes: str = "") -> Markup:
+    """A line through the points."""
+    d = "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    return element("path", d=d, kind=kind, **({"stroke_dasharray": dashes} if dashes else {}))
+
+
+def dots(points: Iterable[tuple[float, float]], kind: str) -> Markup:
+    """Round dots: lines without a length."""
+    d = "".join(f"M{number(x)} {number(y)}h0" for x, y in points)
+    return element("path", d=d, kind=f"dots {kind}")
+
+
+def cut(words: str, room: int) -> str:
+    return words if len(words) <= room else f"{words[: max(1, room - 1)]}…"
+
+
+def number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
