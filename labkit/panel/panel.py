@@ -95,8 +95,6 @@ class LabPanel:
         self.buttons = Buttons(seconds, swept, quick=lab.runs_in == "kernel")
         self.runs = Runs(self.view, self._run_of_now)
         CELLS.add(self.runs)
-        # The latest run of each mode: from then on a change starts the next.
-        self._measured: dict[str, Run] = {}
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
         self.summary = marked(W.Label(), "summary")
@@ -164,7 +162,6 @@ class LabPanel:
         run = self._run_of_now()
         self.runs.press(run)
         self.bet.lock(run.sides)
-        self._began(run)
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:
@@ -180,7 +177,6 @@ class LabPanel:
         self.modes.value = TIME
         run = self._run_of_now(control)
         self.runs.press(run)
-        self._began(run)
         return self.wait() if wait else None
 
     def choose(self, scenario: str) -> None:
@@ -304,10 +300,6 @@ class LabPanel:
         )
         return lambda tell, stop: sweep(on_update=tell, stop=stop)
 
-    def _began(self, run: Run) -> None:
-        self._measured[run.mode] = run
-        self._mark_stale()
-
     def _changed(self, _: object) -> None:
         """A control was moved: after the first Run the next one begins by itself.
 
@@ -316,7 +308,7 @@ class LabPanel:
         if self._choosing:
             return
         self._settings_changed(None)
-        if not self.buttons.follow_changes.value or self.modes.value not in self._measured:
+        if not self.buttons.follow_changes.value or self.modes.value not in self.runs.last:
             return
         if self.scenario is not None and not self.bet.locked:
             self.runs.stop()
@@ -382,7 +374,7 @@ class LabPanel:
     def _mark_stale(self) -> None:
         """Pale a result that is of other settings than those that are chosen."""
         mode, live = self.modes.value, self.view.live
-        run = self._measured.get(mode)
+        run = self.runs.last.get(mode)
         stale = (
             run is not None
             and run.swept is None

@@ -146,13 +146,14 @@ class Runs:
     """The runs of one panel, of which at most one goes on.
 
     The events are `press`, `change` and `stop`. ``prepare`` makes the run that follows a change;
-    ``latest`` is the newest one.
+    ``latest`` is the newest one, ``last`` that of each mode.
     """
 
     def __init__(self, watcher: Watcher, prepare: Callable[[], Run]) -> None:
         self.watcher = watcher
         self.state = State.IDLE
         self.latest: Run | None = None
+        self.last: dict[str, Run] = {}
         self._prepare = prepare
         self._lock = threading.RLock()
         self._idle = threading.Condition(self._lock)
@@ -229,6 +230,7 @@ class Runs:
             run.number = 1 + (self.latest.number if self.latest else 0)
             self.watcher.begun(run)
             self.latest, self.state, self._thread = run, State.RUNNING, thread
+            self.last[run.mode] = run
             thread.start()
         except BaseException:
             # An interrupt may strike when the thread has begun: it ends like any other.

@@ -171,7 +171,7 @@ class View(Watcher):
             self._race = self._no_runs()
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._look_around()
-        self.live.busy = True
+        self.live.busy, self.live.stale = True, False
         self.say(BEGUN[run.mode])
 
     def show(self, run: Run, news: News) -> None:
@@ -371,7 +371,9 @@ def head_of(result: Found, running: bool = False) -> Markup:
     words, figure, tone = "", "", tone_of(result)
     if not isinstance(result, Sweep):
         words, figure = result.headline
-    parts = [element("span", figure, kind="speedup")] if figure else []
+    parts = []
+    if figure:
+        parts.append(element("span", figure, kind="speedup" + (" long" if len(figure) > 8 else "")))
     if tone:
         parts.append(show.badge(tone, f"{words} so far" if running else words))
     parts += [element("div", line, kind="caption") for line in _captions(result, figure)]

@@ -833,6 +833,7 @@ def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None
     assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 4}
     # Both changes in one run.
     assert len(learner.history) == 2
+    assert not learner.view.live.stale
     learner.buttons.follow_changes.value = False
     rows.value = 8
     assert learner.runs.state is State.IDLE
