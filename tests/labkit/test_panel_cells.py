@@ -4,10 +4,10 @@ import gc
 
 import pytest
 from ipywidgets.widgets import widget as registry
-from labkit.panel.outputs import ShownIn, current_cell
 
 from labkit import Lab, Workload
 from labkit.panel import LabPanel
+from labkit.panel.outputs import ShownIn, current_cell
 
 
 class Shown:
