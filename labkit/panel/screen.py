@@ -5,7 +5,6 @@ The live part, the outputs of the cell, and recorded machines beside them.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,8 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import ipywidgets as W
+import torch
 
-from labkit import html, neighbours, plots, report
+from labkit import html, plots, report
+from labkit.busy import Others
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel import memory_view
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# Seconds between two looks at what other programs take.
+LOOK = 1.0
 NOTHING_YET = "Stopped before there was anything to compare."
 READY = {
     TIME: "Ready: set your guess, then Run.",
@@ -95,8 +98,9 @@ class PanelScreen:
         self._race: RaceView | None = None
         # What each mode showed last.
         self._states: dict[str, dict[str, Any]] = {}
-        self._asked = -math.inf
-        self._others = ""
+        self._asked = 0.0
+        self._others = Others()
+        self._busy = ""
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the status line."""
@@ -115,7 +119,9 @@ class PanelScreen:
         self._race = None
         if run.mode == RACE:
             self._race = RaceView(self._lab.race_options)
-        self._look_around(run)
+        self._others, self._busy = Others(), ""
+        self._asked = time.monotonic()
+        self._notify(run)
         self.live.say(BEGUN[run.mode])
 
     def show(self, run: PanelRun, news: News) -> None:
@@ -135,17 +141,17 @@ class PanelScreen:
         self._notify(run)
 
     def _look_around(self, run: PanelRun) -> None:
-        """Say who else measures on this machine; asked once a second at most."""
+        """Say how busy others keep this machine."""
         now = time.monotonic()
-        if now - self._asked >= 1:
+        if now - self._asked >= LOOK:
             self._asked = now
-            self._others = neighbours.told()
+            self._busy = self._others.notice(self._lab.threads or torch.get_num_threads())
         self._notify(run)
 
     def _notify(self, run: PanelRun) -> None:
         """Say all that disturbs the run."""
         cell = CELL_BEGAN if run.disturbed else ""
-        text = " ".join(filter(None, [cell, self._others]))
+        text = " ".join(filter(None, [cell, self._busy]))
         if text != self.live.notice:
             self.live.notice = text
 

@@ -19,11 +19,12 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from labkit import neighbours, plots
+from labkit import plots
+from labkit.busy import Others
 from labkit.comparing import measuring
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
-from labkit.panel import LabPanel, guess, history, live, race_view
+from labkit.panel import LabPanel, guess, history, live, race_view, screen
 from labkit.panel.run import PanelRun
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
@@ -1133,14 +1134,14 @@ def test_a_race_that_a_side_does_not_finish(
     assert sentence in words and "inf" not in words + race_view.race_summary(race)
 
 
-def test_another_process_that_measures_is_told(
+def test_other_programs_that_are_in_the_way_are_told(
     panel: LabPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "neighbours", lambda: [17])
+    monkeypatch.setattr(screen, "LOOK", 0.0)
+    monkeypatch.setattr(Others, "taken", lambda self: 64.0)
     panel.run(wait=True)
-    assert panel.screen.live.notice.startswith("Another process (17) measures on this machine")
-    monkeypatch.setattr(neighbours, "neighbours", list)
-    panel.screen._asked = -math.inf
+    assert panel.screen.live.notice.startswith("Other programs took 64.0 of ")
+    monkeypatch.setattr(Others, "taken", lambda self: 0.0)
     panel.run(wait=True)
     assert panel.screen.live.notice == ""
 
@@ -1204,7 +1205,7 @@ def test_a_cell_that_begins_while_a_panel_measures_is_told_on_both_sides(
         run_cell(shell, "seen.append(1)")
         assert shell.user_ns["seen"] == [1]
         assert live.notice.startswith("Another cell began") and "Run again" in live.notice
-        panel.screen._asked = -math.inf
+        panel.screen._asked = 0.0
         time.sleep(0.3)
         assert live.notice.startswith("Another cell began")
         panel.stop()
