@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 import anywidget
 import ipywidgets as W
+import torch
 import traitlets
 
-from labkit import charts, neighbours, show
+from labkit import charts, show
+from labkit.busy import Others
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel.guess import MEMORY, RACE, TIME
@@ -34,6 +36,8 @@ from labkit.text import format_factor, format_seconds
 STATIC = Path(__file__).with_name("static")
 # Seconds between two drawings: each takes time from what is measured.
 SELDOM = 0.45
+# Seconds between two looks at what other programs take.
+LOOK = 1.0
 # Until it is clear a run goes on, for so many budgets at most.
 MOST_BUDGETS = 3
 
@@ -130,7 +134,8 @@ class View(Watcher):
         self._number = 0
         self._settled: Comparison | None = None
         self._race = RaceResult((), math.nan, "", True)
-        self._drawn = self._asked = -math.inf
+        self._drawn = -math.inf
+        self._others, self._asked = Others(), 0.0
 
     def context(self) -> contextvars.Context:
         """That of the cell which shows the panel."""
@@ -170,7 +175,8 @@ class View(Watcher):
         if run.mode == RACE:
             self._race = self._no_runs()
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
-        self._look_around()
+        self._others, self._asked = Others(), time.monotonic()
+        self.live.notice = RELOADED if self.outputs.lost else ""
         self.live.busy, self.live.stale = True, False
         self.say(BEGUN[run.mode])
 
@@ -202,13 +208,12 @@ class View(Watcher):
             self.live.state = self._states[run.mode]
 
     def _look_around(self) -> None:
-        """Say who else measures on this machine; asked once a second at most."""
+        """Say how busy others keep this machine."""
         now = time.monotonic()
-        if now - self._asked < 1:
+        if now - self._asked < LOOK:
             return
         self._asked = now
-        text = " ".join(filter(None, [neighbours.told(), RELOADED if self.outputs.lost else ""]))
-        if text != self.live.notice:
+        if text := self._others.notice(self._lab.threads or torch.get_num_threads()):
             self.live.notice = text
 
     def _take_times(self, run: Run, news: Progress) -> None:

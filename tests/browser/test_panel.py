@@ -308,7 +308,7 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
     panel.open_more()
     panel.root.locator(".labkit-modes button").first.focus()
     order = []
-    for _ in range(16):
+    for _ in range(18):
         order.append(opened.page.evaluate(focused))
         keyboard.press("Tab")
     assert order == [
@@ -512,7 +512,7 @@ def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
 
 def test_a_result_of_other_settings_is_pale(opened: NotebookPage) -> None:
     panel = opened.panel()
-    results = panel.root.locator(".labkit-results")
+    results = panel.root.locator(".labkit-head")
     panel.run()
     assert panel.wait_finished().startswith("Done:")
     panel.set_run_on_change(False)

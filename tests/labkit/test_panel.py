@@ -20,7 +20,7 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from labkit import neighbours
+from labkit.busy import Others
 from labkit.comparing import measuring
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
@@ -497,14 +497,14 @@ def in_another_thread(work: Callable[[], Any]) -> None:
         raise raised[0]
 
 
-def test_another_process_that_measures_is_told(
+def test_other_programs_that_are_in_the_way_are_told(
     panel: LabPanel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "neighbours", lambda: [17])
+    monkeypatch.setattr(view, "LOOK", 0.0)
+    monkeypatch.setattr(Others, "taken", lambda self: 64.0)
     panel.run(wait=True)
-    assert panel.view.live.notice.startswith("Another process (17) measures on this machine")
-    monkeypatch.setattr(neighbours, "neighbours", list)
-    panel.view._asked = -math.inf
+    assert panel.view.live.notice.startswith("Other programs took 64.0 of ")
+    monkeypatch.setattr(Others, "taken", lambda self: 0.0)
     panel.run(wait=True)
     assert panel.view.live.notice == ""
 
@@ -572,18 +572,18 @@ def test_an_error_of_the_notebook_s_picture_is_told() -> None:
 
 @pytest.mark.usefixtures("shell")
 def test_after_a_reload_the_panel_says_what_the_notebook_lacks(
-    panel: LabPanel, monkeypatch: pytest.MonkeyPatch
+    panel: LabPanel,
 ) -> None:
-    monkeypatch.setattr(neighbours, "neighbours", list)
     with capture_output():
         panel._ipython_display_()
         panel._page_shown(panel.view.live, {"page": "1"}, [])
         panel.run(wait=True)
-        assert panel.view.live.notice == ""
+        assert "reloaded" not in panel.view.live.notice
         panel._page_shown(panel.view.live, {"page": "2"}, [])
-        panel.view._asked = -math.inf
+        notices: list[str] = []
+        panel.view.live.observe(lambda change: notices.append(change["new"]), "notice")
         panel.run(wait=True)
-    assert panel.view.live.notice.startswith("The page was reloaded: run the cell again")
+    assert notices[0].startswith("The page was reloaded: run the cell again")
 
 
 def test_a_cell_that_begins_ends_the_run_and_keeps_its_result(
