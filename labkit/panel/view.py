@@ -31,7 +31,6 @@ from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.show import Markup, element
 from labkit.sweep import Progress, Sweep
-from labkit.text import format_factor, format_seconds
 
 STATIC = Path(__file__).with_name("static")
 # Seconds between two drawings: each takes time from what is measured.
@@ -55,7 +54,7 @@ BEGUN = {
     RACE: "Building both sides ...",
 }
 RELOADED = "The page was reloaded: run the cell again to have results in the saved notebook."
-HISTORY = ("#", "settings", "mode", "factor", "verdict", "interval", "baseline", "candidate")
+HISTORY = ("#", "settings", "mode", "factor", "verdict", "baseline → candidate")
 
 
 class Beside(Protocol):
@@ -368,7 +367,7 @@ def tone_of(result: Found) -> str:
         return tones.get(result.headline[0], "unclear")
     if isinstance(result, RaceResult):
         return result.verdict(result.arms[1]) if len(result.arms) > 1 else ""
-    return (result.direction or result.verdict) if isinstance(result, Comparison) else ""
+    return result.tone if isinstance(result, Comparison) else ""
 
 
 def head_of(result: Found, running: bool = False) -> Markup:
@@ -414,17 +413,14 @@ def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> s
 
 def history_row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:
     """Number, what differed and what was shared, the mode, and the figures."""
-    words, figure = found.headline
-    begin = [str(number), _settings_of(found)]
+    verdict, factor = found.headline
     if isinstance(found, RaceResult):
-        ends = _ends(*found.speedup(found.arms[1])[1:]) if len(found.arms) > 1 else "–"
-        medians = [format_seconds(found.median(arm)) for arm in found.arms[:2]]
-        return [*begin, RACE, figure or "–", words, ends, *medians, *["–"] * (2 - len(medians))]
-    if isinstance(found, MemoryComparison):
-        peaks = [side.peak_text for side in found.arms]
-        return [*begin, MEMORY, figure or "–", words, "–", *peaks]
-    medians = [side.error or format_seconds(side.median) for side in found.arms]
-    return [*begin, TIME, figure or "–", found.conclusion, _ends(*found.interval), *medians]
+        mode, sides = RACE, [found.arrival(arm) for arm in found.arms[:2]]
+    elif isinstance(found, MemoryComparison):
+        mode, sides = MEMORY, [side.peak_text for side in found.arms]
+    else:
+        mode, sides = TIME, [bar.text for bar in found.speed_bars]
+    return [str(number), _settings_of(found), mode, factor or "–", verdict, " → ".join(sides)]
 
 
 def _settings_of(found: Comparison | RaceResult | MemoryComparison) -> str:
@@ -434,9 +430,3 @@ def _settings_of(found: Comparison | RaceResult | MemoryComparison) -> str:
     differ = [f"{name}: {before} → {after}" for name, (before, after) in found.changed.items()]
     shared = [f"{name} {value}" for name, value in found.shared.items()]
     return "; ".join(filter(None, [", ".join(differ) or "same settings", ", ".join(shared)]))
-
-
-def _ends(low: float, high: float) -> str:
-    if not math.isfinite(low) or not math.isfinite(high):
-        return "–"
-    return f"{format_factor(low)} – {format_factor(high)}"

@@ -357,7 +357,7 @@ def test_a_direction_is_told_beside_an_unclear_size() -> None:
     head = view.head_of(result)
     assert words(head) == "about 7 times slower how much exactly is not clear yet"
     assert 'data-verdict="slower"' in head
-    assert view.history_row(1, result)[4] == "slower, size unclear"
+    assert view.history_row(1, result)[3:5] == ["about 7 times", "slower"]
 
 
 def test_the_factor_stands_once_and_the_difference_beside_it() -> None:
