@@ -175,7 +175,7 @@ class View(Watcher):
             self._race = self._no_runs()
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._others, self._asked = Others(), time.monotonic()
-        self.live.notice = RELOADED if self.outputs.lost else ""
+        self._notify("")
         self.live.busy, self.live.stale = True, False
         self.say(BEGUN[run.mode])
 
@@ -212,7 +212,12 @@ class View(Watcher):
         if now - self._asked < LOOK:
             return
         self._asked = now
-        if text := self._others.notice(self._lab.threads or torch.get_num_threads()):
+        if busy := self._others.notice(self._lab.threads or torch.get_num_threads()):
+            self._notify(busy)
+
+    def _notify(self, busy: str) -> None:
+        text = f"{busy} {RELOADED if self.outputs.lost else ''}".strip()
+        if text != self.live.notice:
             self.live.notice = text
 
     def _take_times(self, run: Run, news: Progress) -> None:

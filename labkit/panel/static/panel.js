@@ -21,10 +21,10 @@ function build(el) {
   const results = element("div", "results", live);
   const head = element("div", "head", results);
   const picture = element("div", "picture", results);
-  const notice = element("div", "notice", live);
   const sure = element("details", "sure", live);
   element("summary", "how", sure, "How sure?");
   const grounds = element("div", "grounds", sure);
+  const notice = element("div", "notice", live);
   const past = element("div", "past", el);
   // Read out by screen readers when they change.
   [notice, status].forEach((node) => node.setAttribute("role", "status"));
