@@ -43,10 +43,10 @@ QUICK = """
     course/test_notebook_files course/test_overview course/test_prose course/test_records
     course/test_results_page course/test_shortlist
     course/test_data course/test_data_commands course/test_data_sources course/test_machine
-    course/test_models labkit/test_counters labkit/test_device labkit/test_in_short
+    course/test_models labkit/test_charts labkit/test_counters labkit/test_device
     labkit/test_memory labkit/test_memory_timeline labkit/test_plots
-    labkit/test_preserve labkit/test_progress labkit/test_report labkit/test_results
-    labkit/test_schedule labkit/test_timing
+    labkit/test_preserve labkit/test_progress labkit/test_results labkit/test_schedule
+    labkit/test_show labkit/test_timing
     sublinear/test_apply sublinear/test_cost sublinear/test_figures sublinear/test_pareto
     sublinear/test_plan sublinear/test_probe
 """

@@ -57,7 +57,7 @@ def _ratio_scale(result: Timed, ends: Iterable[float]) -> tuple[float, float]:
 
 def _strip(result: Timed, box: Box) -> list[Markup]:
     """Floor, interval, dots, and the line of no difference."""
-    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "track")]
+    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "field")]
     if math.isfinite(result.noise_floor):
         ends = box.x(-result.noise_floor), box.x(result.noise_floor)
         parts.append(svg.rect(ends[0], box.top, ends[1] - ends[0], box.bottom - box.top, "floor"))

@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 def axes(box: Box, name: str) -> list[Markup]:
     """Round values at the left and below, and the name of what goes up."""
-    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "track")]
+    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "field")]
     parts += level_ticks(box, short)
     for value in _round_values(*box.across):
         parts.append(svg.text(box.x(value), box.bottom + 20, short(value), "small", "middle"))

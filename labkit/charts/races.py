@@ -10,7 +10,7 @@ from labkit.charts import svg
 from labkit.charts.given import Raced, Run
 from labkit.charts.plot import DASHES, TONES, Box, axes, legend, line_of_words, most_of, swatch
 from labkit.charts.svg import EDGE, LINE, WIDTH
-from labkit.show import Markup, element
+from labkit.show import Markup
 
 
 def race(
@@ -95,7 +95,7 @@ def _beyond(x: float, y: float, box: Box, tone: str) -> Markup:
 
 def _cross(x: float, y: float, tone: str) -> Markup:
     corners = f"M{svg.number(x - 4)} {svg.number(y - 4)}l8 8m0 -8l-8 8"
-    return element("path", d=corners, kind=f"cross line {tone}")
+    return svg.element("path", d=corners, kind=f"cross line {tone}")
 
 
 def _target(target: float, box: Box) -> list[Markup]:

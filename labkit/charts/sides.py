@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from labkit.charts import svg
 from labkit.charts.plot import most_of
 from labkit.charts.svg import EDGE, LETTERS, WIDTH
-from labkit.show import Bar, Markup, element
+from labkit.show import Bar, Markup
 
 # The height of both sides' bars.
 SIDES = 140.0
@@ -33,13 +33,12 @@ def both_sides(speeds: Sequence[Bar], peaks: Sequence[Bar]) -> list[Markup]:
 
 def _named(bar: Bar, words: str, y: float) -> list[Markup]:
     """The label of a side with its note, and the words of its bar at the right."""
-    name = element("tspan", bar.label, kind="bold")
+    name = svg.element("tspan", bar.label, kind="bold")
     note = svg.cut(bar.note, LETTERS - len(bar.label) - len(words) - 3)
-    rest = element("tspan", f" {note}" if note else "", kind="small")
-    full = element("title", f"{bar.label} {bar.note}")
-    parts = [
-        element("text", name, rest, full, x=svg.number(EDGE), y=svg.number(y), text_anchor="start")
-    ]
+    rest = svg.element("tspan", f" {note}" if note else "", kind="small")
+    full = svg.element("title", f"{bar.label} {bar.note}")
+    place = {"x": svg.number(EDGE), "y": svg.number(y)}
+    parts = [svg.element("text", name, rest, full, **place)]
     parts.append(svg.text(WIDTH - EDGE, y, words, "", "end"))
     return parts
 
@@ -47,7 +46,7 @@ def _named(bar: Bar, words: str, y: float) -> list[Markup]:
 def _bar(bar: Bar, most: float, y: float, height: float) -> list[Markup]:
     """A bar from the left edge on, and its interval over its end."""
     wide = WIDTH - 2 * EDGE
-    parts = [svg.rect(EDGE, y, wide, height, "track")]
+    parts = [svg.rect(EDGE, y, wide, height, "field")]
     if not most:
         return parts
     if math.isfinite(bar.value):

@@ -33,7 +33,7 @@ def memory(result: Remembered) -> Markup:
 
 def _timeline(side: Step, box: Box, tone: str) -> list[Markup]:
     """What is alive after each operator, on top of what was there before; parts, and the peak."""
-    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "track")]
+    parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "field")]
     y = box.y(side.before)
     parts.append(svg.rect(box.left, y, box.right - box.left, box.bottom - y, f"band {tone}"))
     alive = _thinned(side.alive)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from labkit.show import Markup, element
+from labkit import show
+from labkit.show import Markup
 
 WIDTH, EDGE, LINE = 640.0, 8.0, 26.0
 # About as many letters have room in a line of a narrow picture.
@@ -16,7 +17,7 @@ LETTERS = 56
 def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
     """The frame of a picture; ``words`` say what it shows."""
     style = Markup(f"<style>{_styles()}</style>")
-    return element(
+    return show.element(
         "svg",
         style,
         *parts,
@@ -40,6 +41,13 @@ def themed(picture: Markup, *, dark: bool) -> Markup:
 def _styles() -> str:
     lines = Path(__file__).with_name("chart.css").read_text(encoding="utf-8").splitlines()
     return " ".join(line.strip() for line in lines)
+
+
+def element(tag: str, *children: str, kind: str = "", **attributes: str) -> Markup:
+    """As `labkit.show.element`, with classes of the pictures: those of a page mean others."""
+    if kind:
+        attributes["class"] = " ".join(f"k-{name}" for name in kind.split())
+    return show.element(tag, *children, **attributes)
 
 
 def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> Markup:

@@ -258,11 +258,11 @@ class Comparison(Sides[Measurement]):
         if self.by_throughput:
             words += f" for the same number of {self.baseline.unit}"
         if self.verdict == "same":
-            return f"{words}: no difference beyond {same_within(self.device):.0%}"
+            return f"{words}: no difference beyond {100 * same_within(self.device):.0f} %"
         if self.verdict != "unclear":
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
-            return f"{words} so far: too few pairs decide nothing"
+            return f"{words} so far: too few pairs to decide"
         return f"{words} so far: the pairs differ too much to tell the sides apart"
 
     @property
@@ -305,7 +305,7 @@ class Comparison(Sides[Measurement]):
         surety = ["too few pairs for an interval"]
         if not math.isnan(self.interval[0]):
             ends = " to ".join(map(format_factor, self.interval))
-            surety = [f"95 % interval {ends}", f"noise floor {self.noise_floor:.1%}"]
+            surety = [f"95 % interval {ends}", f"noise floor {100 * self.noise_floor:.1f} %"]
         method = [f"{self.seconds:.1f} s on {device_in_words(self.device)}"]
         if self.stopped:
             method.append("stopped early")
@@ -339,6 +339,8 @@ class Comparison(Sides[Measurement]):
         for role, side, note in zip(ROLES, self.arms, self.notes, strict=True):
             low, high = side.quartiles
             value, text = side.median, format_seconds(side.median)
+            if self.one_step != "step":
+                text += f" {with_article(self.one_step)}"
             if self.by_throughput:
                 value, text = side.throughput, format_rate(side.throughput, side.unit)
                 low, high = side.samples / high, side.samples / low

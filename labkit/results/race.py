@@ -302,14 +302,12 @@ class RaceResult:
         )
 
     def _words(self) -> list[str]:
-        """The sentence as HTML: of one candidate with its factor large."""
-        verdict, factor = self.headline
-        if not factor or len(self.arms) > 2:
+        """The sentence as HTML: where one factor tells it all, with the factor large."""
+        if len(self.arms) != 2 or self.told_by(self.arms[1]) != "times":
             return [self.sentence]
-        rest = f" as fast to {self.aim} as {self.arms[0]}"
-        if self.told_by(self.arms[1]) == "counts":
-            rest = f" reached {self.aim}, {self.arms[0]} in {self.tally(self.arms[0])}"
-        return [show.badge(verdict), show.element("b", factor, kind="factor"), rest, "."]
+        verdict, factor = self.headline
+        rest = f" as fast to {self.aim} as {self.arms[0]}."
+        return [show.badge(verdict), show.element("b", factor, kind="factor"), rest]
 
 
 def _ratio(before: float, after: float) -> float:

@@ -58,7 +58,7 @@ def test_a_step_without_gradients_keeps_less(lab: Lab) -> None:
     assert found.shared == {"width": 16}
     words = str(found)
     assert "times the memory of the baseline" in words
-    assert words.splitlines()[-1] in found._repr_html_()
+    assert words.splitlines()[0] in found._repr_html_()
 
 
 def make_rows(rows: int = 4) -> Workload:
@@ -77,13 +77,13 @@ def test_a_step_without_tensors_is_said_in_a_whole_sentence(
     before: int, after: int, sentence: str
 ) -> None:
     found = Lab(make_rows, rows=[4, 64, 0]).timeline(rows=after, baseline={"rows": before})
-    assert str(found).splitlines()[-1] == sentence
+    assert str(found).splitlines()[0] == sentence
     assert sentence in found._repr_html_()
 
 
 def test_no_part_is_named_where_the_step_has_none() -> None:
     sides = [Timeline(name, peak=size) for name, size in (("a", 2**20), ("b", 2**19))]
-    sentence = str(MemoryComparison(*sides)).splitlines()[-1]
+    sentence = str(MemoryComparison(*sides)).splitlines()[0]
     assert sentence == (
         "The candidate needs 0.50 times the memory of the baseline: 512 KiB instead of 1.00 MiB."
     )

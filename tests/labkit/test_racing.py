@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from labkit import Workload, race
-from labkit.panel import history, race_view
-from labkit.racing import RaceResult, RaceRun, fisher
+from labkit.racing import RaceResult, RaceRun
+from labkit.results.race import fisher
 
 
 def halving(rate):
@@ -61,10 +61,10 @@ def test_runs_that_never_arrive_are_shown_as_such():
     assert all(len(run.curve) == 20 for run in result.of("stuck"))
     assert result.speedup("stuck")[0] == 0
     text = str(result)
-    assert "reached by 0 of 3 seeds" in text and "reached by 3 of 3 seeds" in text
-    stuck = next(line for line in text.splitlines() if "0 of 3" in line)
-    assert "median" not in stuck and "steps" not in stuck
-    assert "inf" not in text and "inf" not in result._repr_html_()
+    assert result.rows[2] == ["stuck", "-", "-", "-", "0 of 3 seeds"]
+    assert result.arrival("stuck") == "0 of 3 arrived"
+    words = re.sub("<style>.*?</style>|<[^>]*>", " ", result._repr_html_(), flags=re.DOTALL)
+    assert "inf" not in text and "inf" not in words
 
 
 def test_divergence_ends_a_run():
@@ -134,7 +134,7 @@ def test_an_arm_that_runs_out_of_memory_never_arrives():
     )
     assert [run.error for run in result.of("hungry")] == ["out of memory"] * 2
     assert result.median("hungry") == math.inf and all(run.reached for run in result.of("a"))
-    assert "reached by 0 of 2 seeds (out of memory)" in str(result)
+    assert "0 of 2 seeds (out of memory)" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -236,36 +236,32 @@ NEVER = math.inf
 @pytest.mark.parametrize(
     ("before", "after", "by", "words"),
     [
-        ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "times", "2.00 times as fast"),
-        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "counts", "in 2 of 3 seeds, "),
-        ((1.0, 1.0, 1.0), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
+        ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "times", "2.00× as fast as one: faster"),
+        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "counts", "in 2 of 3 seeds, one in 3 of 3: unclear"),
+        ((1.0, 1.0, 1.0), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, one in 3 of 3: "),
         ((1.0, NEVER, NEVER), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
         # Few ratios are finite, and their median is; but most of the baseline never arrived.
         ((1.0, NEVER, NEVER), (0.5, 0.5, 0.5), "counts", "in 3 of 3 seeds, "),
         ((1.0, 1.0, NEVER, NEVER, NEVER), (0.5, 0.5, 0.5, NEVER, NEVER), "counts", "in 3 of 5 "),
         # A seed of the candidate's alone, since the race was stopped.
         ((NEVER,), (NEVER, 1.0), "counts", "in 1 of 2 seeds, "),
-        ((NEVER,), (NEVER,), "nothing", "reach"),
+        ((NEVER,), (NEVER,), "nothing", "other did not reach it"),
     ],
 )
-def test_all_texts_of_a_race_tell_the_same_case(before, after, by, words):
+def test_all_words_of_a_race_tell_the_same_case(before, after, by, words):
     result = finished(before, after)
     assert result.told_by("other") == by
-    told = race_view.told(result)
-    markup = re.sub("<[^>]*>", " ", result._repr_html_())
-    assert words in race_view.race_sentence(result) and words in " ".join(markup.split())
-    assert (words[:4] in str(result)) and ("×" in told["speedup"]) == (by == "times")
-    assert (race_view.why_no_factor(result) == "") == (by == "times")
-    assert ("×" in race_view.race_summary(result)) == (by == "times")
+    assert words in result.sentence and result.sentence in str(result)
+    assert ("×" in result.headline[1]) == ("×" in result.sentence) == (by == "times")
+    shown = every_text(result)[1]
+    assert ("2.00×" in shown) if by == "times" else (words in shown)
+    assert (result.certainty("other") != "") == (by == "times")
 
 
 def every_text(result):
-    """All that is said of a race: text, HTML, panel, its status line and its history."""
-    told = race_view.told(result)
+    """All that is said of a race: text, and HTML without marks."""
     markup = re.sub("<style>.*?</style>|<[^>]*>", " ", result._repr_html_(), flags=re.DOTALL)
-    texts = [str(result), markup, told["detail"], *[title for title, _ in told["bars"]]]
-    texts += [race_view.race_sentence(result), race_view.race_summary(result)]
-    return [" ".join(text.split()) for text in (*texts, *history.row(1, result))]
+    return [" ".join(text.split()) for text in (str(result), markup)]
 
 
 def simulated(seeds, every=0.0, lost=0.0, random=None):
@@ -309,19 +305,36 @@ def test_where_a_run_never_arrived_nothing_is_called_an_interval_of_a_factor():
         result = simulated(5, lost=0.3, random=random)
         if result.told_by("other") != "counts":
             continue
-        counts = f"in {result.tally('other')} seeds"
-        texts = every_text(result)
-        assert any(counts in text for text in texts[:2])
-        assert not any("95 %" in text or " times as fast" in text for text in texts)
-        assert f"{result.tally('other')} against {result.tally('one')}" in texts
+        counts = f"in {result.tally('other')} seeds, one in {result.tally('one')}"
+        for text in every_text(result):
+            assert counts in text and "95 %" not in text and "as fast" not in text
 
 
 def test_two_seeds_are_told_one_by_one():
     result = finished((1.0, 2.0), (0.5, 1.6))
     words = "2.00 and 1.25 in two seeds"
-    assert words in str(result) and words in race_view.race_sentence(result)
-    assert words in result._repr_html_() and words in race_view.told(result)["detail"]
-    assert "median 1.50 s range [1.00 s, 2.00 s]" in every_text(result)[0]
+    assert result.details == (f"other: {words}",)
+    for text in every_text(result):
+        assert words in text
+    assert result.rows[1][:3] == ["one", "1.50 s", "1.00 s – 2.00 s"]
+
+
+def test_several_candidates_are_told_one_by_one():
+    runs = []
+    for side, seconds in (("sgd", 2.0), ("adam", 1.0), ("late", NEVER)):
+        runs.append(
+            RaceRun(side, 0, ((10, 1.0 if seconds == NEVER else seconds, 0.5),), seconds < NEVER)
+        )
+    result = RaceResult(tuple(runs), 0.8, "accuracy", True, stopped=True)
+    assert result.sentence == (
+        "Race to accuracy of at least 0.8: adam is 2.00× as fast as sgd: unclear; "
+        "late reached it in 0 of 1 seeds, sgd in 1 of 1: unclear."
+    )
+    assert result.details == ("adam: one seed", "stopped early")
+    assert result.sentence in every_text(result)[1]
+    nothing = RaceResult((), 0.8, "accuracy", True)
+    assert str(nothing) == "Race to accuracy of at least 0.8: no run yet."
+    assert nothing.headline == ("unclear", "")
 
 
 def test_fisher_s_exact_test():

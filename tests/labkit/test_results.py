@@ -1,12 +1,15 @@
-"""Statistics and verdicts on planted times: no clock involved."""
+"""Statistics, verdicts and words on planted times: no clock involved."""
 
+import html
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from labkit.memory import MemoryMeter
 from labkit.results import (
     Comparison,
     Estimate,
@@ -18,6 +21,8 @@ from labkit.results import (
 )
 from labkit.results.comparison import CLAIM_PAIRS
 from labkit.results.statistics import BUILD_SPREAD, student_t
+from labkit.sweep import Sweep
+from labkit.text import share_of
 
 
 def planted(speedup, pairs=40, noise=0.0, device="cpu", drift=0.0, seed=0, builds=1, layout=0.0):
@@ -219,11 +224,9 @@ def test_a_direction_is_told_where_the_size_is_unclear():
     assert noisy.verdict == "unclear" and noisy.direction == "slower"
     assert noisy.conclusion == "slower, size unclear"
     assert noisy.in_short().endswith("slower, size unclear")
-    assert "UNCLEAR: slower in all 8 pairs; by how much is not clear yet" in str(noisy)
     sure = planted(0.4, pairs=40, noise=0.01)
     assert (sure.verdict, sure.conclusion) == ("slower", "slower")
-    two = planted(0.1, pairs=2, noise=0.001)
-    assert two.agreement == "slower in both pairs; by how much is not clear yet"
+    assert (noisy.headline, noisy.tone) == (("slower", "about 2.5 times"), "slower")
     # One pair alone, a side that ended, or a difference that may be that of addresses: nothing.
     assert planted(0.14, pairs=1).direction == ""
     failed = replace(noisy, candidate=replace(noisy.candidate, error="out of memory"))
@@ -275,18 +278,118 @@ def test_workload_checks_its_arguments(arguments, error, message):
         Workload(*arguments)
 
 
-def test_the_table_names_what_a_reader_needs():
-    text = str(planted(2.0, noise=0.01).with_peaks((2**20, None), (2**21, None)))
-    for word in (
-        "speed-up 1.99",
-        "FASTER",
-        "noise floor",
-        "40 pairs of one build",
-        "1.00 MiB",
-        "2.00 MiB",
-        "samples/s",
-    ):
-        assert word in text, text
+def words_of(result):
+    """What stands first in the HTML, before what is folded, without marks."""
+    first = re.sub("<style>.*?</style>|<svg.*?</svg>", "", result._repr_html_(), flags=re.DOTALL)
+    return html.unescape(re.sub("<[^>]*>", " ", first.split("<details>")[0]))
+
+
+def test_a_comparison_is_a_sentence_two_bars_and_two_lines():
+    result = planted(2.0, noise=0.01).with_peaks((2**20, None), (2**21, None))
+    result = replace(result, seconds=1.5, stopped=True)
+    sentence, before, after, *details = str(result).splitlines()
+    assert sentence == "Faster, 1.99× as fast as the baseline; saves 4.99 of 10.0 ms a step."
+    assert sentence == result.sentence
+    assert before.startswith("baseline") and before.endswith("10.0 ms  1.00 MiB")
+    assert before.count("█") == 24 and after.count("█") == 12
+    assert details == list(result.details)
+    surety, method = details
+    assert re.fullmatch(
+        r"95 % interval 1\.97 to 2\.02; noise floor 0\.\d %; 40 pairs of one build", surety
+    )
+    assert method == "1.5 s on cpu; stopped early"
+    assert " ".join(words_of(result).split()).startswith("faster 1.99× as fast as the baseline; s")
+    assert result.rows[0] == ["", "baseline", "candidate"]
+    assert ["peak memory", "1.00 MiB", "2.00 MiB"] in result.rows
+
+
+@pytest.mark.parametrize(
+    ("speedup", "options", "words"),
+    [
+        (0.5, {}, "Slower, 0.50× as fast as the baseline; costs 10.0 ms more than 10.0 ms a step."),
+        (1.0, {}, "Same, 1.000× as fast as the baseline: no difference beyond 2 %."),
+        (1.01, {"pairs": 4}, "Unclear, 1.010× as fast as the baseline so far: too few pairs"),
+        (1.02, {"noise": 0.2}, "as fast as the baseline so far: the pairs differ too much to tell"),
+        (1 / 7.2, {"pairs": 3}, "Slower, about 7 times; how much exactly is not clear yet."),
+        (1.42, {"pairs": 3}, "Faster, about 1.4 times; how much exactly is not clear yet."),
+        (7.0, {"pairs": 1}, "Unclear, 7.00× as fast as the baseline so far: too few pairs"),
+    ],
+)
+def test_the_sentence_says_what_is_known(speedup, options, words):
+    result = planted(speedup, **options)
+    assert words in result.sentence
+    shown = " ".join(words_of(result).split()).lower()
+    assert result.remark.strip("; .") in shown and result.headline[0] in shown
+    assert "seconds" not in result.sentence
+
+
+def test_a_small_saving_is_told_in_the_unit_of_the_step():
+    saved = planted(41.2 / 40.9, pairs=200)
+    saved = replace(saved, baseline=replace(saved.baseline, times=(0.0412,) * 200))
+    saved = replace(saved, candidate=replace(saved.candidate, times=(0.0402,) * 200))
+    assert saved.saving == "saves 1.00 of 41.2 ms a step"
+    assert replace(saved, one_step="epoch").saving == "saves 1.00 of 41.2 ms an epoch"
+    assert share_of(0.0003, 0.0412) == ("0.30", "41.2 ms")
+    assert planted(1.0).saving == "" == planted(0.14, pairs=3).saving
+
+
+def test_factor_interval_and_verdict_in_short():
+    result = planted(1.5)
+    assert re.fullmatch(r"1\.50x \[1\.\d\d, 1\.\d\d\] faster", result.in_short())
+    assert re.fullmatch(r"1\.500x \[1\.\d{3}, 1\.\d{3}\] faster", result.in_short(3))
+    assert planted(1.5, pairs=1).in_short() == "1.50x unclear"
+    ended = replace(result, candidate=Measurement("b", error="out of memory"))
+    assert ended.in_short() == "ended by out of memory"
+
+
+def test_what_stopped_or_ended_is_told_in_words():
+    nothing = Comparison(Measurement("a"), Measurement("b"), stopped=True)
+    assert nothing.sentence == "Stopped before there was anything to compare."
+    ended = replace(planted(2.0), candidate=Measurement("b", error="out of memory"))
+    words = "The candidate ended by out of memory: there is nothing to compare."
+    assert ended.sentence == words and words in words_of(ended)
+    assert "nan" not in str(ended) + words_of(ended)
+
+
+def test_the_sides_are_called_by_what_they_set_differently():
+    before, after = {"amp": False, "size": 8}, {"amp": True, "size": 8}
+    result = Comparison(Measurement("a", before), Measurement("b", after))
+    assert result.notes == ("amp=False", "amp=True") and "both sides: size=8" in result.details[0]
+    bare = Comparison(Measurement("old", {}), Measurement("candidate", {}))
+    assert bare.notes == ("old", "")
+
+
+def test_a_measurement_says_what_a_step_takes():
+    words = "One step takes 2.00 s (median of 3 blocks, IQR 1.00 s): 4.00 samples/s."
+    measured = Measurement("a", times=(1.0, 2.0, 3.0), samples=8)
+    assert str(measured).startswith(words) and words in words_of(measured)
+    assert Measurement("a").sentence == "Nothing was timed."
+    assert Measurement("a", error="out of memory").sentence == "The step ended by out of memory."
+
+
+def test_a_sweep_is_a_sequence_with_one_line_a_value():
+    def swept(speedup, value, pairs=40):
+        both = planted(speedup, pairs)
+        sides = (replace(side, settings={"size": value}) for side in both.arms)
+        return Comparison(*sides)
+
+    results = swept(2.0, 8), swept(0.5, 64), swept(2.5, 256), swept(0.14, 512, pairs=3)
+    sweep = Sweep("size", results)
+    assert len(sweep) == 4 and list(sweep) == list(results) and sweep[1] is results[1]
+    assert sweep[1:] == Sweep("size", results[1:]) and sweep.values == (8, 64, 256, 512)
+    words = "Sweep of size: faster at 8, 256; slower at 64; slower, size unclear at 512."
+    assert sweep.sentence == words and words in words_of(sweep)
+    lines = str(sweep).splitlines()
+    assert lines[0] == words and len(lines) == 7
+    assert re.fullmatch(r"64 +10\.0 ms +20\.0 ms +0\.50 +\[.*\] +slower", lines[3])
+    assert Sweep("size").sentence == "Sweep of size: no results."
+
+
+def test_a_meter_says_what_its_block_needed():
+    with MemoryMeter("cpu") as memory:
+        torch.ones(256, 1024)
+    assert memory.sentence.startswith("At its peak the block held 1.00 MiB on cpu; autograd saved")
+    assert memory.sentence in words_of(memory)
 
 
 def test_arms_that_process_different_amounts_are_compared_per_sample():
@@ -294,8 +397,9 @@ def test_arms_that_process_different_amounts_are_compared_per_sample():
         Measurement("a", times=(1.0,) * 30, samples=64),
         Measurement("b", times=(2.0,) * 30, samples=256),
     )
-    assert big.speedup == 2.0 and big.verdict == "faster"
-    assert "for the same number of samples" in str(big)
+    assert big.speedup == 2.0 and big.verdict == "faster" and big.saving == ""
+    assert "as fast as the baseline for the same number of samples." in big.sentence
+    assert [bar.text for bar in big.speed_bars] == ["64.0 samples/s", "128 samples/s"]
 
 
 def test_a_step_that_wants_an_argument():

@@ -1,0 +1,303 @@
+"""The pictures of results, by their XML: what is drawn, where, and in which words."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from labkit import charts, plots
+from labkit.charts.plot import Box
+from labkit.memory_timeline import MemoryComparison, Timeline
+from labkit.results import Comparison, Measurement, RaceResult, RaceRun
+from labkit.sweep import Sweep
+
+EVIL = "<script>alert('x')</script> & \"quotes\""
+
+
+def compared(ratio: float = 2.0, pairs: int = 30, **settings: Any) -> Comparison:
+    times = tuple(0.01 * (1 + 0.001 * (number % 3)) for number in range(pairs))
+    before = {"amp": False} | settings
+    return Comparison(
+        Measurement("baseline", before, times, samples=8),
+        Measurement("amp=True", before | {"amp": True}, tuple(t / ratio for t in times), samples=8),
+    )
+
+
+def trained(arm: str, seed: int, *metric: float, reached: bool = True) -> RaceRun:
+    curve = tuple((10 * n, 0.5 * n, value) for n, value in enumerate(metric, 1))
+    return RaceRun(arm, seed, curve, reached)
+
+
+RUNS = (
+    trained("sgd", 0, 2.0, 1.0, 0.4),
+    trained("sgd", 1, 2.1, 1.1, 0.4),
+    trained("adam", 0, 1.5, 0.4),
+    # One that explodes, one that ends as no number, one that never arrives, one without a step.
+    trained("adam", 1, 2.0, 1e6, 1e30, reached=False),
+    trained("adam", 2, 1.9, math.nan, reached=False),
+    trained("sgd", 2, 2.0, 1.9, 1.8, reached=False),
+    trained("adam", 3, reached=False),
+)
+RACE = RaceResult(RUNS, 0.5, "loss", False)
+
+
+def timeline(label: str, scale: int) -> Timeline:
+    alive = tuple(scale * size for size in (2, 3, 5, 4, 3, 2))
+    parts = ((0, "forward"), (3, "backward"), (5, "optimizer"))
+    return Timeline(label, {"keep": scale}, alive, parts, 2 * scale, max(alive))
+
+
+MEMORY = MemoryComparison(timeline("baseline", 2**20), timeline("keep", 2**18))
+SWEEP = Sweep("size", tuple(compared(ratio, size=2**n) for n, ratio in enumerate((0.5, 1.0, 2.0))))
+ENDED = Comparison(compared().baseline, Measurement("x", error="out of memory"))
+
+
+class Picture:
+    """A picture that was read: its elements, by their classes."""
+
+    def __init__(self, source: str) -> None:
+        self.root = ET.fromstring(source)
+        self.height = float(self.root.attrib["viewBox"].split()[3])
+
+    def of(self, kind: str) -> list[ET.Element]:
+        return [each for each in self.root.iter() if kind in each.get("class", "").split()]
+
+    @property
+    def texts(self) -> list[str]:
+        found = [each for each in self.root.iter() if each.tag.endswith("}text")]
+        return ["".join(each.itertext()) for each in found]
+
+    def points(self) -> Iterator[tuple[float, float]]:
+        """All corners of lines, areas and texts."""
+        for each in self.root.iter():
+            numbers = [float(each.get(name, 0)) for name in ("x", "y", "width", "height")]
+            yield numbers[0], numbers[1]
+            yield numbers[0] + numbers[2], numbers[1] + numbers[3]
+            for x, y in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", each.get("d", "")):
+                yield float(x), float(y)
+
+
+def dots(picture: Picture, kind: str = "k-dots") -> int:
+    return sum(each.attrib["d"].count("M") for each in picture.of(kind))
+
+
+EVERY = {
+    "comparison": lambda: charts.comparison(compared(), guess=3.0),
+    "with recorded": lambda: charts.comparison(
+        compared(), recorded=[("other", compared(9.0)), ("ended", ENDED)], guess=0.001
+    ),
+    "few pairs": lambda: charts.comparison(compared(0.14, 2)),
+    "no pairs": lambda: charts.comparison(compared(pairs=0)),
+    "ended": lambda: charts.comparison(ENDED),
+    "sweep": lambda: charts.sweep(SWEEP, "size", recorded=[("other", SWEEP)]),
+    "sweep of words": lambda: charts.sweep(
+        [compared(act=f"a long value {n}") for n in range(6)], "act"
+    ),
+    "no sweep": lambda: charts.sweep((), "size"),
+    "sweep that ended": lambda: charts.sweep(
+        [replace(ENDED, candidate=replace(ENDED.candidate, settings={"size": 1}))], "size"
+    ),
+    "race": lambda: charts.race(RACE, recorded=[("other", RACE)]),
+    "no run": lambda: charts.race(RaceResult((), 0.5, "loss", False)),
+    "first run": lambda: charts.race(RaceResult((), 0.5, "loss", False), going=RUNS[0]),
+    "memory": lambda: charts.memory(MEMORY),
+    "no memory": lambda: charts.memory(MemoryComparison(Timeline("a"), Timeline("b"))),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_picture_is_whole_and_keeps_within_its_frame(name: str) -> None:
+    source = EVERY[name]()
+    picture = Picture(source)
+    assert picture.root.get("role") == "img" and picture.root.get("aria-label")
+    for x, y in picture.points():
+        assert -1 <= x <= 641 and -1 <= y <= picture.height + 1, (x, y)
+    assert not re.search(r"\b(nan|inf)\b", re.sub("<style>.*?</style>", "", source))
+    assert "<script" not in source and "href" not in source
+
+
+def test_each_dot_is_a_pair_and_the_band_is_the_interval() -> None:
+    result = compared()
+    picture = Picture(charts.comparison(result))
+    assert dots(picture) == result.pairs == 30
+    [band] = picture.of("k-band")
+    [middle] = picture.of("k-middle")
+    at = float(re.findall(r"M([\d.]+)", middle.attrib["d"])[0])
+    left, width = float(band.attrib["x"]), float(band.attrib["width"])
+    assert left < at < left + width
+    assert picture.root.get("aria-label") == result.sentence
+    assert any("10.0 ms" in text for text in picture.texts)
+    assert "baseline amp=False" in " ".join(picture.texts)
+
+
+def test_where_there_is_no_interval_none_is_drawn() -> None:
+    result = compared(2.0, 1)
+    assert math.isnan(result.interval[0])
+    picture = Picture(charts.comparison(result))
+    assert dots(picture) == 1 and not picture.of("k-band") and not picture.of("k-floor")
+    assert dots(Picture(charts.comparison(compared(pairs=0)))) == 0
+
+
+def test_an_outlier_flattens_nothing() -> None:
+    times = (*compared(1.1, 40).candidate.times[:-1], 1e-9)
+    result = compared(1.1, 40)
+    result = replace(result, candidate=replace(result.candidate, times=times))
+    texts = Picture(charts.comparison(result)).texts
+    assert "1.2×" in texts and "1000×" not in texts
+
+
+def test_bars_are_to_scale_and_memory_has_its_own() -> None:
+    result = compared(4.0)
+    times = Picture(charts.comparison(result)).of("k-fill")
+    assert len(times) == 2
+    bars = Picture(charts.comparison(result.with_peaks((2**20, None), (2**19, None))))
+    one, small, other, half = (float(bar.attrib["width"]) for bar in bars.of("k-fill"))
+    assert one / other == pytest.approx(4, rel=0.01) and small / half == pytest.approx(2, rel=0.01)
+    assert any("10.0 ms · 1.00 MiB" in text for text in bars.texts)
+
+
+def test_a_picture_keeps_its_height_from_the_first_pair_on() -> None:
+    heights = set()
+    for result in (compared(pairs=0), compared(pairs=1), compared(), ENDED):
+        for peaks in ((None, None), (2**20, None)):
+            shown = result.with_peaks(peaks, peaks)
+            heights.add(Picture(charts.comparison(shown, guess=2.0)).height)
+    assert len(heights) == 1
+    before = charts.race(RaceResult((), 0.5, "loss", False))
+    assert Picture(before).height == Picture(charts.race(RACE)).height
+
+
+def test_the_guess_and_recorded_machines_are_named() -> None:
+    picture = Picture(charts.comparison(compared(), recorded=[("h200", compared(3.0))], guess=1.5))
+    assert "your guess 1.50×" in picture.texts and "h200: 3.00×" in picture.texts
+    assert "no pairs" in " ".join(Picture(EVERY["with recorded"]()).texts)
+
+
+def test_a_direction_colours_what_is_not_clear_yet() -> None:
+    few = compared(0.14, 3)
+    assert few.verdict == "unclear" and few.direction == "slower"
+    assert Picture(charts.comparison(few)).of("k-slower")
+
+
+def test_a_race_draws_every_run_and_marks_how_each_ends() -> None:
+    picture = Picture(charts.race(RACE))
+    lines = [each for each in picture.of("k-line") if "k-cross" not in each.get("class", "")]
+    # A run without a step has a mark alone.
+    assert len(lines) == sum(1 for run in RUNS if run.curve)
+    assert dots(picture) == sum(run.reached for run in RUNS)
+    assert len(picture.of("k-cross")) == sum(not run.reached for run in RUNS)
+    assert len(picture.of("k-beyond")) == 2
+    assert "1 of 4 arrived" in picture.texts
+    assert any("2 of 3 arrived" in text for text in picture.texts)
+
+
+def test_one_that_explodes_does_not_flatten_the_others() -> None:
+    ticks = [
+        float(text)
+        for text in Picture(charts.race(RACE)).texts
+        if text[:1].isdigit() and text.replace(".", "").isdigit()
+    ]
+    assert max(ticks) <= 4
+
+
+def test_target_and_metric_stand_there_before_the_first_run() -> None:
+    picture = Picture(charts.race(RaceResult((), 0.5, "test loss", False)))
+    assert "test loss" in picture.texts and "target 0.5" in picture.texts
+    going = Picture(charts.race(RaceResult((), 0.5, "test loss", False), going=RUNS[0]))
+    assert len(going.of("k-line")) == 1 and "sgd" in going.texts
+
+
+def test_the_memory_of_both_sides_is_on_one_scale_with_its_peaks_and_parts() -> None:
+    picture = Picture(charts.memory(MEMORY))
+    assert picture.texts.count("5.00 MiB") >= 2 and "1.25 MiB" in picture.texts
+    for part in ("forward", "backward", "optimizer"):
+        assert picture.texts.count(part) == 2
+    assert dots(picture, "k-end") == 2
+    left, right = (each.attrib["d"] for each in picture.of("k-dots"))
+    peaks = [float(re.findall(r" ([\d.]+)h", d)[0]) for d in (left, right)]
+    assert peaks[0] < peaks[1]
+
+
+def test_a_sweep_has_a_point_for_each_value_and_side() -> None:
+    picture = Picture(charts.sweep(SWEEP, "size"))
+    assert dots(picture) == 3 * len(SWEEP)
+    for verdict, count in (("k-slower", 2), ("k-faster", 2)):
+        assert len(picture.of(verdict)) == count
+    assert {"1", "2", "4", "size"} <= set(picture.texts)
+    assert SWEEP.sentence.startswith(picture.root.get("aria-label"))
+
+
+def test_words_are_not_joined_and_slanted_where_they_would_overlap() -> None:
+    for words, joined, slanted in (
+        ([1, 8], True, False),
+        (["relu", "tanh"], False, False),
+        ([f"a long value {n}" for n in range(6)], False, True),
+    ):
+        results = [compared(act=word) for word in words]
+        picture = charts.sweep(results, "act", recorded=[("other", results)])
+        lines = Picture(picture).of("k-thin")
+        assert bool(lines) == joined
+        assert ("rotate" in picture) == slanted
+
+
+def test_throughputs_of_many_sizes_have_a_logarithmic_scale() -> None:
+    results = [compared(size=1), compared(size=2)]
+    slow = replace(results[0], baseline=replace(results[0].baseline, samples=0.01))
+    assert "0" in Picture(charts.sweep(results, "size")).texts
+    assert "0" not in Picture(charts.sweep([slow, results[1]], "size")).texts
+
+
+def test_texts_are_escaped() -> None:
+    evil = compared(amp=EVIL)
+    evil = replace(evil, candidate=replace(evil.candidate, settings={"amp": EVIL, EVIL: 1}))
+    run = trained(EVIL, 0, 2.0, 1.0)
+    for source in (
+        charts.comparison(evil, recorded=[(EVIL, evil)]),
+        charts.sweep([compared(size=EVIL)], "size", recorded=[(EVIL, [compared(size=EVIL)])]),
+        charts.race(RaceResult((run,), 0.5, EVIL, False), recorded=[(EVIL, RACE)]),
+    ):
+        assert "<script" not in source
+        assert "alert" in "".join(Picture(source).texts)
+
+
+def test_a_file_has_its_theme_and_its_size() -> None:
+    picture = charts.themed(charts.race(RACE), dark=True)
+    root = ET.fromstring(picture)
+    assert root.get("data-theme") == "dark" and "width:640px" in root.get("style", "")
+
+
+def test_a_value_lies_within_its_box() -> None:
+    box = Box(10, 20, 110, 220, (0.0, 1.0), (0.0, 4.0))
+    assert (box.x(0.5), box.y(1.0)) == (60, 170)
+    assert (box.x(7), box.y(-1)) == (110, 220)
+
+
+def test_a_picture_is_drawn_between_two_blocks() -> None:
+    result = compared(pairs=200)
+    charts.comparison(result)
+    spent = []
+    for _ in range(5):
+        begin = time.process_time()
+        charts.comparison(result)
+        spent.append(time.process_time() - begin)
+    # 2 ms on a quiet machine; this is a bound of what cannot be noise.
+    assert min(spent) < 0.01
+
+
+def test_a_figure_of_a_notebook_shows_the_picture() -> None:
+    figure = plots.sweep_figure(SWEEP, "size")
+    plain = figure._repr_html_()
+    figure.axes[0].axhline(1600.0, color="green", label="the machine's rate")
+    plots.legend(figure.axes[0])
+    assert "the machine&#x27;s rate" in figure._repr_html_() and "rate" not in plain
+    assert repr(figure) == SWEEP.sentence
+    for drawn in (plots.comparison_figure(compared()), plots.race_figure(RACE)):
+        assert "<svg" in drawn._repr_html_()
+        assert list(drawn.axes) == []
