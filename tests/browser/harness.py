@@ -311,7 +311,7 @@ class Panel:
     def wait_result(self, timeout: float = 60) -> None:
         """Wait until that run has something to keep: more than its first, rough number."""
         run = self._before + 1
-        figure = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-picture .labkit-dots")
+        figure = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-picture .k-dots")
         figure.first.wait_for(timeout=timeout * 1000, state="attached")
 
     def wait_finished(self, timeout: float = 120) -> str:

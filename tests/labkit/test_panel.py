@@ -936,7 +936,7 @@ def test_a_race_that_explodes_is_drawn_as_well(learner: LabPanel) -> None:
     head = words(state(panel)["head"])
     assert head.startswith("0 of 2 seeds") and "of the baseline: 2 of 2" in head
     assert "You bet on one: right." in head
-    assert "labkit-beyond" in state(panel)["picture"]
+    assert "k-beyond" in state(panel)["picture"]
     close(panel)
 
 
