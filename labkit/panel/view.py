@@ -281,7 +281,7 @@ class View(Watcher):
             "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
             "verdict": tone_of(kept),
             "picture": own or drawing,
-            "sure": show.join([grounds_of(kept), drawing if own else ""]),
+            "sure": show.join([grounds_of(kept), drawing if own else "", self._bets.rule(run)]),
             "progress": 1.0,
             "left": "",
         }

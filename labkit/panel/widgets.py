@@ -13,10 +13,12 @@ from typing import Any, TypeVar
 
 import ipywidgets as W
 
+from labkit import show
 from labkit.lab import Lab
 from labkit.panel import guess
 from labkit.panel.guess import Answer, Bet
 from labkit.panel.run import Run, Settings
+from labkit.show import Markup
 from labkit.text import format_settings
 
 # Whatever a lab's control lists.
@@ -336,14 +338,22 @@ class BetRow:
         answer = self.placed_on(run)
         if answer is None:
             return ""
-        bet = guess.asked(self._bets, run.mode, run.scenario)
-        judgement = guess.judge(bet, answer, result)
+        judgement = guess.judge(self._asked_of(run), answer, result)
         if judgement is None:
             return ""
         if judgement.right is not None:
             guess.SCORE.count((self._lab, run.mode, run.scenario), judgement.right)
         self._refresh()
         return judgement.words
+
+    def rule(self, run: Run) -> Markup:
+        """What makes a bet on this run right; nothing without one."""
+        if self.placed_on(run) is None:
+            return Markup()
+        return show.note(f"Your bet. {guess.RULES[self._asked_of(run).kind]}")
+
+    def _asked_of(self, run: Run) -> Bet:
+        return guess.asked(self._bets, run.mode, run.scenario)
 
     def _answered(self, change: Settings) -> None:
         # Another question has set the widget to its own answer: nobody has moved it.

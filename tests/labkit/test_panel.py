@@ -688,6 +688,7 @@ def test_a_scenario_arms_its_question_and_run_reveals(learner: LabPanel) -> None
     learner.run(wait=True)
     assert learner.bet.choices.disabled
     assert "You bet on neither:" in words(state(learner)["head"])
+    assert guess.RULES["order"] in words(state(learner)["sure"])
     learner.scenarios["many rows"].click()
     assert learner.bet.question.value == "How many times as fast will the candidate be?"
     assert not learner.bet.slider.disabled
