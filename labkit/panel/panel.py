@@ -356,20 +356,19 @@ class LabPanel:
     def _in_words(self) -> str:
         """What both sides have, as far as the page does not show it."""
         baseline, candidate = self.settings("baseline"), self.settings()
-        own = {name: baseline[name] for name in self.lab.technique if name in baseline}
-        parts = [f"Baseline: {format_settings(own)}"] if own else []
-        shared, split = {}, {}
-        for name in self.lab.situation:
-            if name not in baseline:
-                continue
-            if baseline[name] == candidate[name]:
-                shared[name] = baseline[name]
+        own, shared, split = {}, {}, []
+        for name, value in baseline.items():
+            if name in self.lab.technique:
+                own[name] = value
+            elif value == candidate[name]:
+                shared[name] = value
             else:
-                split[name] = candidate[name]
-                parts[0:] = [*parts, f"{name}: {baseline[name]} against {candidate[name]}"]
+                split.append(f"{name}: {value} against {candidate[name]}")
+        found = [f"Baseline: {format_settings(own)}"] if own else []
+        found += split
         if shared:
-            parts.append(f"both sides: {format_settings(shared)}")
-        return " · ".join(parts)
+            found.append(f"both sides: {format_settings(shared)}")
+        return " · ".join(found)
 
     def _mark_stale(self) -> None:
         """Pale a result that is of other settings than those that are chosen."""
@@ -418,16 +417,15 @@ class LabPanel:
         control = self.controls.get(self.buttons.swept.value)
         return self.buttons.follow.value or (control is not None and control.linked)
 
-    def _code(self) -> str:
-        return self._source(METHODS[self.modes.value])
-
-    def _source(self, method: str, **sweep: Any) -> str:
+    def _code(self, sweep: str | None = None) -> str:
+        """The call without widgets; that of a sweep of a control, where it is given."""
         return self.lab.code(
             self.scenario,
-            method,
+            METHODS[self.modes.value],
+            sweep=sweep,
+            follow=sweep is not None and self._follows(),
             baseline=self.settings("baseline"),
             seconds=self.buttons.budget.value,
-            **sweep,
             **self.settings(),
         )
 
@@ -435,9 +433,9 @@ class LabPanel:
         if not self.buttons.code.value:
             self.view.live.code = ""
             return
-        sweep = self._source("run", sweep=self.buttons.swept.value, follow=self._follows())
         # One and the same when there is nothing to sweep over.
-        self.view.live.code = "\n".join(dict.fromkeys((self._code(), sweep)))
+        lines = dict.fromkeys((self._code(), self._code(self.buttons.swept.value)))
+        self.view.live.code = "\n".join(lines)
 
 
 def modes_of(lab: Lab) -> tuple[str, ...]:
