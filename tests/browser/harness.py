@@ -173,11 +173,16 @@ class Panel:
         return self.root.locator(f".labkit-{name}-{arm}")
 
     def names(self, kind: str) -> list[str]:
-        """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
+        """Names of the candidate controls that are seen and enabled.
+
+        Of a kind: "toggle", "slider" or "dropdown".
+        """
         found = []
         for node in self.root.locator(
             f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)"
         ).all():
+            if not node.is_visible():
+                continue
             match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
             assert match
             found.append(match[1])
@@ -272,7 +277,8 @@ class Panel:
         self._press("sweep")
 
     def stop(self) -> None:
-        self.button("stop").click()
+        """Click Stop; a run may have ended, and Stop be out of sight, by then."""
+        self.button("stop").dispatch_event("click")
 
     def wait_status(self, text: str, timeout: float = 20) -> None:
         """Wait until the status line holds ``text``."""
@@ -311,8 +317,15 @@ class Panel:
     def wait_result(self, timeout: float = 60) -> None:
         """Wait until that run has something to keep: more than its first, rough number."""
         run = self._before + 1
-        figure = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-picture .k-dots")
-        figure.first.wait_for(timeout=timeout * 1000, state="attached")
+        live = self.root.locator(f".labkit-live[data-run='{run}']")
+        live.wait_for(timeout=timeout * 1000)
+        self.page.page.wait_for_function(
+            "live => [...live.querySelectorAll('.labkit-picture .k-dots')]"
+            ".some(dots => live.dataset.mode !== 'Time' || "
+            "dots.getAttribute('d').split('M').length > 4)",
+            arg=live.element_handle(),
+            timeout=timeout * 1000,
+        )
 
     def wait_finished(self, timeout: float = 120) -> str:
         """Wait until the run that was last started from here has begun and ended."""
