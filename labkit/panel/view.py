@@ -236,11 +236,11 @@ class View(Watcher):
     def _times(self, run: Run, news: Progress) -> dict[str, Any]:
         """A partial comparison: that of the newest build which counts like the others."""
         told, seconds = self._settled or news.partial, news.partial.seconds
-        whole = run.budget if seconds < run.budget else MOST_BUDGETS * run.budget
-        left = f"{max(0.0, whole - seconds):.0f} s left"
+        left = f"{max(0.0, run.budget - seconds):.0f} s left"
         if seconds >= run.budget:
-            left = f"not clear yet, at most {left}"
-        part = min(1.0, seconds / whole)
+            most = max(0.0, MOST_BUDGETS * run.budget - seconds)
+            left = f"not clear yet, at most {most:.0f} s left"
+        part = min(1.0, seconds / run.budget)
         return {
             "head": head_of(told, running=True),
             "picture": self._drawing(run, told),
