@@ -45,7 +45,11 @@ Answer = float | str
 
 @dataclass(frozen=True)
 class Bet:
-    """A question about a run, and of which ``kind`` its answer is: see `labkit.panel.guess`."""
+    """A question about a run; ``kind``: see `labkit.panel.guess`.
+
+    >>> Bet("Who will reach the target?", "arrives").choices
+    ('both', 'one', 'none')
+    """
 
     question: str
     kind: str = FACTOR

@@ -53,10 +53,12 @@ class LabPanel:
     ``controls[name].baseline`` and ``.candidate`` are the widgets, ``scenarios`` and ``buttons``
     the buttons, ``modes`` says what is measured: "Time", "Memory" or "Race", ``bet`` is the bet.
     ``seconds`` presets the time budget, ``opens`` the mode. ``bets`` has questions for scenarios,
-    ``{"large": Bet("How many times as fast?")}``. ``picture(result)`` returns SVG or HTML that is
-    shown in place of the panel's own picture once a run has ended. ``recorded`` holds recorded runs
-    of other machines, drawn beside the reader's. A run sets random numbers and switches of torch
-    for all of the process, and puts them back at its end; a cell that begins meanwhile ends it.
+    ``{"large": Bet("How many times as fast?")}``. ``picture`` takes a Comparison, RaceResult or
+    MemoryComparison, also one that was stopped, and returns SVG or HTML that is shown in place of
+    the panel's own picture once a run has ended. ``recorded`` holds recorded runs of other
+    machines, drawn beside the reader's. A run sets random numbers and switches of torch for all of
+    the process, and puts them back at its end; a cell that begins meanwhile ends it. TypeError or
+    ValueError for an option that is none.
 
     >>> from labkit import Lab, Workload
     >>> lab = Lab(lambda rows: Workload(lambda: None), rows=[1, 2])

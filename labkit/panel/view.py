@@ -196,7 +196,9 @@ class View(Watcher):
     def over(self, run: Run) -> None:
         """The run has ended."""
         self.live.busy = False
-        self._put(run, {}, running=False)
+        # One that found nothing leaves nothing.
+        finished = "sure" in self._states[run.mode]
+        self._put(run, {} if finished else self._empty(run.mode), running=False)
 
     def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
         """Change what the run's mode shows; another mode may be seen by now."""
@@ -276,7 +278,9 @@ class View(Watcher):
         self.history += kept if isinstance(kept, Sweep) else [kept]
         told = self._bets.reveal(run, kept)
         drawing = self._drawing(run, kept)
-        own = Markup(self._picture(kept)) if self._picture else None
+        own = None
+        if self._picture and not isinstance(kept, Sweep):
+            own = Markup(self._picture(kept))
         state = {
             "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
             "verdict": tone_of(kept),

@@ -384,6 +384,7 @@ def test_errors_are_shown_and_raised_by_wait(panel: LabPanel) -> None:
     assert panel.view.live.status == (said, "bad")
     assert state(panel)["running"] is False and not panel.view.live.busy
     assert panel.history == []
+    assert "Here: the time of a step" in words(state(panel)["picture"])
     panel.lab.make_workload = make_workload
     assert isinstance(panel.run(wait=True), Comparison)
 
@@ -458,6 +459,15 @@ def test_a_stopped_run_keeps_what_it_has_and_moves_apply_to_the_next(panel: LabP
     assert not panel.view.live.busy
     assert first.candidate.settings["size"] == 8
     assert panel.settings()["size"] == 32
+
+
+def test_a_run_that_was_stopped_too_soon_leaves_nothing(panel: LabPanel) -> None:
+    panel.lab.make_workload = lambda **_: Workload(lambda: time.sleep(0.1))
+    panel.run()
+    panel.stop()
+    panel.wait(30)
+    assert status(panel) == view.NOTHING_YET and panel.history == []
+    assert state(panel)["head"] == ""
 
 
 def test_closing_ends_the_run() -> None:
@@ -557,6 +567,8 @@ def test_the_notebook_s_own_picture_is_shown_and_kept() -> None:
     # The panel's own picture is behind "How sure?".
     assert "labkit-svg" in state(panel)["sure"]
     assert captured.outputs[-1].data["text/html"].startswith("<svg><text>mine</text></svg>")
+    panel.sweep(wait=True)
+    assert seen == [result] and "labkit-svg" in state(panel)["picture"]
     close(panel)
 
 
