@@ -1,13 +1,8 @@
-"""The turn to measure: one thread of a process has it, since two would time each other.
-
-Other processes of the machine are told that this one measures; they cannot be kept from it.
-"""
+"""The turn to measure: one thread of a process has it, since two would time each other."""
 
 from __future__ import annotations
 
 import threading
-
-from labkit.neighbours import Presence
 
 
 class Busy(RuntimeError):
@@ -26,7 +21,6 @@ class Turn:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._depth = 0
-        self._presence = Presence()
         self.holder: threading.Thread | None = None
 
     def take(self, thread: threading.Thread) -> None:
@@ -40,8 +34,6 @@ class Turn:
                     "another measurement is running in this kernel; two at once would disturb "
                     "each other: wait, or press Stop on its panel, then run this again"
                 )
-            if self.holder is None:
-                self._presence.begin()
             self.holder = thread
             self._depth += 1
 
@@ -61,7 +53,6 @@ class Turn:
     def _end_at(self, depth: int) -> None:
         self._depth = depth
         if depth == 0:
-            self._presence.end()
             self.holder = None
 
 

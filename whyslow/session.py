@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from labkit.busy import Others, cores
 from labkit.comparing import measuring
 from labkit.device import synchronize
 from labkit.progress import progress
@@ -38,9 +39,8 @@ from whyslow.failing import may_fail
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from whyslow.limit import limit
 from whyslow.observe import count_operators, observe
-from whyslow.other_programs import OtherPrograms
 from whyslow.phases import Phases, timed
-from whyslow.subject import Subject, copy_of, cores
+from whyslow.subject import Subject, copy_of
 
 # Parts of the budget: streaming the loader, cutting the step, and one experiment of each kind.
 STREAMING = 0.2
@@ -66,7 +66,7 @@ class Session:
         self.subject = Subject(step, batches)
         self.seconds, self.patience = seconds, patience
         self.begin = time.perf_counter()
-        self.others = OtherPrograms()
+        self.others = Others()
         self.found: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
@@ -273,7 +273,7 @@ class Session:
         """
         seconds = min(LONGEST * self.seconds, max(SCREENING * self.seconds, seconds))
         with self._kept(), self._may_fail(experiment.name):
-            others = OtherPrograms()
+            others = Others()
             result = experiment.run(self.subject.serve(), seconds, around)
             self.advance()
             busy = others.in_the_way(experiment.cores) if experiment.cores else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,10 +70,3 @@ class Subject:
 def copy_of(batch: Any) -> Any:
     """The batch with tensors of its own."""
     return tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, batch)
-
-
-def cores() -> int:
-    """CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

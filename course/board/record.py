@@ -10,7 +10,6 @@ the machine is not written but taken again: beside waiting threads a training ta
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from course.board.measure import MOST_SEEDS, machine_name, measure, prepared, ru
 from course.board.recorded import ADDED, FORWARD, LEFT_OUT, Effect, Machine, Training
 from course.records.store import reference_folder
 from course.switches import SWITCHES, TASK
+from labkit.busy import Others, cores
 from labkit.text import write_whole
 
 # What helps on a CPU, in the order in which it is switched on. Batch norm comes first, since all
@@ -63,39 +63,16 @@ def record(minutes: float | None = None, path: Path | None = None) -> int:
         if minutes is not None and time.monotonic() - begin > 60 * minutes:
             print("Some is left: call again to go on.")
             return 1
-        watch = Watch()
+        others = Others()
         found = work()
-        if watch.others() > MOST_OTHERS:
-            print(f"Other programs used {watch.others():.0%} of the machine: taken again.")
+        taken = (others.taken() or 0) / cores()
+        if taken > MOST_OTHERS:
+            print(f"Other programs used {taken:.0%} of the machine: taken again.")
             continue
         machine = found
         _write(path, machine)
     print("All is recorded.")
     return 0
-
-
-class Watch:
-    """How much of the machine other programs use from now on; Linux tells."""
-
-    def __init__(self) -> None:
-        self._begin = self._look()
-
-    def others(self) -> float:
-        """As a part of all cores; 0 where the system does not tell."""
-        now = self._look()
-        passed, busy, own = (after - before for before, after in zip(self._begin, now, strict=True))
-        return max(0.0, (busy - own) / passed / (os.cpu_count() or 1))
-
-    def _look(self) -> tuple[float, float, float]:
-        """Seconds that passed, that all cores worked, and that they worked for this process."""
-        own = sum(os.times()[:4])
-        try:
-            first = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
-        except OSError:
-            return time.monotonic(), own, own
-        user, nice, system, _, _, *interrupts = map(int, first.split()[1:9])
-        busy = (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-        return time.monotonic(), busy, own
 
 
 def _next(machine: Machine) -> Callable[[], Machine] | None:

@@ -49,35 +49,35 @@ PICTURES = {
             (".labkit-modes", 1, 0),
             (".labkit-scenario >> nth=-1", 1, 0),
             (".labkit-rows-candidate .widget-readout", 0.9, 0.5),
-            (".labkit-width-link", -0.6, 0.5),
+            (".labkit-summary", 0.5, 0.5),
             (".labkit-guessed", 0.8, 0.5),
         ),
     ),
     "panel-time": Picture(
         "The result of a run",
         ".labkit-results",
-        ".labkit-plot",
+        ".labkit-picture",
         (
             (".labkit-speedup", 0.95, 0),
             (".labkit-head .labkit-badge", 1.25, 0.5),
-            (".labkit-detail", 0.65, 0.5),
-            (".labkit-plot", 0.5, 0.15),
-            (".labkit-plot", 0.8, 0.5),
+            (".labkit-caption", 0.65, 0.5),
+            (".labkit-picture", 0.5, 0.15),
+            (".labkit-picture", 0.8, 0.5),
         ),
     ),
     "panel-memory": Picture(
         "Memory during a step",
         ".labkit-results",
-        ".labkit-plot",
-        ((".labkit-plot", 0.39, 0.05), (".labkit-plot", 0.46, 0.75)),
+        ".labkit-picture",
+        ((".labkit-picture", 0.39, 0.05), (".labkit-picture", 0.46, 0.75)),
     ),
 }
 
 
 def main() -> int:
     with staged(NOTEBOOK, width=1180, height=1100) as (page, panel):
-        panel.guess(8)
         panel.scenario("a wide layer")
+        panel.guess(8)
         panel.run()
         panel.wait_finished()
         print(panel.speedup(), panel.verdict())

@@ -45,6 +45,7 @@ def filmed(panel: Panel) -> list[tuple[Image.Image, float]]:
     panel.run()
     film += run_through(panel)
     panel.scenario(SCENARIO)
+    panel.run()
     return film + run_through(panel)
 
 

@@ -1,179 +1,212 @@
-"""The reader's guess: set before the first Run, locked by it, held against what was measured."""
+"""Bets: a question before a run, the reader's answer, and whether the result proves it right.
+
+No widgets here. The kinds of questions, and when an answer is right:
+
+- "factor": how many times as fast. Right within 20 % of what was measured.
+- "bytes": how many times the memory. Right within 20 % as well.
+- "arrives": who reaches the target of a race: both, one, none. A side arrives when more than half
+  of its seeds do.
+- "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
+
+Where a result decides nothing, as where the interval is wide, the bet stays open.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-import ipywidgets as W
-
-from labkit.panel.controls import marked
-from labkit.panel.modes import MEMORY, RACE, TIME
+from labkit.memory_timeline import MemoryComparison
+from labkit.racing import RaceResult
+from labkit.results import Comparison
+from labkit.sweep import Sweep
 from labkit.text import format_factor
 
-# Powers of two: from an eighth to 128 times. An arrow key moves by an eighth of a power, 9 %;
-# Page Up by five of them.
-LEAST, MOST, STEP = -3, 7, 0.125
-QUESTIONS = {
-    TIME: "Your guess: the candidate will be",
-    MEMORY: "Your guess: the candidate will need",
-    RACE: "Your guess: the candidate will reach the target",
+TIME, MEMORY, RACE = "Time", "Memory", "Race"
+FACTOR, BYTES, ARRIVES, ORDER = "factor", "bytes", "arrives", "order"
+# The kinds that each mode can decide, the default first.
+KINDS = {TIME: (FACTOR, ORDER), MEMORY: (BYTES,), RACE: (ARRIVES, ORDER, FACTOR)}
+CHOICES = {
+    ARRIVES: ("both", "one", "none"),
+    ORDER: ("the candidate", "the baseline", "neither"),
 }
-# A guess this near, as a factor, is right whatever the interval; one within the interval is right
-# when it is at most so far.
-NEAR, FAR = 1.05, 1.2
+RULES = {
+    FACTOR: "Right: within 20 % of what is measured.",
+    BYTES: "Right: within 20 % of what is measured.",
+    ARRIVES: "Right: that many sides reach the target in more than half of their seeds.",
+    ORDER: "Right: the verdict says so.",
+}
+# As a factor.
+NEAR = 1.2
+
+Answer = float | str
 
 
-class Guess:
-    """A slider for the factor that the reader expects, in each mode its own.
+@dataclass(frozen=True)
+class Bet:
+    """A question about a run; ``kind``: see `labkit.panel.guess`.
 
-    The first Run locks it; ``again`` is the button that unlocks it. A slider that was never moved
-    is no guess: it is neither drawn nor held against what was measured.
+    >>> Bet("Who will reach the target?", "arrives").choices
+    ('both', 'one', 'none')
     """
 
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-        self._values = dict.fromkeys(QUESTIONS, 1.0)
-        self._locked: set[str] = set()
-        self._made: set[str] = set()
-        # In each mode: the settings that the guess was locked for, and those of the present run.
-        self._meant: dict[str, object] = {}
-        self._running: dict[str, object] = {}
-        self.question = marked(W.Label(), "question")
-        self.slider = marked(
-            W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
-            "guess",
-        )
-        self.text = marked(W.Label(), "guessed")
-        self.again = marked(
-            W.Button(description="Guess again", tooltip="Unlock the guess"), "again"
-        )
-        self.slider.observe(self._moved, "value")
-        self.again.on_click(lambda _: self.unlock())
-        self.show(mode)
+    question: str
+    kind: str = FACTOR
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.question, str) or not self.question.strip():
+            raise ValueError(f"Bet({self.question!r}): ask something, as in Bet('How many times?')")
+        if self.kind not in RULES:
+            raise ValueError(f"Bet kind={self.kind!r}: use {', '.join(map(repr, RULES))}")
 
     @property
-    def value(self) -> float:
-        """The factor that was guessed."""
-        return self._values[self.mode]
+    def choices(self) -> tuple[str, ...]:
+        """The answers to choose from; none where the answer is a factor."""
+        return CHOICES.get(self.kind, ())
 
-    @property
-    def made(self) -> bool:
-        """Whether the reader has guessed in this mode."""
-        return self.mode in self._made
 
-    @property
-    def drawn(self) -> float:
-        """The factor that a chart shows; 0 without a guess."""
-        return self.value if self.made and self._is_meant else 0.0
+DEFAULTS = {
+    TIME: Bet("How many times as fast will the candidate be?"),
+    MEMORY: Bet("How many times the memory will the candidate need?", BYTES),
+    RACE: Bet("Who will reach the target?", ARRIVES),
+}
 
-    @property
-    def _is_meant(self) -> bool:
-        """Whether the present settings are those for which the reader guessed."""
-        return self._meant.get(self.mode) == self._running.get(self.mode)
 
-    @property
-    def locked(self) -> bool:
-        return self.mode in self._locked
+def checked(bets: Mapping[str, Bet] | None, scenarios: Mapping[str, object]) -> dict[str, Bet]:
+    """The bets of a lab's scenarios. TypeError or ValueError for what is no bet of theirs."""
+    if not isinstance(bets, Mapping | None):
+        raise TypeError(f"bets={bets!r}: give a dict, scenario -> Bet('How many times?')")
+    for name, bet in (bets or {}).items():
+        if name not in scenarios:
+            known = ", ".join(map(repr, scenarios)) or "none"
+            raise ValueError(f"bets name {name!r}; the scenarios of this lab are {known}")
+        if not isinstance(bet, Bet):
+            raise TypeError(f"bets[{name!r}]={bet!r}: use Bet('How many times?')")
+    return dict(bets or {})
 
-    def row(self) -> W.HBox:
-        """The line in which it stands."""
-        return marked(
-            W.HBox([self.question, self.slider, self.text, self.again]), "row", "guessing"
-        )
 
-    def show(self, mode: str) -> None:
-        """Ask the question of this mode."""
-        self.mode = mode
-        self.question.value = QUESTIONS[mode]
-        self.slider.value = self._values[mode]
-        self._refresh()
+def asked(bets: Mapping[str, Bet], mode: str, scenario: str | None) -> Bet:
+    """The bet of a scenario where the mode can decide it, or that of the mode."""
+    bet = bets.get(scenario or "")
+    if bet is not None and bet.kind in KINDS[mode]:
+        return bet
+    return DEFAULTS[mode]
 
-    @contextlib.contextmanager
-    def locking(self, settings: object) -> Iterator[None]:
-        """Begin a run with these settings inside: from now on it stands, for them and no others.
 
-        All is as before where that raises.
-        """
-        before = self._meant.copy(), self._running.copy(), self._locked.copy()
-        if not self.locked:
-            self._meant[self.mode] = settings
-        self._running[self.mode] = settings
-        self._locked.add(self.mode)
-        try:
-            yield
-        except BaseException:
-            self._meant, self._running, self._locked = before
-            raise
-        finally:
-            self._refresh()
+@dataclass(frozen=True)
+class Judgement:
+    """Whether an answer was right, or None where that stays open; and a sentence."""
 
-    def unlock(self) -> None:
-        """Let it be set anew."""
-        self._locked.discard(self.mode)
-        self._refresh()
+    right: bool | None
+    words: str
 
-    def told(self, measured: float, interval: tuple[float, float], why_none: str = "") -> str:
-        """How far the guess was from what was measured, in words; "" without the one or other.
 
-        ``why_none`` says why nothing was measured that a guess could be held against.
-        """
-        if not self.made or not self._is_meant:
+def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
+    """What a result says of an answer; None where it says nothing, as a sweep does."""
+    if isinstance(result, Sweep):
+        return None
+    if isinstance(answer, str):
+        return _judge_choice(bet.kind, answer, result)
+    factor, interval, why_none = _measured(result)
+    if why_none:
+        words = f"You bet {short(answer)}×: no factor decides that, since {why_none}."
+        return Judgement(None, words)
+    if not 0 < factor < math.inf:
+        return None
+    return judge_factor(answer, factor, interval)
+
+
+def judge_factor(answer: float, factor: float, interval: tuple[float, float]) -> Judgement:
+    """How far an answer is off."""
+    begin = f"You bet {short(answer)}×, measured {format_factor(factor)}×"
+    off = max(answer / factor, factor / answer)
+    if off <= NEAR:
+        return Judgement(True, f"{begin}: right.")
+    if interval[0] <= answer <= interval[1]:
+        return Judgement(None, f"{begin}: still possible, the interval is wide.")
+    direction = "high" if answer > factor else "low"
+    return Judgement(False, f"{begin}: {short(off)} times too {direction}.")
+
+
+def _judge_choice(kind: str, answer: str, result: object) -> Judgement | None:
+    outcome = _arrived(result) if kind == ARRIVES else _ahead(result)
+    if outcome is None:
+        return None
+    begin = f"You bet on {answer}"
+    if not outcome:
+        return Judgement(None, f"{begin}: this run does not decide it.")
+    if outcome == answer:
+        return Judgement(True, f"{begin}: right.")
+    return Judgement(False, f"{begin}: it was {outcome}.")
+
+
+def _measured(result: object) -> tuple[float, tuple[float, float], str]:
+    """The factor of a result and its interval, or why it has none."""
+    if isinstance(result, MemoryComparison):
+        return result.ratio, (result.ratio, result.ratio), result.why_no_factor
+    if isinstance(result, RaceResult) and len(result.arms) > 1:
+        candidate = result.arms[1]
+        factor, low, high = result.speedup(candidate)
+        return factor, (low, high), why_no_factor(result)
+    if isinstance(result, Comparison):
+        return result.speedup, result.interval, ""
+    return math.nan, (math.nan, math.nan), ""
+
+
+def why_no_factor(result: RaceResult) -> str:
+    """Why a race has no factor that a bet could be held against; "" where it has one."""
+    by = result.told_by(result.arms[1])
+    if by == "nothing":
+        return "neither side reached the target"
+    if by == "counts":
+        return f"the candidate reached the target {result.counts(result.arms[1], 'the baseline')}"
+    return ""
+
+
+def _arrived(result: object) -> str | None:
+    """How many sides of a race reached the target; None where not all of them have run."""
+    if not isinstance(result, RaceResult) or len(result.arms) < 2:
+        return None
+    count = sum(2 * result.arrived(arm) > len(result.of(arm)) for arm in result.arms[:2])
+    return ("none", "one", "both")[count]
+
+
+def _ahead(result: object) -> str | None:
+    """Who is ahead; "" where that is unclear."""
+    if isinstance(result, RaceResult):
+        return AHEAD.get(result.verdict(result.arms[1]), "") if len(result.arms) > 1 else None
+    assert isinstance(result, Comparison)
+    return AHEAD.get(result.direction or result.verdict, "")
+
+
+# What a verdict says of who is ahead.
+AHEAD = {"faster": "the candidate", "slower": "the baseline", "same": "neither"}
+
+
+class Score:
+    """The bets of a kernel's session: each question counts once, by its first answer."""
+
+    def __init__(self) -> None:
+        self._right: dict[object, bool] = {}
+
+    def count(self, question: object, right: bool) -> None:
+        """Count an answer, unless the question was answered before."""
+        self._right.setdefault(question, right)
+
+    def __str__(self) -> str:
+        if not self._right:
             return ""
-        if why_none:
-            return f"You guessed {_short(self.value)}×: no factor is right, since {why_none}."
-        return distance(self.value, measured, interval)
-
-    def _moved(self, _: object) -> None:
-        # Another mode has set the slider to its own value: nobody has moved it.
-        if self.slider.value == self._values[self.mode]:
-            return
-        self._values[self.mode] = self.slider.value
-        self._made.add(self.mode)
-        self._refresh()
-
-    def _refresh(self) -> None:
-        self.slider.disabled = self.locked
-        self.again.layout.visibility = "visible" if self.locked else "hidden"
-        if self.made:
-            self.text.value = in_words(self.mode, self.value)
-        else:
-            self.text.value = "no guess" if self.locked else "move the slider"
+        bets = "bet" if len(self._right) == 1 else "bets"
+        return f"{sum(self._right.values())} of {len(self._right)} {bets} right"
 
 
-def in_words(mode: str, factor: float) -> str:
-    """``2.0, Time`` -> ``2.0× as fast``."""
-    number = f"{_short(factor)}×"
-    if mode == MEMORY:
-        if math.isclose(factor, 1):
-            return f"{number} the memory (no difference)"
-        return f"{number} the memory"
-    if math.isclose(factor, 1):
-        return f"{number} as fast (no difference)"
-    return f"{number} as fast"
+# That of this process.
+SCORE = Score()
 
 
-def distance(guess: float, measured: float, interval: tuple[float, float]) -> str:
-    """How far a guess was off, in words; "" where nothing was measured."""
-    if not 0 < measured < math.inf:
-        return ""
-    begin = f"You guessed {_short(guess)}×, measured {format_factor(measured)}×"
-    low, high = interval
-    off = max(guess / measured, measured / guess)
-    within = low <= guess <= high
-    if within and off < FAR:
-        return f"{begin}: right, it lies within the interval."
-    if off < NEAR:
-        return f"{begin}: right, within {NEAR - 1:.0%}."
-    if within:
-        return f"{begin}: still possible, the interval is wide."
-    if guess > measured:
-        return f"{begin}: {_short(off)} times too high."
-    return f"{begin}: {_short(off)} times too low."
-
-
-def _short(factor: float) -> str:
+def short(factor: float) -> str:
+    """``2.0``, ``0.25``, ``16``: as few digits as a guess has."""
     if factor < 0.95:
         return f"{factor:.2f}"
     return f"{factor:.1f}" if factor < 9.95 else f"{factor:.0f}"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-import math
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,82 +12,131 @@ import ipywidgets as W
 
 from labkit.device import test_size
 from labkit.lab import Lab
-from labkit.panel import cells
-from labkit.panel.buttons import Buttons, mode_buttons, scenario_buttons
-from labkit.panel.changes import Debounced
-from labkit.panel.controls import make_controls, marked, parts, tree
-from labkit.panel.guess import Guess
-from labkit.panel.live import Live
-from labkit.panel.modes import METHODS, TIME, job_of, modes_of
-from labkit.panel.run import Job, PanelRun, Result, running
-from labkit.panel.screen import PanelScreen, Recorded
+from labkit.panel import guess
+from labkit.panel.guess import MEMORY, RACE, TIME, Bet
+from labkit.panel.outputs import SHOWN_IN, current_cell
+from labkit.panel.run import (
+    CELLS,
+    Found,
+    Job,
+    News,
+    OtherMeasures,
+    Result,
+    Run,
+    Runs,
+    Settings,
+    State,
+    measuring,
+)
+from labkit.panel.view import Live, Picture, Recorded, View
+from labkit.panel.widgets import (
+    BetRow,
+    Buttons,
+    Page,
+    make_controls,
+    marked,
+    mode_buttons,
+    parts,
+    scenario_buttons,
+    tree,
+)
+from labkit.text import format_settings
+from labkit.workers import Workers
 
-HEADS = ("Setting", "Baseline", "Candidate", "")
+# The method of a lab that each mode calls.
+METHODS = {TIME: "run", MEMORY: "timeline", RACE: "race"}
 
 
 class LabPanel:
-    """Widgets for a `Lab`: guess, Run, watch the estimate settle, change something, see it again.
+    """Widgets for a `Lab`: bet, Run, watch the estimate settle, change something, see it again.
 
     ``controls[name].baseline`` and ``.candidate`` are the widgets, ``scenarios`` and ``buttons``
-    the buttons, ``modes`` says what is measured, ``guess.slider`` is the guess. ``seconds`` presets
-    the time budget. ``recorded`` holds recorded runs of other machines, drawn beside the reader's:
-    a menu picks the machine. A run sets random numbers and switches of torch for all of the
-    process, and puts them back at its end. A cell that begins meanwhile is disturbed by that, and
-    disturbs the run: both are told.
+    the buttons, ``modes`` says what is measured: "Time", "Memory" or "Race", ``bet`` is the bet.
+    ``seconds`` presets the time budget, ``opens`` the mode. ``bets`` has questions for scenarios,
+    ``{"large": Bet("How many times as fast?")}``. ``picture`` takes a Comparison, RaceResult or
+    MemoryComparison, also one that was stopped, and returns SVG or HTML that is shown in place of
+    the panel's own picture once a run has ended. ``recorded`` holds recorded runs of other
+    machines, drawn beside the reader's. A run sets random numbers and switches of torch for all of
+    the process, and puts them back at its end; a cell that begins meanwhile ends it. TypeError or
+    ValueError for an option that is none.
+
+    >>> from labkit import Lab, Workload
+    >>> lab = Lab(lambda rows: Workload(lambda: None), rows=[1, 2])
+    >>> LabPanel(lab, seconds=2).settings()
+    {'rows': 2}
     """
 
     def __init__(
-        self, lab: Lab, *, seconds: float | None = None, recorded: Recorded | None = None
+        self,
+        lab: Lab,
+        *,
+        seconds: float | None = None,
+        recorded: Recorded | None = None,
+        opens: str | None = None,
+        bets: Mapping[str, Bet] | None = None,
+        picture: Picture | None = None,
     ) -> None:
         if not isinstance(lab, Lab):
             raise TypeError(
                 f"LabPanel({lab!r}): it takes a Lab, "
                 "as in LabPanel(Lab(make_workload, amp=[False, True]))"
             )
+        if picture is not None and not callable(picture):
+            raise TypeError(f"picture={picture!r}: give a function from a result to SVG or HTML")
+        mode = opening_mode(lab, opens)
         if seconds is None:
             seconds = 1 if test_size() else 10
         self.lab = lab
-        self.latest: PanelRun | None = None
         self.controls = make_controls(lab)
         self.scenarios = scenario_buttons(lab)
-        self.modes = mode_buttons(modes_of(lab))
-        self.guess = Guess(self.modes.value)
-        self.screen = PanelScreen(lab, recorded, self.guess)
-        self.screen.show_mode(self.modes.value)
+        self.modes = mode_buttons(modes_of(lab), mode)
+        self.bet = BetRow(guess.checked(bets, lab.scenarios), lab.name)
+        self.view = View(lab, self.bet, recorded, picture)
         swept = [name for name, control in self.controls.items() if control.settable]
         # Processes take seconds to come up: there nothing starts by itself unless asked.
         self.buttons = Buttons(seconds, swept, quick=lab.runs_in == "kernel")
-        # In the name of the cell: see Live.
-        self._changes = Debounced(lambda: self.screen.live.context.copy().run(self._run_again))
-        self._starting = threading.RLock()
-        # The modes in which Run was pressed: there a change starts the next run.
-        self._ran: set[str] = set()
-        # What both sides were when a mode last ran.
-        self._measured: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        self.widget = self._arrange()
+        self.runs = Runs(self.view, self._run_of_now)
+        CELLS.add(self.runs)
+        # While a scenario is set, its single changes start nothing.
+        self._choosing = False
+        self.summary = marked(W.Label(), "summary")
+        page = Page(
+            self.modes,
+            self.scenarios,
+            self.controls,
+            self.bet,
+            self.buttons,
+            self.summary,
+            self.view.live,
+            self.view.machine_row(),
+        )
+        self.widget = page.arrange(lab)
+        self.view.show_mode(mode)
         self._settings_changed(None)
         self._connect()
 
     @property
+    def latest(self) -> Run | None:
+        """The newest run."""
+        return self.runs.latest
+
+    @property
     def result(self) -> Result:
         """What the latest run returned: a Comparison, a Sweep, a MemoryComparison, a RaceResult."""
-        return self.screen.result
+        return self.view.result
 
     @property
     def history(self) -> list[Any]:
         """All results, the oldest first."""
-        return self.screen.history
+        return self.view.history
 
     @property
     def scenario(self) -> str | None:
         """The scenario that is shown, if there is one: the first of those that say the most."""
-        best, said = None, -1
-        for name, settings in self.lab.scenarios.items():
-            if len(settings) > said and self._shows(settings):
-                best, said = name, len(settings)
-        return best
+        shown = [name for name in self.lab.scenarios if self._shows(self.lab.scenarios[name])]
+        return max(shown, key=lambda name: len(self.lab.scenarios[name]), default=None)
 
-    def _shows(self, scenario: dict[str, Any]) -> bool:
+    def _shows(self, scenario: Settings) -> bool:
         """Whether both sides have its situation, and the candidate what it names besides."""
         baseline, candidate = self.settings("baseline"), self.settings()
         situation = self._situation_of(scenario)
@@ -98,7 +145,7 @@ class LabPanel:
             baseline[name] == value for name, value in situation.items()
         )
 
-    def settings(self, side: str = "candidate") -> dict[str, Any]:
+    def settings(self, side: str = "candidate") -> Settings:
         """What is chosen for "baseline" or "candidate".
 
         Controls with nothing to choose are left out.
@@ -114,12 +161,9 @@ class LabPanel:
 
         RuntimeError while a panel is measuring.
         """
-        mode = self.modes.value
-        sides = self.settings("baseline"), self.settings()
-        self._start(job_of(self.lab, mode, *sides, self.buttons.budget.value), mode)
-        self._ran.add(mode)
-        self._measured[mode] = sides
-        self._mark_stale()
+        run = self._run_of_now()
+        self.runs.press(run)
+        self.bet.lock(run.sides)
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:
@@ -132,36 +176,28 @@ class LabPanel:
             raise RuntimeError(
                 "No control of this lab has two values to sweep over on this machine."
             )
-        settings = self.settings()
-        del settings[control]
-        job = partial(
-            self.lab.sweep,
-            control,
-            follow=self._follows(),
-            baseline=self.settings("baseline"),
-            seconds=self.buttons.budget.value,
-            **settings,
-        )
         self.modes.value = TIME
-        self._start(job, TIME, control)
-        # What it shows last says itself of which value it is.
-        self._measured.pop(TIME, None)
-        self._mark_stale()
+        run = self._run_of_now(control)
+        self.runs.press(run)
         return self.wait() if wait else None
 
     def choose(self, scenario: str) -> None:
-        """Set everything as a scenario has it; after the first Run, run.
+        """Set everything as a scenario has it. Its bet is open until Run; later it runs at once.
 
         Controls of the situation that it does not name go back to their first values; those of the
         technique stay, unless it names one.
         """
         settings = self.lab.scenarios[scenario]
-        for name, value in self._situation_of(settings).items():
-            self.controls[name].put(baseline=value, candidate=value)
-        named = [name for name in self.lab.technique if name in settings]
-        for name in self.lab.technique if named else ():
-            first = self.lab.defaults[name]
-            self.controls[name].put(baseline=first, candidate=settings.get(name, first))
+        self._choosing = True
+        try:
+            for name, value in self._situation_of(settings).items():
+                self.controls[name].put(baseline=value, candidate=value)
+            named = [name for name in self.lab.technique if name in settings]
+            for name in self.lab.technique if named else ():
+                first = self.lab.defaults[name]
+                self.controls[name].put(baseline=first, candidate=settings.get(name, first))
+        finally:
+            self._choosing = False
         self._changed(None)
 
     def stop(self) -> None:
@@ -169,52 +205,36 @@ class LabPanel:
 
         Ends another panel's run too: it may be out of sight.
         """
-        self._changes.cancel()
-        measuring = running()
-        if measuring is None:
-            # The last word of a run that ended just before the click stays.
-            if self.latest is None:
-                self.screen.live.say("Nothing is running.")
-            return
-        measuring.halt()
-        if measuring is not self.latest:
-            self.screen.live.say("Stopping the other panel's run.")
+        other = measuring()
+        if other is not None and other is not self.runs:
+            other.stop()
+            self.view.live.busy = False
+            self.view.say("Stopping the other panel's run.")
+        elif self.runs.state is State.IDLE and self.latest is None:
+            self.view.say("Nothing is running.")
+        self.runs.stop()
 
     def wait(self, timeout: float | None = None) -> Result:
         """The result of the run once it has ended, or what it raised.
 
         A run that a change is about to start is waited for. TimeoutError after ``timeout`` seconds.
         """
-        end = math.inf if timeout is None else time.monotonic() + timeout
-        while True:
-            latest = self.latest
-            self._join(latest, end - time.monotonic())
-            if self._changes.waits:
-                time.sleep(0.01)
-            elif latest is self.latest and (latest is None or not latest.is_alive()):
-                break
-            if time.monotonic() > end:
-                raise TimeoutError(f"the panel is still measuring after {timeout} s")
-        if latest is not None and latest.error is not None:
-            raise latest.error
-        return self.result
-
-    def _join(self, run: PanelRun | None, seconds: float) -> None:
-        if run is None:
-            return
         try:
-            run.join(None if math.isinf(seconds) else max(0.0, seconds))
+            done = self.runs.wait(timeout)
         # The kernel's interrupt reaches this thread only.
         except KeyboardInterrupt:
-            run.halt()
-            run.join(10)
+            self.runs.stop()
+            self.runs.wait(10)
             raise
+        if not done:
+            raise TimeoutError(f"the panel is still measuring after {timeout} s")
+        if self.latest is not None and self.latest.error is not None:
+            raise self.latest.error
+        return self.result
 
     def close(self) -> None:
         """Stop, and take the widgets off the page. Shown again, the panel is as it was."""
-        self._changes.cancel()
-        if self.latest is not None:
-            self.latest.halt()
+        self.runs.stop()
         for widget in parts(self.widget):
             widget.close()
 
@@ -231,63 +251,71 @@ class LabPanel:
         )
 
     def _ipython_display_(self) -> None:
-        self.screen.live.results = {}
-        self.screen.live.context = contextvars.copy_context()
-        if cell := cells.current():
-            cells.CELLS.show(self, *cell)
+        self.view.live.context = contextvars.copy_context()
+        if cell := current_cell():
+            SHOWN_IN.show(self, *cell)
         self._open()
-        self.screen.outputs.show(self.widget._repr_mimebundle_() | {"text/plain": repr(self)})
+        self.view.outputs.show(self.widget._repr_mimebundle_() | {"text/plain": repr(self)})
 
     # ------------------------------------------------------------------------------------- a run
 
-    def _start(self, job: Job, mode: str, swept: str | None = None) -> None:
-        """Begin a run. Its settings are those of now."""
-        with self._starting:
-            latest = self.latest
-            if latest is not None and (latest.over or latest.replaced):
-                # It has said its last word, and is about to give its turn back.
-                latest.join()
-            measuring = running()
-            if measuring is not None and measuring is latest:
-                raise RuntimeError(
-                    "This panel is measuring already. What you change applies to the next run."
+    def _run_of_now(self, swept: str | None = None) -> Run:
+        """A run of what the page shows; of each value of ``swept`` in turn, where it is given."""
+        mode = self.modes.value
+        sides = self.settings("baseline"), self.settings()
+        seconds = self.buttons.budget.value
+        job = self._sweeping(swept, seconds) if swept else self._job(mode, *sides, seconds)
+        return Run(job, mode, seconds, sides, self.scenario, swept)
+
+    def _job(self, mode: str, baseline: Settings, settings: Settings, seconds: float) -> Job:
+        """What a run does: a mode is a method of the lab."""
+        lab = self.lab
+
+        def measure(tell: Callable[[News], None], stop: threading.Event) -> Found:
+            if mode == MEMORY:
+                return lab.timeline(baseline=baseline, stop=stop, **settings)
+            if mode == RACE:
+                return lab.race(
+                    settings, baseline=baseline, on_update=tell, on_point=tell, stop=stop
                 )
-            if measuring is not None:
-                raise RuntimeError(
-                    "Another panel is measuring; two at once disturb each other. "
-                    "Wait, or press Stop."
-                )
-            run = PanelRun(
-                job,
-                self.screen,
-                self.screen.live.context.copy(),
-                number=1 if latest is None else latest.number + 1,
-                budget=self.buttons.budget.value,
-                mode=mode,
-                swept=swept,
+            return lab.run(
+                baseline=baseline,
+                seconds=seconds,
+                on_update=tell,
+                on_rough=tell,
+                stop=stop,
+                **settings,
             )
-            # First, since what is drawn of the guess depends on the run's settings.
-            with self.guess.locking([self.settings(side) for side in ("baseline", "candidate")]):
-                run.start()
-            self.latest = run
+
+        return measure
+
+    def _sweeping(self, control: str, seconds: float) -> Job:
+        others = self.settings()
+        del others[control]
+        sweep = partial(
+            self.lab.sweep,
+            control,
+            follow=self._follows(),
+            baseline=self.settings("baseline"),
+            seconds=seconds,
+            **others,
+        )
+        return lambda tell, stop: sweep(on_update=tell, stop=stop)
 
     def _changed(self, _: object) -> None:
-        """A control was moved: after the first Run the next one begins by itself."""
-        if not self.buttons.follow_changes.value or self.modes.value not in self._ran:
-            return
-        latest = self.latest
-        if latest is not None and latest.is_alive():
-            if latest.swept is not None:
-                return
-            latest.replace()
-        self._changes.touch()
+        """A control was moved: after the first Run the next one begins by itself.
 
-    def _run_again(self) -> None:
-        """Once the run that a change has ended is over, the next one."""
-        latest = self.latest
-        if latest is not None and running() is latest:
-            latest.join()
-        self._pressed(self.run)
+        A scenario whose bet is open waits for Run, which reveals.
+        """
+        if self._choosing:
+            return
+        self._settings_changed(None)
+        if not self.buttons.follow_changes.value or self.modes.value not in self.runs.last:
+            return
+        if self.scenario is not None and not self.bet.locked:
+            self.runs.stop()
+            return
+        self.runs.change()
 
     # ---------------------------------------------------------------------------------- the page
 
@@ -297,57 +325,68 @@ class LabPanel:
         self.buttons.sweep.on_click(lambda _: self._pressed(self.sweep))
         self.buttons.stop.on_click(lambda _: self.stop())
         self.buttons.same.on_click(lambda _: self._same_settings())
-        self.buttons.details.observe(self._details_changed, "value")
         for name, button in self.scenarios.items():
             button.on_click(lambda _, name=name: self.choose(name))
         for control in self.controls.values():
             for widget in (control.baseline, control.candidate):
-                widget.observe(self._settings_changed, "value")
                 widget.observe(self._changed, "value")
         self.modes.observe(self._mode_changed, "value")
-        self.screen.live.on_msg(self._page_shown)
+        self.view.live.on_msg(self._page_shown)
         for widget in tree(self.widget):
             if widget.has_trait("value"):
                 widget.observe(self._show_code, "value")
 
     def _mode_changed(self, _: object) -> None:
-        """Another mode has its own guess and its own last result; a run of the former ends."""
-        latest = self.latest
-        if latest is not None and latest.is_alive() and latest.mode != self.modes.value:
-            latest.halt()
-            latest.join()
-        self.guess.show(self.modes.value)
-        self.screen.show_mode(self.modes.value)
-        self._mark_stale()
+        """Another mode has its own bet and its own last result; a run of the former ends."""
+        if self.runs.state is not State.IDLE:
+            self.runs.stop()
+        self.view.show_mode(self.modes.value)
+        self._settings_changed(None)
 
     def _settings_changed(self, _: object) -> None:
-        """Grey what changes nothing now, and light the scenario that is shown."""
-        sides = {side: self.settings(side) for side in ("baseline", "candidate")}
-        for name, control in self.controls.items():
-            if name in self.lab.idle:
-                reasons = {}
-                for side, settings in sides.items():
-                    reasons[side] = self.lab.why_idle(name, settings)
-                control.show_idle(**reasons)
-        self._mark_stale()
+        """Light the scenario that is shown, ask its question, and sum up what is compared."""
         shown = self.scenario
         for name, button in self.scenarios.items():
             if name == shown:
                 button.add_class("labkit-active")
             else:
                 button.remove_class("labkit-active")
+        self.bet.ask(self.modes.value, shown)
+        self.summary.value = self._in_words()
+        self._mark_stale()
+
+    def _in_words(self) -> str:
+        """What both sides have, as far as the page does not show it."""
+        baseline, candidate = self.settings("baseline"), self.settings()
+        own, shared, split = {}, {}, []
+        for name, value in baseline.items():
+            if name in self.lab.technique:
+                own[name] = value
+            elif value == candidate[name]:
+                shared[name] = value
+            else:
+                split.append(f"{name}: {value} against {candidate[name]}")
+        found = [f"Baseline: {format_settings(own)}"] if own else []
+        found += split
+        if shared:
+            found.append(f"both sides: {format_settings(shared)}")
+        return " · ".join(found)
 
     def _mark_stale(self) -> None:
         """Pale a result that is of other settings than those that are chosen."""
-        mode, live = self.modes.value, self.screen.live
-        chosen = self.settings("baseline"), self.settings()
-        stale = self._measured.get(mode, chosen) != chosen
-        by_itself = self.buttons.follow_changes.value and mode in self._ran
-        if stale and not live.stale and not by_itself and running() is not self.latest:
-            live.say("The settings have changed: Run measures them.")
+        mode, live = self.modes.value, self.view.live
+        run = self.runs.last.get(mode)
+        stale = (
+            run is not None
+            and run.swept is None
+            and run.sides != (self.settings("baseline"), self.settings())
+        )
+        by_itself = self.buttons.follow_changes.value and self.bet.locked
+        if stale and not live.stale and not by_itself and self.runs.state is State.IDLE:
+            self.view.say("The settings have changed: Run measures them.")
         live.stale = stale
 
-    def _situation_of(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def _situation_of(self, settings: Settings) -> Settings:
         """The situation that a scenario means, with the first values of what it does not name."""
         found = {}
         for name in self.lab.situation:
@@ -356,18 +395,13 @@ class LabPanel:
                 found[name] = settings.get(name, control.values[0])
         return found
 
-    def _details_changed(self, _: object) -> None:
-        if self.buttons.details.value:
-            self.widget.add_class("labkit-detailed")
-        else:
-            self.widget.remove_class("labkit-detailed")
-
     def _pressed(self, action: Callable[[], Result]) -> None:
         try:
             action()
         # Refused: the page is the only place where the reader sees it.
         except RuntimeError as error:
-            self.screen.live.say(str(error), "bad")
+            self.view.say(str(error), "bad")
+            self.view.live.busy = self.view.live.busy or isinstance(error, OtherMeasures)
 
     def _same_settings(self) -> None:
         for control in self.controls.values():
@@ -375,21 +409,23 @@ class LabPanel:
 
     def _page_shown(self, _: Live, content: dict[str, str], __: object) -> None:
         """A view came up. One of a page that was reloaded asks for the state of all widgets."""
-        if self.screen.outputs.page_opened(content["page"]):
+        if self.view.outputs.page_opened(content["page"]):
             for widget in tree(self.widget):
                 # In the name of the cell: see Live.
-                self.screen.live.context.copy().run(widget.send_state)
+                self.view.context().run(widget.send_state)
 
     def _follows(self) -> bool:
         """Whether the swept control is swept on both sides."""
         control = self.controls.get(self.buttons.swept.value)
         return self.buttons.follow.value or (control is not None and control.linked)
 
-    def _code(self) -> str:
-        method = METHODS[self.modes.value]
+    def _code(self, sweep: str | None = None) -> str:
+        """The call without widgets; that of a sweep of a control, where it is given."""
         return self.lab.code(
             self.scenario,
-            method,
+            METHODS[self.modes.value],
+            sweep=sweep,
+            follow=sweep is not None and self._follows(),
             baseline=self.settings("baseline"),
             seconds=self.buttons.budget.value,
             **self.settings(),
@@ -397,34 +433,27 @@ class LabPanel:
 
     def _show_code(self, _: object) -> None:
         if not self.buttons.code.value:
-            self.screen.live.code = ""
+            self.view.live.code = ""
             return
-        sweep = self.lab.code(
-            self.scenario,
-            sweep=self.buttons.swept.value,
-            follow=self._follows(),
-            baseline=self.settings("baseline"),
-            seconds=self.buttons.budget.value,
-            **self.settings(),
-        )
         # One and the same when there is nothing to sweep over.
-        lines = dict.fromkeys((self._code(), sweep))
-        self.screen.live.code = "\n".join(lines)
+        lines = dict.fromkeys((self._code(), self._code(self.buttons.swept.value)))
+        self.view.live.code = "\n".join(lines)
 
-    def _arrange(self) -> W.VBox:
-        """The tree of boxes; all looks are in ``static/panel.css``."""
-        top: list[W.Widget] = [self.modes]
-        if self.scenarios:
-            top.append(marked(W.HBox(list(self.scenarios.values())), "scenarios"))
-        cells: list[W.Widget] = [W.Label(text) for text in HEADS]
-        for name in self.lab.technique:
-            cells += self.controls[name].cells()
-        if self.lab.situation:
-            cells.append(marked(W.Label("Same on both sides"), "both"))
-        for name in self.lab.situation:
-            cells += self.controls[name].cells()
-        rows = [marked(W.GridBox(cells), "grid"), self.guess.row(), *self.buttons.rows()]
-        if self.scenarios or len(self.modes.options) > 1:
-            rows.insert(0, marked(W.HBox(top), "top"))
-        rows += self.screen.machine_row()
-        return marked(W.VBox([*rows, self.screen.live]), "panel")
+
+def modes_of(lab: Lab) -> tuple[str, ...]:
+    """The modes that a lab offers."""
+    modes = [TIME]
+    if lab.memory and not isinstance(lab.runs_in, Workers):
+        modes.append(MEMORY)
+    if lab.race_options:
+        modes.append(RACE)
+    return tuple(modes)
+
+
+def opening_mode(lab: Lab, opens: str | None) -> str:
+    """The mode that a panel opens in: ``opens="race"``. ValueError for one that the lab lacks."""
+    modes = modes_of(lab)
+    for mode in modes:
+        if opens in (None, mode, mode.lower()):
+            return mode
+    raise ValueError(f"opens={opens!r}: use {', '.join(repr(mode.lower()) for mode in modes)}")

@@ -1,13 +1,17 @@
-"""One press of Run or Sweep: a thread, its settings and budget, where it is, and what came of it.
+"""The runs of a panel: one state, one lock, three events, and a thread that measures.
 
 Found out in a real kernel:
 
-- ``no_grad``, ``autocast``, the current and the default device are of one thread: what a cell
+- ``no_grad``, ``autocast``, the current and the default device belong to one thread: what a cell
   enters or sets does not reach the run.
-- The kernel's interrupt does not end a background thread. ``lab.run()`` in a cell runs in the
-  foreground and handles ``KeyboardInterrupt``.
-- Widgets' messages and silent requests trigger no ``pre_run_cell``; a cell does, before its first
-  line, and what is printed then is an output of that cell.
+- A run seeds the process's random generators and may change its default dtype. So a cell that
+  begins ends the run first: `Cells` is called in the cell's thread before its first line, and
+  returns when the measuring thread has put everything back.
+- IPython swallows a KeyboardInterrupt in such a call and would then run the cell. `Interrupted`
+  passes through, and ends the cell.
+- ``Thread.join`` takes a thread for dead when an interrupt strikes meanwhile (Python 3.11), so a
+  condition is waited for.
+- Widgets' messages and silent requests trigger no ``pre_run_cell``.
 - An exception in a callback or a thread is invisible on the page. The run keeps it, the panel shows
   it in its status line and raises it from ``wait``.
 """
@@ -15,15 +19,19 @@ Found out in a real kernel:
 from __future__ import annotations
 
 import contextvars
-import sys
+import enum
+import math
 import threading
+import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+from IPython import get_ipython
 
 from labkit.memory_timeline import MemoryComparison
-from labkit.panel import cells
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.sweep import Progress, Sweep
@@ -32,162 +40,334 @@ from labkit.turn import TURN
 Found = Comparison | Sweep | RaceResult | MemoryComparison
 Result = Found | None
 # What a run tells of itself while it goes on.
-News = Progress | RaceResult | RaceRun
-Job = Callable[..., Found]
+News = Comparison | Progress | RaceResult | RaceRun
+# Takes a function for news, and the event that ends it at its next block.
+Job = Callable[[Callable[[News], None], threading.Event], Found]
+Settings = dict[str, Any]
 
-# Into the cell that begins: its numbers are at stake as much as the panel's.
-SAID_IN_THE_CELL = (
-    "A panel is measuring in this kernel: it may repeat this cell's random numbers, change its "
-    "default dtype and slow it down. Run this cell again when the panel has ended."
+# Seconds without a change before a run begins: a slider passes over several values.
+STILL = 0.12
+# Seconds that a cell waits for the end of a block before it says so.
+SILENT = 0.3
+
+CELL_BEGAN = "Ended: another cell began. Press Run to measure again."
+CELL_WAITS = (
+    "A panel was measuring: this cell begins when the panel's present block has ended. "
+    "Interrupt the kernel to give the cell up."
 )
+CELL_RUNS = "A cell is running: it and a measurement would disturb each other. Run when it ends."
+MEASURING = "This panel is measuring already. What you change applies to the next run."
+OTHER_MEASURES = "Another panel is measuring; two at once disturb each other. Wait, or press Stop."
 
 
-class Screen(Protocol):
-    """Where a run is seen."""
+class State(enum.Enum):
+    """What a panel does now.
 
-    def say(self, text: str, tone: str = "") -> None:
-        """Set the status line."""
-
-    def begun(self, run: PanelRun) -> None:
-        """The run is about to start."""
-
-    def show(self, run: PanelRun, news: News) -> None:
-        """Draw a partial result: called between blocks, at most five times a second."""
-
-    def finish(self, run: PanelRun, result: Found) -> str:
-        """Show and publish the result; what the status line says."""
-
-    def disturbed(self, run: PanelRun) -> None:
-        """Another cell began meanwhile."""
-
-    def ended(self, run: PanelRun) -> None:
-        """The run is over, however it ended."""
-
-
-class PanelRun(threading.Thread):
-    """A run in a background thread that prints to, and is shown in, the panel's cell.
-
-    ``job`` takes ``on_update`` and ``stop``; ``budget`` is in seconds for each value, ``mode`` what
-    is measured, ``swept`` the swept control. A run that is ``replaced`` by the next one leaves no
-    result. ``disturbed`` says that a cell began while it measured.
+    WAITING: a control was moved, and the next run begins once nothing moves any more. STOPPING: the
+    run ends at its next block.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        screen: Screen,
-        context: contextvars.Context,
-        *,
-        number: int,
-        budget: float,
-        mode: str = "Time",
-        swept: str | None = None,
-    ) -> None:
+    IDLE = enum.auto()
+    WAITING = enum.auto()
+    RUNNING = enum.auto()
+    STOPPING = enum.auto()
+
+
+class Interrupted(BaseException):
+    """The kernel was interrupted while a cell waited for a panel: the cell does not run."""
+
+    def _render_traceback_(self) -> list[str]:
+        return ["KeyboardInterrupt: the cell did not run; the panel ends at its next block"]
+
+
+class OtherMeasures(RuntimeError):
+    """Another panel of this kernel is measuring."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One press of Run or Sweep: what is measured, and what came of it.
+
+    ``budget`` is in seconds for each value, ``sides`` the settings of baseline and candidate,
+    ``swept`` the swept control, ``ended`` the sentence of what ended it early.
+    """
+
+    job: Job
+    mode: str
+    budget: float
+    sides: tuple[Settings, Settings]
+    scenario: str | None = None
+    swept: str | None = None
+    number: int = 0
+    position: Progress | None = None
+    result: Result = None
+    error: BaseException | None = None
+    ended: str = ""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class Watcher:
+    """Who is told of the runs of a panel."""
+
+    def say(self, text: str, tone: str = "") -> None:
+        """Say something; ``tone`` is "good", "bad" or nothing."""
+
+    def begun(self, run: Run) -> None:
+        """The run is about to start."""
+
+    def show(self, run: Run, news: News) -> None:
+        """A partial result: between blocks, at most five times a second."""
+
+    def finish(self, run: Run, result: Found) -> str:
+        """The result; what is to be said of it."""
+        return ""
+
+    def over(self, run: Run) -> None:
+        """The run has ended, in whatever way."""
+
+    def context(self) -> contextvars.Context:
+        """Where its messages are sent from."""
+        return contextvars.copy_context()
+
+
+class _Thread(threading.Thread):
+    """The thread of one run."""
+
+    def __init__(self, runs: Runs, run: Run) -> None:
         super().__init__(name="labkit-panel", daemon=True)
-        self.number = number
-        self.budget = budget
-        self.mode = mode
-        self.swept = swept
-        self.position: Progress | None = None
-        self.result: Result = None
-        self.error: BaseException | None = None
-        self.over = False
-        self.replaced = False
-        self.disturbed = False
-        self._job = job
-        self._screen = screen
-        self._context = context
-        self._stop_event = threading.Event()
-        self._watch = ExitStack()
-        # An answer to Stop must not stand in the status line after the run's own last word.
-        self._last_word = threading.Lock()
-
-    def start(self) -> None:
-        """Begin. RuntimeError while anything measures in this process."""
-        try:
-            TURN.take(self)
-            self._screen.begun(self)
-            self._watch.enter_context(cells.watched(self._cell_begins))
-            super().start()
-        except BaseException:
-            # An interrupt may strike when the thread has begun: then it gives the turn back.
-            if not self.is_alive():
-                self._watch.close()
-                TURN.give_back_to(0, self)
-            raise
-
-    def halt(self) -> None:
-        """End the run at its next block and keep what it has."""
-        with self._last_word:
-            self._stop_event.set()
-            if not self.over:
-                self._screen.say("Stopping after this block ...")
-
-    def replace(self) -> None:
-        """End the run at its next block, and let its result go: another one comes."""
-        with self._last_word:
-            self.replaced = True
-            self._stop_event.set()
-
-    @property
-    def halted(self) -> bool:
-        return self._stop_event.is_set()
+        self.runs = runs
+        self.measured = run
 
     def run(self) -> None:
-        """The thread's work."""
-        self._context.run(self._work)
+        self.runs.watcher.context().run(self.runs._work, self.measured)
 
-    def _work(self) -> None:
+
+class Runs:
+    """The runs of one panel, of which at most one goes on.
+
+    The events are `press`, `change` and `stop`. ``prepare`` makes the run that follows a change;
+    ``latest`` is the newest one, ``last`` that of each mode.
+    """
+
+    def __init__(self, watcher: Watcher, prepare: Callable[[], Run]) -> None:
+        self.watcher = watcher
+        self.state = State.IDLE
+        self.latest: Run | None = None
+        self.last: dict[str, Run] = {}
+        self._prepare = prepare
+        self._lock = threading.RLock()
+        self._idle = threading.Condition(self._lock)
+        self._timer: threading.Timer | None = None
+        self._thread: _Thread | None = None
+        # Whether a change has ended the run: then it leaves no result, and the next one follows.
+        self._next = False
+        self._touched = -math.inf
+
+    # ------------------------------------------------------------------------------ the events
+
+    def press(self, run: Run) -> None:
+        """Begin a run. RuntimeError while anything measures in this process."""
+        with self._lock:
+            if self.state in (State.RUNNING, State.STOPPING):
+                raise RuntimeError(MEASURING)
+            self._forget_change()
+            self._begin(run)
+
+    def change(self) -> None:
+        """A control was moved: end the run that goes on, and begin the next when all is still.
+
+        A sweep goes on, and so does a run that was told to end otherwise.
+        """
+        with self._lock:
+            self._touched = time.monotonic()
+            if self.state in (State.IDLE, State.WAITING):
+                self._wait_until_still()
+            elif self.state is State.RUNNING and self.latest and self.latest.swept is None:
+                self.state, self._next = State.STOPPING, True
+                self.latest.stop.set()
+
+    def stop(self, why: str = "") -> None:
+        """End the run at its next block, and keep what it has; ``why`` is said of it later."""
+        with self._lock:
+            self._next = False
+            self._forget_change()
+            if self.state in (State.RUNNING, State.STOPPING) and self.latest:
+                self.state = State.STOPPING
+                self.latest.ended = self.latest.ended or why
+                self.latest.stop.set()
+                self.watcher.say("Stopping after this block ...")
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until nothing runs or waits to run; whether that is so after ``seconds``."""
+        with self._idle:
+            done = self._idle.wait_for(lambda: self.state is State.IDLE, seconds)
+            thread = self._thread
+        if done and thread is not None:
+            thread.join()
+        return done
+
+    def make_way(self) -> None:
+        """End all, since a cell begins: afterwards no thread measures."""
+        with self._lock:
+            if self.state is State.WAITING:
+                self.watcher.say(CELL_BEGAN)
+            self.stop(CELL_BEGAN)
+        if self.wait(SILENT):
+            return
+        print(CELL_WAITS, flush=True)
+        self.wait()
+
+    # ------------------------------------------------------------------------------ transitions
+
+    def _begin(self, run: Run) -> None:
+        """Start the thread; the lock is held."""
+        refuse_beside_a_cell()
+        if measuring() is not None:
+            raise OtherMeasures(OTHER_MEASURES)
+        thread = _Thread(self, run)
         try:
-            said, tone = self._outcome()
-            with self._last_word:
-                self.over = True
-                self._screen.say(said, tone)
-                self._screen.ended(self)
-        # Of the last word itself; without a reader here, wait() raises it.
-        except BaseException as error:
-            self.error = error
-        finally:
-            TURN.give_back_to(0, self)
+            TURN.take(thread)
+            run.number = 1 + (self.latest.number if self.latest else 0)
+            self.watcher.begun(run)
+            self.latest, self.state, self._thread = run, State.RUNNING, thread
+            self.last[run.mode] = run
+            thread.start()
+        except BaseException:
+            # An interrupt may strike when the thread has begun: it ends like any other.
+            if not thread.is_alive():
+                TURN.give_back_to(0, thread)
+                self._enter_idle()
+            raise
 
-    def _outcome(self) -> tuple[str, str]:
+    def _enter_idle(self) -> None:
+        self.state = State.IDLE
+        self._idle.notify_all()
+
+    def _wait_until_still(self) -> None:
+        self._forget_change()
+        self.state = State.WAITING
+        left = max(0.0, self._touched + STILL - time.monotonic())
+        self._timer = threading.Timer(left, self._still)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _forget_change(self) -> None:
+        if self.state is State.WAITING and self._timer is not None:
+            self._timer.cancel()
+            self._enter_idle()
+
+    def _still(self) -> None:
+        """The timer's work."""
+        self.watcher.context().run(self._begin_next, threading.current_thread())
+
+    def _begin_next(self, timer: threading.Thread) -> None:
+        with self._lock:
+            if self.state is not State.WAITING or self._timer is not timer:
+                return
+            self._enter_idle()
+            try:
+                self._begin(self._prepare())
+            # Refused: the page is the only place where the reader sees it.
+            except RuntimeError as error:
+                self.watcher.say(str(error), "bad")
+
+    # ----------------------------------------------------------------------- the thread's work
+
+    def _work(self, run: Run) -> None:
+        said = "", ""
+        try:
+            said = self._outcome(run)
+        # Of what is to be said itself; without a reader here, wait() raises it.
+        except BaseException as error:
+            run.error = error
+        with self._lock:
+            try:
+                self.watcher.say(*said)
+                self.watcher.over(run)
+            except BaseException as error:
+                run.error = error
+            finally:
+                TURN.give_back_to(0, threading.current_thread())
+                self._after()
+
+    def _after(self) -> None:
+        """The run that a change has called for, or nothing."""
+        if self._next:
+            self._next = False
+            self._wait_until_still()
+        else:
+            self._enter_idle()
+
+    def _outcome(self, run: Run) -> tuple[str, str]:
         """Measure; the last word, and its tone."""
         try:
-            return self._measure(), "good"
+            result = run.job(lambda news: self._show(run, news), run.stop)
+            if self._next:
+                return "The settings have changed ...", ""
+            run.result = result
+            said = self.watcher.finish(run, result)
+            return run.ended or said, "good"
         # SystemExit too: nobody sees what ends a thread; wait() raises it again.
         except BaseException as error:
             # Else the traceback keeps the failed side's model and data alive.
             traceback.clear_frames(error.__traceback__)
-            self.error = error
+            run.error = error
             reason = (str(error).strip() or "no message").splitlines()[0]
             return f"{type(error).__name__}: {reason} (panel.wait() shows where)", "bad"
 
-    def _measure(self) -> str:
-        with self._watch:
-            result = self._job(on_update=self._update, stop=self._stop_event)
-        if self.replaced:
-            return "The settings have changed ..."
-        self.result = result
-        return self._screen.finish(self, result)
+    def _show(self, run: Run, news: News) -> None:
+        with self._lock:
+            if self._next:
+                return
+            if isinstance(news, Comparison):
+                news = Progress(0, 1, news)
+            self.watcher.show(run, news)
+            if isinstance(news, Progress):
+                run.position = news
 
-    def _cell_begins(self) -> None:
-        self.disturbed = True
-        self._screen.disturbed(self)
-        print(SAID_IN_THE_CELL, file=sys.stderr)
 
-    def _update(self, so_far: Comparison | News) -> None:
-        if self.replaced:
+class Cells:
+    """Whether a cell of this kernel runs; before one does, the panels end their runs."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self._panels: WeakSet[Runs] = WeakSet()
+
+    def add(self, runs: Runs) -> None:
+        """Let a panel make way for cells; outside of IPython there are none."""
+        self._panels.add(runs)
+        shell = get_ipython()
+        if shell is not None:
+            shell.events.register("pre_run_cell", self._begins)
+            shell.events.register("post_run_cell", self._ended)
+
+    def _begins(self, info: Any) -> None:
+        # Variable inspectors and the like ask the kernel without a number of their own.
+        if info.silent or not info.store_history:
             return
-        if isinstance(so_far, Comparison):
-            so_far = Progress(0, 1, so_far)
-        self._screen.show(self, so_far)
-        if isinstance(so_far, Progress):
-            self.position = so_far
+        self.running = True
+        try:
+            for runs in list(self._panels):
+                runs.make_way()
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+    def _ended(self, result: Any) -> None:
+        if result is None or (result.info.store_history and not result.info.silent):
+            self.running = False
 
 
-def running() -> PanelRun | None:
-    """The run that measures now, of whichever panel."""
+# Those of this process.
+CELLS = Cells()
+
+
+def refuse_beside_a_cell() -> None:
+    """RuntimeError where a click would start a run beside a cell, which runs in another thread."""
+    if CELLS.running and threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(CELL_RUNS)
+
+
+def measuring() -> Runs | None:
+    """The runs of the panel that measures now."""
     holder = TURN.holder
-    if isinstance(holder, PanelRun):
-        return holder
-    return None
+    return holder.runs if isinstance(holder, _Thread) else None

@@ -86,6 +86,7 @@ def tell_changes(page: NotebookPage) -> None:
     run and after it.
     """
     panel = page.panel(1)
+    panel.open_more()
     panel.run()
     panel.wait_number()
     waits = []

@@ -173,11 +173,16 @@ class Panel:
         return self.root.locator(f".labkit-{name}-{arm}")
 
     def names(self, kind: str) -> list[str]:
-        """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
+        """Names of the candidate controls that are seen and enabled.
+
+        Of a kind: "toggle", "slider" or "dropdown".
+        """
         found = []
         for node in self.root.locator(
-            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled, .labkit-idle)"
+            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)"
         ).all():
+            if not node.is_visible():
+                continue
             match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
             assert match
             found.append(match[1])
@@ -220,7 +225,7 @@ class Panel:
             self.page.page.wait_for_timeout(100)
 
     def button(self, name: str) -> Locator:
-        """A button by its class: "run", "stop", "more", "sweep", "same", "code", "details"."""
+        """A button by its class: "run", "stop", "more", "sweep", "same", "code"."""
         return self.root.locator(f"button.labkit-{name}")
 
     def open_more(self) -> None:
@@ -230,6 +235,7 @@ class Panel:
             self.button("sweep").wait_for()
 
     def set_run_on_change(self, on: bool) -> None:
+        self.open_more()
         self.root.locator(".labkit-quick input").set_checked(on)
 
     def mode(self, name: str) -> None:
@@ -271,7 +277,8 @@ class Panel:
         self._press("sweep")
 
     def stop(self) -> None:
-        self.button("stop").click()
+        """Click Stop; a run may have ended, and Stop be out of sight, by then."""
+        self.button("stop").dispatch_event("click")
 
     def wait_status(self, text: str, timeout: float = 20) -> None:
         """Wait until the status line holds ``text``."""
@@ -292,7 +299,7 @@ class Panel:
 
     def history(self) -> list[str]:
         """Texts of the rows of the history, the newest first."""
-        return self.root.locator(".labkit-history tr").all_inner_texts()[1:]
+        return self.root.locator(".labkit-past tr").all_text_contents()[1:]
 
     def wait_number(self, timeout: float = 60) -> float:
         """Wait for the first speed-up of the run that was last started from here; seconds waited.
@@ -303,16 +310,22 @@ class Panel:
         start, run = time.monotonic(), self._before + 1
         number = self.root.locator(
             f".labkit-live[data-run='{run}'] .labkit-speedup", has_text=re.compile(r"\d")
-        )
+        ).first
         number.wait_for(timeout=timeout * 1000)
         return time.monotonic() - start
 
     def wait_result(self, timeout: float = 60) -> None:
         """Wait until that run has something to keep: more than its first, rough number."""
         run = self._before + 1
-        kept = re.compile("interval|reached it|of the baseline|live tensors")
-        detail = self.root.locator(f".labkit-live[data-run='{run}'] .labkit-detail", has_text=kept)
-        detail.wait_for(timeout=timeout * 1000)
+        live = self.root.locator(f".labkit-live[data-run='{run}']")
+        live.wait_for(timeout=timeout * 1000)
+        self.page.page.wait_for_function(
+            "live => [...live.querySelectorAll('.labkit-picture .k-dots')]"
+            ".some(dots => live.dataset.mode !== 'Time' || "
+            "dots.getAttribute('d').split('M').length > 4)",
+            arg=live.element_handle(),
+            timeout=timeout * 1000,
+        )
 
     def wait_finished(self, timeout: float = 120) -> str:
         """Wait until the run that was last started from here has begun and ended."""
@@ -436,6 +449,15 @@ class NotebookPage:
         """Run one cell."""
         self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
         self._run("notebook:run-cell", timeout)
+
+    def start_cell(self, index: int) -> None:
+        """Run one cell, and do not wait for its end."""
+        self._js("widget.content.deselectAll(); widget.content.activeCellIndex = argument;", index)
+        self._js("app.commands.execute('notebook:run-cell');")
+
+    def interrupt(self) -> None:
+        """Interrupt the kernel."""
+        self._js("await widget.sessionContext.session.kernel.interrupt();")
 
     def execute(self, code: str) -> str:
         """Run code in the kernel beside the notebook; what it printed.

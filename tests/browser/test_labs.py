@@ -36,16 +36,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> None:
-    """On the canvas while it runs, and in the figure and the table that stay."""
+    """In the picture, and in the table that stays."""
     lab_page.open(notebook_path("deeper/00_start_here"))
     assert lab_page.run_all() == []
     panel = lab_page.panel()
+    panel.open_more()
     menu = panel.root.locator(".labkit-beside select")
     machine = menu.locator("option:checked").inner_text()
     panel.run()
     assert panel.wait_finished().startswith("Done:")
-    drawn = panel.root.locator("canvas").get_attribute("aria-label")
-    assert f"recorded on {machine}" in drawn
+    drawn = panel.root.locator(".labkit-picture")
+    assert machine in drawn.inner_text()
     lab_page.screenshot("recorded-beside", panel.root)
     lab_page.screenshot("recorded-page")
     texts = [output.get("data", {}).get("text/plain", "") for output in lab_page.outputs()]
@@ -53,7 +54,7 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
     menu.select_option(label="no other machine")
     panel.run()
     assert panel.wait_finished().startswith("Done:")
-    assert "recorded on" not in panel.root.locator("canvas").get_attribute("aria-label")
+    assert machine not in drawn.inner_text()
 
 
 def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Config) -> None:

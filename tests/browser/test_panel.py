@@ -4,6 +4,7 @@ and saved.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ import random
 import time
 import torch
 from labkit import Lab, Workload
-from labkit.panel import LabPanel
+from labkit.panel import Bet, LabPanel
 """
 LAB = """
 def make_workload(double, size, kind):
@@ -54,17 +55,15 @@ ENDLESS = (
 RESTORE = "lab.make_workload = make_workload; panel.buttons.budget.value = 1"
 # Ends whatever a test left running.
 FREE = """
-from labkit.panel.run import running
-if running():
-    run = running()
-    run.halt()
-    run.join()
+from labkit.panel.run import measuring
+if measuring():
+    runs = measuring()
+    runs.stop()
+    runs.wait()
 """
 OVER = """
-from labkit.panel.run import running
-if running():
-    assert running().halted
-    running().join(20)
+from labkit.panel.run import measuring
+assert measuring() is None
 """
 OPEN_WIDGETS = """
 from ipywidgets.widgets import widget
@@ -90,11 +89,19 @@ learner = LabPanel(Lab(
     make_learner, rate=[0.01, 0.05], ahead=[0, 2],
     situation={"rows": [8, 64, 512]},
     scenarios={"many rows": {"rows": 512}},
-    idle={"ahead": lambda s: s["rows"] < 64},
     race={"target": 0.01, "steps": 400, "every": 5, "metric": "loss",
           "higher_is_better": False, "seeds": 2},
-))
+), bets={"many rows": Bet("Which side is faster here?", "order")})
 learner
+"""
+
+
+DRAWS = """
+if panel.latest:
+    import threading
+    torch.manual_seed(0)
+    alive = [each.name for each in threading.enumerate() if each.name == "labkit-panel"]
+    print([round(torch.rand(1).item(), 4) for _ in range(3)], alive)
 """
 
 
@@ -103,7 +110,7 @@ def notebook(
     browser: Browser, context: BrowserContext, server: JupyterServer
 ) -> Iterator[NotebookPage]:
     page = NotebookPage(server, browser, context=context)
-    page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED, LEARNER], "panel.ipynb")
+    page.open([IMPORTS, LAB, SECOND, BROKEN, GREYED, LEARNER, DRAWS], "panel.ipynb")
     yield page
     page.close()
 
@@ -118,7 +125,7 @@ def opened(notebook: NotebookPage) -> NotebookPage:
     return notebook
 
 
-def test_run_shows_live_numbers_and_leaves_the_result_in_the_notebook(
+def test_run_shows_live_numbers_and_leaves_its_result_in_the_notebook(
     opened: NotebookPage,
 ) -> None:
     panel = opened.panel()
@@ -127,13 +134,13 @@ def test_run_shows_live_numbers_and_leaves_the_result_in_the_notebook(
     assert panel.names("dropdown") == ["kind"]
     assert panel.set_slider("size", 2) == "256"
     assert panel.set_slider("size", -1) == "128"
-    assert panel.set_slider("size", 1, "baseline") == "128"
     panel.set_toggle("double", False)
     panel.set_toggle("double", True)
     panel.set_dropdown("kind", "sum")
-    assert "fast: needs a GPU" in panel.root.locator(".labkit-grid").inner_text()
+    assert "fast: needs a GPU" in panel.root.locator(".labkit-technique").inner_text()
     assert panel.control("kind").locator("option").all_inner_texts() == ["mean", "sum"]
     panel.open_more()
+    assert panel.set_slider("size", 1, "baseline") == "128"
     panel.button("code").click()
     code = panel.root.locator(".labkit-source", has_text="size=128")
     code.wait_for()
@@ -141,6 +148,7 @@ def test_run_shows_live_numbers_and_leaves_the_result_in_the_notebook(
     assert call == "lab.run(double=True, size=128, kind='sum', baseline={'size': 128}, seconds=1)"
     assert sweep.startswith("lab.sweep('double', ")
     opened.screenshot("panel-before", panel.root)
+    panel.button("more").click()
 
     pressed = time.monotonic()
     panel.run()
@@ -150,18 +158,43 @@ def test_run_shows_live_numbers_and_leaves_the_result_in_the_notebook(
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
     assert "double: False → True" in panel.history()[0]
-    # The verdict is seen without scrolling, also on a narrow page.
-    assert panel.root.locator(".labkit-history td:nth-child(5) .labkit-badge").count() == 1
-    assert "×" in panel.speedup()
+    assert re.search(r"\d", panel.speedup())
     assert panel.verdict().split(",")[0] in ("faster", "slower", "same", "unclear")
+    picture = panel.root.locator(".labkit-picture svg")
+    assert picture.get_attribute("role") == "img"
+    assert panel.status() == f"Done: {picture.get_attribute('aria-label')}"
     opened.screenshot("panel-after", panel.root)
-    opened.screenshot("panel-page")
 
     outputs = [output for cell in opened.save().cells for output in cell.outputs]
-    (result,) = [output for output in outputs if "<svg" in output.data.get("text/html", "")]
-    assert "as fast as the baseline" in result.data["text/plain"]
+    (result,) = [output for output in outputs if "95 %" in output.data.get("text/plain", "")]
+    assert "baseline" in result.data["text/plain"]
+    assert "<svg" in result.data["text/html"]
     # What a page without widgets shows.
     assert "lab.run(double=True" in outputs[0].data["text/plain"]
+
+
+def test_few_controls_at_first_and_nothing_jumps(opened: NotebookPage) -> None:
+    panel = opened.panel(4)
+    seen = panel.root.locator("button:visible, select:visible, input:visible, .noUi-handle:visible")
+    names = seen.evaluate_all("nodes => nodes.map(n => n.ariaLabel || n.innerText.trim())")
+    assert names == [
+        *("Time", "Memory", "Race", "many rows"),
+        *("rate, candidate", "ahead, candidate", "your bet", "Run", "More"),
+    ]
+    sure = panel.root.locator(".labkit-sure")
+    below = sure.bounding_box()
+    results = panel.root.locator(".labkit-picture")
+    place = results.bounding_box()
+    panel.run()
+    panel.wait_number()
+    assert results.bounding_box() == place
+    assert panel.button("stop").is_visible() and not panel.button("run").is_visible()
+    assert panel.wait_finished().startswith("Done:")
+    assert results.bounding_box() == place
+    assert sure.bounding_box() == below
+    assert "pairs" not in sure.inner_text()
+    sure.locator("summary").click()
+    assert "pairs of" in sure.inner_text()
 
 
 def test_sweep_and_same_settings(opened: NotebookPage) -> None:
@@ -170,15 +203,10 @@ def test_sweep_and_same_settings(opened: NotebookPage) -> None:
     panel.root.locator(".labkit-swept select").select_option(label="size")
     panel.root.locator(".labkit-follow input").check()
     panel.sweep()
-    assert panel.wait_finished().startswith("Done: 3 comparisons")
+    assert panel.wait_finished().startswith("Done: Sweep of size:")
     assert len(panel.history()) == 3
-    head = panel.root.locator(".labkit-head").inner_text()
-    assert "as fast as the baseline, at size 256" in head
-    # What it says of all values is seen without asking for details.
-    figure = opened.page.locator(".jp-OutputArea-child:has(.labkit-panel) + .jp-OutputArea-child")
-    figure.first.locator(".labkit-svg").wait_for()
+    assert "Sweep of size:" in panel.root.locator(".labkit-head").inner_text()
     opened.screenshot("panel-sweep", panel.root)
-    opened.screenshot("panel-sweep-page")
     assert panel.control("double").locator("input").is_checked()
     panel.button("same").click()
     panel.control("double").get_by_text("off").wait_for()
@@ -194,13 +222,14 @@ def test_stop_answers_and_the_next_run_works(opened: NotebookPage) -> None:
     panel.run()
     panel.wait_result()
     panel.set_slider("size", 1)  # applies to the next run
+    # The keyboard's place follows from Run to Stop and back.
+    focused = "node => node === document.activeElement"
+    panel.button("stop").focus()
     pressed = time.monotonic()
     panel.stop()
     assert panel.wait_finished(20).startswith("Stopped: ")
     print(f"\nstopped {time.monotonic() - pressed:.2f} s after Stop")
-    said = panel.status()
-    panel.stop()
-    assert panel.status() == said
+    assert panel.button("run").evaluate(focused)
     opened.execute(RESTORE)
     panel.run()
     assert panel.wait_finished().startswith("Done:")
@@ -218,8 +247,6 @@ def test_second_panel_is_refused_and_can_stop_the_first(opened: NotebookPage) ->
     second.run()
     second.wait_status("Another panel is measuring")
     opened.screenshot("panel-refused", second.root)
-    first.run()
-    first.wait_status("This panel is measuring already")
     second.stop()  # the first panel may be out of sight, or no longer on the page
     first.wait_status("Stopped")
     opened.execute(FREE + RESTORE)
@@ -236,7 +263,6 @@ def test_rerun_of_the_cell_while_it_measures(opened: NotebookPage) -> None:
     widgets = int(opened.execute(OPEN_WIDGETS))
     opened.run_cell(1)
     panel = opened.panel()
-    # The run had lost its place on the page.
     opened.execute(OVER)
     assert int(opened.execute(OPEN_WIDGETS)) == widgets
     panel.run()
@@ -255,7 +281,7 @@ def test_error_in_make_workload_is_shown(opened: NotebookPage) -> None:
 def test_greyed_control_says_why(opened: NotebookPage) -> None:
     panel = opened.panel(3)
     assert panel.names("dropdown") == []
-    assert "sums need a GPU" in panel.root.locator(".labkit-grid").inner_text()
+    assert "sums need a GPU" in panel.root.locator(".labkit-technique").inner_text()
     assert panel.control("kind").locator("select").is_disabled()
     panel.run()
     assert panel.wait_finished().startswith("Done:")
@@ -282,19 +308,16 @@ def test_keyboard_alone(opened: NotebookPage) -> None:
     panel.open_more()
     panel.root.locator(".labkit-modes button").first.focus()
     order = []
-    for _ in range(20):
+    for _ in range(18):
         order.append(opened.page.evaluate(focused))
         keyboard.press("Tab")
     assert order == [
         *("Time", "Memory"),
-        *(
-            f"{name}, {arm}"
-            for name in ("double", "size", "kind")
-            for arm in ("baseline", "candidate")
-        ),
-        *("your guess", "Run", "Stop", "run on change", "Less"),
-        *("time budget", "Sweep", "control to sweep", "sweep on both sides"),
-        *("Same settings (A/A)", "Show the code", "Details"),
+        *(f"{name}, candidate" for name in ("double", "size", "kind")),
+        *("your bet", "Run", "Less"),
+        *(f"{name}, baseline" for name in ("double", "size", "kind")),
+        *("time budget", "run on change", "Sweep", "control to sweep", "sweep on both sides"),
+        *("Same settings (A/A)", "Show the code"),
     ]
 
     toggle.locator("input").focus()
@@ -328,9 +351,8 @@ def test_page_reload_during_a_run(opened: NotebookPage) -> None:
     newest, first = panel.history()
     assert "size: 64 → 256" in newest  # the slider still reaches the kernel
     assert "size: 64 → 128" in first
-    panel.root.locator(
-        ".labkit-copy img"
-    ).wait_for()  # the cell's outputs are out of reach: the panel has the results
+    # The cell's outputs are out of reach.
+    panel.root.locator(".labkit-notice", has_text="The page was reloaded").wait_for()
     opened.screenshot("panel-reloaded-after", panel.root)
 
 
@@ -373,6 +395,7 @@ def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
         "Race",
     ]
     # The situation has one widget, and the link splits it.
+    panel.open_more()
     rows = panel.control("rows", "baseline")
     assert not rows.is_visible()
     handle = panel.control("rows").locator(".noUi-handle")
@@ -382,53 +405,75 @@ def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
     rows.wait_for()
     link.click()
     rows.wait_for(state="hidden")
-    assert "changes nothing with rows=8" in panel.root.locator(".labkit-grid").inner_text()
-    assert panel.control("ahead").locator("[disabled]").count() == 1
+    panel.button("more").click()
     assert panel.guess(8) == "2.0× as fast"
     opened.screenshot("front-before", panel.root)
 
     panel.run()
     panel.wait_number()
     assert panel.wait_finished().startswith("Done:")
-    assert panel.root.locator(".labkit-told").inner_text().startswith("You guessed 2.0×")
-    assert "times as fast" in panel.root.locator(".labkit-sentence").inner_text()
-    assert "your guess 2×" in panel.root.locator("canvas").get_attribute("aria-label")
+    told = panel.root.locator(".labkit-told")
+    assert told.inner_text().startswith("You bet 2.0×")
+    assert "2.00×" in panel.root.locator(".labkit-picture").inner_text()
     locked = panel.root.locator(".labkit-guess .noUi-handle")
     locked.focus()
     opened.page.keyboard.press("ArrowRight")
     assert panel.root.locator(".labkit-guessed").inner_text() == "2.0× as fast"
     opened.screenshot("front-time", panel.root)
 
+    # After the first Run a control starts the next by itself.
+    panel._before = panel._started()
     clicked = time.monotonic()
-    panel.scenario("many rows")
+    panel.set_slider("rate", -1)
     panel.wait_number()
-    print(f"\nfirst number {time.monotonic() - clicked:.2f} s after a click on a scenario")
+    print(f"\nfirst number {time.monotonic() - clicked:.2f} s after a change")
     assert panel.wait_finished().startswith("Done:")
+
+
+def test_a_scenario_arms_its_own_question_and_run_reveals(opened: NotebookPage) -> None:
+    panel = opened.panel(4)
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    panel.scenario("many rows")
+    scenario = panel.root.get_by_role("button", name="many rows")
+    question = panel.root.locator(".labkit-question", has_text="Which side is faster here?")
+    question.wait_for()
+    assert scenario.get_attribute("aria-pressed") == "true"
+    panel.root.locator(".labkit-stale").wait_for()
+    choice = panel.root.get_by_role("button", name="neither")
+    choice.click()
+    panel.run()
+    assert panel.wait_finished().startswith("Done:")
+    assert choice.get_attribute("aria-pressed") == "true"
+    told = panel.root.locator(".labkit-told")
+    assert told.inner_text().startswith("You bet on neither")
+    opened.screenshot("front-order", panel.root)
     newest, _ = panel.history()
     assert "rows 512" in newest
-    assert (
-        panel.root.get_by_role("button", name="many rows").get_attribute("aria-pressed") == "true"
-    )
-    assert "changes nothing" not in panel.root.locator(".labkit-grid").inner_text()
 
 
 def test_memory_and_race(opened: NotebookPage) -> None:
     panel = opened.panel(4)
     panel.mode("Memory")
     panel.run()
-    assert panel.wait_finished().startswith("Done: same memory")
-    assert "the memory of the baseline" in panel.root.locator(".labkit-head").inner_text()
-    assert "Bytes alive" in panel.root.locator("canvas").get_attribute("aria-label")
+    assert "the memory of the baseline" in panel.wait_finished()
+    head = panel.root.locator(".labkit-head")
+    assert "the memory of the baseline" in head.inner_text()
+    assert "bytes alive" in panel.root.locator(".labkit-picture").inner_text()
     opened.screenshot("front-memory", panel.root)
     panel.mode("Race")
-    assert panel.root.locator(".labkit-empty").count() == 1
+    # The target is there before the run.
+    assert "Race to loss of at most 0.01" in head.inner_text()
+    assert "target 0.01" in panel.root.locator(".labkit-picture").inner_text()
+    panel.root.get_by_role("button", name="both").click()
     panel.run()
-    assert panel.wait_finished().endswith("to the target")
-    assert "baseline reached it: 2 of 2" in panel.root.locator(".labkit-head").inner_text()
+    assert "Race to loss of at most 0.01" in panel.wait_finished()
+    assert "You bet on both: right." in head.inner_text()
     opened.screenshot("front-race", panel.root)
     panel.mode("Memory")
-    assert "the memory of the baseline" in panel.root.locator(".labkit-head").inner_text()
-    modes = [row.split("\t")[2] for row in panel.history()]
+    assert "the memory of the baseline" in head.inner_text()
+    panel.open_more()
+    modes = panel.root.locator(".labkit-past td:nth-child(3)").all_inner_texts()
     assert modes == ["Race", "Memory"]
 
 
@@ -458,7 +503,8 @@ def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
         opened.page.wait_for_timeout(300)
         opened.screenshot("panel-phone", panel.root)
         assert panel.root.bounding_box()["width"] < 400
-        for slider in panel.root.locator(".labkit-grid .noUi-target:visible").all():
+        panel.open_more()
+        for slider in panel.root.locator(".noUi-target:visible").all():
             assert slider.bounding_box()["width"] > 40
     finally:
         opened.page.set_viewport_size({"width": 1300, "height": 1000})
@@ -466,10 +512,10 @@ def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
 
 def test_a_result_of_other_settings_is_pale(opened: NotebookPage) -> None:
     panel = opened.panel()
-    results = panel.root.locator(".labkit-results")
+    results = panel.root.locator(".labkit-head")
     panel.run()
     assert panel.wait_finished().startswith("Done:")
-    panel.root.locator(".labkit-quick input").uncheck()
+    panel.set_run_on_change(False)
     try:
         panel.set_dropdown("kind", "sum")
         panel.root.locator(".labkit-stale").wait_for()
@@ -478,42 +524,59 @@ def test_a_result_of_other_settings_is_pale(opened: NotebookPage) -> None:
         panel.set_dropdown("kind", "mean")
         panel.root.locator(".labkit-live:not(.labkit-stale)").wait_for()
     finally:
-        panel.root.locator(".labkit-quick input").check()
+        panel.set_run_on_change(True)
 
 
-def test_details_show_what_the_notebook_keeps(opened: NotebookPage) -> None:
+def test_what_the_notebook_keeps_is_hidden_beside_the_panel(opened: NotebookPage) -> None:
     panel = opened.panel(4)
     panel.run()
     assert panel.wait_finished().startswith("Done:")
     kept = opened.page.locator(".jp-OutputArea-child:has(.labkit-result)").last
-    assert not kept.is_visible()
-    panel.open_more()
-    panel.button("details").click()
+    assert kept.count() == 1 and not kept.is_visible()
+    # Without the panel it is seen.
+    panel.root.evaluate("node => node.remove()")
     kept.wait_for()
-    panel.root.locator(".labkit-sides").wait_for()
+    assert kept.locator("svg").is_visible()
 
 
-def test_a_cell_that_begins_during_a_run_is_told_on_the_page(opened: NotebookPage) -> None:
-    panel, notice = opened.panel(), opened.page.locator(".labkit-notice")
+def test_a_cell_that_begins_ends_the_run(opened: NotebookPage) -> None:
+    panel = opened.panel()
     opened.execute(ENDLESS)
     panel.set_budget(60)
     panel.run()
     panel.wait_result()
     # Clicks are no cells, nor is what a page asks for unseen.
-    panel.set_slider("size", 0)
+    panel.open_more()
     opened.execute("1 + 1")
-    assert "Another cell" not in notice.first.inner_text()
-    opened.run_cell(0)
-    notice.first.filter(has_text="Another cell began").wait_for()
-    opened.screenshot("panel-beside-a-cell", panel.root)
-    opened.screenshot("panel-beside-a-cell-page")
-    told = [out["text"] for out in opened.outputs() if out.get("name") == "stderr"]
-    assert len(told) == 1 and "A panel is measuring in this kernel" in "".join(told[0])
-    panel.stop()
-    assert panel.wait_finished(20).startswith("Stopped")
-    assert "Another cell ran meanwhile" in panel.status()
-    opened.screenshot("panel-after-a-cell", panel.root)
+    assert panel.running()
+    opened.run_cell(6)
+    panel.wait_status("Ended: another cell began. Press Run to measure again.")
+    assert not panel.running()
+    panel.root.locator(".labkit-sure").locator("summary").click()
+    assert "stopped early" in panel.root.locator(".labkit-sure").inner_text()
+    opened.screenshot("panel-ended-by-a-cell", panel.root)
+    # The cell's draws are those without a panel, and it says nothing where the block is short.
+    texts = ["".join(out["text"]) for out in opened.outputs() if out["output_type"] == "stream"]
+    assert texts == ["[0.4963, 0.7682, 0.0885] []\n"]
     opened.execute(RESTORE)
     panel.run()
-    assert "meanwhile" not in panel.wait_finished()
-    assert "Another cell" not in notice.first.inner_text()
+    assert panel.wait_finished().startswith("Done:")
+
+
+LONG = "lab.make_workload = lambda **_: Workload(lambda: time.sleep(3))"
+
+
+def test_a_cell_waits_for_a_long_block_and_can_be_interrupted(opened: NotebookPage) -> None:
+    panel = opened.panel()
+    opened.execute(LONG)
+    panel.run()
+    panel.wait_status("Building")
+    opened.start_cell(6)
+    waits = opened.page.get_by_text("this cell begins when the panel's present block has ended")
+    waits.wait_for()
+    opened.screenshot("panel-cell-waits")
+    opened.interrupt()
+    opened.page.get_by_text("KeyboardInterrupt: the cell did not run").wait_for(timeout=2_000)
+    assert panel.running()
+    assert panel.wait_finished(20) == "Ended: another cell began. Press Run to measure again."
+    opened.execute(RESTORE)

@@ -785,7 +785,7 @@ def fake_work(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(record, "measure", fake)
     # Tidying up before each unit takes longer than all else here.
     monkeypatch.setattr(record, "prepared", nullcontext)
-    monkeypatch.setattr(record.Watch, "others", lambda self: 0.0)
+    monkeypatch.setattr(record.Others, "taken", lambda self: 0.0)
     return done
 
 
@@ -823,25 +823,12 @@ def test_an_interrupted_figure_is_not_recorded(
 def test_a_unit_beside_others_is_taken_again(
     tmp_path: Path, fake_work: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = iter([0.5, 0.06, 0.06, 0.5, *[0.01] * 500])
-    monkeypatch.setattr(record.Watch, "others", lambda self: next(looks))
+    monkeypatch.setattr(record, "cores", lambda: 2)
+    looks = iter([1.0, 0.12, *[0.02] * 500])
+    monkeypatch.setattr(record.Others, "taken", lambda self: next(looks))
     assert record.record(path=tmp_path / "speedrun.json") == 0
     first = f"{len(record.HELPFUL)} 0"
     assert fake_work[:4] == [first, first, first, "0 0"]
-
-
-def test_others_are_seen() -> None:
-    """A process that works for as long as we wait, on one core."""
-    if not Path("/proc/stat").exists():
-        assert record.Watch().others() == 0
-        return
-    watch = record.Watch()
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
-        time.sleep(1)
-        # Once it has been waited for, its time is this process's own.
-        seen = watch.others()
-        process.kill()
-    assert seen > 0.1 / (os.cpu_count() or 1)
 
 
 def interrupt(*_: Any) -> Any:

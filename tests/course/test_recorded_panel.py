@@ -15,7 +15,7 @@ from test_records import comparison, entry
 from course.records import reference, store
 from labkit.lab import Lab
 from labkit.panel import LabPanel
-from labkit.panel.controls import tree
+from labkit.panel.widgets import tree
 from labkit.results import Workload
 from labkit.text import write_whole
 
@@ -58,7 +58,7 @@ def beside(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]
 
 @pytest.mark.usefixtures("shell")
 def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
-    assert [name for name, _ in beside.screen.machines.options] == [
+    assert [name for name, _ in beside.view.machines.options] == [
         "no other machine",
         "a-cpu",
         "h200",
@@ -67,25 +67,30 @@ def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
     with capture_output() as captured:
         beside._ipython_display_()
         beside.run(wait=True)
-    assert beside.screen.live.state["recorded"] == [
-        ["a-cpu, 2026-11-20, at size=16", pytest.approx(0.5, rel=1e-3)]
-    ]
+    picture = beside.view.live.state["picture"]
+    assert "a-cpu, 2026-11-20, at size=16: 0.50×" in picture
     table = captured.outputs[-1].data["text/plain"]
-    assert "you" in table and "0.50x" in table and "0.80x" not in table
+    assert "you" in table and "0.50x" in table and "h200" not in table
 
-    beside.screen.machines.value = ("a-cpu", "h200")
+    beside.view.machines.value = ("a-cpu", "h200")
     beside.run(wait=True)
-    assert len(beside.screen.live.state["recorded"]) == 2
-    beside.screen.machines.value = ()
+    picture = beside.view.live.state["picture"]
+    assert "a-cpu" in picture and "h200" in picture
+    beside.view.machines.value = ()
     beside.run(wait=True)
-    assert beside.screen.live.state["recorded"] == []
+    assert "a-cpu" not in beside.view.live.state["picture"]
 
 
 def test_a_question_that_nobody_recorded_shows_no_line(beside: LabPanel) -> None:
     beside.controls["kind"].candidate.value = "sum"
     beside.run(wait=True)
-    assert beside.screen.live.state["recorded"] == []
-    assert beside.screen.live.state["unrecorded"] == "these settings were not recorded there"
+    assert "a-cpu" not in beside.view.live.state["picture"]
+
+
+def test_a_sweep_stands_beside_recorded_ones(beside: LabPanel) -> None:
+    beside.buttons.swept.value = "size"
+    beside.sweep(wait=True)
+    assert "a-cpu" in beside.view.live.state["picture"]
 
 
 def test_a_notebook_without_records_says_so() -> None:

@@ -7,7 +7,7 @@ from ipywidgets.widgets import widget as registry
 
 from labkit import Lab, Workload
 from labkit.panel import LabPanel
-from labkit.panel.cells import Cells, current
+from labkit.panel.outputs import ShownIn, current_cell
 
 
 class Shown:
@@ -18,7 +18,7 @@ class Shown:
 
 
 def test_a_second_run_of_a_cell_closes_what_the_first_one_showed() -> None:
-    cells, first, twin, second = Cells(), Shown(), Shown(), Shown()
+    cells, first, twin, second = ShownIn(), Shown(), Shown(), Shown()
     cells.show(first, "a", "1")
     cells.show(twin, "a", "1")
     assert (first.closed, twin.closed) == (0, 0)
@@ -27,7 +27,7 @@ def test_a_second_run_of_a_cell_closes_what_the_first_one_showed() -> None:
 
 
 def test_what_another_cell_still_shows_stays() -> None:
-    cells, kept, other = Cells(), Shown(), Shown()
+    cells, kept, other = ShownIn(), Shown(), Shown()
     cells.show(kept, "a", "1")
     cells.show(kept, "b", "2")
     cells.show(other, "a", "3")
@@ -37,14 +37,14 @@ def test_what_another_cell_still_shows_stays() -> None:
 
 
 def test_the_same_panel_shown_again_stays() -> None:
-    cells, panel = Cells(), Shown()
+    cells, panel = ShownIn(), Shown()
     cells.show(panel, "a", "1")
     cells.show(panel, "a", "2")
     assert panel.closed == 0
 
 
 def test_no_panel_is_kept_alive() -> None:
-    cells, closed = Cells(), []
+    cells, closed = ShownIn(), []
 
     class Told(Shown):
         def close(self) -> None:
@@ -57,7 +57,7 @@ def test_no_panel_is_kept_alive() -> None:
 
 
 def test_outside_a_kernel_there_is_no_cell() -> None:
-    assert current() is None
+    assert current_cell() is None
 
 
 def test_a_closed_panel_leaves_no_widget_open_and_comes_back_as_it_was(

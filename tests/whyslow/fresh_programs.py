@@ -21,9 +21,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
+from labkit.busy import cores
 from tests.whyslow.parts import LAST, Program, full, lower
 from tests.whyslow.programs import Planted, planted, tuned
-from whyslow.subject import cores
 
 FRESH: dict[str, Planted] = {}
 FRESH_TUNED: dict[str, Callable[[], Program]] = {}

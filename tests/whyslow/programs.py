@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
 
+from labkit.busy import cores
 from tests.whyslow.parts import (
     LAST,
     Program,
@@ -29,7 +30,6 @@ from tests.whyslow.parts import (
     row_batches,
     trainer,
 )
-from whyslow.subject import cores
 
 
 @dataclass(frozen=True)

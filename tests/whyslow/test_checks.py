@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from labkit import count
+from labkit.busy import cores
 from tests.whyslow.parts import Program, conv_net, image_batches, looked_at, trainer
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, session
@@ -37,7 +38,7 @@ from whyslow.experiment import Experiment
 from whyslow.findings import Finding
 from whyslow.observe import Seen, observe
 from whyslow.phases import Phases
-from whyslow.subject import Subject, cores
+from whyslow.subject import Subject
 from whyslow.watching import Watch
 
 # ------------------------------------------------------------------- a change takes the fault out

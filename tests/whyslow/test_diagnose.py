@@ -506,46 +506,8 @@ def test_gross_faults_are_named_first(name):
     assert told["names"][0] in PROGRAMS[name].names, told["text"]
 
 
-def busy_loops(count):
-    """Processes that take a core each, and no more."""
-    loop = [sys.executable, "-c", "while True: pass"]
-    return [subprocess.Popen(loop) for _ in range(count)]
-
-
-def test_what_others_take_is_counted():
-    from whyslow.other_programs import OtherPrograms, busy_seconds
-    from whyslow.subject import cores
-
-    if busy_seconds() is None:
-        pytest.skip("this system does not count what others take")
-    loops = busy_loops(cores())
-    try:
-        others = OtherPrograms()
-        time.sleep(2)
-        taken = others.taken()
-        assert taken > 0.5 * cores()
-        assert "cores meanwhile" in others.in_the_way(cores())
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-
-
-@pytest.mark.parametrize(
-    ("others", "wanted", "free"), [(0.2, 2, True), (0.9, 2, False), (0.9, 1, True), (1.8, 9, False)]
-)
-def test_cores_that_others_take_are_in_the_way(monkeypatch, others, wanted, free):
-    from whyslow import other_programs
-
-    monkeypatch.setattr(other_programs, "cores", lambda: 2)
-    monkeypatch.setattr(other_programs.OtherPrograms, "taken", lambda self: others)
-    reason = other_programs.OtherPrograms().in_the_way(wanted)
-    assert (reason is None) == free
-    assert free or f"{others} of 2 cores" in reason
-
-
 def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
-    from whyslow import other_programs
+    from labkit.busy import Others
     from whyslow.checks import threads
 
     # The experiment itself finds a great gain: one more thread does without the sleep.
@@ -567,7 +529,7 @@ def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
 
     named = {}
     for others in (0.0, 64.0):
-        monkeypatch.setattr(other_programs.OtherPrograms, "taken", lambda self, taken=others: taken)
+        monkeypatch.setattr(Others, "taken", lambda self, taken=others: taken)
         named[others] = whyslow.diagnose(step, seconds=SHORT)
     assert named[0.0][0].name == "too few CPU threads"
     assert len(named[64.0]) == 0

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
+from labkit.busy import cores
 from whyslow.checks.streaming import Stream, ahead, end_started, stream
 from whyslow.clock import saving_of
 from whyslow.findings import LEAST_SHARE, Finding, Interval
-from whyslow.subject import cores
 
 NOTEBOOK = "04_data_loading"
 NAME = "waits for data"

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from labkit.busy import cores
 from labkit.restore.attributes import patched
 from whyslow.experiment import Change, Experiment
 from whyslow.findings import LEAST_SHARE
-from whyslow.subject import Subject, cores
+from whyslow.subject import Subject
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:

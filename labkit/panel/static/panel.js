@@ -1,98 +1,73 @@
-// The live part of a LabPanel: status, numbers, bars, canvas, history. One message in `state` at
-// most five times a second, and nothing is animated, because the browser shares its cores with what
-// is being timed.
+// The live part of a LabPanel. Its HTML comes from labkit/panel/view.py, which escapes all texts;
+// here it is put in place, named for screen readers, and kept from JupyterLab's keys. Nothing is
+// animated, because the browser shares its cores with what is being timed.
 
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
-// What was timed is a step, or what the lab calls it.
-const sideHeads = (step = "step") => [
-  ...["", `${capital(step)} (median)`, "IQR", "Throughput", `First ${step}`, "Peak memory"],
-];
-// What is looked for first stands first: a narrow page shows the rest when it is scrolled.
-const HEADS = ["#", "Settings", "Mode", "Factor", "Verdict", "95 % interval"];
-HEADS.push("Baseline", "Candidate", "Peak memory");
-const VERDICT = HEADS.indexOf("Verdict");
-const CHARTS = { Time: drawTimes, Race: drawRace, Memory: drawMemory };
-const CHART_NAMES = {
-  Time: "Speed-up of each pair of blocks",
-  Race: "Metric against training seconds",
-  Memory: "Bytes alive after each operator of a step",
+const element = (tag, name, parent, text) => {
+  const node = document.createElement(tag);
+  node.className = `labkit-${name}`;
+  if (text !== undefined) node.textContent = text;
+  parent?.append(node);
+  return node;
 };
 
 // The elements of the live part.
 function build(el) {
   const code = element("pre", "source", el);
   const live = element("div", "live", el);
-  const notice = element("div", "notice", live);
-  notice.setAttribute("role", "status");
-  const status = element("div", "status", live);
-  // Read out by screen readers when it changes.
-  status.setAttribute("role", "status");
+  const line = element("div", "line", live);
+  const status = element("div", "status", line);
+  const left = element("div", "left", line);
   const bar = element("div", "bar", element("div", "progress", live));
   const results = element("div", "results", live);
   const head = element("div", "head", results);
-  const speedup = element("div", "speedup", head);
-  const caption = element("div", "caption", head);
-  const verdict = element("span", "badge", head);
-  const detail = element("div", "detail", head);
-  const bars = element("div", "bars", results);
-  const words = element("div", "words", live);
-  const sentence = element("p", "sentence", words);
-  const told = element("p", "told", words);
-  const plot = element("div", "plot", live);
-  const canvas = element("canvas", "canvas", plot);
-  canvas.setAttribute("role", "img");
-  const sides = element("table", "sides", live);
-  const past = element("table", "history", element("div", "past", el));
-  const copy = element("div", "copy", el);
-  return {
-    code, live, notice, status, bar, speedup, caption, verdict, detail, bars, sentence, told,
-    plot, canvas, sides, past, copy,
-  };
+  const picture = element("div", "picture", results);
+  const sure = element("details", "sure", live);
+  element("summary", "how", sure, "How sure?");
+  const grounds = element("div", "grounds", sure);
+  const notice = element("div", "notice", live);
+  const past = element("div", "past", el);
+  // Read out by screen readers when they change.
+  [notice, status].forEach((node) => node.setAttribute("role", "status"));
+  return { code, live, notice, status, left, bar, head, picture, sure, grounds, past };
 }
 
-function draw(canvas, state) {
-  (CHARTS[state.mode] ?? drawTimes)(canvas, state);
+// To lay the page out anew takes time from what is measured.
+function put(node, html = "") {
+  if (node.labkitHtml === html) return;
+  node.labkitHtml = html;
+  node.innerHTML = html;
 }
 
 // What each trait of the model shows.
 const shows = (page) => ({
   state: (state) => {
     const { live } = page;
-    const mode = state.mode ?? "Time";
     live.classList.toggle("labkit-running", Boolean(state.running));
-    live.classList.toggle("labkit-empty", !(state.bars || state.curves || state.sides));
     live.dataset.run = state.run ?? 0;
-    live.dataset.mode = mode;
+    live.dataset.mode = state.mode ?? "Time";
     live.dataset.verdict = state.verdict ?? "";
     page.bar.style.width = `${100 * (state.progress ?? 0)}%`;
-    page.speedup.textContent = state.speedup ?? "";
-    page.caption.textContent = state.speedup ? (state.caption ?? "") : "";
-    page.detail.textContent = state.detail ?? "";
-    badge(state.verdict ?? "", page.verdict, state.badge ?? state.verdict ?? "");
-    if (state.running && state.verdict) page.verdict.textContent += " so far";
-    page.sentence.textContent = state.sentence ?? "";
-    page.told.textContent = state.told ?? "";
-    fillBars(page.bars, state.bars);
-    // What one number cannot say: the figure of a sweep, an output of the cell.
-    live.closest(".labkit-panel")?.classList.toggle("labkit-figured", Boolean(state.figure));
-    // Out of sight while it changes, unless the details are shown.
-    if (!state.running || live.closest(".labkit-detailed")) {
-      fill(page.sides, state.sides ? [sideHeads(state.step), ...state.sides] : [], (text) => text);
-    }
-    const others = (state.recorded ?? []).map(
-      ([name, ratio]) => `; recorded on ${name}: ${ratio.toFixed(2)}×`,
-    );
-    const guess = state.guess ? `; your guess ${+state.guess.toPrecision(2)}×` : "";
-    const text = `${page.speedup.textContent}, ${page.detail.textContent}${others.join("")}`;
-    page.canvas.setAttribute("aria-label", `${CHART_NAMES[mode]}: ${text}${guess}`);
-    draw(page.canvas, state);
+    page.left.textContent = state.left ?? "";
+    put(page.head, state.head);
+    put(page.picture, state.picture);
+    put(page.grounds, state.sure);
+    page.sure.classList.toggle("labkit-none", !state.sure);
   },
   status: ([text, tone]) => {
     const { status } = page;
     if (status.textContent !== text) status.textContent = text;
     status.dataset.tone = tone;
-    // The results say it better; screen readers still hear it.
+    // The result says it better; screen readers still hear it.
     status.classList.toggle("labkit-heard", tone === "good" && text.startsWith("Done"));
+  },
+  busy: (busy) => {
+    const root = page.live.closest(".labkit-panel");
+    if (!root) return;
+    const [run, stop] = ["run", "stop"].map((name) => root.querySelector(`button.labkit-${name}`));
+    const [gone, come] = busy ? [run, stop] : [stop, run];
+    const focused = document.activeElement === gone;
+    root.classList.toggle("labkit-busy", busy);
+    if (focused) come.focus();
   },
   stale: (stale) => page.live.classList.toggle("labkit-stale", stale),
   notice: (text) => {
@@ -103,27 +78,56 @@ const shows = (page) => ({
     page.code.textContent = text;
     page.code.hidden = !text;
   },
-  history: (runs) => {
-    page.past.hidden = !runs.length;
-    const rows = runs.map(([number, ...texts]) => [number, texts.slice(0, 2), ...texts.slice(2)]);
-    fill(page.past, [HEADS, ...rows.reverse()], (text, column, row) => {
-      if (row && column === 1) {
-        const [differ, shared] = ["b", "small"].map((tag) => document.createElement(tag));
-        [differ.textContent, shared.textContent] = text;
-        return [differ, shared];
-      }
-      return row && column === VERDICT && text ? badge(text) : text;
-    });
-  },
-  results: ({ html }) => {
-    page.copy.replaceChildren();
-    if (!html) return;
-    // Made by labkit/show.py, which escapes all texts.
-    element("div", "table", page.copy).innerHTML = html;
-    const note = "Shown here because the page was reloaded. Run the cell again to have results in";
-    element("p", "note", page.copy, `${note} the saved notebook.`);
-  },
+  history: (html) => put(page.past, html),
 });
+
+// The names of what has no name of its own.
+const NAMES = {
+  beside: "recorded machine",
+  budget: "time budget",
+  swept: "control to sweep",
+  follow: "sweep on both sides",
+  guess: "your bet",
+  quick: "run on change",
+};
+
+const nameOf = (owner) => {
+  const found = owner.className.match(/labkit-(\w+)-(baseline|candidate|link)/);
+  if (found) {
+    const linked = owner.classList.contains("labkit-linked");
+    return `${found[1]}, ${linked ? "both sides" : found[2]}`;
+  }
+  const own = Object.keys(NAMES).find((key) => owner.classList.contains(`labkit-${key}`));
+  return own && NAMES[own];
+};
+
+// A key pressed on a button or slider would else be a command for JupyterLab (`d d` deletes the
+// cell), and screen readers would find sliders, switches and menus without names, and sliders with
+// an index for a value.
+function adopt(root) {
+  const suppress = "data-lm-suppress-shortcuts";
+  root.setAttribute(suppress, "true");
+  for (const node of root.querySelectorAll("button, input, select, summary, .noUi-handle")) {
+    node.setAttribute(suppress, "true");
+    const owner = node.closest('[class*="labkit-"]');
+    const name = nameOf(owner);
+    const chosen = owner.matches(".labkit-modes, .labkit-choices");
+    if (name && !chosen) node.setAttribute("aria-label", name);
+    const pressed = owner.classList.contains("labkit-active") || node.matches(".mod-active");
+    if (node.matches("button") && (chosen || owner.classList.contains("labkit-scenario"))) {
+      node.setAttribute("aria-pressed", String(pressed));
+    }
+    if (owner.classList.contains("labkit-guess")) {
+      const text = root.querySelector(".labkit-guessed")?.textContent ?? "";
+      node.setAttribute("aria-valuetext", text);
+    }
+    const readout = owner.querySelector(".widget-readout");
+    if (!readout) continue;
+    node.setAttribute("aria-valuetext", readout.textContent);
+    // Its text cannot be set by typing, so it need not take the focus.
+    readout.removeAttribute("contenteditable");
+  }
+}
 
 function render({ model, el }) {
   const page = build(el);
@@ -132,47 +136,27 @@ function render({ model, el }) {
     model.on(`change:${name}`, listener);
     return [name, listener];
   });
-  const redraw = () => draw(page.canvas, model.get("state"));
-  const theme = () => {
-    const dark = document.body.dataset.jpThemeLight === "false";
-    if (dark !== model.get("dark")) {
-      model.set("dark", dark);
-      model.save_changes();
-    }
-    redraw();
-  };
-  // The page says its theme before the theme's colours are loaded.
-  const themeChanged = () => [0, 100, 400, 1500, 4000].forEach((wait) => setTimeout(theme, wait));
-  const themes = new MutationObserver(themeChanged);
-  const sizes = new ResizeObserver(redraw);
-  const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   let [root, gone] = [null, false];
+  const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   const attach = () => {
     root = el.closest(".labkit-panel");
     // Not in the page yet.
     if (!root && !gone) requestAnimationFrame(attach);
     if (!root || gone) return;
     adopt(root);
-    for (const part of root.querySelectorAll(".labkit-top, .labkit-grid, .labkit-row")) {
-      grown.observe(part, {
-        childList: true,
-        subtree: true,
-        attributes: true,
-        attributeFilter: ["class"],
-      });
+    const watched = { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] };
+    for (const part of root.querySelectorAll(".labkit-top, .labkit-technique, .labkit-row, .labkit-grid")) {
+      grown.observe(part, watched);
     }
     listeners.forEach(([, listener]) => listener());
-    theme();
   };
-  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
-  sizes.observe(page.plot);
   attach();
   // So that the kernel sees when the page was reloaded.
   model.send({ page: String(performance.timeOrigin) });
   return () => {
     gone = true;
     listeners.forEach(([name, listener]) => model.off(`change:${name}`, listener));
-    [themes, sizes, grown].forEach((observer) => observer.disconnect());
+    grown.disconnect();
   };
 }
 

@@ -1,0 +1,441 @@
+"""What a panel shows of its runs: the live part of the page, and the outputs of its cell.
+
+While something is timed the browser shares its cores with it. So what is drawn is one SVG made
+between two blocks, twice a second at most, and nothing is animated.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import anywidget
+import ipywidgets as W
+import torch
+import traitlets
+
+from labkit import charts, show
+from labkit.busy import Others
+from labkit.lab import Lab
+from labkit.memory_timeline import MemoryComparison
+from labkit.panel.guess import MEMORY, RACE, TIME
+from labkit.panel.outputs import Outputs
+from labkit.panel.run import Found, News, Result, Run, Watcher
+from labkit.panel.widgets import BetRow, marked
+from labkit.racing import RaceResult, RaceRun
+from labkit.results import Comparison
+from labkit.show import Markup, element
+from labkit.sweep import Progress, Sweep
+
+STATIC = Path(__file__).with_name("static")
+# Seconds between two drawings: each takes time from what is measured.
+SELDOM = 0.45
+# Seconds between two looks at what other programs take.
+LOOK = 1.0
+# Until it is clear a run goes on, for so many budgets at most.
+MOST_BUDGETS = 3
+
+Picture = Callable[[Any], str]
+
+NOTHING_YET = "Stopped before there was anything to compare."
+READY = "Ready: place your bet, then Run."
+EMPTY = {
+    TIME: "Here: the time of a step of both sides, and a dot for each pair of blocks.",
+    MEMORY: "Here: the memory that is alive after each operator, in one step of both sides.",
+}
+BEGUN = {
+    TIME: "Building and warming up both sides ...",
+    MEMORY: "Recording one step of each side ...",
+    RACE: "Building both sides ...",
+}
+RELOADED = "The page was reloaded: run the cell again to have results in the saved notebook."
+HISTORY = ("#", "settings", "mode", "factor", "verdict", "baseline → candidate")
+
+
+class Beside(Protocol):
+    """A result beside recorded ones."""
+
+    def _repr_html_(self) -> str: ...
+
+
+class Recorded(Protocol):
+    """Recorded runs of other machines."""
+
+    refused: tuple[str, ...]
+
+    @property
+    def machines(self) -> tuple[str, ...]: ...
+
+    @property
+    def nearest(self) -> str | None: ...
+
+    def on(self, *machines: str) -> Recorded: ...
+
+    def matching(self, own: Any) -> Sequence[tuple[str, Any]]: ...
+
+    def swept(self, own: Any, control: str) -> Sequence[tuple[str, Any]]: ...
+
+    def beside(self, own: Any) -> Beside: ...
+
+
+class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
+    """The part that ``static/panel.js`` shows.
+
+    ``state`` has the HTML of the latest run, ``status`` a text and its tone, ``notice`` what
+    disturbs it, ``history`` a table, ``stale`` whether other settings are chosen by now, ``busy``
+    whether Stop is in Run's place.
+    """
+
+    _esm = STATIC / "panel.js"
+    _css = STATIC / "panel.css"
+    state = traitlets.Dict().tag(sync=True)
+    status = traitlets.Tuple(("", "")).tag(sync=True)
+    notice = traitlets.Unicode().tag(sync=True)
+    history = traitlets.Unicode().tag(sync=True)
+    code = traitlets.Unicode().tag(sync=True)
+    stale = traitlets.Bool().tag(sync=True)
+    busy = traitlets.Bool().tag(sync=True)
+
+    def __init__(self) -> None:
+        self.context = contextvars.copy_context()
+        super().__init__()
+
+    def _send(self, *arguments: Any, **options: Any) -> None:
+        """Send in the name of the cell, whichever thread this is.
+
+        A kernel with subshells takes what a page sends to a widget to the subshell that the widget
+        last answered to. That one is gone after a reload of the page; a cell's own, the main shell,
+        is not.
+        """
+        self.context.copy().run(super()._send, *arguments, **options)
+
+
+class View(Watcher):
+    """Shows the runs of one panel, and keeps their results."""
+
+    def __init__(
+        self, lab: Lab, bets: BetRow, recorded: Recorded | None, picture: Picture | None
+    ) -> None:
+        self.result: Result = None
+        self.history: list[Comparison | RaceResult | MemoryComparison] = []
+        self.live = Live()
+        self.outputs = Outputs()
+        self.machines = None if recorded is None else machine_menu(recorded)
+        self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
+        self._mode = TIME
+        # What each mode showed last.
+        self._states: dict[str, dict[str, Any]] = {}
+        self._number = 0
+        self._settled: Comparison | None = None
+        self._race = RaceResult((), math.nan, "", True)
+        self._drawn = -math.inf
+        self._others, self._asked = Others(), 0.0
+
+    def context(self) -> contextvars.Context:
+        """That of the cell which shows the panel."""
+        return self.live.context.copy()
+
+    def say(self, text: str, tone: str = "") -> None:
+        """Set the status line."""
+        self.live.status = (text, tone)
+
+    def show_mode(self, mode: str) -> None:
+        """Show what this mode found last, or its empty place."""
+        self._mode = mode
+        self.live.state = self._states.get(mode, self._empty(mode)) | {"run": self._number}
+        self.say("" if mode in self._states else READY)
+
+    def _empty(self, mode: str) -> dict[str, Any]:
+        """The place of a result that is not there yet: of its height, with what is known."""
+        if mode != RACE:
+            return {"mode": mode, "head": "", "picture": element("p", EMPTY[mode], kind="hint")}
+        empty = self._no_runs()
+        words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
+        head = element("div", words, kind="caption")
+        return {"mode": mode, "head": head, "picture": charts.race(empty)}
+
+    def _no_runs(self) -> RaceResult:
+        """The race before its first run."""
+        options = self._lab.race_options
+        higher = options.get("higher_is_better", True)
+        return RaceResult((), options["target"], options.get("metric", "metric"), higher)
+
+    # ----------------------------------------------------------------------------- while it runs
+
+    def begun(self, run: Run) -> None:
+        """The run is about to start."""
+        self._number = run.number
+        self._settled, self._drawn = None, -math.inf
+        if run.mode == RACE:
+            self._race = self._no_runs()
+        self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
+        self._others, self._asked = Others(), time.monotonic()
+        self._notify("")
+        self.live.busy, self.live.stale = True, False
+        self.say(BEGUN[run.mode])
+
+    def show(self, run: Run, news: News) -> None:
+        """Draw a partial result, unless the last drawing was just now."""
+        self._look_around()
+        if isinstance(news, Progress):
+            self._take_times(run, news)
+        elif isinstance(news, RaceResult):
+            self._race = news
+        now = time.monotonic()
+        if now - self._drawn < SELDOM:
+            return
+        self._drawn = now
+        state = self._times(run, news) if isinstance(news, Progress) else self._racing(run, news)
+        self._put(run, state, running=True)
+
+    def over(self, run: Run) -> None:
+        """The run has ended."""
+        self.live.busy = False
+        # One that found nothing leaves nothing.
+        finished = "sure" in self._states[run.mode]
+        self._put(run, {} if finished else self._empty(run.mode), running=False)
+
+    def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
+        """Change what the run's mode shows; another mode may be seen by now."""
+        before = {} if "head" in state else self._states.get(run.mode, {})
+        fixed = {"mode": run.mode, "run": run.number, "running": running}
+        self._states[run.mode] = before | state | fixed
+        if run.mode == self._mode:
+            self.live.state = self._states[run.mode]
+
+    def _look_around(self) -> None:
+        """Say how busy others keep this machine."""
+        now = time.monotonic()
+        if now - self._asked < LOOK:
+            return
+        self._asked = now
+        if busy := self._others.notice(self._lab.threads or torch.get_num_threads()):
+            self._notify(busy)
+
+    def _notify(self, busy: str) -> None:
+        text = f"{busy} {RELOADED if self.outputs.lost else ''}".strip()
+        if text != self.live.notice:
+            self.live.notice = text
+
+    def _take_times(self, run: Run, news: Progress) -> None:
+        """Note the newest build that counts, and say where a sweep is."""
+        if run.position is None or run.position.index != news.index:
+            self._settled, self._drawn = None, -math.inf
+            text = "Measuring"
+            if run.swept is not None:
+                value = news.partial.candidate.settings[run.swept]
+                text = f"Sweeping {run.swept}: {value}, {news.index + 1} of {news.count}"
+            if not run.stop.is_set():
+                self.say(text)
+        if news.partial.settled:
+            self._settled = news.partial
+
+    def _times(self, run: Run, news: Progress) -> dict[str, Any]:
+        """A partial comparison: that of the newest build which counts like the others."""
+        told, seconds = self._settled or news.partial, news.partial.seconds
+        left = f"{max(0.0, run.budget - seconds):.0f} s left"
+        if seconds >= run.budget:
+            most = max(0.0, MOST_BUDGETS * run.budget - seconds)
+            left = f"not clear yet, at most {most:.0f} s left"
+        part = min(1.0, seconds / run.budget)
+        return {
+            "head": head_of(told, running=True),
+            "picture": self._drawing(run, told),
+            "progress": (news.index + part) / news.count,
+            "left": left,
+        }
+
+    def _racing(self, run: Run, news: News) -> dict[str, Any]:
+        """A race: the runs that are finished, and the one that is not."""
+        going = news if isinstance(news, RaceRun) else None
+        seeds = self._lab.race_options.get("seeds") or 1
+        done = float(len(self._race.runs))
+        if going is not None:
+            if not run.stop.is_set():
+                self.say(f"Training {going.arm}, seed {going.seed}")
+            if going.curve:
+                done += going.curve[-1][0] / self._lab.race_options["steps"]
+        return {
+            "head": head_of(self._race, running=True),
+            "picture": charts.race(self._race, going=going, recorded=self._beside(self._race)),
+            "progress": min(1.0, done / (2 * seeds)),
+            "left": "",
+        }
+
+    # ------------------------------------------------------------------------------ when it ends
+
+    def finish(self, run: Run, result: Found) -> str:
+        """Show and publish what the run returned; what the status line says."""
+        self.result = result
+        kept = _worth_keeping(run, result)
+        if kept is None:
+            return NOTHING_YET
+        self.history += kept if isinstance(kept, Sweep) else [kept]
+        told = self._bets.reveal(run, kept)
+        drawing = self._drawing(run, kept)
+        own = None
+        if self._picture and not isinstance(kept, Sweep):
+            own = Markup(self._picture(kept))
+        state = {
+            "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
+            "verdict": tone_of(kept),
+            "picture": own or drawing,
+            "sure": show.join([grounds_of(kept), drawing if own else "", self._bets.rule(run)]),
+            "progress": 1.0,
+            "left": "",
+        }
+        self._put(run, state, running=True)
+        self.live.history = _history(self.history)
+        self._publish(kept, own)
+        word = "Stopped" if run.stop.is_set() else "Done"
+        return f"{word}: {kept.sentence}"
+
+    def _publish(self, kept: Found, own: str | None) -> None:
+        """The result as an output of the cell that shows the panel."""
+        markup, text = f"{own or ''}{kept._repr_html_()}", str(kept)
+        picked = self._picked()
+        if picked and not isinstance(kept, MemoryComparison):
+            beside = picked.beside(kept)
+            markup, text = f"{markup}{beside._repr_html_()}", f"{text}\n\n{beside}"
+        self.outputs.publish(markup, text)
+
+    def _drawing(self, run: Run, result: Found) -> Markup:
+        """The picture of a result."""
+        if isinstance(result, Comparison):
+            recorded, factor = self._beside(result), self._bets.factor_on(run)
+            return charts.comparison(result, recorded=recorded, guess=factor)
+        if isinstance(result, Sweep):
+            picked = self._picked()
+            recorded = picked.swept(result, result.control) if picked else ()
+            return charts.sweep(result, result.control, recorded=recorded)
+        if isinstance(result, RaceResult):
+            return charts.race(result, recorded=self._beside(result))
+        return charts.memory(result)
+
+    def _picked(self) -> Recorded | None:
+        """The recorded runs of the machines that the menu shows; None for no machine."""
+        if self._recorded and self.machines is not None and self.machines.value:
+            return self._recorded.on(*self.machines.value)
+        return None
+
+    def _beside(self, own: Comparison | RaceResult) -> Sequence[tuple[str, Any]]:
+        """What the picked machines recorded for the same question."""
+        picked = self._picked()
+        if picked is None or (isinstance(own, RaceResult) and len(own.arms) < 2):
+            return ()
+        # A partial result does not know its lab.
+        return picked.matching(replace(own, lab=self._lab.name))
+
+    def machine_row(self) -> list[W.Widget]:
+        """The menu of recorded machines, and why there is less in it than one might expect."""
+        if self._recorded is None or self.machines is None:
+            return []
+        reasons = []
+        if not self._recorded.machines:
+            reasons = list(self._recorded.refused) or ["not recorded yet"]
+        return [W.Label("Recorded runs of"), self.machines, *map(W.Label, reasons)]
+
+
+def machine_menu(recorded: Recorded) -> W.Dropdown:
+    """The recorded machines, each and all: the value is a tuple of their names."""
+    machines = recorded.machines
+    shown = tuple(name for name in machines if name == recorded.nearest)
+    options: list[tuple[str, tuple[str, ...]]] = [("no other machine", ())]
+    for name in machines:
+        options.append((name, (name,)))
+    if len(machines) > 1:
+        options.append(("all of them", machines))
+    return marked(W.Dropdown(options=options, value=shown), "beside")
+
+
+def _worth_keeping(run: Run, result: Found) -> Any:
+    """The result without comparisons that have nothing; None where nothing is left."""
+    if isinstance(result, MemoryComparison):
+        return None if run.stop.is_set() else result
+    if isinstance(result, RaceResult):
+        return result if result.arms else None
+    if isinstance(result, Comparison):
+        return result if _says_something(result) else None
+    kept = tuple(each for each in result if _says_something(each))
+    return Sweep(result.control, kept) if kept else None
+
+
+def _says_something(result: Comparison) -> bool:
+    return bool(result.ratios) or any(side.error for side in result.arms)
+
+
+def tone_of(result: Found) -> str:
+    """The verdict that colours a result; less memory has the colour of "faster"."""
+    if isinstance(result, MemoryComparison):
+        tones = {"less memory": "faster", "more memory": "slower", "same memory": "same"}
+        return tones.get(result.headline[0], "unclear")
+    if isinstance(result, RaceResult):
+        return result.verdict(result.arms[1]) if len(result.arms) > 1 else ""
+    return result.tone if isinstance(result, Comparison) else ""
+
+
+def head_of(result: Found, running: bool = False) -> Markup:
+    """A result at a glance: the factor once, large, its verdict, and what it means in lines."""
+    words, figure, tone = "", "", tone_of(result)
+    if not isinstance(result, Sweep):
+        words, figure = result.headline
+    parts = []
+    if figure:
+        parts.append(element("span", figure, kind="speedup" + (" long" if len(figure) > 8 else "")))
+    if tone:
+        parts.append(show.badge(tone, f"{words} so far" if running else words))
+    parts += [element("div", line, kind="caption") for line in _captions(result, figure)]
+    return show.join(parts)
+
+
+def _captions(result: Found, figure: str) -> list[str]:
+    """What stands below the figure."""
+    if not figure:
+        return [result.sentence]
+    if isinstance(result, Comparison):
+        return [line.strip() for line in result.remark.split(";") if line.strip()]
+    if isinstance(result, MemoryComparison):
+        before, after = (side.peak_text for side in result.arms)
+        return ["the memory of the baseline", f"{after} instead of {before}"]
+    assert isinstance(result, RaceResult)
+    baseline, candidate = result.arms[:2]
+    if result.told_by(candidate) == "counts":
+        return [f"reached {result.aim}", f"of the baseline: {result.tally(baseline)}"]
+    return [f"as fast to {result.aim}", result.certainty(candidate)]
+
+
+def grounds_of(result: Found) -> Markup:
+    """What is behind "How sure?"."""
+    lines = () if isinstance(result, MemoryComparison) else result.details
+    return show.join([*map(show.note, lines), show.table(result.rows)])
+
+
+def _history(results: Sequence[Comparison | RaceResult | MemoryComparison]) -> str:
+    rows = [history_row(number, each) for number, each in enumerate(results, 1)]
+    return show.table([HISTORY, *reversed(rows)])
+
+
+def history_row(number: int, found: Comparison | RaceResult | MemoryComparison) -> list[str]:
+    """Number, what differed and what was shared, the mode, and the figures."""
+    verdict, factor = found.headline
+    if isinstance(found, RaceResult):
+        mode, sides = RACE, [found.arrival(arm) for arm in found.arms[:2]]
+    elif isinstance(found, MemoryComparison):
+        mode, sides = MEMORY, [side.peak_text for side in found.arms]
+    else:
+        mode, sides = TIME, [bar.text for bar in found.speed_bars]
+    return [str(number), _settings_of(found), mode, factor or "–", verdict, " → ".join(sides)]
+
+
+def _settings_of(found: Comparison | RaceResult | MemoryComparison) -> str:
+    """What differed, and what both sides shared."""
+    if isinstance(found, RaceResult):
+        return ", ".join(found.arms[1:]) or "only the baseline"
+    differ = [f"{name}: {before} → {after}" for name, (before, after) in found.changed.items()]
+    shared = [f"{name} {value}" for name, value in found.shared.items()]
+    return "; ".join(filter(None, [", ".join(differ) or "same settings", ", ".join(shared)]))

@@ -1,0 +1,444 @@
+"""The widgets of a panel: its controls, its buttons, its bet, and where each of them stands.
+
+At first only what a reader needs is seen: scenarios, the technique's controls, the bet, Run. All
+else is behind "More". Looks are in ``static/panel.css``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import ipywidgets as W
+
+from labkit import show
+from labkit.lab import Lab
+from labkit.panel import guess
+from labkit.panel.guess import Answer, Bet
+from labkit.panel.run import Run, Settings
+from labkit.show import Markup
+from labkit.text import format_settings
+
+# Whatever a lab's control lists.
+Value = Any
+AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
+
+# Seconds.
+BUDGETS = (1, 2, 5, 10, 20, 30, 60)
+# A bet's powers of two: from an eighth to 128 times. An arrow key moves by an eighth of a power,
+# 9 %; Page Up by five of them.
+LEAST, MOST, STEP = -3, 7, 0.125
+
+
+def marked(widget: AnyWidget, *names: str) -> AnyWidget:
+    """The widget with CSS classes of ours."""
+    for name in names:
+        widget.add_class(f"labkit-{name}")
+    return widget
+
+
+def tree(widget: W.Widget) -> Iterator[W.Widget]:
+    """A widget and all below it, children first."""
+    for child in getattr(widget, "children", ()):
+        yield from tree(child)
+    yield widget
+
+
+def parts(widget: W.Widget) -> Iterator[W.Widget]:
+    """The tree with the layout and the style of each of its widgets, which come before it."""
+    for each in tree(widget):
+        for name in ("layout", "style"):
+            if isinstance(part := getattr(each, name, None), W.Widget):
+                yield part
+        yield each
+
+
+def row(*children: W.Widget, kind: str = "row") -> W.HBox:
+    """Widgets beside each other."""
+    return marked(W.HBox(children), "row", *([kind] if kind != "row" else []))
+
+
+class Control:
+    """The widgets of one control, and the ``values`` that this machine offers.
+
+    One value alone leaves nothing to set. A control of the situation has a ``link``: while it is
+    on, the candidate's widget stands for both, and the baseline's is hidden and follows.
+    """
+
+    def __init__(
+        self, lab: Lab, name: str, values: tuple[Value, ...], candidate: Value, *, linked: bool
+    ) -> None:
+        self.name = name
+        self.values = values
+        self.baseline = _choice(lab, name, values, values[0], "baseline")
+        self.candidate = _choice(lab, name, values, candidate, "candidate")
+        self.label = marked(W.Label(_heading(lab, name)), "name")
+        self.link: W.ToggleButton | None = None
+        if linked:
+            self.link = marked(W.ToggleButton(value=True), "link", f"{name}-link")
+            self.link.observe(self._link_changed, "value")
+            self.candidate.observe(self._follow, "value")
+            self._link_changed(None)
+
+    @property
+    def settable(self) -> bool:
+        """Whether there is anything to choose."""
+        return len(self.values) > 1
+
+    @property
+    def linked(self) -> bool:
+        """Whether one widget stands for both sides."""
+        return self.link is not None and self.link.value
+
+    def of(self, side: str) -> W.ValueWidget:
+        """The widget of the "baseline" or the "candidate"."""
+        return {"baseline": self.baseline, "candidate": self.candidate}[side]
+
+    def put(self, **values: Value) -> None:
+        """Set the widgets of the named sides."""
+        for side, value in values.items():
+            self.of(side).value = value
+
+    def _follow(self, _: object) -> None:
+        if self.linked:
+            self.baseline.value = self.candidate.value
+
+    def _link_changed(self, _: object) -> None:
+        assert self.link is not None
+        self._follow(None)
+        self.link.icon = "link" if self.linked else "chain-broken"
+        self.link.tooltip = "Set each side alone" if self.linked else "Set both sides alike"
+        for widget in (self.baseline, self.candidate):
+            if self.linked:
+                widget.add_class("labkit-linked")
+            else:
+                widget.remove_class("labkit-linked")
+
+
+def make_controls(lab: Lab) -> dict[str, Control]:
+    """The controls of a lab.
+
+    At first the sides differ in the first one of the technique that can be set.
+    """
+    made: dict[str, Control] = {}
+    differ = False
+    for name, values in lab.controls.items():
+        offered = tuple(value for value in values if not lab.why_not(name, value)) or values[:1]
+        second = offered[0]
+        if len(offered) > 1 and not differ and name in lab.technique:
+            second, differ = offered[1], True
+        made[name] = Control(lab, name, offered, second, linked=name in lab.situation)
+    return made
+
+
+def _heading(lab: Lab, name: str) -> str:
+    """The name of a control, and below it what this machine cannot show and why."""
+    reasons = lab.unavailable.get(name, {})
+    if isinstance(reasons, str):
+        return f"{name}\n{reasons}"
+    lines = [name]
+    for value, why in reasons.items():
+        lines.append(f"{value}: {why}")
+    return "\n".join(lines)
+
+
+def _choice(
+    lab: Lab, name: str, values: tuple[Value, ...], value: Value, side: str
+) -> W.ValueWidget:
+    """A widget for one side of one control, as ``ipywidgets.interact`` would choose it."""
+    settable = len(values) > 1
+    if all(isinstance(item, bool) for item in lab.controls[name]):
+        widget, kind = _toggle(value, settable), "toggle"
+    elif settable and all(map(_is_number, values)):
+        pairs = sorted(_texts(values), key=lambda pair: pair[1])
+        widget, kind = W.SelectionSlider(options=pairs, value=value), "slider"
+    else:
+        pairs = _texts(values)
+        widget, kind = W.Dropdown(options=pairs, value=value, disabled=not settable), "dropdown"
+    names = [kind, side, f"{name}-{side}"]
+    if not settable:
+        names.append("disabled")
+    return marked(widget, *names)
+
+
+def _toggle(value: Value, settable: bool) -> W.Checkbox:
+    words = {True: "on", False: "off"}
+    widget = W.Checkbox(
+        value=value, indent=False, description=words[bool(value)], disabled=not settable
+    )
+    widget.observe(
+        lambda change: setattr(widget, "description", words[change["new"]]), names="value"
+    )
+    return widget
+
+
+def _texts(values: tuple[Value, ...]) -> list[tuple[str, Value]]:
+    return [(f"{item:g}" if isinstance(item, float) else str(item), item) for item in values]
+
+
+def _is_number(item: Value) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)
+
+
+class Buttons:
+    """What starts, stops and says more."""
+
+    def __init__(self, seconds: float, swept: Sequence[str], *, quick: bool) -> None:
+        budgets = [(f"{value:g} s", value) for value in sorted({*BUDGETS, seconds})]
+        self.budget = marked(W.SelectionSlider(options=budgets, value=seconds), "budget")
+        self.run = _button("run", "Run", "Compare both sides", icon="play")
+        # In Run's place while it runs.
+        self.stop = _button("stop", "Stop", "Keep what there is", icon="stop")
+        self.more = marked(W.ToggleButton(description="More"), "more")
+        self.follow_changes = marked(
+            W.Checkbox(value=quick, description="Run on change", indent=False), "quick"
+        )
+        self.sweep = _button("sweep", "Sweep", "Try each value of a control")
+        self.swept = marked(W.Dropdown(options=swept), "swept")
+        self.follow = marked(W.Checkbox(description="on both sides", indent=False), "follow")
+        self.same = _button("same", "Same settings (A/A)", "Only noise is left")
+        self.code = marked(W.ToggleButton(description="Show the code", icon="code"), "code")
+
+    def rows(self) -> list[W.Widget]:
+        """The lines behind "More"."""
+        return [
+            row(W.Label("Time budget"), self.budget, self.follow_changes),
+            row(self.sweep, self.swept, self.follow),
+            row(self.same, self.code),
+        ]
+
+
+def scenario_buttons(lab: Lab) -> dict[str, W.Button]:
+    """A button for each scenario; one that this machine cannot show is grey and says why."""
+    made = {}
+    for name, settings in lab.scenarios.items():
+        button = _button("scenario", name, format_settings(settings) or "the first values")
+        for control, value in settings.items():
+            if reason := lab.why_not(control, value):
+                button.disabled = True
+                button.tooltip = f"{control}={value!r}: {reason}"
+                button.description = f"{name} ({reason})"
+        made[name] = button
+    return made
+
+
+def mode_buttons(modes: Sequence[str], mode: str) -> W.ToggleButtons:
+    """One button for each mode; a single mode needs none."""
+    made = marked(W.ToggleButtons(options=modes, value=mode), "modes")
+    if len(modes) < 2:
+        made.layout.display = "none"
+    return made
+
+
+def _button(name: str, text: str, tooltip: str, icon: str = "") -> W.Button:
+    return marked(W.Button(description=text, tooltip=tooltip, icon=icon), name)
+
+
+@dataclass
+class _Placed:
+    """A bet: the reader's answer, or None, and the settings that a run has locked it for."""
+
+    answer: Answer | None = None
+    locked_for: object = None
+
+
+class BetRow:
+    """The bet of the mode and scenario that are shown: a slider for a factor, choices else.
+
+    A run locks it; ``again`` unlocks it. What was never moved is no bet.
+    """
+
+    def __init__(self, bets: Mapping[str, Bet], lab: str) -> None:
+        self._bets, self._lab = bets, lab
+        self._placed: dict[tuple[str, str | None], _Placed] = {}
+        self._key: tuple[str, str | None] = guess.TIME, None
+        self._setting = False
+        self.question = marked(W.Label(), "question")
+        self.slider = marked(
+            W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
+            "guess",
+        )
+        self.choices = marked(W.ToggleButtons(options=guess.CHOICES[guess.ARRIVES]), "choices")
+        self.text = marked(W.Label(), "guessed")
+        self.again = marked(W.Button(description="Bet again", tooltip="Unlock the bet"), "again")
+        self.score = marked(W.Label(), "score")
+        self.slider.observe(self._answered, "value")
+        self.choices.observe(self._answered, "value")
+        self.again.on_click(lambda _: self.unlock())
+        self.ask(*self._key)
+
+    def row(self) -> W.HBox:
+        """The line in which it stands."""
+        answers = (self.slider, self.choices, self.text)
+        return row(self.question, *answers, self.again, self.score, kind="betting")
+
+    @property
+    def bet(self) -> Bet:
+        """The question that is shown."""
+        return guess.asked(self._bets, *self._key)
+
+    @property
+    def answer(self) -> Answer | None:
+        """The reader's answer to it."""
+        return self._now.answer
+
+    @property
+    def locked(self) -> bool:
+        """Whether a run was started with it."""
+        return self._now.locked_for is not None
+
+    @property
+    def _now(self) -> _Placed:
+        return self._placed.setdefault(self._key, _Placed())
+
+    def ask(self, mode: str, scenario: str | None) -> None:
+        """Show the question of this mode and scenario, with the answer that it has."""
+        self._key = mode, scenario
+        bet, answer = self.bet, self.answer
+        self.question.value, self.question.tooltip = bet.question, guess.RULES[bet.kind]
+        self._setting = True
+        try:
+            if bet.choices:
+                self.choices.options = bet.choices
+                self.choices.value = answer
+            else:
+                self.slider.value = 1.0 if answer is None else answer
+        finally:
+            self._setting = False
+        self.slider.layout.display = "none" if bet.choices else ""
+        self.choices.layout.display = "" if bet.choices else "none"
+        self._refresh()
+
+    def lock(self, sides: object) -> None:
+        """A run has begun with these settings: the bet is for them and no others."""
+        if not self.locked:
+            self._now.locked_for = sides
+        self._refresh()
+
+    def unlock(self) -> None:
+        """Let it be set anew."""
+        self._now.locked_for = None
+        self._refresh()
+
+    def placed_on(self, run: Run) -> Answer | None:
+        """The answer to what this run measures; None without one."""
+        placed = self._placed.get((run.mode, run.scenario), _Placed())
+        meant = placed.locked_for is None or placed.locked_for == run.sides
+        return placed.answer if meant and run.swept is None else None
+
+    def factor_on(self, run: Run) -> float | None:
+        """The factor that was bet on a run."""
+        answer = self.placed_on(run)
+        return answer if isinstance(answer, float) else None
+
+    def reveal(self, run: Run, result: object) -> str:
+        """Whether the bet on a run was right, in a sentence; "" without one. It counts once."""
+        answer = self.placed_on(run)
+        if answer is None:
+            return ""
+        judgement = guess.judge(self._asked_of(run), answer, result)
+        if judgement is None:
+            return ""
+        if judgement.right is not None:
+            guess.SCORE.count((self._lab, run.mode, run.scenario), judgement.right)
+        self._refresh()
+        return judgement.words
+
+    def rule(self, run: Run) -> Markup:
+        """What makes a bet on this run right; nothing without one."""
+        if self.placed_on(run) is None:
+            return Markup()
+        return show.note(f"Your bet. {guess.RULES[self._asked_of(run).kind]}")
+
+    def _asked_of(self, run: Run) -> Bet:
+        return guess.asked(self._bets, run.mode, run.scenario)
+
+    def _answered(self, change: Settings) -> None:
+        # Another question has set the widget to its own answer: nobody has moved it.
+        if self._setting or self.locked or change["new"] is None:
+            return
+        self._now.answer = change["new"]
+        self._refresh()
+
+    def _refresh(self) -> None:
+        for widget in (self.slider, self.choices):
+            widget.disabled = self.locked
+        self.again.layout.visibility = "visible" if self.locked else "hidden"
+        self.text.value = self._in_words()
+        self.score.value = str(guess.SCORE)
+
+    def _in_words(self) -> str:
+        answer = self.answer
+        if answer is None:
+            idle = "choose" if self.bet.choices else "move the slider"
+            return "no bet" if self.locked else idle
+        return "" if isinstance(answer, str) else in_words(self.bet.kind, answer)
+
+
+def in_words(kind: str, factor: float) -> str:
+    """``2.0, "factor"`` -> ``2.0× as fast``."""
+    unit = "the memory" if kind == guess.BYTES else "as fast"
+    even = " (no difference)" if math.isclose(factor, 1) else ""
+    return f"{guess.short(factor)}× {unit}{even}"
+
+
+@dataclass(frozen=True)
+class Page:
+    """All widgets of a panel."""
+
+    modes: W.ToggleButtons
+    scenarios: Mapping[str, W.Button]
+    controls: Mapping[str, Control]
+    bet: BetRow
+    buttons: Buttons
+    summary: W.Label
+    live: W.Widget
+    machines: Sequence[W.Widget]
+
+    def arrange(self, lab: Lab) -> W.VBox:
+        """The tree of boxes."""
+        technique = []
+        for name in lab.technique:
+            control = self.controls[name]
+            technique.append(marked(W.VBox([control.label, control.candidate]), "setting"))
+        top: list[W.Widget] = [self.modes]
+        if self.scenarios:
+            top.append(marked(W.HBox(list(self.scenarios.values())), "scenarios"))
+        more = self._more(lab)
+        rows = [
+            marked(W.HBox(top), "top"),
+            marked(W.HBox(technique), "technique"),
+            self.summary,
+            self.bet.row(),
+            row(self.buttons.run, self.buttons.stop, self.buttons.more, kind="main"),
+            more,
+            self.live,
+        ]
+        panel = marked(W.VBox(rows), "panel")
+        self.buttons.more.observe(lambda change: self._show_more(panel, change["new"]), "value")
+        return panel
+
+    def _show_more(self, panel: W.VBox, shown: bool) -> None:
+        self.buttons.more.description = "Less" if shown else "More"
+        if shown:
+            panel.add_class("labkit-opened")
+        else:
+            panel.remove_class("labkit-opened")
+
+    def _more(self, lab: Lab) -> W.VBox:
+        """What is rarely used: the baseline's settings, the situation, and the buttons."""
+        cells: list[W.Widget] = [marked(W.Label("Baseline"), "group")]
+        for name in lab.technique:
+            cells += [W.Label(name), self.controls[name].baseline]
+        if lab.situation:
+            cells.append(marked(W.Label("Same on both sides"), "group"))
+        for name in lab.situation:
+            control = self.controls[name]
+            assert control.link is not None
+            cells += [control.label, row(control.baseline, control.candidate, control.link)]
+        rows = [marked(W.GridBox(cells), "grid"), *self.buttons.rows()]
+        if self.machines:
+            rows.append(row(*self.machines))
+        return marked(W.VBox(rows), "extra")

@@ -1,0 +1,182 @@
+"""Bets without widgets: questions of each kind, and when an answer is right."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from labkit.memory_timeline import MemoryComparison, Timeline
+from labkit.panel import Bet, guess
+from labkit.panel.guess import MEMORY, RACE, TIME, Score, judge
+from labkit.racing import RaceResult, RaceRun
+from labkit.results import Comparison, Measurement
+from labkit.sweep import Sweep
+
+
+def timed(before: float, after: float, pairs: int = 40, spread: float = 0.0) -> Comparison:
+    sides = []
+    for name, seconds in (("baseline", before), ("candidate", after)):
+        times = tuple(seconds * (1 + spread * (-1) ** (i // 3)) for i in range(pairs))
+        spread = -spread
+        sides.append(Measurement(name, times=times, builds=(0, 1, 2, 3) * (pairs // 4)))
+    return Comparison(*sides)
+
+
+def raced(before: list[bool], after: list[bool]) -> RaceResult:
+    runs = []
+    for arm, reached in (("baseline", before), ("other", after)):
+        for seed, there in enumerate(reached):
+            runs.append(RaceRun(arm, seed, ((10, 1.0 + (arm == "baseline"), 0.5),), there))
+    return RaceResult(tuple(runs), 0.9, "accuracy", True)
+
+
+def remembered(before: int | None, after: int | None) -> MemoryComparison:
+    return MemoryComparison(Timeline("baseline", peak=before), Timeline("candidate", peak=after))
+
+
+ALL, NONE = [True] * 3, [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "result", "right", "words"),
+    [
+        ("factor", 2.0, timed(2, 1), True, "You bet 2.0×, measured 2.00×: right."),
+        ("factor", 2.3, timed(2, 1), True, "You bet 2.3×, measured 2.00×: right."),
+        ("factor", 2.5, timed(2, 1), False, "You bet 2.5×, measured 2.00×: 1.2 times too high."),
+        ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
+        ("bytes", 0.5, remembered(100, 52), True, "You bet 0.50×, measured 0.52×: right."),
+        (
+            "bytes",
+            0.5,
+            remembered(100, 0),
+            None,
+            "You bet 0.50×: no factor decides that, since the candidate has no tensors.",
+        ),
+        ("factor", 2.0, raced(ALL, ALL), True, "You bet 2.0×, measured 2.00×: right."),
+        (
+            "factor",
+            2.0,
+            raced(NONE, NONE),
+            None,
+            "You bet 2.0×: no factor decides that, since neither side reached the target.",
+        ),
+        (
+            "factor",
+            2.0,
+            raced([False, True, True], ALL),
+            None,
+            "You bet 2.0×: no factor decides that, since the candidate reached the target "
+            "in 3 of 3 seeds, the baseline in 2 of 3.",
+        ),
+        ("arrives", "both", raced(ALL, ALL), True, "You bet on both: right."),
+        ("arrives", "one", raced(ALL, ALL), False, "You bet on one: it was both."),
+        ("arrives", "one", raced(ALL, NONE), True, "You bet on one: right."),
+        ("arrives", "none", raced(NONE, [True, False, False]), True, "You bet on none: right."),
+        (
+            "arrives",
+            "both",
+            raced(NONE, [True, True, False]),
+            False,
+            "You bet on both: it was one.",
+        ),
+        ("order", "the candidate", timed(2, 1), True, "You bet on the candidate: right."),
+        ("order", "neither", timed(1, 2), False, "You bet on neither: it was the baseline."),
+        ("order", "neither", timed(1, 1), True, "You bet on neither: right."),
+        (
+            "order",
+            "neither",
+            timed(1, 1.01, pairs=8, spread=0.4),
+            None,
+            "You bet on neither: this run does not decide it.",
+        ),
+        # All pairs agree, though the size is unclear.
+        (
+            "order",
+            "the baseline",
+            Comparison(
+                *(Measurement(name, times=(t,) * 3) for name, t in (("a", 1.0), ("b", 7.0)))
+            ),
+            True,
+            "You bet on the baseline: right.",
+        ),
+    ],
+)
+def test_when_an_answer_is_right(
+    kind: str, answer: Any, result: Any, right: bool | None, words: str
+) -> None:
+    judgement = judge(Bet("?", kind), answer, result)
+    assert judgement is not None
+    assert (judgement.right, judgement.words) == (right, words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "result"),
+    [
+        ("factor", 2.0, Sweep("size", (timed(2, 1),))),
+        ("factor", 2.0, Comparison(Measurement("a"), Measurement("b"))),
+        ("arrives", "both", raced(ALL, [])),
+        ("order", "neither", raced(ALL, [])),
+    ],
+)
+def test_what_says_nothing_judges_nothing(kind: str, answer: Any, result: Any) -> None:
+    assert judge(Bet("?", kind), answer, result) is None
+
+
+def test_within_a_wide_interval_a_bet_stays_open() -> None:
+    judgement = guess.judge_factor(3.0, 2.0, (1.0, 5.0))
+    assert judgement.right is None
+    assert judgement.words == "You bet 3.0×, measured 2.00×: still possible, the interval is wide."
+
+
+def test_every_kind_says_what_right_means_and_every_mode_has_a_question() -> None:
+    for kind, rule in guess.RULES.items():
+        assert rule.startswith("Right: ")
+        assert bool(Bet("?", kind).choices) == (kind in ("arrives", "order"))
+    for mode in (TIME, MEMORY, RACE):
+        assert guess.asked({}, mode, None).kind == guess.KINDS[mode][0]
+
+
+def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
+    bets = {"large": Bet("Which is faster?", "order"), "tiny": Bet("Who arrives?", "arrives")}
+    assert guess.asked(bets, TIME, "large").question == "Which is faster?"
+    assert guess.asked(bets, RACE, "tiny").question == "Who arrives?"
+    assert guess.asked(bets, MEMORY, "large") is guess.DEFAULTS[MEMORY]
+    assert guess.asked(bets, TIME, "tiny") is guess.DEFAULTS[TIME]
+    assert guess.asked(bets, TIME, "other") is guess.DEFAULTS[TIME]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: Bet(" "), ValueError, "ask something"),
+        (lambda: Bet("Which?", "kilos"), ValueError, "kind='kilos': use 'factor', 'bytes'"),
+        (lambda: guess.checked({"x": Bet("?")}, {"a": {}}), ValueError, "scenarios .* are 'a'"),
+        (lambda: guess.checked({"a": "?"}, {"a": {}}), TypeError, r"bets\['a'\]='\?': use Bet"),
+        (lambda: guess.checked(["a"], {"a": {}}), TypeError, "give a dict"),
+    ],
+)
+def test_what_is_no_bet_is_refused(make: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_a_question_counts_once() -> None:
+    score = Score()
+    assert str(score) == ""
+    score.count("a", False)
+    assert str(score) == "0 of 1 bet right"
+    score.count("a", True)
+    score.count("b", True)
+    assert str(score) == "1 of 2 bets right"
+
+
+def test_a_bet_has_few_digits() -> None:
+    assert [guess.short(factor) for factor in (0.25, 1.04, 2.0, 64.0)] == [
+        "0.25",
+        "1.0",
+        "2.0",
+        "64",
+    ]
+    assert math.isclose(guess.NEAR, 1.2)
