@@ -35,7 +35,6 @@ class Control:
         self.candidate = _choice(lab, name, values, candidate, "candidate")
         self.label = marked(W.Label(heading(lab, name)), "name")
         self.link: W.ToggleButton | None = None
-        self._heading = self.label.value
         if linked:
             self.link = _link(name)
             self.link.observe(self._link_changed, "value")
@@ -63,19 +62,6 @@ class Control:
         """Set the widgets of the named sides."""
         for side, value in values.items():
             self.of(side).value = value
-
-    def show_idle(self, **reasons: str | None) -> None:
-        """Grey the widget of each side for which there is a reason, and say it below the name."""
-        said: dict[str, None] = {}
-        for side, reason in reasons.items():
-            widget = self.of(side)
-            if reason is None:
-                widget.remove_class("labkit-idle")
-            else:
-                widget.add_class("labkit-idle")
-                said[reason] = None
-            widget.disabled = reason is not None or not self.settable
-        self.label.value = "\n".join([self._heading, *said])
 
     def _follow(self, _: object) -> None:
         if self.linked:

@@ -21,7 +21,7 @@ def modes_of(lab: Lab) -> tuple[str, ...]:
     if lab.memory and not isinstance(lab.runs_in, Workers):
         modes.append(MEMORY)
     if lab.race_options:
-        modes.insert(0 if lab.learns else len(modes), RACE)
+        modes.append(RACE)
     return tuple(modes)
 
 

@@ -16,6 +16,7 @@ from labkit.device import test_size
 from labkit.lab import Lab
 from labkit.panel import cells
 from labkit.panel.buttons import Buttons, mode_buttons, scenario_buttons
+from labkit.panel.call import call_of
 from labkit.panel.changes import Debounced
 from labkit.panel.controls import make_controls, marked, parts, tree
 from labkit.panel.guess import Guess
@@ -321,14 +322,7 @@ class LabPanel:
         self._mark_stale()
 
     def _settings_changed(self, _: object) -> None:
-        """Grey what changes nothing now, and light the scenario that is shown."""
-        sides = {side: self.settings(side) for side in ("baseline", "candidate")}
-        for name, control in self.controls.items():
-            if name in self.lab.idle:
-                reasons = {}
-                for side, settings in sides.items():
-                    reasons[side] = self.lab.why_idle(name, settings)
-                control.show_idle(**reasons)
+        """Light the scenario that is shown."""
         self._mark_stale()
         shown = self.scenario
         for name, button in self.scenarios.items():
@@ -385,30 +379,23 @@ class LabPanel:
         control = self.controls.get(self.buttons.swept.value)
         return self.buttons.follow.value or (control is not None and control.linked)
 
-    def _code(self) -> str:
-        method = METHODS[self.modes.value]
-        return self.lab.code(
-            self.scenario,
-            method,
-            baseline=self.settings("baseline"),
+    def _code(self, sweep: str | None = None) -> str:
+        return call_of(
+            self.lab,
+            METHODS[self.modes.value],
+            self.settings("baseline"),
+            self.settings(),
             seconds=self.buttons.budget.value,
-            **self.settings(),
+            sweep=sweep,
+            follow=sweep is not None and self._follows(),
         )
 
     def _show_code(self, _: object) -> None:
         if not self.buttons.code.value:
             self.screen.live.code = ""
             return
-        sweep = self.lab.code(
-            self.scenario,
-            sweep=self.buttons.swept.value,
-            follow=self._follows(),
-            baseline=self.settings("baseline"),
-            seconds=self.buttons.budget.value,
-            **self.settings(),
-        )
         # One and the same when there is nothing to sweep over.
-        lines = dict.fromkeys((self._code(), sweep))
+        lines = dict.fromkeys((self._code(), self._code(self.buttons.swept.value)))
         self.screen.live.code = "\n".join(lines)
 
     def _arrange(self) -> W.VBox:

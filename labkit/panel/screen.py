@@ -114,7 +114,7 @@ class PanelScreen:
 
     def begun(self, run: PanelRun) -> None:
         """The run is about to start."""
-        fixed = {"mode": run.mode, "guess": self._guess.drawn, "step": self._lab.one_step}
+        fixed = {"mode": run.mode, "guess": self._guess.drawn}
         self._chart = Chart(self.live, run.number, run.budget, fixed)
         self._race = None
         if run.mode == RACE:
@@ -223,17 +223,12 @@ class PanelScreen:
 
     def _times_told(self, last: Comparison, swept: str | None) -> dict[str, Any]:
         """The sentence, the distance of the guess, and what a time cannot say."""
-        sentence = report.comparison_sentence(last)
-        if self._lab.learns:
-            sentence += " Time per step does not say what is learned: Race does."
-        told: dict[str, Any] = {"sentence": sentence}
+        told: dict[str, Any] = {"sentence": report.comparison_sentence(last)}
         if swept is not None:
             value = last.candidate.settings[swept]
             told |= {"caption": f"as fast as the baseline, at {swept} {value}", "figure": True}
         elif last.ratios:
             told["told"] = self._guess.told(last.speedup, last.interval)
-        if self._lab.learns and last.verdict == "same":
-            told["badge"] = "same time per step"
         return told
 
     def _finish_race(self, run: PanelRun, result: RaceResult) -> str:

@@ -176,7 +176,7 @@ class Panel:
         """Names of the enabled candidate controls of a kind: "toggle", "slider" or "dropdown"."""
         found = []
         for node in self.root.locator(
-            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled, .labkit-idle)"
+            f".labkit-candidate.labkit-{kind}:not(.labkit-disabled)"
         ).all():
             match = re.search(r"labkit-(\w+)-candidate", node.get_attribute("class") or "")
             assert match

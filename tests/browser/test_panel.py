@@ -90,7 +90,6 @@ learner = LabPanel(Lab(
     make_learner, rate=[0.01, 0.05], ahead=[0, 2],
     situation={"rows": [8, 64, 512]},
     scenarios={"many rows": {"rows": 512}},
-    idle={"ahead": lambda s: s["rows"] < 64},
     race={"target": 0.01, "steps": 400, "every": 5, "metric": "loss",
           "higher_is_better": False, "seeds": 2},
 ))

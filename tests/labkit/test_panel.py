@@ -19,7 +19,6 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from labkit import plots
 from labkit.busy import Others
 from labkit.comparing import measuring
 from labkit.lab import Lab
@@ -171,19 +170,6 @@ def test_a_build_just_begun_leaves_the_interval_as_it_was() -> None:
     before = drawn(20, 10, 1)
     assert drawn(20, 10, 1, done=True)["detail"] != before["detail"]
     widget.close()
-
-
-def test_a_lab_names_what_it_times() -> None:
-    lab = Lab(make_workload, double=[False, True], one_step="epoch", memory=False)
-    panel = LabPanel(lab, seconds=0.2)
-    result = panel.run(wait=True)
-    assert isinstance(result, Comparison)
-    assert panel.screen.live.state["step"] == "epoch"
-    assert panel.screen.live.state["bars"][0][0] == "Time of an epoch"
-    assert "Time of an epoch: median" in result._repr_html_()
-    titles = {axis.get_title() for axis in plots.comparison_figure(result).axes}
-    assert "Epoch time" in titles
-    panel.close()
 
 
 def test_sweep(panel: LabPanel) -> None:
@@ -644,7 +630,6 @@ def learner() -> Iterator[LabPanel]:
         ahead=[0, 2],
         situation={"rows": [4, 8, 16]},
         scenarios={"many rows": {"rows": 16}, "fast": {"rate": 0.2, "rows": 8}},
-        idle={"ahead": lambda s: s["rows"] < 8},
         race={**RACE, "metric": "loss"},
     )
     panel = LabPanel(lab, seconds=0.2)
@@ -674,7 +659,7 @@ def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert learner.settings() == {"rate": 0.2, "ahead": 0, "rows": 8}
     assert "labkit-active" not in learner.scenarios["many rows"]._dom_classes
     learner.buttons.code.value = True
-    assert learner.screen.live.code.startswith("lab.run('fast', seconds=0.2)\n")
+    assert learner.screen.live.code.startswith("lab.run(rate=0.2, rows=8, seconds=0.2)\n")
     learner.controls["rows"].candidate.value = 4
     learner.run(wait=True)
     number = learner.latest.number
@@ -726,23 +711,6 @@ def test_a_scenario_that_this_machine_cannot_show_is_grey_and_says_why() -> None
     assert panel.scenarios["eight"].description == "eight (needs a GPU)"
     assert not panel.scenarios["four"].disabled
     panel.close()
-
-
-def test_an_idle_control_is_grey_and_says_why(learner: LabPanel) -> None:
-    ahead = learner.controls["ahead"]
-    assert ahead.baseline.disabled
-    assert ahead.candidate.disabled
-    assert "labkit-idle" in ahead.candidate._dom_classes
-    assert ahead.label.value == "ahead\nchanges nothing with rows=4"
-    learner.controls["rows"].candidate.value = 8
-    assert not ahead.candidate.disabled
-    assert "labkit-idle" not in ahead.candidate._dom_classes
-    assert ahead.label.value == "ahead"
-    # Each side by its own settings.
-    learner.controls["rows"].link.value = False
-    learner.controls["rows"].baseline.value = 4
-    assert ahead.baseline.disabled
-    assert not ahead.candidate.disabled
 
 
 def test_the_guess_is_locked_by_the_first_run_drawn_and_held_against_it(learner: LabPanel) -> None:
@@ -1064,20 +1032,6 @@ def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     assert learner.screen.live.state["running"] is False
     learner.buttons.code.value = True
     assert learner.screen.live.code.splitlines()[0] == "lab.race({'rate': 0.1})"
-
-
-def test_what_changes_learning_opens_in_race_and_is_never_a_mere_null_result() -> None:
-    lab = Lab(make_learner, rate=[0.1, 0.1000001], learns=True, race=RACE, memory=False)
-    panel = LabPanel(lab, seconds=0.2)
-    assert panel.modes.value == "Race"
-    panel.modes.value = "Time"
-    panel.run(wait=True)
-    state = panel.screen.live.state
-    assert state["sentence"].endswith("Time per step does not say what is learned: Race does.")
-    same = Measurement("a", times=(1.0,) * 40, builds=(0, 1, 2, 3) * 10)
-    told = panel.screen._times_told(Comparison(same, same), None)
-    assert told["badge"] == "same time per step"
-    panel.close()
 
 
 def test_a_lab_without_memory_and_race_has_one_mode(panel: LabPanel) -> None:
