@@ -35,11 +35,6 @@ def number_of(count: int, word: str) -> str:
     return f"{count} {word}s"
 
 
-def with_article(word: str) -> str:
-    """``'epoch'`` -> ``'an epoch'``."""
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
-
-
 def format_steps(steps: float) -> str:
     """``12.5`` -> ``'12.5'``; nan -> ``'-'``; infinity -> ``'never'``."""
     if math.isnan(steps):

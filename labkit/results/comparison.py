@@ -22,7 +22,6 @@ from labkit.text import (
     format_settings,
     number_of,
     share_of,
-    with_article,
 )
 
 # With fewer pairs nothing is told, however alike they are.
@@ -39,10 +38,10 @@ def same_within(device: str) -> float:
 
 @dataclass(frozen=True)
 class Comparison(Sides[Measurement]):
-    """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function,
-    ``one_step`` what was timed: a "step", or an "epoch". ``limit`` is how many seconds it may take:
-    the budget, or more once it goes on because it is unclear; 0 where that is not known.
-    ``notes`` say what could not be put back: see `labkit.restore`.
+    """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function.
+
+    ``limit`` is how many seconds it may take: the budget, or more once it goes on because it is
+    unclear; 0 where that is not known. ``notes`` say what could not be put back.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -54,7 +53,6 @@ class Comparison(Sides[Measurement]):
     seconds: float = 0.0
     stopped: bool = False
     lab: str = ""
-    one_step: str = "step"
     limit: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -296,9 +294,9 @@ class Comparison(Sides[Measurement]):
         whole = self.baseline.median
         part, text = share_of(abs(whole - whole / self.speedup), whole)
         if self.verdict == "faster":
-            return f"saves {part} of {text} {with_article(self.one_step)}"
+            return f"saves {part} of {text} a step"
         unit = text.split()[1]
-        return f"costs {part} {unit} more than {text} {with_article(self.one_step)}"
+        return f"costs {part} {unit} more than {text} a step"
 
     @property
     def by_throughput(self) -> bool:
@@ -350,8 +348,6 @@ class Comparison(Sides[Measurement]):
         for role, side, note in zip(ROLES, self.arms, self.own_settings, strict=True):
             low, high = side.quartiles
             value, text = side.median, format_seconds(side.median)
-            if self.one_step != "step":
-                text += f" {with_article(self.one_step)}"
             if self.by_throughput:
                 value, text = side.throughput, format_rate(side.throughput, side.unit)
                 low, high = side.samples / high, side.samples / low

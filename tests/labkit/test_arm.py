@@ -8,6 +8,7 @@ import torch
 from labkit import Lab, Workload
 from labkit.arm import Arm, LocalArm
 from labkit.remote import RemoteArm, Workers
+from tests.labkit.counting import counting
 
 SCRIPT = """
 import torch
@@ -107,8 +108,9 @@ def test_a_lab_gives_the_same_counters_in_every_place(workers):
         make = make_workload
         if runs_in is workers:
             make = "make_workload"
-        lab = Lab(make, runs_in=runs_in, counters=True, processes=[1, 2], width=[8, 16])
-        result = lab.run(width=16, seconds=0.1)
+        lab = Lab(make, runs_in=runs_in, processes=[1, 2], width=[8, 16])
+        with counting():
+            result = lab.run(width=16, seconds=0.1)
         assert result.lab == "make_workload" and result.ratios
         assert all(map(math.isfinite, result.ratios))
         sides = []

@@ -21,6 +21,7 @@ from labkit.arm import ArmDied, LocalArm
 from labkit.remote import RemoteArm, WorkerFailed, Workers, children, launch, serve, serving
 from labkit.remote.children import Child, Children, dumps
 from labkit.results import Comparison
+from tests.labkit.counting import counting
 
 # Seconds: far above what any of these takes, far below the limit of the run that they end.
 SOON = 40
@@ -345,8 +346,9 @@ def test_peaks_and_counts_are_taken_in_the_process_that_was_timed(monkeypatch):
         return Workload(lambda: (weight * weight).sum().backward())
 
     monkeypatch.setattr(children, "Child", Counted)
-    lab = Lab(make, runs_in="process", counters=True, size=[1000, 2000])
-    result = lab.run(size=2000, seconds=0.05)
+    lab = Lab(make, runs_in="process", size=[1000, 2000])
+    with counting():
+        result = lab.run(size=2000, seconds=0.05)
     assert len(started) == 2
     found = [(side.peak_bytes, side.counters["launches"]) for side in result.arms]
     arms = [LocalArm(lambda size=size: make(size), "a", seed=0) for size in (1000, 2000)]
