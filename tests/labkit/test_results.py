@@ -328,7 +328,6 @@ def test_a_small_saving_is_told_in_the_unit_of_the_step():
     saved = replace(saved, baseline=replace(saved.baseline, times=(0.0412,) * 200))
     saved = replace(saved, candidate=replace(saved.candidate, times=(0.0402,) * 200))
     assert saved.saving == "saves 1.00 of 41.2 ms a step"
-    assert replace(saved, one_step="epoch").saving == "saves 1.00 of 41.2 ms an epoch"
     assert share_of(0.0003, 0.0412) == ("0.30", "41.2 ms")
     assert planted(1.0).saving == "" == planted(0.14, pairs=3).saving
 
