@@ -383,8 +383,6 @@ def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
     rows.wait_for()
     link.click()
     rows.wait_for(state="hidden")
-    assert "changes nothing with rows=8" in panel.root.locator(".labkit-grid").inner_text()
-    assert panel.control("ahead").locator("[disabled]").count() == 1
     assert panel.guess(8) == "2.0× as fast"
     opened.screenshot("front-before", panel.root)
 
