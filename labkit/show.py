@@ -124,13 +124,6 @@ def preformatted(text: str) -> Markup:
     return element("pre", text, kind="text")
 
 
-def side(role: str, settings: str = "") -> Markup:
-    """The name of a side, such as the candidate, and what it has set."""
-    if not settings or settings == role:
-        return element("b", role)
-    return join([element("b", role), Markup(" "), element("small", settings)])
-
-
 def bars(title: str, rows: Sequence[Bar]) -> Markup:
     """Bars below each other on one scale that begins at 0.
 
@@ -178,12 +171,6 @@ def ratio_scale(rows: Sequence[Ratio], floor: float = math.nan) -> tuple[float, 
     low, high = min(logs), max(logs)
     room = 0.06 * (high - low)
     return low - room, high + room
-
-
-def ratio_cell(row: Ratio, scale: tuple[float, float]) -> Markup:
-    """One ratio as a cell of a table, on a scale that its column shares."""
-    marks = _ratio_marks(row, scale)
-    return element("div", *marks, kind=f"track {_tone(row.tone)}", aria_hidden="true")
 
 
 def text_bars(bars: Sequence[Bar], more: Sequence[Bar] = ()) -> str:

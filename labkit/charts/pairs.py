@@ -9,7 +9,7 @@ from labkit.charts import svg
 from labkit.charts.given import Timed
 from labkit.charts.plot import Box, is_known, log_of, round_ratios, rung, times, upright
 from labkit.charts.sides import SIDES, both_sides
-from labkit.charts.svg import EDGE, LETTERS, LINE, WIDTH
+from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
 from labkit.show import Markup
 from labkit.text import format_factor
 
@@ -76,7 +76,8 @@ def _strip(result: Timed, box: Box) -> list[Markup]:
         parts.append(upright(box, box.x(log_of(result.speedup)), f"line middle {result.tone}"))
     above = box.top - 8
     parts.append(svg.text(box.left, above, "← slower", "small"))
-    parts.append(svg.text(WIDTH / 2, above, "each dot: a pair of blocks", "small", "middle"))
+    words = "each dot: a pair of blocks" if every == 1 else f"dots: one of {every} pairs of blocks"
+    parts.append(svg.text(WIDTH / 2, above, words, "small", "middle"))
     parts.append(svg.text(box.right, above, "faster →", "small", "end"))
     return parts
 
@@ -96,8 +97,7 @@ def _ratio_ticks(box: Box) -> list[Markup]:
         if all(abs(x - other) > 76 for other in taken):
             taken.append(x)
             parts.append(upright(box, x, "one" if ratio == 1 else "grid"))
-            anchor = "start" if x < 40 else "end" if x > WIDTH - 40 else "middle"
-            parts.append(svg.text(x, box.bottom + 20, words, "small", anchor))
+            parts.append(svg.below(x, box.bottom + 20, words))
     return parts
 
 
@@ -114,15 +114,15 @@ def _guess(guess: float, box: Box) -> list[Markup]:
 
 def _lane(label: str, other: Timed, box: Box, y: float) -> list[Markup]:
     """A recorded machine: its interval and its speed-up on the strip's scale, and its name."""
-    words = f"{label}: no pairs"
-    parts = []
-    x = WIDTH
-    if other.ratios:
-        words = f"{label}: {format_factor(other.speedup)}×"
-        x = box.x(log_of(other.speedup))
-        if is_known(other.interval):
-            parts.append(_band(other.interval, box, y - 13, y + 3, "recorded"))
-        parts.append(svg.rect(x - 2, y - 15, 4, 20, "fill recorded"))
-    place, anchor = (x - 10, "end") if x > WIDTH / 2 else (x + 10, "start")
-    parts.append(svg.text(place, y, svg.cut(words, LETTERS), "recorded", anchor))
+    if not other.ratios:
+        return [svg.text(EDGE, y, f"no pairs: {label}", "recorded")]
+    x = box.x(log_of(other.speedup))
+    parts = [svg.rect(x - 2, y - 15, 4, 20, "fill recorded")]
+    if is_known(other.interval):
+        parts.append(_band(other.interval, box, y - 13, y + 3, "recorded"))
+    place, anchor, room = x + 10, "start", WIDTH - x - 10
+    if x > WIDTH / 2:
+        place, anchor, room = x - 10, "end", x - 10
+    words = f"{format_factor(other.speedup)}× {label}"
+    parts.append(svg.text(place, y, words, "recorded", anchor, int(room / LETTER)))
     return parts

@@ -40,7 +40,7 @@ def axes(box: Box, name: str) -> list[Markup]:
     parts = [svg.rect(box.left, box.top, box.right - box.left, box.bottom - box.top, "field")]
     parts += level_ticks(box, short)
     for value in _round_values(*box.across):
-        parts.append(svg.text(box.x(value), box.bottom + 20, short(value), "small", "middle"))
+        parts.append(svg.below(box.x(value), box.bottom + 20, short(value)))
     parts.append(svg.text(box.left, box.top - 8, name, "small"))
     return parts
 
@@ -83,14 +83,14 @@ def legend(labels: Sequence[str], above: float) -> list[Markup]:
         y = above + LINE * (number + 1)
         dashes = DASHES[number % len(DASHES)]
         parts.append(svg.path([(EDGE, y - 5), (EDGE + 44, y - 5)], "line recorded", dashes))
-        parts.append(svg.text(EDGE + 52, y, svg.cut(label, LETTERS - 6), "recorded"))
+        parts.append(svg.text(EDGE + 52, y, label, "recorded", room=LETTERS - 6))
     return parts
 
 
 def line_of_words(label: str, words: str, y: float, left: float = EDGE) -> list[Markup]:
     """A label, its end cut where it would meet the words at the right."""
-    room = int(LETTERS * (1 - left / WIDTH)) - len(words)
-    parts = [svg.text(left, y, svg.cut(label, room), "bold")]
+    room = int(LETTERS * (1 - left / WIDTH)) - len(words) - 2
+    parts = [svg.text(left, y, label, "bold", room=room)]
     if words:
         parts.append(svg.text(WIDTH - EDGE, y, words, "", "end"))
     return parts

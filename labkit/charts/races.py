@@ -12,6 +12,9 @@ from labkit.charts.plot import DASHES, TONES, Box, axes, legend, line_of_words, 
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.show import Markup
 
+# Of one curve.
+MOST_POINTS = 120
+
 
 def race(
     result: Raced,
@@ -52,17 +55,21 @@ def race(
 def _metric_scale(target: float, runs: Sequence[Run]) -> tuple[float, float]:
     """The ends of a scale that holds the target and the curves, save where one explodes.
 
-    A curve counts up to three times as far from the target as a quarter of the curves stay.
+    Curves count up to three times as far from the target as those began that arrived; where none
+    did, as the middle one began.
     """
-    far = []
+    began, arrived = [], []
     for run in runs:
-        known = [abs(point[2] - target) for point in run.curve if math.isfinite(point[2])]
-        if known:
-            far.append(max(known))
-    most = 3 * sorted(far)[(len(far) - 1) // 4] if far else abs(target) or 1.0
+        known = [abs(value - target) for *_, value in run.curve if math.isfinite(value)]
+        began += known[:1]
+        if run.reached:
+            arrived += known[:1]
+    usual = max(arrived, default=0.0)
+    if began and not arrived:
+        usual = sorted(began)[(len(began) - 1) // 2]
     values = [target]
     for run in runs:
-        values += [v for *_, v in run.curve if math.isfinite(v) and abs(v - target) <= most]
+        values += [value for *_, value in run.curve if abs(value - target) <= 3 * usual]
     room = 0.08 * (max(values) - min(values)) or 0.5 * abs(target) or 0.5
     return min(values) - room, max(values) + room
 
@@ -79,11 +86,18 @@ def _curve(run: Run, box: Box, tone: str, worst: float, going: bool) -> list[Mar
         outside = beyond
         points.append((x, y))
     if points:
-        parts.insert(0, svg.path(points, f"line {tone}" if going else f"line thin {tone}"))
+        kind = f"line {tone}" if going else f"line thin {tone}"
+        parts.insert(0, svg.path(_thinned(points), kind))
     end = points[-1] if points else (box.left, worst)
     if run.reached or going:
         return [*parts, svg.dots([end], f"end {tone}")]
     return [*parts, _cross(*end, tone)]
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Every so many points, and always the last."""
+    every = math.ceil(len(points) / MOST_POINTS) or 1
+    return points[::-every][::-1]
 
 
 def _beyond(x: float, y: float, box: Box, tone: str) -> Markup:
@@ -101,9 +115,9 @@ def _cross(x: float, y: float, tone: str) -> Markup:
 def _target(target: float, box: Box) -> list[Markup]:
     y = box.y(target)
     parts = [svg.path([(box.left, y), (box.right, y)], "one", "5 4")]
-    # Away from the nearer edge.
+    # Where a curve begins none is near the target yet; and away from the nearer edge.
     side = -7 if y > box.top + 30 else 20
-    parts.append(svg.text(box.right - 4, y + side, f"target {target:g}", "", "end"))
+    parts.append(svg.text(box.left + 6, y + side, f"target {target:g}"))
     return parts
 
 
@@ -113,5 +127,6 @@ def _other_race(other: Raced, box: Box, number: int) -> list[Markup]:
     for run in other.runs:
         points = [(box.x(at), box.y(value)) for _, at, value in run.curve if math.isfinite(value)]
         if points:
+            points = list(_thinned(points))
             parts.append(svg.path(points, "line thin recorded", DASHES[number % len(DASHES)]))
     return parts

@@ -12,6 +12,8 @@ from labkit.show import Markup
 WIDTH, EDGE, LINE = 640.0, 8.0, 26.0
 # About as many letters have room in a line of a narrow picture.
 LETTERS = 56
+# How wide a letter is there.
+LETTER = WIDTH / LETTERS
 
 
 def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
@@ -50,8 +52,25 @@ def element(tag: str, *children: str, kind: str = "", **attributes: str) -> Mark
     return show.element(tag, *children, **attributes)
 
 
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> Markup:
-    return element("text", words, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+def text(
+    x: float, y: float, words: str, kind: str = "", anchor: str = "start", room: int = LETTERS
+) -> Markup:
+    """Words; of more letters than there is ``room`` for, the rest is what a pointer shows."""
+    full = []
+    if len(words) > room:
+        full = [element("title", words)]
+        words = f"{words[: max(1, room - 1)]}…"
+    return element("text", words, *full, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+
+
+def below(x: float, y: float, words: str) -> Markup:
+    """The name of a place along a plot: in its middle, or where that would leave the picture."""
+    half = LETTER * len(words) / 2
+    if x + half > WIDTH:
+        return text(WIDTH - 2, y, words, "small", "end")
+    if x - half < 0:
+        return text(2, y, words, "small")
+    return text(x, y, words, "small", "middle")
 
 
 def rect(x: float, y: float, width: float, height: float, kind: str) -> Markup:

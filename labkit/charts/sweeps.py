@@ -21,7 +21,7 @@ from labkit.charts.plot import (
     short,
     swatch,
 )
-from labkit.charts.svg import EDGE, LETTERS, LINE, WIDTH
+from labkit.charts.svg import EDGE, LETTER, LETTERS, LINE, WIDTH
 from labkit.show import Markup
 from labkit.text import listed
 
@@ -161,7 +161,7 @@ def _joined(
 ) -> list[Markup]:
     if not points:
         return []
-    parts = [svg.dots(points, tone)]
+    parts = [svg.dots(points, f"end {tone}")]
     if joined and len(points) > 1:
         parts.insert(0, svg.path(points, f"line thin {tone}", dashes))
     return parts
@@ -210,8 +210,8 @@ def _value_names(values: Sequence[Any], places: Places, box: Box, slanted: bool)
             turned = f' transform="rotate(-25 {svg.number(x)} {svg.number(y)})"'
             parts.append(Markup(name.replace("<text", f"<text{turned}", 1)))
             continue
-        wide = 11.0 * len(words)
-        if x - wide / 2 > last:
-            last = x + wide / 2 + 6
-            parts.append(svg.text(x, y, words, "small", "middle"))
+        half = LETTER * len(words) / 2
+        if x - half > last:
+            last = x + half + 6
+            parts.append(svg.below(x, y, words))
     return parts

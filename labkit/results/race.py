@@ -215,7 +215,7 @@ class RaceResult:
         candidate = self.arms[1]
         by = self.told_by(candidate)
         if by == "times":
-            return self.verdict(candidate), f"{format_factor(self.speedup(candidate)[0])}×"
+            return self.verdict(candidate), self.factor(candidate)
         if by == "counts":
             return self.verdict(candidate), f"{self.tally(candidate)} seeds"
         return self.verdict(candidate), ""
@@ -237,15 +237,21 @@ class RaceResult:
             return "did not reach it"
         if by == "counts":
             return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
-        factor = f"{format_factor(self.speedup(arm)[0])}×"
-        return f"is {factor} as fast as {self.arms[0]}: {self.verdict(arm)}"
+        return f"is {self.factor(arm)} as fast as {self.arms[0]}: {self.verdict(arm)}"
+
+    def factor(self, arm: str) -> str:
+        """``2.00×``; of fewer than three seeds each by itself, as in ``2.00× and 1.25×``."""
+        ratios = self.ratios(arm)
+        if len(ratios) < FEW_SEEDS:
+            return " and ".join(f"{format_factor(ratio)}×" for ratio in ratios)
+        return f"{format_factor(self.speedup(arm)[0])}×"
 
     def arrival(self, arm: str) -> str:
-        """``3 of 5 arrived, median 1.50 s``."""
-        words = f"{self.tally(arm)} arrived"
-        if math.isfinite(self.median(arm)):
-            words += f", median {format_seconds(self.median(arm))}"
-        return words
+        """``3 of 5 in 1.50 s``: who arrived, and the median time; ``0 of 5 arrived``."""
+        median = self.median(arm)
+        if math.isinf(median):
+            return f"{self.tally(arm)} arrived"
+        return f"{self.tally(arm)} in {format_seconds(median)}"
 
     def certainty(self, arm: str) -> str:
         """What a factor rests on: ``95 % interval 1.90 to 2.10; 5 seeds``; two seeds one by one.

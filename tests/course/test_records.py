@@ -525,7 +525,7 @@ def test_a_race_is_drawn_on_the_same_axes(two):
 
 def test_the_figure_of_a_run_names_machine_and_date(two):
     picture = two.on("h200").beside(comparison(1.1)).picture()
-    assert "h200, 2026-11-20, at size=512: 2.5" in picture and "a-cpu" not in picture
+    assert "2.50× h200, 2026-11-20, at size=512" in picture and "a-cpu" not in picture
 
 
 def test_the_reader_picks_the_machine(two, tmp_path):

@@ -71,8 +71,23 @@ class Picture:
 
     @property
     def texts(self) -> list[str]:
-        found = [each for each in self.root.iter() if each.tag.endswith("}text")]
-        return ["".join(each.itertext()) for each in found]
+        return list(self.words())
+
+    def words(self) -> Iterator[str]:
+        """The texts, without what a pointer shows."""
+        for each in self.root.iter():
+            if each.tag.endswith("}text"):
+                spans = [span for span in each if span.tag.endswith("}tspan")]
+                yield (each.text or "") + "".join(span.text or "" for span in spans)
+
+    def extents(self) -> Iterator[tuple[float, float]]:
+        """Where each text begins and ends in a narrow place, where its letters are large."""
+        elements = [each for each in self.root.iter() if each.tag.endswith("}text")]
+        for each, words in zip(elements, self.texts, strict=True):
+            wide, x = 10.9 * len(words), float(each.attrib["x"])
+            part = {"start": 0.0, "middle": 0.5, "end": 1.0}[each.get("text-anchor", "start")]
+            if "transform" not in each.attrib:
+                yield x - part * wide, x + (1 - part) * wide
 
     def points(self) -> Iterator[tuple[float, float]]:
         """All corners of lines, areas and texts."""
@@ -119,6 +134,8 @@ def test_every_picture_is_whole_and_keeps_within_its_frame(name: str) -> None:
     assert picture.root.get("role") == "img" and picture.root.get("aria-label")
     for x, y in picture.points():
         assert -1 <= x <= 641 and -1 <= y <= picture.height + 1, (x, y)
+    for left, right in picture.extents():
+        assert left >= -2 and right <= 650, (left, right)
     assert not re.search(r"\b(nan|inf)\b", re.sub("<style>.*?</style>", "", source))
     assert "<script" not in source and "href" not in source
 
@@ -143,6 +160,11 @@ def test_where_there_is_no_interval_none_is_drawn() -> None:
     picture = Picture(charts.comparison(result))
     assert dots(picture) == 1 and not picture.of("k-band") and not picture.of("k-floor")
     assert dots(Picture(charts.comparison(compared(pairs=0)))) == 0
+
+
+def test_of_very_many_pairs_every_so_many_are_dots() -> None:
+    picture = Picture(charts.comparison(compared(pairs=2500)))
+    assert dots(picture) == 834 and "dots: one of 3 pairs of blocks" in picture.texts
 
 
 def test_an_outlier_flattens_nothing() -> None:
@@ -176,8 +198,17 @@ def test_a_picture_keeps_its_height_from_the_first_pair_on() -> None:
 
 def test_the_guess_and_recorded_machines_are_named() -> None:
     picture = Picture(charts.comparison(compared(), recorded=[("h200", compared(3.0))], guess=1.5))
-    assert "your guess 1.50×" in picture.texts and "h200: 3.00×" in picture.texts
+    assert "your guess 1.50×" in picture.texts and "3.00× h200" in picture.texts
     assert "no pairs" in " ".join(Picture(EVERY["with recorded"]()).texts)
+
+
+def test_a_long_name_is_cut_and_its_end_is_shown_by_a_pointer() -> None:
+    name = "a machine with a name that has no room, 2026-11-20, at batch_size=512"
+    picture = Picture(charts.comparison(compared(), recorded=[(name, compared(1.2))]))
+    [shown] = [text for text in picture.texts if text.startswith("1.20× a machine")]
+    assert shown.endswith("…")
+    titles = [each.text for each in picture.root.iter() if each.tag.endswith("}title")]
+    assert f"1.20× {name}" in titles
 
 
 def test_a_direction_colours_what_is_not_clear_yet() -> None:
@@ -195,7 +226,7 @@ def test_a_race_draws_every_run_and_marks_how_each_ends() -> None:
     assert len(picture.of("k-cross")) == sum(not run.reached for run in RUNS)
     assert len(picture.of("k-beyond")) == 2
     assert "1 of 4 arrived" in picture.texts
-    assert any("2 of 3 arrived" in text for text in picture.texts)
+    assert any("2 of 3 in 1.50 s" in text for text in picture.texts)
 
 
 def test_one_that_explodes_does_not_flatten_the_others() -> None:
@@ -205,6 +236,22 @@ def test_one_that_explodes_does_not_flatten_the_others() -> None:
         if text[:1].isdigit() and text.replace(".", "").isdigit()
     ]
     assert max(ticks) <= 4
+
+
+def test_a_scale_holds_curves_that_begin_far_from_one_that_begins_near() -> None:
+    near = [trained("whitened", seed, 0.53, 0.5) for seed in range(5)]
+    far = [trained("plain", seed, 2.0, 1.0, 0.5) for seed in range(5)]
+    picture = Picture(charts.race(RaceResult((*near, *far), 0.5, "loss", False)))
+    assert not picture.of("k-beyond") and "2" in picture.texts
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_end() -> None:
+    run = trained("sgd", 0, *(2 - 0.001 * n for n in range(1500)))
+    source = charts.race(RaceResult((run,), 0.5, "loss", False))
+    [line] = Picture(source).of("k-line")
+    assert 60 <= line.attrib["d"].count("L") <= 120
+    end = Picture(source).of("k-end")[0].attrib["d"].removeprefix("M").removesuffix("h0")
+    assert line.attrib["d"].endswith(end)
 
 
 def test_target_and_metric_stand_there_before_the_first_run() -> None:

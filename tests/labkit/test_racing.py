@@ -314,6 +314,8 @@ def test_two_seeds_are_told_one_by_one():
     result = finished((1.0, 2.0), (0.5, 1.6))
     words = "2.00 and 1.25 in two seeds"
     assert result.details == (f"other: {words}",)
+    assert "other is 2.00× and 1.25× as fast as one: unclear." in result.sentence
+    assert result.headline == ("unclear", "2.00× and 1.25×") and "1.58" not in str(result)
     for text in every_text(result):
         assert words in text
     assert result.rows[1][:3] == ["one", "1.50 s", "1.00 s – 2.00 s"]
