@@ -1,4 +1,4 @@
-"""A lab's controls: the values that each lists, and which others it takes."""
+"""A lab's controls and scenarios: what each lists, and which values it takes."""
 
 from __future__ import annotations
 
@@ -6,23 +6,69 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from labkit.results import changed
+from labkit.results import changed, same_value
 from labkit.text import format_settings
 
 Settings = dict[str, Any]
+# The values of each control, the baseline's first.
+Controls = Mapping[str, tuple[Any, ...]]
 
 
-def listed_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
-    """The values of one control. TypeError for no list, ValueError for an empty one."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+def all_controls(
+    technique: Mapping[str, Iterable[Any]], situation: Mapping[str, Iterable[Any]] | None
+) -> dict[str, tuple[Any, ...]]:
+    """The values of every control, the technique first.
+
+    TypeError for a name that both have and for values that are no list, ValueError for none.
+    """
+    situation = checked_dict("situation", situation, '{"batch_size": [64, 256]}')
+    if twice := set(technique) & set(situation):
         raise TypeError(
-            f"{name}={values!r}: list the control's values, the baseline first, "
-            f"as in {name}=[{values!r}]"
+            f"{names(twice)} is given twice: a control belongs to the technique, in which the "
+            "sides differ, or to situation, which is the same on both"
         )
-    listed = tuple(values)
-    if not listed:
-        raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
-    return listed
+    controls = {}
+    for name, values in (*technique.items(), *situation.items()):
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise TypeError(
+                f"{name}={values!r}: list the control's values, the baseline first, "
+                f"as in {name}=[{values!r}]"
+            )
+        controls[name] = tuple(values)
+        if not controls[name]:
+            raise ValueError(f"{name}=[]: a control needs at least one value, the baseline")
+    return controls
+
+
+def check_names(controls: Controls, methods: Iterable[Callable[..., Any]]) -> None:
+    """TypeError for a control named like an argument of ``methods`` that is given by name."""
+    taken: set[str] = set()
+    for method in methods:
+        for name, parameter in inspect.signature(method).parameters.items():
+            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
+                taken.add(name)
+    if reserved := set(controls) & taken:
+        raise TypeError(
+            f"a control cannot be named {names(reserved)}: "
+            "lab.run or lab.sweep has such an argument"
+        )
+
+
+def check_signature(make_workload: Callable[..., Any], controls: Controls) -> None:
+    """TypeError when the controls are not the keywords of ``make_workload``."""
+    wants = inspect.signature(make_workload)
+    try:
+        wants.bind(**controls)
+    except TypeError as error:
+        raise TypeError(
+            f"make_workload{wants} cannot be called with the controls {names(controls)}: {error}"
+        ) from None
+
+
+def check_known(what: str, given: Iterable[str], controls: Controls) -> None:
+    """TypeError for a name that is no control's."""
+    if unknown := set(given) - set(controls):
+        raise TypeError(f"{what} {names(unknown)}; the controls are {names(controls)}")
 
 
 def check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
@@ -30,9 +76,8 @@ def check_value(name: str, value: Any, listed: tuple[Any, ...]) -> None:
 
     Other numbers than those listed are accepted where numbers are.
     """
-    for other in listed:
-        if type(value) is type(other) and value == other:
-            return
+    if any(type(value) is type(other) and value == other for other in listed):
+        return
     numbers = any(map(_is_number, listed))
     if numbers and _is_number(value):
         return
@@ -47,53 +92,57 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def all_controls(
-    technique: Mapping[str, Iterable[Any]], situation: Mapping[str, Iterable[Any]] | None
-) -> dict[str, tuple[Any, ...]]:
-    """The values of every control, the technique first.
+def all_scenarios(
+    scenarios: Mapping[str, Mapping[str, Any]] | None, controls: Controls
+) -> dict[str, Settings]:
+    """What was given as ``scenarios``.
 
-    TypeError for a name that both have.
+    TypeError for an unknown control and for what is no dict, ValueError for a value that is not
+    listed: a panel has to show it.
     """
-    if not isinstance(situation, Mapping | None):
+    found: dict[str, Settings] = {}
+    example = '{"small": {"width": 8}}'
+    for name, settings in checked_dict("scenarios", scenarios, example).items():
+        if not isinstance(name, str) or not isinstance(settings, Mapping):
+            raise TypeError(
+                f"scenario {name!r}: {settings!r}: give a name and a dict of settings, as in "
+                f"{example}"
+            )
+        check_known(f"scenario {name!r} names", settings, controls)
+        for control, value in settings.items():
+            if not any(_same(value, listed) for listed in controls[control]):
+                accepted = ", ".join(map(repr, controls[control]))
+                raise ValueError(
+                    f"scenario {name!r} sets {control}={value!r}, which is not listed: "
+                    f"use {accepted}"
+                )
+        found[name] = dict(settings)
+    return found
+
+
+def _same(value: Any, listed: Any) -> bool:
+    """Equal, and both switches or neither: 1 is not True here."""
+    return isinstance(value, bool) == isinstance(listed, bool) and same_value(value, listed)
+
+
+def scenario_settings(scenarios: Mapping[str, Settings], name: object) -> Settings:
+    """The settings of the scenario of that name. TypeError for what is no name, else ValueError."""
+    known = names(scenarios)
+    if not isinstance(name, str):
         raise TypeError(
-            f"situation={situation!r}: give a dict, control -> its values, as in "
-            'situation={"batch_size": [64, 256]}'
+            f"{name!r}: name a scenario ({known}); settings are given by keyword, as in "
+            "lab.run(width=8)"
         )
-    situation = situation or {}
-    if twice := set(technique) & set(situation):
-        raise TypeError(
-            f"{names(twice)} is given twice: a control belongs to the technique, in which the "
-            "sides differ, or to situation, which is the same on both"
-        )
-    controls = {}
-    for name, values in (*technique.items(), *situation.items()):
-        controls[name] = listed_values(name, values)
-    return controls
+    if name not in scenarios:
+        raise ValueError(f"unknown scenario {name!r}; the scenarios of this lab are {known}")
+    return dict(scenarios[name])
 
 
-def check_names(controls: Mapping[str, Any], methods: Iterable[Callable[..., Any]]) -> None:
-    """TypeError for a control named like an argument of ``methods`` that is given by name."""
-    taken: set[str] = set()
-    for method in methods:
-        for name, parameter in inspect.signature(method).parameters.items():
-            if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY:
-                taken.add(name)
-    if reserved := set(controls) & taken:
-        raise TypeError(
-            f"a control cannot be named {names(reserved)}: "
-            "lab.run or lab.sweep has such an argument"
-        )
-
-
-def check_signature(make_workload: Callable[..., Any], controls: Mapping[str, Any]) -> None:
-    """TypeError when the controls are not the keywords of ``make_workload``."""
-    wants = inspect.signature(make_workload)
-    try:
-        wants.bind(**controls)
-    except TypeError as error:
-        raise TypeError(
-            f"make_workload{wants} cannot be called with the controls {names(controls)}: {error}"
-        ) from None
+def checked_dict(option: str, given: Mapping[str, Any] | None, example: str) -> dict[str, Any]:
+    """What was given for an option of `Lab` that is a dict. TypeError for anything else."""
+    if not isinstance(given, Mapping | None):
+        raise TypeError(f"{option}={given!r}: give a dict, as in {option}={example}")
+    return dict(given or {})
 
 
 def difference(settings: Mapping[str, Any], from_these: Mapping[str, Any]) -> str:

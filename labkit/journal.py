@@ -6,10 +6,49 @@ off is not measured again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from labkit.racing import RaceResult
+from labkit.results import Comparison
+
+Plain = bool | int | float | str | None
+R = TypeVar("R", Comparison, RaceResult)
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a result of a lab depends on, beside the code: equal keys ask the same question.
+
+    All of it is plain, so that it may be written to a file and read from it. ``sides`` are the
+    settings of each, the baseline first; ``seconds`` the budget of a comparison, None for a race.
+    """
+
+    lab: str
+    sides: tuple[tuple[tuple[str, Plain], ...], ...]
+    seconds: float | None
+    seed: int | None
+    threads: int | None
+    options: tuple[tuple[str, Plain], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        lab: str,
+        sides: Iterable[Mapping[str, Any]],
+        *,
+        seconds: float | None = None,
+        seed: int | None = None,
+        threads: int | None = None,
+        **options: Any,
+    ) -> Key:
+        """The key of these settings and options, whatever their values are."""
+        pairs = tuple(tuple(plain(settings).items()) for settings in sides)
+        others = tuple(sorted(plain(options).items()))
+        return cls(lab, pairs, seconds, seed, threads, others)
 
 
 @dataclass(frozen=True)
@@ -22,14 +61,14 @@ class Failure:
 
 
 Keeper = Callable[[Any, Mapping[str, Any]], None]
-Answer = Callable[[str], Any]
+Answer = Callable[[Key], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class _Journal:
     keeper: Keeper
     counters: bool
-    answer: Answer | None = None
+    answer: Answer | None
 
 
 _open: list[_Journal] = []
@@ -39,7 +78,7 @@ def open_journal(keeper: Keeper, *, counters: bool = False, answer: Answer | Non
     """From now on call ``keeper(result, about)`` for each result of a lab.
 
     A result is a Comparison, a RaceResult or a `Failure`; ``about`` says how it was taken. With
-    ``counters`` labs also count what a step of each side does. ``answer(question)`` is asked before
+    ``counters`` labs also count what a step of each side does. ``answer(key)`` is asked before
     anything is measured: a result that it returns is taken for measured, None means to measure.
     """
     _open.append(_Journal(keeper, counters, answer))
@@ -63,18 +102,33 @@ def wants_counters() -> bool:
     return any(opened.counters for opened in _open)
 
 
-def recall(question: str) -> Any:
-    """What an open journal has for the answer to a lab's question, or None."""
-    for opened in _open:
-        if opened.answer is None:
-            continue
-        found = opened.answer(question)
-        if found is not None:
-            return found
-    return None
+def remembered(key: Key, take: Callable[[], R], **about: Any) -> R:
+    """What an open journal still has for the key, else what ``take`` measures.
+
+    It is kept in every open journal, unless it was stopped; ``about`` says how it was taken.
+    """
+    answers = (opened.answer(key) for opened in _open if opened.answer is not None)
+    result = next((answer for answer in answers if answer is not None), None)
+    if result is None:
+        result = take()
+    if not result.stopped:
+        keep(result, **about)
+    return result
 
 
 def keep(result: object, **about: Any) -> None:
-    """Hand a result to every open journal; ``about`` says how it was taken: the seed, threads."""
+    """Hand a result to every open journal."""
     for opened in _open:
         opened.keeper(result, about)
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Plain]:
+    """Settings as JSON knows them; others, such as a dtype or infinity, by their names."""
+    found: dict[str, Plain] = {}
+    for name, value in settings.items():
+        known = isinstance(value, bool | int | float | str | None)
+        if known and not (isinstance(value, float) and not math.isfinite(value)):
+            found[name] = value
+        else:
+            found[name] = str(value)
+    return found

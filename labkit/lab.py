@@ -17,24 +17,25 @@ from labkit import journal
 from labkit.arms import Arm, ArmDied, LocalArm, Peak
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
-from labkit.call import Call, keywords
 from labkit.comparing import Update, alternate, budget, measuring
 from labkit.controls import (
+    Controls,
     Settings,
     all_controls,
+    all_scenarios,
+    check_known,
     check_names,
     check_signature,
     check_value,
     difference,
     names,
+    scenario_settings,
 )
 from labkit.device import survive
-from labkit.idle import Idle, checked_idle, why_idle
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.progress import progress
 from labkit.racing import RaceResult, race
 from labkit.results import Comparison, Workload
-from labkit.scenarios import checked_scenarios, scenario_settings
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
 from labkit.workers import Workers
@@ -46,23 +47,35 @@ Reason = str | Mapping[Any, str]
 class Lab:
     """Compare settings of ``make_workload(**settings) -> Workload``.
 
-    Every control lists its values, the first one the default. Those given by keyword are the
-    technique, in which the sides differ: the first value is the baseline's. Those in ``situation``
-    are set on both sides alike. ``scenarios`` are named settings, which a panel shows as buttons:
-    ``{"small": {"width": 8}}``. ``idle`` says of a control with which settings of the others it
-    changes nothing: ``{"prefetch": lambda s: s["workers"] == 0}``. ``race`` has the options of
-    `race` for this lab, ``{"target": 0.6, "steps": 400}``; with ``learns`` the technique changes
-    what is learned, so that time per step says too little, and a panel opens in Race.
+    Each control, given by keyword, lists its values; the first is the baseline's. The sides of a
+    comparison differ in these: they are the technique. The options are:
 
-    ``runs_in`` says where each side lives: in the ``"kernel"``; in a ``"process"`` of its own, for
-    state that cannot be swapped back; or in `labkit.workers.Workers`. Then ``make_workload`` is the
-    name of a function that their script serves, and a control named ``processes`` says how many of
-    them take part. ``threads`` is torch's thread count on the CPU (None leaves it). ``seed`` is set
-    before each build. ``memory`` measures peak memory, ``counters`` counts what a step does, each
-    in a pass of its own. ``unavailable`` maps a control, or some of its values, to the reason why
-    this machine cannot show it, as in ``{"pin_memory": "needs CUDA"}`` or
-    ``{"precision": {"fp16": "needs CUDA"}}``. ``one_step`` is what results call a call of ``step``
-    where it is no training step: ``"epoch"``.
+    - ``situation``: controls that are set on both sides alike, name -> values.
+    - ``scenarios``: settings with a name, which a panel shows as buttons.
+    - ``race``: options of `labkit.race` for this lab, ``target`` and ``steps`` at least.
+    - ``runs_in``: where the sides live: in the ``"kernel"``; each in a ``"process"`` of its own,
+      for state that cannot be swapped back; or in `labkit.workers.Workers`, whose script serves the
+      function that ``make_workload`` then names, ``processes`` (a control) of them at a time.
+    - ``threads``: torch's threads on the CPU; None leaves them as they are.
+    - ``seed``: of the random numbers, set before each build.
+    - ``memory``: whether to measure peak memory, in bytes, in a pass of its own.
+    - ``unavailable``: what this machine cannot show: control -> reason, or -> {value: reason}.
+
+    TypeError for an option of the wrong kind, for a control that ``make_workload`` does not take
+    and for a name that is no control's; ValueError for a value that is not listed. Nothing is built
+    before it is measured.
+
+    >>> import torch
+    >>> from labkit import Lab, Workload
+    >>> def make_workload(width, rows):
+    ...     weight, inputs = torch.randn(width, width), torch.randn(rows, width)
+    ...     return Workload(lambda: inputs @ weight, rows, "rows")
+    >>> lab = Lab(make_workload, width=[8, 512], situation={"rows": [64, 256]})
+    >>> result = lab.run(width=512, rows=256, seconds=0.1)
+    >>> result.candidate.settings
+    {'width': 512, 'rows': 256}
+    >>> result.speedup < 1
+    True
     """
 
     def __init__(
@@ -73,14 +86,10 @@ class Lab:
         threads: int | None = 1,
         seed: int = 0,
         memory: bool = True,
-        counters: bool = False,
         unavailable: Mapping[str, Reason] | None = None,
         situation: Mapping[str, Iterable[Any]] | None = None,
         scenarios: Mapping[str, Mapping[str, Any]] | None = None,
-        idle: Mapping[str, Idle] | None = None,
         race: Mapping[str, Any] | None = None,
-        learns: bool = False,
-        one_step: str = "step",
         **controls: Iterable[Any],
     ) -> None:
         self.controls = all_controls(controls, situation)
@@ -90,29 +99,12 @@ class Lab:
         _check_type("threads", threads, (int, type(None)))
         _check_type("seed", seed, int)
         _check_type("memory", memory, bool)
-        _check_type("counters", counters, bool)
-        _check_type("learns", learns, bool)
-        _check_type("one_step", one_step, str)
-        if not one_step.strip():
-            raise ValueError(f"one_step={one_step!r}: give it a name, as in one_step='epoch'")
-        self.scenarios = checked_scenarios(scenarios, self.controls)
-        self.idle = checked_idle(idle, self.controls)
+        self.scenarios = all_scenarios(scenarios, self.controls)
         self.race_options = _checked_race(race, runs_in)
-        if learns and not self.race_options:
-            raise ValueError(
-                "learns=True: a technique that changes what is learned is judged by a race: "
-                'give race={"target": ..., "steps": ...}'
-            )
-        self.learns = learns
         self.unavailable = dict(unavailable or {})
-        if unknown := set(self.unavailable) - set(self.controls):
-            raise TypeError(
-                f"unavailable names {names(unknown)}; the controls are {names(self.controls)}"
-            )
+        check_known("unavailable names", self.unavailable, self.controls)
         self.make_workload, self.runs_in = make_workload, runs_in
-        self.threads, self.seed = threads, seed
-        self.memory, self.counters = memory, counters
-        self.one_step = one_step
+        self.threads, self.seed, self.memory = threads, seed, memory
 
     def __repr__(self) -> str:
         return f"Lab({self.name}: {format_settings(self.controls)})"
@@ -142,13 +134,7 @@ class Lab:
             return None
         return reason
 
-    def why_idle(self, name: str, settings: Mapping[str, Any]) -> str | None:
-        """Why a control changes nothing with these settings of a side, or None when it does."""
-        if name not in self.idle:
-            return None
-        return why_idle(self.idle[name], self.defaults | dict(settings))
-
-    def sides(
+    def _sides(
         self,
         scenario: str | None,
         settings: Mapping[str, Any],
@@ -198,18 +184,38 @@ class Lab:
         ``on_rough`` receives a first number while both sides still warm up, for who watches.
         """
         seconds = budget(seconds)
-        sides = self.sides(scenario, settings, baseline)
-        known = journal.recall(f"run {self.name} {sides!r} for {seconds:g} s, {self._how}")
-        if known is not None:
-            return self._again(known, *sides)
-        arms = self._arms(*sides)
-        with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
-            for arm in arms:
-                stack.callback(arm.close)
-            result = alternate(
-                *arms, seconds=seconds, on_update=on_update, stop=stop, on_rough=on_rough
-            )
-            result = replace(result, lab=self.name, one_step=self.one_step)
+        sides = self._sides(scenario, settings, baseline)
+        how = {"seed": self.seed, "threads": self.threads}
+        place = "workers" if isinstance(self.runs_in, Workers) else self.runs_in
+        key = journal.Key.of(
+            self.name, sides, seconds=seconds, memory=self.memory, runs_in=place, **how
+        )
+        take = partial(
+            self._compared,
+            sides,
+            settings,
+            seconds=seconds,
+            on_update=on_update,
+            on_rough=on_rough,
+            stop=stop,
+        )
+        result = journal.remembered(key, take, **how)
+        # A journal knows some values by their names only.
+        before, after = (
+            replace(arm, settings=own) for arm, own in zip(result.arms, sides, strict=True)
+        )
+        return replace(result, baseline=before, candidate=after)
+
+    def _compared(
+        self,
+        sides: tuple[Settings, Settings],
+        settings: Mapping[str, Any],
+        *,
+        stop: threading.Event | None,
+        **options: Any,
+    ) -> Comparison:
+        with self._arms(sides, settings) as arms:
+            result = replace(alternate(*arms, stop=stop, **options), lab=self.name)
             if result.stopped:
                 return result
             # Peaks are taken with one workload alive; processes wait for their turn.
@@ -217,9 +223,8 @@ class Lab:
                 arm.release()
             if self.memory:
                 result = _with_peaks(result, arms, stop)
-            if self.counters or journal.wants_counters():
+            if journal.wants_counters():
                 result = _with_counters(result, arms)
-        journal.keep(result, seed=self.seed, threads=self.threads)
         return result
 
     def timeline(
@@ -235,12 +240,9 @@ class Lab:
 
         A side that ran out of memory, or that ``stop`` has left out, says so.
         """
-        arms = self._arms(*self.sides(scenario, settings, baseline))
-        with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
-            for arm in arms:
-                stack.callback(arm.close)
-            lines = [_timeline(arm, stop) for arm in arms]
-        return MemoryComparison(lines[0], lines[1], lab=self.name)
+        with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
+            before, after = (_timeline(arm, stop) for arm in arms)
+        return MemoryComparison(before, after, lab=self.name)
 
     def sweep(
         self,
@@ -264,10 +266,8 @@ class Lab:
         """
         values = self._swept(control, settings)
         results: list[Comparison] = []
-        shown: dict[str, Any] = {"total": len(values), "desc": f"sweep of {control}"}
-        if on_update:
-            shown["disable"] = True
-        bar = progress(unit="run", **shown)
+        hidden = {"disable": True} if on_update else {}
+        bar = progress(total=len(values), desc=f"sweep of {control}", unit="run", **hidden)
         with contextlib.closing(bar):
             for index, value in enumerate(values):
                 base = dict(baseline or {})
@@ -326,32 +326,33 @@ class Lab:
             )
         options = {"threads": self.threads} | self.race_options | options
         _check_race_has_an_end(options)
+        entries = self._entries(candidates, baseline)
+        told = {name: value for name, value in options.items() if name not in _NO_PART_OF_A_RACE}
+        key = journal.Key.of(self.name, entries.values(), **told)
+        return journal.remembered(key, partial(self._raced, entries, options))
+
+    def _raced(self, entries: Mapping[str, Settings], options: Mapping[str, Any]) -> RaceResult:
+        makers = {}
+        for label, settings in entries.items():
+            makers[label] = partial(self._function(), **settings)
+        with self._failures({}):
+            return replace(race(makers, **options), lab=self.name)
+
+    def _entries(
+        self, candidates: Iterable[Mapping[str, Any]], baseline: Mapping[str, Any] | None
+    ) -> dict[str, Settings]:
+        """The settings of all that race, by their labels, the baseline first."""
         base = self.settings(self._shared(candidates) | dict(baseline or {}))
         # The situation is no side's own: it names none.
         own = {name: base[name] for name in self.technique}
-        chosen = {difference(self.defaults | own, self.defaults) or "baseline": base}
+        entries = {difference(self.defaults | own, self.defaults) or "baseline": base}
         for candidate in candidates:
             settings = self.settings(candidate)
             label = difference(settings, base) or "same settings"
-            if label in chosen:
+            if label in entries:
                 raise ValueError(f"{candidate!r} is in this race already")
-            chosen[label] = settings
-        makers = {}
-        for label, settings in chosen.items():
-            makers[label] = partial(self._function(), **settings)
-        told = {name: value for name, value in options.items() if name not in _NO_PART_OF_A_RACE}
-        target, steps = told.pop("target"), told.pop("steps")
-        asked = f"{chosen!r} to {target!r} in {steps} steps, {told!r}"
-        known = journal.recall(f"race {self.name} {asked}")
-        if known is not None:
-            journal.keep(known)
-            return known
-        with self._failures({}):
-            result = race(makers, **options)
-        result = replace(result, lab=self.name)
-        if not result.stopped:
-            journal.keep(result)
-        return result
+            entries[label] = settings
+        return entries
 
     def _shared(self, candidates: Iterable[Mapping[str, Any]]) -> Settings:
         """What candidates of a race set of the situation: the one baseline has it as well."""
@@ -367,49 +368,18 @@ class Lab:
                     )
         return shared
 
-    def code(
-        self,
-        scenario: str | None = None,
-        method: str = "run",
-        /,
-        *,
-        sweep: str | None = None,
-        follow: bool = False,
-        baseline: Mapping[str, Any] | None = None,
-        seconds: float | None = None,
-        **settings: Any,
-    ) -> str:
-        """The headless call for these settings, as source; only what differs from the defaults.
-
-        ``method`` is "run", "timeline" or "race"; a race names no scenario. With ``sweep``, a
-        control, it is that of `sweep`.
-        """
-        preset: Settings = {}
-        named = scenario is not None and method != "race"
-        if named:
-            preset = scenario_settings(self.scenarios, scenario)
-        call = Call(self.defaults, self.situation, preset)
-        given = call.given(settings)
-        base = call.baseline(baseline or {}, given)
-        arguments = [repr(scenario)] if named else []
-        if sweep is not None:
-            method = "sweep"
-            arguments.insert(0, repr(sweep))
-            follow = follow or (sweep in self.situation and sweep not in (baseline or {}))
-            arguments += call.sweep(sweep, follow, given, base, baseline or {})
-        elif method == "race":
-            arguments.append(repr(given))
-        else:
-            arguments += keywords(given)
-        if base:
-            arguments.append(f"baseline={base!r}")
-        if seconds is not None and method in ("run", "sweep"):
-            arguments.append(f"seconds={seconds:g}")
-        return f"lab.{method}({', '.join(arguments)})"
-
-    def _arms(self, baseline: Settings, candidate: Settings) -> tuple[Arm, Arm]:
+    @contextlib.contextmanager
+    def _arms(
+        self, sides: tuple[Settings, Settings], settings: Mapping[str, Any]
+    ) -> Iterator[tuple[Arm, Arm]]:
+        """Both arms, ready to be measured and closed at the end."""
+        baseline, candidate = sides
         label = difference(candidate, baseline) or "same settings"
-        return self._arm("baseline", baseline), self._arm(label, candidate)
+        arms = self._arm("baseline", baseline), self._arm(label, candidate)
+        with self._failures(settings), measuring(self.threads), contextlib.ExitStack() as stack:
+            for arm in arms:
+                stack.callback(arm.close)
+            yield arms
 
     def _arm(self, label: str, settings: Settings) -> Arm:
         if isinstance(self.runs_in, Workers):
@@ -418,23 +388,6 @@ class Lab:
         if self.runs_in == "process":
             return ProcessArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
-
-    @property
-    def _how(self) -> str:
-        """What a comparison depends on beside its settings and its budget."""
-        place = self.runs_in
-        if isinstance(place, Workers):
-            place = "workers"
-        return f"seed {self.seed}, threads {self.threads}, memory {self.memory}, in {place}"
-
-    def _again(self, known: Comparison, *sides: Settings) -> Comparison:
-        """A result that an open journal has kept, with the settings as the caller gave them."""
-        arms = []
-        for arm, settings in zip(known.arms, sides, strict=True):
-            arms.append(replace(arm, settings=settings))
-        result = replace(known, baseline=arms[0], candidate=arms[1], one_step=self.one_step)
-        journal.keep(result, seed=self.seed, threads=self.threads)
-        return result
 
     def _function(self) -> Make:
         assert not isinstance(self.make_workload, str), "a name is for workers only"
@@ -547,9 +500,7 @@ def _check_type(name: str, value: object, kinds: type | tuple[type, ...]) -> Non
         )
 
 
-def _check_place(
-    make_workload: object, runs_in: object, controls: Mapping[str, tuple[Any, ...]]
-) -> None:
+def _check_place(make_workload: object, runs_in: object, controls: Controls) -> None:
     """Fail where the lab is made, and not at its first run."""
     if isinstance(runs_in, Workers):
         script = runs_in.script.name

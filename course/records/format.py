@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 
 from course.notebook_files import ROOT
 from course.records.planned import PlanRatios
-from labkit.journal import Failure
+from labkit.journal import Failure, plain
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.text import write_whole
@@ -90,7 +90,7 @@ class Side(Struct, kw_only=True, forbid_unknown_fields=True):
     def of(cls, side: Measurement) -> Side:
         """What a file keeps of one side."""
         values = {name: getattr(side, name) for name in cls.__struct_fields__}
-        return cls(**values | {"settings": _plain(side.settings)})
+        return cls(**values | {"settings": plain(side.settings)})
 
     def result(self) -> Measurement:
         """The side as labkit knows it."""
@@ -241,7 +241,7 @@ class PlanEntry(Entry, tag="planned"):
         ratios = {name: _round(value) for name, value in result.figures.items()}
         return cls(
             lab=result.lab,
-            settings=_plain(result.settings),
+            settings=plain(result.settings),
             figures=Ratios(**ratios),
             source=cast(Source, result.source),
         )
@@ -261,7 +261,7 @@ class FailureEntry(Entry, tag="failure"):
     @classmethod
     def of(cls, result: Failure) -> FailureEntry:
         """What a file keeps of a failure."""
-        return cls(lab=result.lab, settings=_plain(result.settings), error=result.error)
+        return cls(lab=result.lab, settings=plain(result.settings), error=result.error)
 
     def result(self) -> Failure:
         """The failure."""
@@ -449,18 +449,6 @@ def _known(value: Figure) -> float:
     if value is None:
         return math.nan
     return value
-
-
-def _plain(settings: Mapping[str, Any]) -> Settings:
-    """Settings as JSON knows them; others, such as a dtype or infinity, are kept by their names."""
-    plain: Settings = {}
-    for name, value in settings.items():
-        known = isinstance(value, bool | int | float | str | None)
-        if known and not (isinstance(value, float) and not math.isfinite(value)):
-            plain[name] = value
-        else:
-            plain[name] = str(value)
-    return plain
 
 
 def _number(value: Any) -> Any:

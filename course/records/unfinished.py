@@ -46,7 +46,7 @@ from course.notebook_files import ROOT
 from course.records.card import Card, hardware, machine_name
 from course.records.format import AnyEntry, Result, encode, entry_of
 from course.records.notebook_hash import notebook_hash
-from labkit.journal import open_journal
+from labkit.journal import Key, open_journal
 from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.text import write_whole
@@ -67,7 +67,7 @@ class Line(Struct, kw_only=True, forbid_unknown_fields=True):
     run: str
     measured_in: str
     # None for what is not asked for before it is measured.
-    question: str | None
+    question: Key | None
     # 1 where the question was asked for the first time in this run; 0 without a question.
     number: int
     # What measuring took.
@@ -75,7 +75,7 @@ class Line(Struct, kw_only=True, forbid_unknown_fields=True):
     result: AnyEntry
 
     @property
-    def key(self) -> tuple[str | None, int]:
+    def key(self) -> tuple[Key | None, int]:
         """What a lab is known by."""
         return self.question, self.number
 
@@ -204,11 +204,11 @@ class Listener:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.known = answers(Unfinished(Path(run.file)).lines(), run.notebook, run.code)
-        self.asked: Counter[str] = Counter()
-        self.question: str | None = None
+        self.asked: Counter[Key] = Counter()
+        self.question: Key | None = None
         self.begun = 0.0
 
-    def answer(self, question: str) -> Result | None:
+    def answer(self, question: Key) -> Result | None:
         """What is kept of this question, or None: it has to be measured."""
         self.question = question
         self.asked[question] += 1
@@ -243,7 +243,7 @@ class Listener:
         with open(self.run.file, "ab") as file:
             file.write(encode(line) + b"\n")
 
-    def _key(self) -> tuple[str, int]:
+    def _key(self) -> tuple[Key, int]:
         assert self.question is not None
         return self.question, self.asked[self.question]
 

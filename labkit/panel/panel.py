@@ -13,6 +13,7 @@ import ipywidgets as W
 from labkit.device import test_size
 from labkit.lab import Lab
 from labkit.panel import guess
+from labkit.panel.call import call_of
 from labkit.panel.guess import MEMORY, RACE, TIME, Bet
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import (
@@ -421,14 +422,14 @@ class LabPanel:
 
     def _code(self, sweep: str | None = None) -> str:
         """The call without widgets; that of a sweep of a control, where it is given."""
-        return self.lab.code(
-            self.scenario,
+        return call_of(
+            self.lab,
             METHODS[self.modes.value],
+            self.settings("baseline"),
+            self.settings(),
+            seconds=self.buttons.budget.value,
             sweep=sweep,
             follow=sweep is not None and self._follows(),
-            baseline=self.settings("baseline"),
-            seconds=self.buttons.budget.value,
-            **self.settings(),
         )
 
     def _show_code(self, _: object) -> None:

@@ -15,6 +15,7 @@ from labkit.arms import Arm, LocalArm
 from labkit.arms.process import ProcessArm
 from labkit.arms.workers import WorkersArm
 from labkit.workers import Workers
+from tests.labkit.counting import counting
 
 SCRIPT = """
 import torch
@@ -114,8 +115,9 @@ def test_a_lab_gives_the_same_counters_in_every_place(workers):
         make = make_workload
         if runs_in is workers:
             make = "make_workload"
-        lab = Lab(make, runs_in=runs_in, counters=True, processes=[1, 2], width=[8, 16])
-        result = lab.run(width=16, seconds=0.1)
+        lab = Lab(make, runs_in=runs_in, processes=[1, 2], width=[8, 16])
+        with counting():
+            result = lab.run(width=16, seconds=0.1)
         assert result.lab == "make_workload" and result.ratios
         assert all(map(math.isfinite, result.ratios))
         sides = []

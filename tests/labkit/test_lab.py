@@ -1,6 +1,8 @@
 """Labs without widgets: settings, sweeps, races, faults."""
 
+import doctest
 import gc
+import sys
 import threading
 
 import pytest
@@ -9,9 +11,10 @@ from torch import nn
 
 from labkit import Lab, Workload
 from labkit.arms import LocalArm
-from labkit.journal import Failure, journal
+from labkit.journal import Failure, Key, journal
 from labkit.results import Comparison
 from labkit.switches import torch_flags
+from tests.labkit.counting import counting
 
 
 def make_workload(width=8, act="relu", wide=False):
@@ -121,27 +124,6 @@ def test_race_through_a_lab():
         lab.race({"momentum": 0.9}, target=1, steps=1)
 
 
-def test_code_repeats_the_call(lab):
-    assert lab.code(**lab.defaults) == "lab.run()"
-    call = lab.code(
-        wide=True, width=64, act="tanh", baseline={"width": 64, "wide": False}, seconds=0.05
-    )
-    assert call == "lab.run(wide=True, width=64, act='tanh', baseline={'width': 64}, seconds=0.05)"
-    assert eval(call, {"lab": lab}).candidate.settings == {"wide": True, "width": 64, "act": "tanh"}
-
-
-def test_code_of_a_sweep(lab):
-    call = lab.code(
-        sweep="width", wide=True, width=64, baseline={"width": 64}, follow=True, seconds=0.05
-    )
-    assert call == "lab.sweep('width', wide=True, follow=True, seconds=0.05)"
-    assert len(eval(call, {"lab": lab})) == 3
-    assert (
-        lab.code(sweep="width", baseline={"act": "tanh"})
-        == "lab.sweep('width', baseline={'act': 'tanh'})"
-    )
-
-
 def test_labels_tell_the_arms_apart(lab):
     labels = [arm.label for arm in lab.run(baseline={"width": 64}, seconds=0.05).arms]
     assert labels == ["baseline", "width=8"]
@@ -229,8 +211,9 @@ def test_a_count_that_fails_or_is_interrupted_loses_no_times(monkeypatch, error,
         raise error
 
     monkeypatch.setattr(LocalArm, "counters", fail)
-    lab = Lab(make_workload, memory=False, counters=True, width=[8, 16])
-    result = lab.run(width=16, seconds=0.05)
+    lab = Lab(make_workload, memory=False, width=[8, 16])
+    with counting():
+        result = lab.run(width=16, seconds=0.05)
     assert result.ratios
     assert [side.counters for side in result.arms] == [told, told]
 
@@ -244,6 +227,41 @@ def test_a_journal_keeps_a_failure_too():
     with journal(lambda result, about: kept.append(result)), pytest.raises(OSError, match="gone"):
         Lab(make, size=[1]).run(seconds=0.05)
     assert kept == [Failure("make", {}, "OSError: the disk is gone")]
+
+
+def test_a_journal_that_has_a_result_of_the_same_key_is_asked_first():
+    keys, results, built = [], {}, []
+
+    def make(size, dtype):
+        built.append(size)
+        return Workload(lambda: None, evaluate=lambda: 1.0)
+
+    def answer(key):
+        keys.append(key)
+        return results.get(key)
+
+    lab = Lab(make, memory=False, size=[1, 2], dtype=[torch.float32, torch.float16])
+    with journal(lambda result, about: results.update({keys[-1]: result}), answer=answer):
+        first = lab.run(size=2, seconds=0.05)
+        race = lab.race({"size": 2}, target=1, steps=1, seeds=1)
+        number = len(built)
+        again = lab.run(size=2, seconds=0.05)
+        assert again.ratios == first.ratios
+        assert again.candidate.settings["dtype"] is torch.float32
+        assert lab.race({"size": 2}, target=1, steps=1, seeds=1) == race
+        assert len(built) == number
+        lab.run(size=2, seconds=0.06)
+        assert len(built) > number
+    settings = {"size": 1, "dtype": torch.float32}, {"size": 2, "dtype": torch.float32}
+    how = {"seed": 0, "threads": 1, "memory": False, "runs_in": "kernel"}
+    assert keys[0] == Key.of("make", settings, seconds=0.05, **how)
+    assert keys[0].sides[0] == (("size", 1), ("dtype", "torch.float32"))
+
+
+def test_the_example_of_the_docstring():
+    # The name labkit.lab is the module's, as Lab is the class's.
+    failed, tried = doctest.testmod(sys.modules["labkit.lab"])
+    assert not failed and tried
 
 
 # ------------------------------------------------------------------------------------- bad input
@@ -376,7 +394,7 @@ def test_a_value_of_another_kind_is_refused_with_those_that_are_listed(settings,
     assert lab.settings({"size": 5, "kind": "square"}) == {"kind": "square", "size": 5, "on": False}
 
 
-# ----------------------------------------------------------- situation, scenarios, idle, and races
+# ------------------------------------------------------------- situation, scenarios and races
 
 
 def make_both(precise=False, layers="small", rows=4, ahead=0):
@@ -402,7 +420,6 @@ def both():
         ahead=[0, 2],
         situation=LAYERS,
         scenarios={"large rows": {"layers": "large", "rows": 16}},
-        idle={"ahead": lambda s: s["rows"] < 8},
         race={
             "target": 1e-3,
             "steps": 400,
@@ -463,47 +480,6 @@ def test_a_race_takes_the_lab_s_options_and_its_situation(both):
         Lab(make_both, precise=[False, True]).race({"precise": True})
 
 
-def test_why_a_control_is_idle(both):
-    assert both.why_idle("ahead", {"rows": 4}) == "changes nothing with rows=4"
-    assert both.why_idle("ahead", {"rows": 8}) is None
-    assert both.why_idle("precise", {}) is None
-    told = Lab(make_both, ahead=[0, 1], idle={"ahead": lambda s: "no rows" if s["ahead"] else 0})
-    assert told.why_idle("ahead", {"ahead": 1}) == "no rows"
-    assert told.why_idle("ahead", {}) is None
-    always = Lab(make_both, ahead=[0, 1], idle={"ahead": lambda s: True})
-    assert always.why_idle("ahead", {}) == "changes nothing here"
-
-
-@pytest.mark.parametrize(
-    ("settings", "baseline", "call"),
-    [
-        ({"rows": 16}, {"rows": 16}, "lab.run(rows=16)"),
-        ({"precise": True, "rows": 16}, {"rows": 16}, "lab.run(precise=True, rows=16)"),
-        ({"rows": 16}, {"rows": 4}, "lab.run(rows=16, baseline={'rows': 4})"),
-        ({"rows": 4}, {"rows": 16}, "lab.run(baseline={'rows': 16})"),
-        ({"precise": True}, {"precise": True}, "lab.run(precise=True, baseline={'precise': True})"),
-    ],
-)
-def test_the_code_is_short_and_says_the_same(both, settings, baseline, call):
-    sides = both.defaults | baseline, both.defaults | settings
-    assert both.code(baseline=sides[0], **sides[1]) == call
-    assert tuple(settings_of(eval(call[:-1] + ", seconds=0.05)", {"lab": both}))) == sides
-
-
-def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
-    large = both.defaults | both.scenarios["large rows"]
-    code = both.code("large rows", baseline=large, **large | {"precise": True})
-    assert code == "lab.run('large rows', precise=True)"
-    small = large | {"rows": 4}
-    assert both.code("large rows", baseline=small, **small) == "lab.run('large rows', rows=4)"
-    swept = both.code(sweep="rows", follow=True, baseline=large, **large)
-    assert swept == "lab.sweep('rows', layers='large')"
-    alone = both.code(sweep="rows", baseline=both.defaults, **both.defaults)
-    assert alone == "lab.sweep('rows', baseline={'rows': 4})"
-    raced = both.code("large rows", "race", baseline=large, **large | {"precise": True})
-    assert raced == "lab.race({'precise': True, 'layers': 'large', 'rows': 16})"
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -517,15 +493,6 @@ def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
         ({"scenarios": {"a": {"row": 4}}}, TypeError, "'a' names 'row'; .*'precise', 'rows'"),
         ({"scenarios": {"a": {"rows": 5}}}, ValueError, r"rows=5, which is not listed: use 4, 8"),
         ({"scenarios": {"a": {"precise": 1}}}, ValueError, "precise=1, which is not listed"),
-        ({"idle": "rows"}, TypeError, "idle='rows': give a dict"),
-        ({"idle": {"row": bool}}, TypeError, "idle names 'row'; .*'precise', 'rows'"),
-        ({"idle": {"rows": True}}, TypeError, "idle of 'rows' is True: give a function"),
-        ({"idle": {"rows": lambda s: s["row"]}}, TypeError, "idle of 'rows' reads 'row'; the"),
-        (
-            {"idle": {"rows": lambda s: s["precise"] and s["row"]}},
-            TypeError,
-            "idle of 'rows' reads 'row'; the",
-        ),
         ({"race": 400}, TypeError, "race=400: give a dict"),
         ({"race": {"target": 1}}, TypeError, "race needs 'steps'"),
         ({"race": {"target": 1, "step": 3}}, TypeError, "no option 'step'; .*'seeds', 'steps'"),
@@ -535,11 +502,9 @@ def test_the_code_of_a_scenario_a_sweep_and_a_race(both):
             ValueError,
             "races run in the kernel",
         ),
-        ({"learns": True}, ValueError, "learns=True: .* is judged by a race"),
-        ({"learns": 1}, TypeError, "learns=1"),
     ],
 )
-def test_bad_situations_scenarios_idle_controls_and_races(options, error, message):
+def test_bad_situations_scenarios_and_races(options, error, message):
     options = {"situation": LAYERS} | options
     with pytest.raises(error, match=message):
         Lab(make_both, precise=[False, True], **options)

@@ -685,7 +685,7 @@ def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert learner.settings() == {"rate": 0.2, "ahead": 0, "rows": 8}
     assert "labkit-active" not in learner.scenarios["many rows"]._dom_classes
     learner.buttons.code.value = True
-    assert learner.view.live.code.startswith("lab.run('fast', seconds=0.2)\n")
+    assert learner.view.live.code.startswith("lab.run(rate=0.2, rows=8, seconds=0.2)\n")
     # Nothing runs before the first Run.
     assert learner.runs.state is State.IDLE and learner.latest is None
 

@@ -9,6 +9,7 @@ import torch
 from labkit import Lab, Workload
 from labkit.arms import LocalArm, children
 from labkit.arms.process import ProcessArm
+from tests.labkit.counting import counting
 
 
 def process_of(arm):
@@ -127,8 +128,9 @@ def test_peaks_and_counts_are_taken_in_the_process_that_was_timed(monkeypatch):
         return Workload(lambda: (weight * weight).sum().backward())
 
     monkeypatch.setattr("labkit.arms.process.Child", Counted)
-    lab = Lab(make, runs_in="process", counters=True, size=[1000, 2000])
-    result = lab.run(size=2000, seconds=0.05)
+    lab = Lab(make, runs_in="process", size=[1000, 2000])
+    with counting():
+        result = lab.run(size=2000, seconds=0.05)
     assert len(started) == 2
     found = [(side.peak_bytes, side.counters["launches"]) for side in result.arms]
     arms = [LocalArm(lambda size=size: make(size), "a", seed=0) for size in (1000, 2000)]

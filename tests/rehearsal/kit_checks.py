@@ -28,6 +28,7 @@ from labkit.device import is_out_of_memory, release_memory, survive
 from labkit.memory import StorageTracker
 from labkit.results import Comparison
 from sublinear.profiling import restored, training
+from tests.labkit.counting import counting
 from tests.rehearsal import places
 
 Check = Callable[[], None]
@@ -243,8 +244,9 @@ def a_result_says_that_a_graph_is_not_countable() -> None:
         x = torch.ones(1024, device="cuda")
         return Workload(lambda: (x * 2 + 1).sum())
 
-    lab = Lab(make_workload, counters=True, how=["eager", "graph"])
-    result = lab.run(how="graph", seconds=0.05)
+    lab = Lab(make_workload, how=["eager", "graph"])
+    with counting():
+        result = lab.run(how="graph", seconds=0.05)
     assert isinstance(result, Comparison) and result.device == "cuda"
     assert result.candidate.counters == NOT_COUNTABLE
     assert result.candidate.peak_bytes is None and result.candidate.reserved_bytes

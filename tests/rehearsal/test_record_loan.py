@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -126,9 +125,9 @@ def kept(out: Path) -> Asked:
         found |= {(name, size) for size in SIZES}
     for line in Unfinished.beside(out).lines():
         assert line.question is not None
-        size = re.search(r"'size': (\d+)", line.question)
-        assert size is not None
-        found.add((line.notebook, int(size[1])))
+        size = dict(line.question.sides[0])["size"]
+        assert isinstance(size, int)
+        found.add((line.notebook, size))
     return found
 
 
