@@ -412,7 +412,7 @@ def _captions(result: Found, figure: str) -> list[str]:
     baseline, candidate = result.arms[:2]
     if result.told_by(candidate) == "counts":
         return [f"reached {result.aim}", f"of the baseline: {result.tally(baseline)}"]
-    return [f"as fast to {result.aim}", result.certainty(candidate)]
+    return [f"as fast to {result.aim}"]
 
 
 def grounds_of(result: Found) -> Markup:

@@ -934,6 +934,9 @@ def test_a_race_says_its_target_before_it_runs_and_shows_both_sides_live(
     assert [each["progress"] for each in going] == sorted(each["progress"] for each in going)
     head = words(state(learner)["head"])
     assert "as fast to loss of at most 0.01" in head and "You bet on both: right." in head
+    # What is sure of the factor is behind "How sure?".
+    certainty = result.certainty(result.arms[1])
+    assert certainty not in head and certainty in words(state(learner)["sure"])
     assert learner.bet.score.value == "1 of 1 bet right"
     assert status(learner) == f"Done: {result.sentence}"
     assert view.history_row(1, result)[2] == "Race"
