@@ -6,6 +6,7 @@
 - `run`: one state, one lock, and the thread that measures.
 - `view`: what is shown of a run while it goes on, and at its end.
 - `outputs`: the cell that shows a panel.
+- `call`: the call without widgets, as source.
 
 Found out in a real browser (JupyterLab 4.6, ipywidgets 8.1, ipykernel 6 and 7):
 

@@ -21,6 +21,7 @@ import traitlets
 
 from labkit import charts, show
 from labkit.busy import Others
+from labkit.device import pick
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel.guess import MEMORY, RACE, TIME
@@ -135,6 +136,8 @@ class View(Watcher):
         self._race = RaceResult((), math.nan, "", True)
         self._drawn = -math.inf
         self._others, self._asked = Others(), 0.0
+        # What others recorded for the question of now; None until it was looked for.
+        self._found: Sequence[tuple[str, Any]] | None = None
 
     def context(self) -> contextvars.Context:
         """That of the cell which shows the panel."""
@@ -170,7 +173,7 @@ class View(Watcher):
     def begun(self, run: Run) -> None:
         """The run is about to start."""
         self._number = run.number
-        self._settled, self._drawn = None, -math.inf
+        self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
             self._race = self._no_runs()
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
@@ -225,7 +228,7 @@ class View(Watcher):
     def _take_times(self, run: Run, news: Progress) -> None:
         """Note the newest build that counts, and say where a sweep is."""
         if run.position is None or run.position.index != news.index:
-            self._settled, self._drawn = None, -math.inf
+            self._settled, self._found, self._drawn = None, None, -math.inf
             text = "Measuring"
             if run.swept is not None:
                 value = news.partial.candidate.settings[run.swept]
@@ -253,7 +256,7 @@ class View(Watcher):
     def _racing(self, run: Run, news: News) -> dict[str, Any]:
         """A race: the runs that are finished, and the one that is not."""
         going = news if isinstance(news, RaceRun) else None
-        seeds = self._lab.race_options.get("seeds") or 1
+        seeds = self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
         done = float(len(self._race.runs))
         if going is not None:
             if not run.stop.is_set():
@@ -324,12 +327,15 @@ class View(Watcher):
         return None
 
     def _beside(self, own: Comparison | RaceResult) -> Sequence[tuple[str, Any]]:
-        """What the picked machines recorded for the same question."""
-        picked = self._picked()
-        if picked is None or (isinstance(own, RaceResult) and len(own.arms) < 2):
+        """What the picked machines recorded for the same question; looked for once."""
+        if isinstance(own, RaceResult) and len(own.arms) < 2:
             return ()
-        # A partial result does not know its lab.
-        return picked.matching(replace(own, lab=self._lab.name))
+        if self._found is None:
+            picked = self._picked()
+            # A partial result does not know its lab.
+            named = replace(own, lab=self._lab.name)
+            self._found = picked.matching(named) if picked else ()
+        return self._found
 
     def machine_row(self) -> list[W.Widget]:
         """The menu of recorded machines, and why there is less in it than one might expect."""
@@ -406,7 +412,7 @@ def _captions(result: Found, figure: str) -> list[str]:
     baseline, candidate = result.arms[:2]
     if result.told_by(candidate) == "counts":
         return [f"reached {result.aim}", f"of the baseline: {result.tally(baseline)}"]
-    return [f"as fast to {result.aim}", result.certainty(candidate)]
+    return [f"as fast to {result.aim}"]
 
 
 def grounds_of(result: Found) -> Markup:

@@ -68,7 +68,7 @@ def test_recorded_runs_are_drawn_beside_the_reader_s(beside: LabPanel) -> None:
         beside._ipython_display_()
         beside.run(wait=True)
     picture = beside.view.live.state["picture"]
-    assert "0.50× a-cpu, 2026-11-20, at size=16" in picture
+    assert "a-cpu, 2026-11-20, at size=16" in picture and "0.50×" in picture
     table = captured.outputs[-1].data["text/plain"]
     assert "you" in table and "0.50x" in table and "h200" not in table
 

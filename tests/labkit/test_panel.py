@@ -685,7 +685,7 @@ def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert learner.settings() == {"rate": 0.2, "ahead": 0, "rows": 8}
     assert "labkit-active" not in learner.scenarios["many rows"]._dom_classes
     learner.buttons.code.value = True
-    assert learner.view.live.code.startswith("lab.run('fast', seconds=0.2)\n")
+    assert learner.view.live.code.startswith("lab.run(rate=0.2, rows=8, seconds=0.2)\n")
     # Nothing runs before the first Run.
     assert learner.runs.state is State.IDLE and learner.latest is None
 
@@ -934,6 +934,9 @@ def test_a_race_says_its_target_before_it_runs_and_shows_both_sides_live(
     assert [each["progress"] for each in going] == sorted(each["progress"] for each in going)
     head = words(state(learner)["head"])
     assert "as fast to loss of at most 0.01" in head and "You bet on both: right." in head
+    # What is sure of the factor is behind "How sure?".
+    certainty = result.certainty(result.arms[1])
+    assert certainty not in head and certainty in words(state(learner)["sure"])
     assert learner.bet.score.value == "1 of 1 bet right"
     assert status(learner) == f"Done: {result.sentence}"
     assert view.history_row(1, result)[2] == "Race"
