@@ -38,8 +38,6 @@ STATIC = Path(__file__).with_name("static")
 SELDOM = 0.45
 # Seconds between two looks at what other programs take.
 LOOK = 1.0
-# Until it is clear a run goes on, for so many budgets at most.
-MOST_BUDGETS = 3
 
 Picture = Callable[[Any], str]
 
@@ -241,10 +239,10 @@ class View(Watcher):
     def _times(self, run: Run, news: Progress) -> dict[str, Any]:
         """A partial comparison: that of the newest build which counts like the others."""
         told, seconds = self._settled or news.partial, news.partial.seconds
-        left = f"{max(0.0, run.budget - seconds):.0f} s left"
-        if seconds >= run.budget:
-            most = max(0.0, MOST_BUDGETS * run.budget - seconds)
-            left = f"not clear yet, at most {most:.0f} s left"
+        limit = max(run.budget, news.partial.limit)
+        left = f"{max(0.0, limit - seconds):.0f} s left"
+        if limit > run.budget:
+            left = f"not clear yet, at most {left}"
         part = min(1.0, seconds / run.budget)
         return {
             "head": head_of(told, running=True),

@@ -269,7 +269,7 @@ def test_a_build_just_begun_leaves_the_figures_as_they_were(panel: LabPanel) -> 
 def test_what_goes_on_beyond_its_budget_says_for_how_long_at_most(panel: LabPanel) -> None:
     run = Run(lambda *_: partial(), "Time", 10.0, ({}, {}), number=1)
     panel.view.begun(run)
-    panel.view.show(run, Progress(0, 1, replace(partial(20), seconds=12.0)))
+    panel.view.show(run, Progress(0, 1, replace(partial(20), seconds=12.0, limit=30.0)))
     assert state(panel)["left"] == "not clear yet, at most 18 s left"
     assert state(panel)["progress"] == 1.0
 
