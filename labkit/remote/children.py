@@ -1,6 +1,8 @@
 """Child processes, and the link to each: a pipe of `multiprocessing` that carries pickles.
 
-Linux and macOS. Nothing is forked, so that all of this is safe after the notebook has used CUDA. A child leads a
+For Linux and macOS: what a child inherits and how it is ended is said in POSIX terms.
+
+Nothing is forked, so that all of this is safe after the notebook has used CUDA. A child leads a
 session of its own: an interrupt of the kernel is handled here and does not reach it. When the link
 breaks, because the run was stopped or the kernel died, the child ends itself and what it started
 (`labkit.remote.serving`): no process outlives its notebook.

@@ -14,23 +14,15 @@ from labkit.text import format_bytes
 
 # Of what is free on an accelerator, copies may take this part: the steps need the rest.
 PART = 0.1
-_COMPRESSED_ROWS = ("crow_indices", "col_indices", "values")
-_COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
-# What a sparse tensor consists of. Its nbytes is an error, or that of a dense one.
-_PARTS = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: _COMPRESSED_ROWS,
-    torch.sparse_bsr: _COMPRESSED_ROWS,
-    torch.sparse_csc: _COMPRESSED_COLUMNS,
-    torch.sparse_bsc: _COMPRESSED_COLUMNS,
-}
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def bytes_of(item: torch.Tensor) -> int:
-    """Bytes of a tensor; of a sparse tensor those that it takes."""
-    if item.layout in _PARTS:
-        item = item.detach()
-        return sum(getattr(item, name)().nbytes for name in _PARTS[item.layout])
+    """Bytes of a tensor; of a sparse one those of its entries, without their places."""
+    if item.layout is torch.sparse_coo:
+        return item.detach()._values().nbytes
+    if item.layout in COMPRESSED:
+        return item.detach().values().nbytes
     return item.nbytes
 
 

@@ -3,7 +3,8 @@
 Followed are closures, defaults, the object that a method is bound to, what a `functools.partial`
 holds, and the globals that the reader's own code names, also in the reader's other modules and in
 functions that it calls. Models, optimizers and whatever else has a ``state_dict``, containers, and
-objects and classes of the reader's are looked into; data sets are not, nor objects of a library.
+objects and classes of the reader's are looked into; data sets are not. Of an object of a library,
+such as a trainer, only models and optimizers are followed.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Walk:
         """Follow objects that are listed, of whatever kind. TypeError for one without state."""
         for item in objects:
             look = _kind_of(item)
-            if look in (None, Walk._nothing, Walk._beyond):
+            if look in (None, Walk._nothing, Walk._of_a_library, Walk._beyond):
                 if not has_attributes(item):
                     raise TypeError(f"cannot preserve {item!r}: it holds no state")
                 look = Walk._object
@@ -242,6 +243,11 @@ class Walk:
         yield from attributes_of(place.item).items()
         yield "class", type(place.item)
 
+    def _of_a_library(self, place: _Place) -> Inside:
+        """A trainer, a progress bar: of what it holds, models and optimizers are put back."""
+        held = attributes_of(place.item).items()
+        return [*self._beyond(place), *((name, each) for name, each in held if has_state(each))]
+
     def _beyond(self, place: _Place) -> Inside:
         if not place.owned:
             self.found.beyond[place.name] = _in_words(place.item)
@@ -296,7 +302,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Look]] = [
     (_is(io.IOBase, queue.Queue, queue.SimpleQueue), Walk._beyond),
     (_is_own_object, Walk._object),
     (_is(Iterator), Walk._beyond),
-    (_is_a_library_s, Walk._beyond),
+    (_is_a_library_s, Walk._of_a_library),
 ]
 
 

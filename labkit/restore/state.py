@@ -11,12 +11,11 @@ import torch
 
 from labkit.restore.bindings import keeping_attributes
 from labkit.restore.contents import BUFFERS, CONTAINERS, keeping
+from labkit.restore.memory import COMPRESSED
 from labkit.restore.undo import PutBack
 
 # By bytes. They compare bit by bit, also zeros of both signs and what is no number.
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def keeping_state(item: Any, copies: str | None) -> PutBack:
@@ -73,7 +72,7 @@ def _keeping_tensor(tensor: torch.Tensor, copies: str | None) -> PutBack:
     value = once.to(where, copy=True)
 
     def put_back() -> None:
-        if once.layout in _COMPRESSED and once._nnz() != value._nnz():
+        if once.layout in COMPRESSED and once._nnz() != value._nnz():
             # copy_ refuses another number of entries.
             once.resize_as_sparse_(value)
         if not _same_bits(once, value):

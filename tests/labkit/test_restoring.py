@@ -734,6 +734,33 @@ def test_an_object_of_a_library_is_named_and_left_alone() -> None:
         assert "bar (a tqdm of tqdm)" in notes[0] and bar.n > 5
 
 
+class Lent:
+    """As a library's trainer."""
+
+    def __init__(self, training: Training) -> None:
+        self.steps, self.model, self.optimizer = 0, training.model, training.optimizer
+        self.scheduler, self.log = training.scheduler, training.ran
+
+    def advance(self) -> None:
+        self.steps += 1
+        self.log.put(self.model.head.weight.sum().item())
+        self.model(X).square().mean().backward()
+        self.optimizer.step()
+        self.scheduler.step()
+
+
+def test_what_a_trainer_of_a_library_trains_is_put_back(monkeypatch) -> None:
+    library = types.ModuleType("trainers")
+    library.__file__ = "/lib/site-packages/trainers.py"
+    monkeypatch.setitem(sys.modules, "trainers", library)
+    monkeypatch.setattr(Lent, "__module__", "trainers")
+    training = Training()
+    trainer, before = Lent(training), everything(training)
+    notes = measure(lambda: trainer.advance(), seconds=SECONDS).notes
+    assert training.trained() and everything(training) == before
+    assert "trainer (a Lent of trainers)" in notes[0] and trainer.steps > 5
+
+
 def test_copies_are_on_the_device_while_it_has_room(monkeypatch) -> None:
     on_card = types.SimpleNamespace(device=torch.device("cuda"))
     monkeypatch.setattr(memory, "torch", types.SimpleNamespace(Tensor=types.SimpleNamespace))

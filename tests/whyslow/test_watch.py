@@ -558,6 +558,6 @@ def test_the_bytes_of_a_sparse_tensor_are_those_of_its_entries():
     size = 2**20
     entries = torch.arange(4), torch.arange(4)
     coo = torch.sparse_coo_tensor(torch.stack(entries), torch.ones(4), (size, size))
-    assert bytes_of(coo) == 4 * (2 * 8 + 4)
+    assert bytes_of(coo) == 4 * 4
     csr = torch.sparse_csr_tensor(torch.zeros(9, dtype=torch.long), [], [], (8, 2**30))
-    assert bytes_of(csr) == 9 * 8
+    assert bytes_of(csr) == 0
