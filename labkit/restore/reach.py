@@ -18,7 +18,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,18 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from labkit.graphs import is_graph
-from labkit.restore.bindings import NOTHING, attributes_of, content, has_attributes
+from labkit.restore.bindings import (
+    NOTHING,
+    attributes_of,
+    content,
+    has_attributes,
+    keeping_cell,
+    keeping_name,
+)
 from labkit.restore.contents import BUFFERS, CONTAINERS
 from labkit.restore.generators import GENERATORS
 from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
+from labkit.restore.undo import PutBack
 
 # Entries of larger containers are not looked into, unless a model or an optimizer owns them.
 MOST_ENTRIES = 10_000
@@ -40,21 +48,6 @@ _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
 # Of Python's own library, what holds what the reader puts in.
 _HOLDERS = (types.SimpleNamespace, argparse.Namespace, type(functools.cache(len)))
-
-
-@dataclass
-class Reached:
-    """``items``: objects to put back, each by itself, as what they hold is listed, too.
-
-    ``cells`` and ``names`` are variables that functions may bind anew. ``beyond``: what cannot be
-    put back, in words, by name; ``trainings``: of that, what trains, with what it trains.
-    """
-
-    items: list[Any] = field(default_factory=list)
-    cells: list[tuple[str, types.CellType]] = field(default_factory=list)
-    names: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    beyond: dict[str, str] = field(default_factory=dict)
-    trainings: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass
@@ -86,10 +79,18 @@ def has_state(item: Any) -> bool:
 
 
 class Walk:
-    """From object to object, the nearest first; ``found`` grows with each `look`."""
+    """From object to object, the nearest first; what was found grows with each `look`.
+
+    ``items``: objects to put back, each by itself, as what they hold is listed, too; ``variables``:
+    what binds those as before that functions may bind anew. ``beyond``: what cannot be put back, in
+    words, by name; ``trainings``: of that, what trains, with what it trains.
+    """
 
     def __init__(self) -> None:
-        self.found = Reached()
+        self.items: list[Any] = []
+        self.variables: list[PutBack] = []
+        self.beyond: dict[str, str] = {}
+        self.trainings: dict[str, list[Any]] = {}
         # Keeps them alive, so that an id stays its object's own.
         self._seen: dict[int, Any] = {}
         self._todo: deque[_Place] = deque()
@@ -130,18 +131,18 @@ class Walk:
         return ()
 
     def _itself(self, place: _Place) -> Inside:
-        self.found.items.append(place.item)
+        self.items.append(place.item)
         return ()
 
     def _tensor(self, place: _Place) -> Inside:
-        self.found.items.append(place.item)
+        self.items.append(place.item)
         if place.item.is_leaf:
             yield "grad", place.item.grad
 
     def _array(self, place: _Place) -> Inside:
         item = place.item
         if item.flags.writeable:
-            self.found.items.append(item)
+            self.items.append(item)
         return _numbered(item.flat) if item.dtype == object else ()
 
     def _loader(self, place: _Place) -> Inside:
@@ -150,11 +151,11 @@ class Walk:
     def _holder(self, place: _Place) -> Inside:
         """A model, an optimizer and what else has a state."""
         item = place.item
-        self.found.items.append(item)
+        self.items.append(item)
         for name, value in attributes_of(item).items():
             if "hook" in name and isinstance(value, CONTAINERS):
                 # What it calls may be a tool's that watches it.
-                self.found.items.append(value)
+                self.items.append(value)
             else:
                 yield name, value
         if isinstance(item, torch.nn.Module):
@@ -165,11 +166,11 @@ class Walk:
 
     def _container(self, place: _Place) -> Inside:
         item = place.item
-        self.found.items.append(item)
+        self.items.append(item)
         entries = [*item.keys(), *item.values()] if isinstance(item, dict) else list(item)
         entries = [each for each in entries if not isinstance(each, _SIMPLE)]
         if len(entries) > MOST_ENTRIES and not place.owned:
-            self.found.beyond[place.name] = "a container of many objects"
+            self.beyond[place.name] = "a container of many objects"
             entries = list(filter(_trains, entries))
         return _numbered(entries)
 
@@ -179,22 +180,22 @@ class Walk:
     def _running(self, place: _Place) -> Inside:
         """A generator function that is under way: where it stands cannot be put back."""
         item, name = place.item, place.name
-        self.found.beyond[name] = "a generator"
+        self.beyond[name] = "a generator"
         if item.gi_frame is None:
             return ()
         variables = item.gi_frame.f_locals
         inside = list(variables.items())
-        inside += _of_code(item.gi_code, variables, item.gi_frame.f_globals, self.found)
+        inside += _of_code(item.gi_code, variables, item.gi_frame.f_globals, self)
         walk = Walk()
         walk.look(inside)
-        trained = list(filter(_trains, walk.found.items))
+        trained = list(filter(_trains, walk.items))
         if trained:
-            self.found.trainings[name] = trained
+            self.trainings[name] = trained
         return inside
 
     def _graph(self, place: _Place) -> Inside:
-        self.found.beyond[place.name] = "a CUDA graph"
-        self.found.trainings[place.name] = [place.item]
+        self.beyond[place.name] = "a CUDA graph"
+        self.trainings[place.name] = [place.item]
         return ()
 
     def _partial(self, place: _Place) -> Inside:
@@ -211,23 +212,23 @@ class Walk:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = {}
         for name, cell in cells:
-            self.found.cells.append((name, cell))
+            self.variables.append(keeping_cell(cell))
             if content(cell) is not NOTHING:
                 closure[name] = content(cell)
         yield from closure.items()
         yield from _numbered(function.__defaults__ or ())
         yield from (function.__kwdefaults__ or {}).items()
         if vars(function):
-            self.found.items.append(function)
+            self.items.append(function)
             yield from vars(function).items()
         if is_own_code(function.__code__):
-            yield from _of_code(function.__code__, closure, function.__globals__, self.found)
+            yield from _of_code(function.__code__, closure, function.__globals__, self)
 
     def _class(self, place: _Place) -> Inside:
         kind = place.item
         if not is_own_class(kind):
             return
-        self.found.items.append(kind)
+        self.items.append(kind)
         for name, value in vars(kind).items():
             if isinstance(value, types.FunctionType) or not name.startswith("__"):
                 yield name, value
@@ -239,7 +240,7 @@ class Walk:
             yield name, getattr(place.item, name, None)
 
     def _object(self, place: _Place) -> Inside:
-        self.found.items.append(place.item)
+        self.items.append(place.item)
         yield from attributes_of(place.item).items()
         yield "class", type(place.item)
 
@@ -250,7 +251,7 @@ class Walk:
 
     def _beyond(self, place: _Place) -> Inside:
         if not place.owned:
-            self.found.beyond[place.name] = _in_words(place.item)
+            self.beyond[place.name] = _in_words(place.item)
         return ()
 
 
@@ -325,7 +326,7 @@ def _numbered(items: Iterable[Any]) -> Inside:
 
 
 def _of_code(
-    code: types.CodeType, variables: dict[str, Any], space: dict[str, Any], found: Reached
+    code: types.CodeType, variables: dict[str, Any], space: dict[str, Any], walk: Walk
 ) -> Inside:
     """The globals that code and the functions in it name, and variables of the reader's modules."""
     modules = list(variables.values())
@@ -335,15 +336,15 @@ def _of_code(
         for line in dis.get_instructions(each):
             if line.opname.endswith("_GLOBAL"):
                 item = space.get(line.argval)
-                found.names.append((line.argval, space))
+                walk.variables.append(keeping_name(line.argval, space))
                 modules.append(item)
                 yield line.argval, item
             elif line.opname == "IMPORT_NAME":
                 modules.append(sys.modules.get(line.argval))
-    yield from _of_modules(modules, names, found)
+    yield from _of_modules(modules, names, walk)
 
 
-def _of_modules(modules: list[Any], names: set[str], found: Reached) -> Inside:
+def _of_modules(modules: list[Any], names: set[str], walk: Walk) -> Inside:
     """What code may mean by ``names`` in modules of the reader's, as in ``helpers.model``."""
     seen: set[int] = set()
     while modules:
@@ -353,7 +354,7 @@ def _of_modules(modules: list[Any], names: set[str], found: Reached) -> Inside:
         seen.add(id(module))
         space = vars(module)
         for name in sorted(names):
-            found.names.append((name, space))
+            walk.variables.append(keeping_name(name, space))
             modules.append(space.get(name))
             yield name, space.get(name)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from labkit.restore.bindings import keeping_cell, keeping_name
 from labkit.restore.generators import preserve_rng
 from labkit.restore.memory import place_of_copies
 from labkit.restore.reach import Inside, Walk
@@ -25,18 +24,18 @@ class Restoration:
         self._copies = copies
         self._walk = Walk()
         self._undo: list[PutBack] = []
-        # So many of what was found are kept: items, cells and names.
-        self._kept = 0, 0, 0
+        # So many of the items that were found are kept.
+        self._kept = 0
 
     @property
     def items(self) -> tuple[Any, ...]:
         """What is put back, each object by itself."""
-        return tuple(self._walk.found.items)
+        return tuple(self._walk.items)
 
     @property
     def beyond(self) -> str:
         """What the steps reach and cannot be put back, in words; empty if nothing."""
-        found = self._walk.found.beyond
+        found = self._walk.beyond
         named = [f"{name} ({found[name]})" for name in sorted(found)]
         more = [f"{len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
         return ", ".join(named[:_SHOWN] + more)
@@ -60,12 +59,12 @@ class Restoration:
         """As `keep`, of all that the steps reach. ValueError for a training that cannot be kept."""
         listed = set(map(id, self.items))
         self._walk.look(steps)
-        for name, trained in self._walk.found.trainings.items():
+        for name, trained in self._walk.trainings.items():
             if all(id(each) in listed for each in trained):
                 continue
             kinds = dict.fromkeys(type(each).__name__ for each in trained)
             raise ValueError(
-                f"{name} is {self._walk.found.beyond[name]} that trains "
+                f"{name} is {self._walk.beyond[name]} that trains "
                 f"({', '.join(list(kinds)[:4])}), which cannot be put back: give a function that "
                 f"does one step with a model and an optimizer of its own{advice}"
             )
@@ -77,14 +76,12 @@ class Restoration:
 
     def _remember(self) -> None:
         """Copy what was found since the last time."""
-        found = self._walk.found
-        one, two, three = self._kept
-        items, cells, names = found.items[one:], found.cells[two:], found.names[three:]
+        items = self._walk.items[self._kept :]
         copies = self._copies or place_of_copies(items)
-        self._undo += [keeping_cell(cell) for _, cell in cells]
-        self._undo += [keeping_name(name, space) for name, space in names]
+        self._undo += self._walk.variables
         self._undo += [keeping_state(item, copies) for item in items]
-        self._kept = len(found.items), len(found.cells), len(found.names)
+        self._walk.variables.clear()
+        self._kept += len(items)
 
 
 @contextmanager
