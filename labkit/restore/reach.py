@@ -43,7 +43,6 @@ from labkit.restore.undo import PutBack
 MOST_ENTRIES = 10_000
 _SIMPLE = (str, bytes, int, float, complex, type(None))
 _PLAIN = (*_SIMPLE, Dataset, types.ModuleType)
-_ARRAYS = (torch.Tensor, np.ndarray)
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _WRAPPERS = (staticmethod, classmethod, property, functools.cached_property)
 # Of Python's own library, what holds what the reader puts in.
