@@ -385,7 +385,7 @@ def test_interrupts_while_things_are_put_back(kind: str, training: Trained, path
     """At calls of what puts random numbers, switches and models back, which is the last of all."""
     run = runs(training)[kind]
     # How many calls a diagnosis takes depends on the clock, but not how many its end takes.
-    since = "restore_state" if kind == "diagnose" else ""
+    since = "restore" if kind == "diagnose" else ""
     calls = count_calls(run, since)
     moments = list(range(calls - 240, calls, 3))
     if since:

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from labkit.counters import CountingMode
 from labkit.device import check_current
 from labkit.restore.attributes import exchanged
-from labkit.restore.reach import bytes_of
+from labkit.restore.memory import bytes_of
 from whyslow.events import Listener, listening
 
 _BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)

@@ -292,7 +292,7 @@ class Session:
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Models and optimizers as they were before."""
-        with preserve_state(*self.restoration.owners):
+        with preserve_state(*self.restoration.items):
             yield
 
     @contextmanager
@@ -308,9 +308,6 @@ class Session:
         if self.subject.seen.written:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
-        changed = self.restoration.changed
-        if changed:
-            self.notes.append(f"the step binds {', '.join(changed)} anew; bound as before again")
         self.notes += self.restoration.notes
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from labkit.restore.reach import bytes_of
+from labkit.restore.memory import bytes_of
 from whyslow.observe import Seen
 
 # Batches that are kept for experiments: so many, and so many bytes.

@@ -1,5 +1,7 @@
 """Child processes, and the link to each: a pipe of `multiprocessing` that carries pickles.
 
+For Linux and macOS: what a child inherits and how it is ended is said in POSIX terms.
+
 Nothing is forked, so that all of this is safe after the notebook has used CUDA. A child leads a
 session of its own: an interrupt of the kernel is handled here and does not reach it. When the link
 breaks, because the run was stopped or the kernel died, the child ends itself and what it started
@@ -12,8 +14,6 @@ asked for its traceback (`faulthandler`, SIGUSR1) before it is ended.
 A child is not told where this process keeps what Triton compiled, if Inductor chose that folder. It
 writes its choice into the environment of its process, once; a child that sets a folder of its own
 for compiled code would still find this one's kernels.
-
-How a child gets its end of the pipe on Windows follows the documentation; it has not been tried.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ import cloudpickle
 from labkit.arm import ArmDied
 from labkit.device import release_memory
 
-# The child's end of its pipe: the number of a file descriptor, on Windows of a handle.
+# The number of the file descriptor that is the child's end of its pipe.
 LINK = "LABKIT_LINK"
 # Where Triton keeps what it compiled.
 KERNELS = "TRITON_CACHE_DIR"
-KILL: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
 # Seconds that the others have to fail as well: the first cause is then among what is told.
 _GRACE = 1.0
 
@@ -91,7 +90,8 @@ class Child:
                     stdout=out,
                     stderr=err,
                     env={**_inherited(), "PYTHONPATH": paths, **environment, LINK: str(handle)},
-                    **_inherits(handle),
+                    pass_fds=[handle],
+                    start_new_session=True,
                 )
         except BaseException:
             self.link.close()
@@ -105,7 +105,7 @@ class Child:
         if code >= 0:
             return f"ended with exit status {code}"
         hint = ""
-        if code == -KILL:
+        if code == -signal.SIGKILL:
             hint = " (was the system short of memory?)"
         return f"was ended by {signal.Signals(-code).name}{hint}"
 
@@ -116,10 +116,9 @@ class Child:
     def end(self) -> None:
         """End the process and what it started, such as the workers of a loader."""
         self.link.close()
-        if hasattr(os, "killpg"):
-            # Usually the whole group is gone already.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, KILL)
+        # Usually the whole group is gone already.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
@@ -132,14 +131,6 @@ def _inherited() -> dict[str, str]:
     if kernels.parent.name == "triton" and kernels.name.isdigit():
         del environment[KERNELS]
     return environment
-
-
-def _inherits(handle: int) -> dict[str, Any]:
-    """Options of Popen by which a child inherits one handle, and nothing else."""
-    if sys.platform == "win32":
-        os.set_handle_inheritable(handle, True)
-        return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
-    return {"pass_fds": [handle], "start_new_session": True}
 
 
 class Children:
@@ -284,10 +275,9 @@ class Children:
 
     def _who_is_late(self) -> dict[int, str]:
         late = [rank for rank, code in enumerate(self._codes()) if code is None]
-        if hasattr(signal, "SIGUSR1"):
-            for rank in late:
-                self._children[rank].process.send_signal(signal.SIGUSR1)
-            time.sleep(0.5)
+        for rank in late:
+            self._children[rank].process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
         return dict.fromkeys(late, f"had not done it after {self.seconds:g} s; it stood here")
 
 

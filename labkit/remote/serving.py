@@ -26,7 +26,7 @@ import torch
 
 from labkit.arm import LocalArm
 from labkit.device import is_out_of_memory
-from labkit.remote.children import KILL, LINK, dumps
+from labkit.remote.children import LINK, dumps
 from labkit.restore.switches import Flags, set_torch_flags
 from labkit.results import Workload
 
@@ -38,9 +38,8 @@ _METHODS = {"start", "block", "check", "peak", "timeline", "counters", "close"}
 
 def main() -> None:
     """``python -m labkit.remote``: answer; with a script: become that script, which may `serve`."""
-    if hasattr(faulthandler, "register"):
-        # The notebook asks a child that hangs where it stands.
-        faulthandler.register(signal.SIGUSR1)
+    # The notebook asks a child that hangs where it stands.
+    faulthandler.register(signal.SIGUSR1)
     _Link.connect()
     if len(sys.argv) > 1:
         _run_script()
@@ -98,23 +97,16 @@ class _Link:
     def connect(cls) -> None:
         """Take over the end that this process was started with."""
         handle = int(os.environ.pop(LINK))
-        if sys.platform == "win32":
-            from multiprocessing.connection import PipeConnection
-
-            os.set_handle_inheritable(handle, False)
-            link = cls(PipeConnection(handle))
-        else:
-            os.set_inheritable(handle, False)
-            link = cls(Connection(handle))
-        cls.here = link
+        os.set_inheritable(handle, False)
+        link = cls.here = cls(Connection(handle))
         threading.Thread(target=link._listen, daemon=True).start()
 
     def _listen(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
                 self.inbox.put(self.connection.recv_bytes())
-        if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-            os.killpg(0, KILL)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
 

@@ -8,8 +8,7 @@
 """
 
 from labkit.restore.generators import preserve_rng
-from labkit.restore.state import preserve_state
-from labkit.restore.steps import Restoration, restoring
+from labkit.restore.steps import Restoration, preserve_state, restoring
 from labkit.restore.switches import preserve_flags
 from labkit.restore.undo import giving_back
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copyreg
 import types
+from functools import partial
 from typing import Any
 
 from labkit.restore.contents import refill
+from labkit.restore.undo import PutBack
 
 NOTHING = object()
 Values = dict[str, Any]
@@ -22,12 +24,7 @@ def content(cell: types.CellType) -> Any:
 
 def has_attributes(item: Any) -> bool:
     """Whether an object has a dictionary of attributes, or slots for them."""
-    return hasattr(item, "__dict__") or has_slots(item)
-
-
-def has_slots(item: Any) -> bool:
-    """Whether attributes of an object stand in slots of its class."""
-    return bool(_slots(type(item)))
+    return hasattr(item, "__dict__") or bool(_slots(type(item)))
 
 
 def attributes_of(item: Any) -> Values:
@@ -43,75 +40,56 @@ def attributes_of(item: Any) -> Values:
     return found
 
 
+def keeping_cell(cell: types.CellType) -> PutBack:
+    """What binds a variable of a closure as now."""
+    return partial(_bind_cell, cell, content(cell))
+
+
+def keeping_name(name: str, space: Values) -> PutBack:
+    """What binds a variable of a module as now."""
+    return partial(_bind_name, name, space, space.get(name, NOTHING))
+
+
+def keeping_attributes(item: Any) -> PutBack:
+    """What binds the attributes of an object or a class as now."""
+    return partial(_bind_attributes, item, attributes_of(item))
+
+
 def _slots(kind: type) -> list[str]:
     names: list[str] = copyreg._slotnames(kind)  # type: ignore[attr-defined]
     return names
 
 
-class Bindings:
-    """Variables as they are now; ``changed`` names those that were bound anew until `restore`.
-
-    ``cells`` of closures by name, ``names`` with the dictionary that holds them, and ``objects``,
-    also classes, for their attributes.
-    """
-
-    def __init__(
-        self,
-        cells: list[tuple[str, types.CellType]],
-        names: list[tuple[str, Values]],
-        objects: list[Any],
-    ) -> None:
-        self._cells = [(name, cell, content(cell)) for name, cell in cells]
-        self._names = [(name, space, space.get(name, NOTHING)) for name, space in names]
-        self._objects = [(item, attributes_of(item)) for item in objects]
-        self.changed: list[str] = []
-
-    def restore(self) -> None:
-        """Bind every variable as before, and note which were not; once more does no harm."""
-        for name, cell, value in self._cells:
-            if content(cell) is not value:
-                self.changed.append(name)
-                _bind_cell(cell, value)
-        for name, space, value in self._names:
-            if space.get(name, NOTHING) is not value:
-                self.changed.append(name)
-                _bind_name(space, name, value)
-        for item, before in self._objects:
-            now = attributes_of(item)
-            names = [name for name in now.keys() | before if _differs(name, now, before)]
-            self.changed += sorted(names)
-            _bind_attributes(item, names, before)
-        self.changed = list(dict.fromkeys(self.changed))
-
-
-def _differs(name: str, now: Values, before: Values) -> bool:
-    return now.get(name, NOTHING) is not before.get(name, NOTHING)
-
-
 def _bind_cell(cell: types.CellType, value: Any) -> None:
+    if content(cell) is value:
+        return
     if value is NOTHING:
         del cell.cell_contents
     else:
         cell.cell_contents = value
 
 
-def _bind_name(space: Values, name: str, value: Any) -> None:
+def _bind_name(name: str, space: Values, value: Any) -> None:
+    if space.get(name, NOTHING) is value:
+        return
     if value is NOTHING:
-        space.pop(name, None)
+        del space[name]
     else:
         space[name] = value
 
 
-def _bind_attributes(item: Any, names: list[str], before: Values) -> None:
+def _bind_attributes(item: Any, before: Values) -> None:
     """Past what the object's class makes of it, as a frozen dataclass that forbids it."""
-    if not isinstance(item, type) and hasattr(item, "__dict__"):
-        slots = set(_slots(type(item)))
+    base: Any = object
+    if isinstance(item, type):
+        base = type
+    elif hasattr(item, "__dict__"):
         # With their order.
+        slots = _slots(type(item))
         refill(item.__dict__, {name: each for name, each in before.items() if name not in slots})
-        names = [name for name in names if name in slots]
-    base: Any = type if isinstance(item, type) else object
-    for name in names:
-        if name in before:
-            base.__setattr__(item, name, before[name])
-        else:
+    now = attributes_of(item)
+    for name in now.keys() | before:
+        if name not in before:
             base.__delattr__(item, name)
+        elif now.get(name, NOTHING) is not before[name]:
+            base.__setattr__(item, name, before[name])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,25 +26,19 @@ def without_collector() -> Iterator[None]:
 
 # Python 3.12 itself freezes some hundred objects; a program that freezes has tens of thousands.
 PYTHONS_OWN = 2_000
-# Seconds. To search all of torch, IPython and matplotlib for garbage takes a quarter of one, half
-# of a short run.
-CLEAN_FOR = 5.0
-_clean_until = -math.inf
 
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Collect once, then let collections inside skip all that exists now.
+    """Let collections inside skip all that exists now.
 
-    What a notebook has dropped is freed first; of what it dropped within `CLEAN_FOR` seconds of the
-    last time, only where an accelerator's memory is at stake. Without the freeze each release of a
-    workload would search all of torch for garbage, which takes longer than a short run.
+    Without it each release of a workload would search all of torch for garbage, which takes longer
+    than a short run. What a notebook has dropped is freed first where an accelerator's memory is at
+    stake.
     """
-    global _clean_until
-    freeze = gc.get_freeze_count() < PYTHONS_OWN
-    clean = freeze and time.monotonic() < _clean_until
-    if not clean or accelerator_in_use() is not None:
+    if accelerator_in_use() is not None:
         gc.collect()
+    freeze = gc.get_freeze_count() < PYTHONS_OWN
     if freeze:
         gc.freeze()
     try:
@@ -54,4 +46,3 @@ def frozen_heap() -> Iterator[None]:
     finally:
         if freeze:
             gc.unfreeze()
-            _clean_until = time.monotonic() + CLEAN_FOR

@@ -7,13 +7,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from labkit.restore.reach import bytes_of
 from labkit.text import format_bytes
 
 # Of what is free on an accelerator, copies may take this part: the steps need the rest.
 PART = 0.1
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def bytes_of(item: torch.Tensor) -> int:
+    """Bytes of a tensor; of a sparse one those of its entries, without their places."""
+    if item.layout is torch.sparse_coo:
+        return item.detach()._values().nbytes
+    if item.layout in COMPRESSED:
+        return item.detach().values().nbytes
+    return item.nbytes
 
 
 def place_of_copies(items: Iterable[Any]) -> str | None:
@@ -22,19 +32,19 @@ def place_of_copies(items: Iterable[Any]) -> str | None:
     "cpu" where they would take more than `PART` of the memory that a card has free. MemoryError
     where they do not fit there.
     """
-    on_cuda = on_cpu = 0
+    sizes = {"cuda": 0, "cpu": 0}
     for item in items:
-        if isinstance(item, torch.Tensor) and item.device.type == "cuda":
-            on_cuda += bytes_of(item)
-        elif isinstance(item, torch.Tensor) and item.device.type == "cpu":
-            on_cpu += bytes_of(item)
-    place = None
-    if on_cuda and on_cuda > PART * _free_on_cuda():
-        place, on_cpu = "cpu", on_cpu + on_cuda
+        if isinstance(item, np.ndarray):
+            sizes["cpu"] += item.nbytes
+        elif isinstance(item, torch.Tensor) and item.device.type in sizes:
+            sizes[item.device.type] += bytes_of(item)
+    place, size = None, sizes["cpu"]
+    if sizes["cuda"] and sizes["cuda"] > PART * _free_on_cuda():
+        place, size = "cpu", size + sizes["cuda"]
     free = free_bytes("cpu")
-    if free is not None and on_cpu > free:
+    if free is not None and size > free:
         raise MemoryError(
-            f"to put everything back takes copies of {format_bytes(on_cpu)}, and "
+            f"to put everything back takes copies of {format_bytes(size)}, and "
             f"{format_bytes(free)} are free"
         )
     return place

@@ -10,14 +10,6 @@ from typing import Any
 
 # Also where they are used from their sources.
 _LIBRARIES = ("torch", "numpy", "torchvision", "builtins", "labkit", "whyslow", "sublinear")
-# Of Python's own library, the kinds of objects that hold what the reader puts in. Others, such as
-# locks, events and queues, belong to other threads, too.
-_HOLDERS = ("types", "argparse", "collections", "contextlib", "functools")
-# What they have shown or sent cannot be taken back.
-_SHOWING = {
-    *("IPython", "ipykernel", "ipywidgets", "traitlets", "anywidget", "comm", "matplotlib"),
-    *("tqdm", "wandb", "tensorboard", "tensorboardX", "mlflow"),
-}
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _PYTHONS = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
@@ -45,12 +37,10 @@ def is_own_class(kind: type) -> bool:
     return not _is_library(kind.__module__)
 
 
-def may_hold_own(kind: type) -> bool:
-    """Whether objects of this class may hold what the reader has made, such as a trainer's."""
+def is_installed_class(kind: type) -> bool:
+    """Whether a library has made this class: neither the reader, nor Python, torch or labkit."""
     first = (kind.__module__ or "").split(".")[0]
-    if first in sys.stdlib_module_names:
-        return first in _HOLDERS
-    return first not in _SHOWING and not _is_library(first)
+    return not (first in sys.stdlib_module_names or _is_library(first) or is_own_class(kind))
 
 
 def _is_library(module: str | None) -> bool:

@@ -6,14 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-
-from labkit.restore.bindings import Bindings
-from labkit.restore.contents import keeping
 from labkit.restore.generators import preserve_rng
 from labkit.restore.memory import place_of_copies
-from labkit.restore.reach import Reached, reached
-from labkit.restore.state import held, put_backs
+from labkit.restore.reach import Inside, Walk
+from labkit.restore.state import keeping_state
 from labkit.restore.switches import preserve_flags
 from labkit.restore.undo import PutBack, call_all, giving_back
 
@@ -22,79 +18,84 @@ _SHOWN = 8
 
 
 class Restoration:
-    """What `restoring` keeps. ``changed``, afterwards: variables that the steps had bound anew."""
+    """What `restoring` keeps, and puts back."""
 
-    def __init__(self, found: Reached, copies: str | None) -> None:
-        # What is put back, as it was found.
-        self.owners: list[Any] = []
-        self._found, self._copies = found, copies
-        self._bindings = Bindings(found.cells, found.names, found.objects)
-        self._undo: list[list[PutBack]] = [list(map(keeping, found.shallow))]
-        # Keeps them alive, so that an id stays its object's own.
-        self._known: dict[int, Any] = {}
-        self._versions = {name: _versions(tensors) for name, tensors in found.data.items()}
+    def __init__(self, copies: str | None = None) -> None:
+        self._copies = copies
+        self._walk = Walk()
+        self._undo: list[PutBack] = []
+        # So many of the items that were found are kept.
+        self._kept = 0
 
     @property
-    def changed(self) -> list[str]:
-        return self._bindings.changed
+    def items(self) -> tuple[Any, ...]:
+        """What is put back, each object by itself."""
+        return tuple(self._walk.items)
 
     @property
     def beyond(self) -> str:
         """What the steps reach and cannot be put back, in words; empty if nothing."""
-        found = self._found.beyond
+        found = self._walk.beyond
         named = [f"{name} ({found[name]})" for name in sorted(found)]
         more = [f"{len(named) - _SHOWN} more"] if len(named) > _SHOWN else []
         return ", ".join(named[:_SHOWN] + more)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was not put back, in sentences; of large tensors those that were changed."""
-        notes = []
-        for name, versions in self._versions.items():
-            tensors = self._found.data[name]
-            if not self._owns(tensors) and _versions(tensors) != versions:
-                notes.append(f"the step changed {name}, which was too large to be put back")
-        if self.beyond:
-            notes.append(f"the step reaches {self.beyond}: what it changed there was not put back")
-        return tuple(notes)
+        """What was not put back, in sentences."""
+        if not self.beyond:
+            return ()
+        return (f"the step reaches {self.beyond}: what it changed there was not put back",)
 
     def keep(self, *objects: Any) -> None:
         """Put these, and all that they hold, back as they are now. TypeError for one without state.
 
         MemoryError where copies of them do not fit.
         """
-        new = tuple(each for each in objects if id(each) not in self._known)
-        items = [each for each in held(new) if id(each) not in self._known]
-        copies = self._copies or place_of_copies(items)
-        undo: list[PutBack] = []
-        for item in items:
-            undo += put_backs(item, copies)
-            self._known[id(item)] = item
-        self._undo.append(undo)
-        self.owners += new
+        self._walk.own(objects)
+        self._remember()
 
-    def restore_state(self) -> None:
-        """The latest first, as it was kept beside what came before."""
-        call_all([put_back for undo in reversed(self._undo) for put_back in undo])
-
-    def restore_variables(self) -> None:
-        """Variables as before."""
-        self._bindings.restore()
-
-    def refuse(self, advice: str) -> None:
-        """Raise ValueError for the reader's training where that cannot be put back."""
-        for name, trained in self._found.trainings.items():
-            if self._owns(trained):
+    def follow(self, steps: Inside, advice: str) -> None:
+        """As `keep`, of all that the steps reach. ValueError for a training that cannot be kept."""
+        listed = set(map(id, self.items))
+        self._walk.look(steps)
+        for name, trained in self._walk.trainings.items():
+            if all(id(each) in listed for each in trained):
                 continue
             kinds = dict.fromkeys(type(each).__name__ for each in trained)
             raise ValueError(
-                f"{name} is {self._found.beyond[name]} that trains ({', '.join(list(kinds)[:4])}), "
-                "which cannot be put back: give a function that does one step with a model and an "
-                f"optimizer of its own{advice}"
+                f"{name} is {self._walk.beyond[name]} that trains "
+                f"({', '.join(list(kinds)[:4])}), which cannot be put back: give a function that "
+                f"does one step with a model and an optimizer of its own{advice}"
             )
+        self._remember()
 
-    def _owns(self, items: Iterable[Any]) -> bool:
-        return all(id(each) in self._known for each in items)
+    def restore(self) -> None:
+        """The latest first, as it was kept beside what came before; once more does no harm."""
+        call_all(self._undo[::-1])
+
+    def _remember(self) -> None:
+        """Copy what was found since the last time."""
+        items = self._walk.items[self._kept :]
+        copies = self._copies or place_of_copies(items)
+        self._undo += self._walk.variables
+        self._undo += [keeping_state(item, copies) for item in items]
+        self._walk.variables.clear()
+        self._kept += len(items)
+
+
+@contextmanager
+def preserve_state(*objects: Any) -> Iterator[None]:
+    """Put ``objects``, and all that they hold, back as they were, in place and bit for bit.
+
+    Follows what `restoring` follows. Costs one copy of every tensor, on its device while that has
+    room, and of every array. TypeError for an object that holds no state, MemoryError where copies
+    do not fit.
+    """
+    restoration = Restoration()
+    with giving_back(restoration.restore):
+        restoration.keep(*objects)
+        yield
 
 
 @contextmanager
@@ -110,31 +111,20 @@ def restoring(
     attributes that the steps find by closures, globals, arguments and objects of the reader's own
     are as before, bit for bit, and so are torch's switches and the global generators; what is as
     before is not written. `Restoration.notes` names what cannot be put back: iterators that have
-    moved on, files, very large arrays. ValueError where that is a training, such as a generator
+    moved on, files, objects of a library. ValueError where that is a training, such as a generator
     that holds a model, unless ``also`` lists what it trains; ``advice`` ends its message.
 
     ``copies``: the device of copies; None: a tensor's own, or the CPU's memory where an accelerator
     has little left. MemoryError where they do not fit.
     """
-    restoration = Restoration(reached(*steps), copies)
+    restoration = Restoration(copies)
     # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
-    with (
-        giving_back(restoration.restore_variables),
-        preserve_rng(),
-        preserve_flags(),
-        giving_back(restoration.restore_state),
-    ):
+    with preserve_rng(), preserve_flags(), giving_back(restoration.restore):
         restoration.keep(*also)
-        restoration.refuse(advice)
-        restoration.keep(*restoration._found.state)
+        restoration.follow([("step", step) for step in steps], advice)
         try:
             yield restoration
         except Exception as error:
             if restoration.beyond:
                 error.add_note(f"(what the step reaches is as before, except {restoration.beyond})")
             raise
-
-
-def _versions(tensors: Iterable[torch.Tensor]) -> list[int]:
-    """How often each was changed in place; those of inference mode do not count it."""
-    return [each._version for each in tensors if not each.is_inference()]

@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
+from labkit.restore import restoring
 from labkit.restore.generators import rng_state
 from labkit.restore.switches import torch_flags
 from tests.whyslow.parts import full, looked_at, trainer
@@ -229,7 +230,7 @@ def test_switches_of_the_step_are_as_before():
         torch.use_deterministic_algorithms(False)
 
 
-def test_variables_that_the_step_binds_anew_are_as_before_and_told():
+def test_variables_that_the_step_binds_anew_are_as_before():
     model = small()
     train = trained_by(model, torch.optim.SGD(model.parameters()))
     total = torch.zeros(())
@@ -241,15 +242,14 @@ def test_variables_that_the_step_binds_anew_are_as_before_and_told():
         count += 1
 
     kept = total
-    found = whyslow.diagnose(step, batches(), seconds=SHORT)
+    whyslow.diagnose(step, batches(), seconds=SHORT)
     assert total is kept and count == 0
-    assert any("count" in note and "total" in note for note in found.notes)
 
 
 counted = 0
 
 
-def test_globals_and_attributes_are_as_before_and_told():
+def test_globals_and_attributes_are_as_before():
     class Trainer:
         def __init__(self):
             self.model = small()
@@ -264,10 +264,9 @@ def test_globals_and_attributes_are_as_before_and_told():
 
     trainer = Trainer()
     before = plain(trainer.model.state_dict())
-    found = whyslow.diagnose(trainer.step, batches(), seconds=SHORT)
+    whyslow.diagnose(trainer.step, batches(), seconds=SHORT)
     assert (counted, trainer.steps) == (0, 0)
     assert plain(trainer.model.state_dict()) == before
-    assert any("counted" in note and "steps" in note for note in found.notes)
 
 
 def test_arrays_sets_and_keyword_defaults_are_as_before():
@@ -331,26 +330,21 @@ class Fixed:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
-    from labkit.restore import reach
-
-    monkeypatch.setattr(reach, "MOST_BYTES", 100)
-    table, small_table = np.zeros(100), np.zeros(2)
+def test_what_cannot_be_put_back_is_named(tmp_path, fails):
+    table = np.zeros(2)
     drawn, raw, streams = iter(range(10**9)), bytearray(2), (iter("ab"),)
     replay = dict.fromkeys(range(20_000))
-    own, fixed, screen = Slots(), Fixed(), sys.stderr
+    own, fixed = Slots(), Fixed()
 
     def step():
         table[0] += 1
-        small_table[0] += 1
         own.steps += fixed.rate > 0
         raw[0], replay[0] = 1, next(drawn) + len(streams)
         print(end="", file=log)
-        print(end="", file=screen)
         if fails:
             raise KeyError("no")
 
-    names = "drawn (an iterator), log (a file), streams[0] (an iterator), table (a large array)"
+    names = "drawn (an iterator), log (a file), streams[0] (an iterator)"
     with (tmp_path / "log").open("w") as log:
         if fails:
             with pytest.raises(KeyError) as error:
@@ -362,7 +356,7 @@ def test_what_cannot_be_put_back_is_named(monkeypatch, tmp_path, fails):
             notes = whyslow.diagnose(step, seconds=0.1).notes
             [told] = [note for note in notes if "not put back" in note]
             wanted = f"the step reaches {names}: what it changed there was not put back"
-    assert (told, small_table.tolist()) == (wanted, [0, 0])
+    assert (told, table.tolist()) == (wanted, [0, 0])
     assert (own.steps, raw, set(replay.values())) == (0, bytearray(2), {None})
 
 
@@ -789,17 +783,14 @@ def test_what_a_watched_loop_has_on_is_noted():
 
 
 def test_tensors_in_datasets_are_not_copied():
-    from labkit.restore.reach import MOST_BYTES, reached
-
-    data = torch.zeros(MOST_BYTES // 4 + 1)
-    held = TensorDataset(data)
-    loader = DataLoader(held)
+    data = torch.zeros(3)
+    loader = DataLoader(TensorDataset(data))
 
     def step():
-        return data, loader
+        return loader
 
-    found = reached(step)
-    assert found.state == [] and found.data["data"][0] is data
+    with restoring(step) as restoration:
+        assert not any(each is data for each in restoration.items)
 
 
 def test_findings_are_plain_values():
