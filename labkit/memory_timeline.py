@@ -23,7 +23,7 @@ from torch.optim.optimizer import (
 from labkit import charts, show
 from labkit.memory import StorageTracker
 from labkit.results.settings import ROLES, Sides
-from labkit.show import Bar, text_bars
+from labkit.show import Bar, Markup, text_bars
 from labkit.text import aligned, format_bytes, format_factor, format_settings
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -156,6 +156,11 @@ class MemoryComparison(Sides[Timeline]):
             ["before the step", *(format_bytes(side.before) for side in sides)],
         ]
 
+    def picture(self) -> Markup:
+        """What is alive when, in one step of each side."""
+        before, after = (charts.Step(side.alive, side.parts, side.before) for side in self.arms)
+        return charts.memory(self.sentence, self.bars, (before, after))
+
     def __str__(self) -> str:
         return f"{self.sentence}\n{text_bars(self.bars)}\n{aligned(self.rows[2:])}"
 
@@ -165,7 +170,7 @@ class MemoryComparison(Sides[Timeline]):
         table = show.table(self.rows)
         return show.result(
             show.sentence(self.sentence),
-            charts.memory(self),
+            self.picture(),
             show.details(table, summary="In figures"),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from course.claims.claim import Claim
 from course.claims.findings import Finding, effect_and_doubt, gain
 from course.claims.ledgers import ledger
-from labkit import show
+from labkit import charts, show
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Gains:
         if not rows:
             return show.result(show.note(str(self)))
         title = "recorded on other machines: how many times better, 1 is no difference"
-        return show.result(show.ratios(title, rows))
+        return show.result(show.note(title), charts.ratios(title, rows, ends=("worse", "better")))
 
 
 def gains(notebook: str) -> Gains:

@@ -7,6 +7,7 @@ what a build is to a comparison.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import numpy as np
 from labkit import charts, show
 from labkit.results.comparison import SAME
 from labkit.results.statistics import estimate, median_interval
+from labkit.show import Markup
 from labkit.text import aligned, format_factor, format_seconds, format_steps
 
 # Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
@@ -48,6 +50,11 @@ class RaceRun:
         if not self.reached:
             return math.inf
         return self.curve[-1][0]
+
+    def drawn(self) -> charts.Curve:
+        """The run for a picture."""
+        points = [(seconds, value) for _, seconds, value in self.curve]
+        return charts.Curve(self.arm, points, self.reached)
 
 
 @dataclass(frozen=True)
@@ -294,6 +301,27 @@ class RaceResult:
         steps = format_steps(self.median(arm, "steps"))
         return [arm, format_seconds(self.median(arm)), spread, steps, arrived]
 
+    def picture(
+        self,
+        recorded: Sequence[tuple[str, RaceResult]] = (),
+        going: RaceRun | None = None,
+    ) -> Markup:
+        """The metric of every run; ``going`` is not over yet, ``recorded`` are labelled results."""
+        arms = {arm: self.arrival(arm) for arm in self.arms}
+        curves = [run.drawn() for run in self.runs]
+        if going:
+            arms.setdefault(going.arm, "")
+            curves.append(going.drawn()._replace(going=True))
+        return charts.race(
+            self.sentence,
+            self.metric,
+            self.target,
+            arms,
+            curves,
+            higher_is_better=self.higher_is_better,
+            recorded=[(label, [run.drawn() for run in other.runs]) for label, other in recorded],
+        )
+
     def __str__(self) -> str:
         table = [aligned(self.rows)] if self.runs else []
         return "\n".join([self.sentence, *table, *self.details])
@@ -303,7 +331,7 @@ class RaceResult:
     def _repr_html_(self) -> str:
         return show.result(
             show.sentence(*self._words()),
-            charts.race(self),
+            self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
 
