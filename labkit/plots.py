@@ -140,9 +140,7 @@ def bar_figure(
 
 def _inverse(row: Ratio, result: Comparison) -> Ratio:
     low, high = row.interval
-    words = (
-        row.text
-        if result.missing
-        else f"{format_factor(1 / row.value)}× the time, {result.conclusion}"
-    )
-    return replace(row, value=1 / row.value, interval=(1 / high, 1 / low), text=words)
+    turned = replace(row, value=1 / row.value, interval=(1 / high, 1 / low))
+    if result.missing:
+        return turned
+    return replace(turned, text=f"{format_factor(turned.value)}× the time, {result.conclusion}")
