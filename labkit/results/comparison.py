@@ -175,19 +175,12 @@ class Comparison(Sides[Measurement]):
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %: `assumed`); else a
+        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %, which is assumed); else a
         difference is told when it lies wholly beyond the noise floor.
         """
         if self.too_short or self.error:
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
-
-    @property
-    def assumed(self) -> str:
-        """What the verdict rests on that was never measured, in words; "" on a CPU."""
-        if self.device != "cuda":
-            return ""
-        return f"limits for CUDA (same within {SAME['cuda']:.0%}) assumed: no GPU has been recorded"
 
     @cached_property
     def direction(self) -> str:
@@ -329,7 +322,10 @@ class Comparison(Sides[Measurement]):
         lines = ["; ".join(method)]
         if not self.missing:
             lines.insert(0, "; ".join([*surety, self.taken]))
-        return (*lines, *filter(None, [self.assumed]), *self.notes)
+        if self.device == "cuda":
+            same = f"{SAME['cuda']:.0%}"
+            lines.append(f"limits for CUDA (same within {same}) assumed: no GPU has been recorded")
+        return (*lines, *self.notes)
 
     @property
     def rows(self) -> list[list[str]]:

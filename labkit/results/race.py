@@ -118,25 +118,6 @@ class RaceResult:
         """
         return median_interval(self._values(arm, by))
 
-    def spread(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """What a bar shows over its end: `interval`, or with fewer seeds the range of all runs.
-
-        `spread_name` says which.
-        """
-        if self._has_intervals:
-            return self.interval(arm, by)
-        values = self._values(arm, by)
-        return min(values), max(values)
-
-    @property
-    def spread_name(self) -> str:
-        """``95 % interval``, or ``range`` where one of the sides has too few seeds for it."""
-        return "95 % interval" if self._has_intervals else "range"
-
-    @property
-    def _has_intervals(self) -> bool:
-        return not any(math.isnan(self.interval(arm)[0]) for arm in self.arms)
-
     def _values(self, arm: str, by: str) -> tuple[float, ...]:
         return tuple(getattr(run, by) for run in self.of(arm))
 
@@ -287,7 +268,7 @@ class RaceResult:
     @property
     def rows(self) -> list[list[str]]:
         """The figures of each side as a table, the first row its head."""
-        head = ["", "median time", self.spread_name, "median steps", "reached by"]
+        head = ["", "median time", "range", "median steps", "reached by"]
         return [head, *map(self._row, self.arms)]
 
     def _row(self, arm: str) -> list[str]:
@@ -297,7 +278,8 @@ class RaceResult:
             arrived += f" ({', '.join(errors)})"
         if not self.arrived(arm):
             return [arm, "-", "-", "-", arrived]
-        spread = " – ".join(map(format_seconds, self.spread(arm)))
+        seconds = self._values(arm, "seconds")
+        spread = " – ".join(map(format_seconds, (min(seconds), max(seconds))))
         steps = format_steps(self.median(arm, "steps"))
         return [arm, format_seconds(self.median(arm)), spread, steps, arrived]
 
