@@ -166,8 +166,8 @@ def _bars(findings: Sequence[Finding]) -> Markup:
     rows = []
     for finding in findings:
         low, high = finding.interval
-        text = f"{finding.share:.0%} of the {finding.of}  [{low:.0%}, {high:.0%}]"
-        rows.append(Bar(finding.name, finding.share, text, finding.interval))
+        text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
+        rows.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
     title = "Share of a step that each costs, with its 95 % interval"
     return show.join([show.note(title), charts.bars(title, rows)])
 

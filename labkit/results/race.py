@@ -40,16 +40,12 @@ class RaceRun:
     @property
     def seconds(self) -> float:
         """Training seconds to the target; infinity when it was never reached."""
-        if not self.reached:
-            return math.inf
-        return self.curve[-1][1]
+        return self.curve[-1][1] if self.reached else math.inf
 
     @property
     def steps(self) -> float:
         """Steps to the target; infinity when it was never reached."""
-        if not self.reached:
-            return math.inf
-        return self.curve[-1][0]
+        return self.curve[-1][0] if self.reached else math.inf
 
     def drawn(self) -> charts.Curve:
         """The run for a picture."""

@@ -8,7 +8,7 @@ import pytest
 
 from labkit import plots
 from labkit.results import Comparison, Measurement
-from labkit.text import format_bytes, format_rate, format_seconds, format_settings
+from labkit.text import format_bytes, format_rate, format_seconds, format_settings, format_short
 
 
 def comparison(**settings):
@@ -42,6 +42,10 @@ def test_paper_and_ink_are_those_of_the_theme(dark, tmp_path):
         (format_bytes(None), "-"),
         (format_rate(1234567), "1.23 M samples/s"),
         (format_rate(12.5, "tokens"), "12.5 tokens/s"),
+        (format_short(1500), "1.5 k"),
+        (format_short(0.25), "0.25"),
+        (format_short(2e12), "2 T"),
+        (format_short(math.nan), "-"),
         (format_settings({"amp": True, "kind": "a"}), "amp=True, kind='a'"),
     ],
 )
