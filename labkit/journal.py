@@ -74,14 +74,18 @@ class _Journal:
 _open: list[_Journal] = []
 
 
-def open_journal(keeper: Keeper, *, counters: bool = False, answer: Answer | None = None) -> None:
+def open_journal(
+    keeper: Keeper, *, counters: bool = False, answer: Answer | None = None
+) -> _Journal:
     """From now on call ``keeper(result, about)`` for each result of a lab.
 
     A result is a Comparison, a RaceResult or a `Failure`; ``about`` says how it was taken. With
     ``counters`` labs also count what a step of each side does. ``answer(key)`` is asked before
     anything is measured: a result that it returns is taken for measured, None means to measure.
     """
-    _open.append(_Journal(keeper, counters, answer))
+    opened = _Journal(keeper, counters, answer)
+    _open.append(opened)
+    return opened
 
 
 @contextmanager
@@ -89,8 +93,7 @@ def journal(
     keeper: Keeper, *, counters: bool = False, answer: Answer | None = None
 ) -> Iterator[None]:
     """`open_journal` for as long as the block runs."""
-    opened = _Journal(keeper, counters, answer)
-    _open.append(opened)
+    opened = open_journal(keeper, counters=counters, answer=answer)
     try:
         yield
     finally:
@@ -127,8 +130,7 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Plain]:
     found: dict[str, Plain] = {}
     for name, value in settings.items():
         known = isinstance(value, bool | int | float | str | None)
-        if known and not (isinstance(value, float) and not math.isfinite(value)):
-            found[name] = value
-        else:
-            found[name] = str(value)
+        if isinstance(value, float):
+            known = math.isfinite(value)
+        found[name] = value if known else str(value)
     return found

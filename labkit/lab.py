@@ -15,7 +15,7 @@ from typing import Any
 
 from labkit import journal
 from labkit.alternating import Update, alternate
-from labkit.arm import Arm, ArmDied, LocalArm, Peak
+from labkit.arm import Arm, ArmDied, LocalArm
 from labkit.comparing import budget, measuring, patience_of
 from labkit.controls import (
     Controls,
@@ -95,9 +95,7 @@ class Lab:
         self.technique, self.situation = tuple(controls), tuple(situation or ())
         check_names(self.controls, (Lab.run, Lab.sweep))
         _check_place(make_workload, runs_in, self.controls)
-        _check_type("threads", threads, (int, type(None)))
-        _check_type("seed", seed, int)
-        _check_type("memory", memory, bool)
+        _check_types(threads=threads, seed=seed, memory=memory)
         self.scenarios = all_scenarios(scenarios, self.controls)
         self.race_options = _checked_race(race, runs_in)
         self.unavailable = dict(unavailable or {})
@@ -224,9 +222,9 @@ class Lab:
             for arm in arms:
                 arm.release()
             if self.memory:
-                result = _with_peaks(result, arms, stop)
+                result = _with_figures(result, arms, partial(_peaks, stop))
             if journal.wants_counters():
-                result = _with_counters(result, arms)
+                result = _with_figures(result, arms, _counters)
         return result
 
     def timeline(
@@ -334,9 +332,7 @@ class Lab:
         return journal.remembered(key, partial(self._raced, entries, options))
 
     def _raced(self, entries: Mapping[str, Settings], options: Mapping[str, Any]) -> RaceResult:
-        makers = {}
-        for label, settings in entries.items():
-            makers[label] = partial(self._function(), **settings)
+        makers = {label: partial(self._function(), **own) for label, own in entries.items()}
         with self._failures({}):
             return replace(race(makers, **options), lab=self.name)
 
@@ -344,7 +340,15 @@ class Lab:
         self, candidates: Iterable[Mapping[str, Any]], baseline: Mapping[str, Any] | None
     ) -> dict[str, Settings]:
         """The settings of all that race, by their labels, the baseline first."""
-        base = self.settings(self._shared(candidates) | dict(baseline or {}))
+        shared: Settings = {}
+        for candidate in candidates:
+            for name in set(self.situation) & set(candidate):
+                if shared.setdefault(name, candidate[name]) != candidate[name]:
+                    raise ValueError(
+                        f"{name}={candidate[name]!r}: another candidate has {shared[name]!r}; a "
+                        f"race has one baseline, so its candidates share {name}"
+                    )
+        base = self.settings(shared | dict(baseline or {}))
         # The situation is no side's own: it names none.
         own = {name: base[name] for name in self.technique}
         entries = {difference(self.defaults | own, self.defaults) or "baseline": base}
@@ -355,20 +359,6 @@ class Lab:
                 raise ValueError(f"{candidate!r} is in this race already")
             entries[label] = settings
         return entries
-
-    def _shared(self, candidates: Iterable[Mapping[str, Any]]) -> Settings:
-        """What candidates of a race set of the situation: the one baseline has it as well."""
-        shared: Settings = {}
-        for candidate in candidates:
-            for name in self.situation:
-                if name not in candidate:
-                    continue
-                if shared.setdefault(name, candidate[name]) != candidate[name]:
-                    raise ValueError(
-                        f"{name}={candidate[name]!r}: another candidate has {shared[name]!r}; a "
-                        f"race has one baseline, so its candidates share {name}"
-                    )
-        return shared
 
     @contextlib.contextmanager
     def _arms(
@@ -429,38 +419,38 @@ def _timeline(arm: Arm, stop: threading.Event | None) -> Timeline:
     return replace(ended, error=outcome.error)
 
 
-def _with_peaks(
-    result: Comparison, arms: Iterable[Arm], stop: threading.Event | None
+def _with_figures(
+    result: Comparison, arms: Iterable[Arm], take: Callable[[Arm], Mapping[str, Any]]
 ) -> Comparison:
-    """The peak memory of each side, as far as it can be had: nothing may lose the times."""
-    peaks: list[Peak | tuple[None, None]] = []
+    """What ``take`` finds out of each side that has not ended: nothing may lose the times."""
+    sides = []
     for arm, timed in zip(arms, result.arms, strict=True):
-        peaks.append((None, None))
-        if timed.error or (stop and stop.is_set()):
-            continue
-        try:
-            with survive(ArmDied):
-                peaks[-1] = arm.peak()
-        except KeyboardInterrupt:
-            return result
-    return result.with_peaks(*peaks)
+        found: Mapping[str, Any] = {}
+        if not timed.error:
+            try:
+                found = take(arm)
+            except KeyboardInterrupt:
+                return result
+        sides.append(replace(timed, **found))
+    return replace(result, baseline=sides[0], candidate=sides[1])
 
 
-def _with_counters(result: Comparison, arms: Iterable[Arm]) -> Comparison:
-    """What a step of each side does, or why it cannot be counted: nothing may lose the times."""
-    counted = []
-    for arm, timed in zip(arms, result.arms, strict=True):
-        if timed.error:
-            counted.append(timed)
-            continue
-        try:
-            counters = arm.counters()
-        except KeyboardInterrupt:
-            return result
-        except Exception as error:
-            counters = f"{type(error).__name__}: {error}"
-        counted.append(replace(timed, counters=counters))
-    return replace(result, baseline=counted[0], candidate=counted[1])
+def _peaks(stop: threading.Event | None, arm: Arm) -> Mapping[str, Any]:
+    """The peak memory of a side, as far as it can be had."""
+    if stop and stop.is_set():
+        return {}
+    with survive(ArmDied):
+        allocated, reserved = arm.peak()
+        return {"peak_bytes": allocated, "reserved_bytes": reserved}
+    return {}
+
+
+def _counters(arm: Arm) -> Mapping[str, Any]:
+    """What a step of a side does, or why it cannot be counted."""
+    try:
+        return {"counters": arm.counters()}
+    except Exception as error:
+        return {"counters": f"{type(error).__name__}: {error}"}
 
 
 # What does not change how a race goes.
@@ -495,11 +485,13 @@ def _check_race_has_an_end(options: Mapping[str, Any]) -> None:
         )
 
 
-def _check_type(name: str, value: object, kinds: type | tuple[type, ...]) -> None:
-    if not isinstance(value, kinds):
-        raise TypeError(
-            f"{name}={value!r}: {name} is an argument of Lab; give a control another name"
-        )
+def _check_types(**options: object) -> None:
+    kinds = {"threads": int | None, "seed": int, "memory": bool}
+    for name, value in options.items():
+        if not isinstance(value, kinds[name]):
+            raise TypeError(
+                f"{name}={value!r}: {name} is an argument of Lab; give a control another name"
+            )
 
 
 def _check_place(make_workload: object, runs_in: object, controls: Controls) -> None:

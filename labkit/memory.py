@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves
 
-from labkit import show
+from labkit import charts, show
 from labkit.device import pick_device, release_memory
 from labkit.started_threads import in_started_threads
 from labkit.text import format_bytes
@@ -244,7 +244,8 @@ class MemoryMeter:
                 bars.append(show.Bar(label, size, format_bytes(size), tone=tone))
         return show.result(
             show.sentence(self.sentence),
-            show.bars("Memory of live tensors", bars),
+            show.note("Memory of live tensors"),
+            charts.bars(self.sentence, bars),
         )
 
     @property

@@ -23,7 +23,7 @@ from torch.optim.optimizer import (
 from labkit import charts, show
 from labkit.memory import StorageTracker
 from labkit.results.settings import ROLES, Sides
-from labkit.show import Bar, text_bars
+from labkit.show import Bar, Markup, text_bars
 from labkit.text import aligned, format_bytes, format_factor, format_settings
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -88,7 +88,7 @@ class MemoryComparison(Sides[Timeline]):
     @property
     def why_no_factor(self) -> str:
         """Why the peaks have no ratio that means anything; "" where they have one."""
-        sides = {"baseline": self.baseline, "candidate": self.candidate}
+        sides = dict(zip(ROLES, self.arms, strict=True))
         for role, side in sides.items():
             if side.error:
                 return f"the {role} ended by {side.error}"
@@ -117,18 +117,9 @@ class MemoryComparison(Sides[Timeline]):
     @property
     def sentence(self) -> str:
         """What the peaks are, and in which part of the step that of the candidate is reached."""
-        for role, side in zip(ROLES, self.arms, strict=True):
-            if side.error:
-                return f"The {role} ended by {side.error}: there is nothing to compare."
-        if None in (self.baseline.peak, self.candidate.peak):
-            return "The peak of one side cannot be counted: there is nothing to compare."
+        if why := self.why_no_factor:
+            return f"{why[0].upper()}{why[1:]}: there is nothing to compare."
         before, after = (side.peak_text for side in self.arms)
-        if not self.baseline.peak and not self.candidate.peak:
-            return "Neither side has tensors: there is nothing to compare."
-        if not self.baseline.peak:
-            return f"The candidate needs {after}; the baseline has no tensors."
-        if not self.candidate.peak:
-            return f"The candidate has no tensors; the baseline needs {before}."
         words = f"The candidate needs {format_factor(self.ratio)} times the memory of the baseline"
         part = ""
         if self.candidate.peak_part:
@@ -156,6 +147,11 @@ class MemoryComparison(Sides[Timeline]):
             ["before the step", *(format_bytes(side.before) for side in sides)],
         ]
 
+    def picture(self) -> Markup:
+        """What is alive when, in one step of each side."""
+        before, after = (charts.Step(side.alive, side.parts, side.before) for side in self.arms)
+        return charts.memory(self.sentence, self.bars, (before, after))
+
     def __str__(self) -> str:
         return f"{self.sentence}\n{text_bars(self.bars)}\n{aligned(self.rows[2:])}"
 
@@ -165,7 +161,7 @@ class MemoryComparison(Sides[Timeline]):
         table = show.table(self.rows)
         return show.result(
             show.sentence(self.sentence),
-            charts.memory(self),
+            self.picture(),
             show.details(table, summary="In figures"),
         )
 

@@ -1,35 +1,30 @@
-"""Figures at the end of a cell: pictures of results, bars and heat maps, and an empty figure.
+"""Figures at the end of a cell: the pictures of results, and an empty figure of matplotlib.
 
-Of matplotlib `Figure` objects only, no pyplot: they are drawn in threads, after the timing.
+No pyplot: figures are drawn in threads, after the timing.
 """
 
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import cycle
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from labkit import charts, show
 from labkit.results import Comparison, RaceResult
-from labkit.show import Markup
+from labkit.show import Markup, Ratio
 from labkit.sweep import Sweep
+from labkit.text import format_factor, format_short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Kind = TypeVar("Kind")
-# Label (machine and date) and result, of other machines.
-Recorded = Sequence[tuple[str, Kind]]
-
 # Okabe and Ito's palette, told apart under every common colour blindness.
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#888888"
 PURPLE, SKY = "#CC79A7", "#56B4E9"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
-VERDICT_COLOUR = {"faster": GREEN, "slower": RED, "same": BLUE, "unclear": GREY}
 
 
 def new_figure(
@@ -73,61 +68,49 @@ def _png(figure: Figure) -> bytes:
 
 def legend(axis: Axes) -> None:
     """A legend that reads on light and dark paper alike; a `Drawing` has its own."""
-    if not isinstance(axis, Levels):
+    if not isinstance(axis, Drawing):
         axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
 
 
 class Drawing:
-    """A picture of `labkit.charts` that shows itself at the end of a cell."""
+    """A picture of `labkit.charts` that shows itself at the end of a cell.
 
-    def __init__(self, sentence: str, draw: Callable[[], Markup]) -> None:
-        self.axes: tuple[Levels, ...] = ()
-        self._sentence = sentence
-        self._draw = draw
+    A line that is drawn on it, as on an axis of matplotlib, is a note below it.
+    """
 
-    def _repr_html_(self) -> str:
-        return show.result(self._draw())
-
-    def __repr__(self) -> str:
-        return self._sentence
-
-
-class Levels:
-    """The upper plot of a sweep, for who draws a line on it, as on an axis of matplotlib."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, float]] = []
+    def __init__(self, words: str, picture: Markup) -> None:
+        self.axes = (self,)
+        self._words, self._picture = words, picture
+        self._notes: list[str] = []
 
     def axhline(self, value: float, *, label: str, **_: object) -> None:
-        """A line across the throughputs, such as the machine's rate."""
-        self.lines.append((label, value))
+        """A rate to hold the throughputs against, such as the machine's."""
+        self._notes.append(f"{label}: {format_short(value)} per second")
 
     def set_yscale(self, _: str) -> None:
-        """Nothing: the scale follows the throughputs."""
+        """Nothing: rates are told as numbers."""
+
+    def _repr_html_(self) -> str:
+        return show.result(self._picture, *map(show.note, self._notes))
+
+    def __repr__(self) -> str:
+        return "\n".join([self._words, *self._notes])
 
 
-def comparison_figure(result: Comparison, *, recorded: Recorded[Comparison] = ()) -> Drawing:
-    """`labkit.charts.comparison` as the output of a cell."""
-    return Drawing(result.sentence, partial(charts.comparison, result, recorded=recorded))
+def comparison_figure(result: Comparison) -> Drawing:
+    """The picture of a comparison as the output of a cell."""
+    return Drawing(result.sentence, result.picture())
 
 
-def sweep_figure(
-    results: Sequence[Comparison],
-    control: str,
-    *,
-    recorded: Recorded[Sequence[Comparison]] = (),
-) -> Drawing:
-    """`labkit.charts.sweep` as the output of a cell."""
-    rates = Levels()
-    draw = partial(charts.sweep, results, control, recorded=recorded, levels=rates.lines)
-    drawing = Drawing(Sweep(control, tuple(results)).sentence, draw)
-    drawing.axes = (rates,)
-    return drawing
+def race_figure(result: RaceResult) -> Drawing:
+    """The picture of a race as the output of a cell."""
+    return Drawing(result.sentence, result.picture())
 
 
-def race_figure(result: RaceResult, *, recorded: Recorded[RaceResult] = ()) -> Drawing:
-    """`labkit.charts.race` as the output of a cell."""
-    return Drawing(result.sentence, partial(charts.race, result, recorded=recorded))
+def sweep_figure(results: Sequence[Comparison], control: str) -> Drawing:
+    """The picture of a sweep as the output of a cell."""
+    sweep = Sweep(control, tuple(results))
+    return Drawing(sweep.sentence, sweep.picture())
 
 
 def bar_figure(
@@ -136,98 +119,28 @@ def bar_figure(
     *,
     slowdown: bool = False,
     title: str = "",
-    dark: bool = False,
-) -> Figure:
-    """A bar for each value of the swept control: the speed-up, with its 95 % interval.
+) -> Drawing:
+    """The speed-ups of one sweep, or of several by name: those of one value stand together.
 
-    Bars begin at 1, on a logarithmic scale. A single sweep is coloured by its verdicts; of several,
-    in a mapping by name, the bars of one value stand together, each in the colour of its sweep.
-    ``slowdown``: candidate / baseline instead. Where a side ended early stands its reason.
+    ``slowdown``: candidate / baseline instead.
     """
     if not isinstance(sweeps, Mapping):
         sweeps = {"": sweeps}
-    values: dict[str, None] = {}
-    for results in sweeps.values():
-        values |= dict.fromkeys(str(each.candidate.settings[control]) for each in results)
-    places = {value: place for place, value in enumerate(values)}
-    thickness = 0.8 / max(1, len(sweeps))
-    height = 1 + 0.25 * len(places) * max(1, len(sweeps))
-    figure, (axis,) = new_figure(width=7, height=height, dark=dark)
-    for number, (results, hue) in enumerate(zip(sweeps.values(), cycle(PALETTE), strict=False)):
-        shift = (number - (len(sweeps) - 1) / 2) * thickness
+    named: dict[str, list[Ratio]] = {}
+    for name, results in sweeps.items():
         for result in results:
-            colour = hue
-            if len(sweeps) == 1:
-                colour = VERDICT_COLOUR.get(result.verdict, GREY)
-            place = places[str(result.candidate.settings[control])] + shift
-            _ratio_bar(axis, result, place, 0.9 * thickness, colour, slowdown)
-    axis.axvline(1, color=GREY, ls="--", lw=1)
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter("{x:g}")
-    low, high = axis.get_xlim()
-    # Room for the words.
-    axis.set_xlim(min(0.45, low), 2.5 * max(1.5, high))
-    axis.set_yticks(range(len(places)), list(places))
-    axis.invert_yaxis()
-    axis.set(xlabel="baseline / candidate", title=title)
-    if slowdown:
-        axis.set_xlabel("candidate / baseline")
-    if len(sweeps) > 1:
-        for name, hue in zip(sweeps, cycle(PALETTE), strict=False):
-            axis.plot([], [], "s", color=hue, label=name)
-        legend(axis)
-    return figure
+            value = str(result.candidate.settings[control])
+            row = result.row(value, name)
+            named.setdefault(value, []).append(_inverse(row, result) if slowdown else row)
+    rows = [row for each in named.values() for row in each]
+    words = title or f"Sweep of {control}"
+    ends = ("faster", "slower") if slowdown else ("slower", "faster")
+    return Drawing(words, charts.ratios(words, rows, ends=ends, below=title))
 
 
-def _ratio_bar(
-    axis: Axes, result: Comparison, place: float, thickness: float, colour: str, slowdown: bool
-) -> None:
-    words: dict[str, Any] = {"va": "center", "fontsize": 8, "color": axis.title.get_color()}
-    if not result.ratios:
-        reasons = [side.error for side in result.arms if side.error]
-        axis.text(1, place, f"  {', '.join(reasons)}", **words)
-        return
-    ratio, (low, high) = result.speedup, result.interval
-    if slowdown:
-        ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    axis.barh(place, ratio - 1, left=1, height=thickness, color=colour)
-    axis.plot([low, high], [place, place], color=words["color"], lw=1)
-    axis.text(max(1, high), place, f"  {ratio:.2f}x {result.conclusion}", **words)
-
-
-def heat_map(
-    rows: Mapping[str, Sequence[tuple[float, str]]],
-    columns: Sequence[str],
-    *,
-    title: str = "",
-    dark: bool = False,
-) -> Figure:
-    """Rows against columns: cells of (ratio, text), red below 1, green above.
-
-    A ratio of nan stays blank, with its text.
-    """
-    figure, (axis,) = new_figure(
-        width=4.6 + 1.7 * len(columns), height=1.1 + 0.36 * len(rows), dark=dark
-    )
-    from matplotlib.colors import LinearSegmentedColormap
-
-    colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])
-    for y, cells in enumerate(rows.values()):
-        for x, (ratio, text) in enumerate(cells):
-            face: Any = "none"
-            ink = GREY
-            if not math.isnan(ratio):
-                # Full at 4x and 1/4.
-                shade = 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4
-                face, ink = colours(shade), "#222222"
-            axis.fill_between(
-                [x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5
-            )
-            axis.text(x, y, text, ha="center", va="center", fontsize=8, color=ink)
-    axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
-    figure.suptitle(title, fontsize=10, color=axis.title.get_color())
-    axis.set_xticks(range(len(columns)), columns)
-    axis.tick_params(labeltop=True)
-    axis.set_yticks(range(len(rows)), list(rows), fontsize=8)
-    axis.grid(visible=False)
-    return figure
+def _inverse(row: Ratio, result: Comparison) -> Ratio:
+    low, high = row.interval
+    turned = replace(row, value=1 / row.value, interval=(1 / high, 1 / low))
+    if result.missing:
+        return turned
+    return replace(turned, text=f"{format_factor(turned.value)}× the time, {result.conclusion}")

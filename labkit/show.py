@@ -1,4 +1,4 @@
-"""Blocks of HTML for results: a sentence, bars, intervals, a table that scrolls.
+"""Blocks of HTML for results: a sentence, a table that scrolls, and what pictures are given.
 
 A result is read in JupyterLab, light and dark, in VS Code, in a narrow window, and on a static
 page. So there are no scripts, sizes are parts of the room there is, and ink and paper are those of
@@ -21,8 +21,6 @@ from labkit.text import aligned
 
 STYLES = Path(__file__).with_name("result.css")
 
-# Drawn at most that far from 1: beyond it an interval has nothing to tell but its end.
-FARTHEST = 1000.0
 # Letters of the longest bar in a text.
 TEXT_BAR = 24
 
@@ -40,8 +38,9 @@ class Markup(str):
 class Bar:
     """One bar: its length is ``value``, ``text`` stands behind it.
 
-    ``interval`` is drawn over its end. ``tone`` colours it: "baseline", "candidate", a verdict, or
-    "recorded" for another machine's. ``note`` says more of the label, such as its settings.
+    ``interval`` is drawn over its end, ``was`` in grey behind it. ``tone`` colours it: "baseline",
+    "candidate", a verdict, or "recorded" for another machine's. ``note`` says more of the label,
+    such as its settings.
     """
 
     label: str
@@ -50,13 +49,14 @@ class Bar:
     interval: tuple[float, float] | None = None
     tone: str = "candidate"
     note: str = ""
+    was: float = math.nan
 
 
 @dataclass(frozen=True)
 class Ratio:
     """One ratio with its interval, on a logarithmic scale on which 1 is marked.
 
-    ``tone`` as for `Bar`.
+    ``tone`` and ``note`` as for `Bar`; ``others`` are those of other machines, nan for none.
     """
 
     label: str
@@ -64,6 +64,8 @@ class Ratio:
     interval: tuple[float, float]
     text: str
     tone: str = "candidate"
+    note: str = ""
+    others: tuple[float, ...] = ()
 
 
 def element(tag: str, *children: str, **attributes: str) -> Markup:
@@ -119,60 +121,6 @@ def details(*parts: str, summary: str = "How sure?") -> Markup:
     return element("details", element("summary", summary), *blocks)
 
 
-def preformatted(text: str) -> Markup:
-    """Text that is aligned by spaces; it scrolls."""
-    return element("pre", text, kind="text")
-
-
-def bars(title: str, rows: Sequence[Bar]) -> Markup:
-    """Bars below each other on one scale that begins at 0.
-
-    Infinite and unknown values have none.
-    """
-    known = [0.0]
-    for row in rows:
-        known += [end for end in (row.value, *(row.interval or ())) if math.isfinite(end)]
-    most = max(known)
-    lines = []
-    for row in rows:
-        marks = []
-        if most and math.isfinite(row.value):
-            marks.append(_mark("bar", 0, row.value / most))
-        if most and row.interval:
-            low, high = row.interval
-            if math.isfinite(low) and not math.isnan(high):
-                marks.append(_mark("whisker", low / most, min(high / most, 1.0)))
-        lines += _line(row.label, marks, row.text, row.tone)
-    return _chart(title, lines)
-
-
-def ratios(title: str, rows: Sequence[Ratio], floor: float = math.nan) -> Markup:
-    """Ratios below each other on one logarithmic scale.
-
-    The grey zone around 1 is ``floor``, a log ratio.
-    """
-    scale = ratio_scale(rows, floor)
-    lines = []
-    for row in rows:
-        marks = _ratio_marks(row, scale, floor)
-        lines += _line(row.label, marks, row.text, row.tone)
-    return _chart(title, lines)
-
-
-def ratio_scale(rows: Sequence[Ratio], floor: float = math.nan) -> tuple[float, float]:
-    """The logarithms of the ends of a scale that holds 1, all rows, and the floor."""
-    logs = [-0.03, 0.03]
-    if math.isfinite(floor):
-        logs += [-floor, floor]
-    for row in rows:
-        for end in (row.value, *row.interval):
-            if not math.isnan(end):
-                logs.append(_log(end))
-    low, high = min(logs), max(logs)
-    room = 0.06 * (high - low)
-    return low - room, high + room
-
-
 def text_bars(bars: Sequence[Bar], more: Sequence[Bar] = ()) -> str:
     """Bars as lines of text, each with its words, and those of a bar of ``more`` behind it."""
     most = max((bar.value for bar in bars if math.isfinite(bar.value)), default=0.0)
@@ -217,51 +165,6 @@ def progress(part: float, text: str) -> Markup:
     """
     bar = element("progress", value=f"{part:.3f}", max="1", style="width:min(240px,50%)")
     return element("div", bar, " ", element("small", text))
-
-
-def _chart(title: str, lines: Sequence[str]) -> Markup:
-    heading = element("div", title, kind="title")
-    return element("div", heading, *lines, kind="chart")
-
-
-def _line(label: str, marks: Sequence[str], text: str, tone: str) -> list[Markup]:
-    return [
-        element("div", label, kind="label"),
-        element("div", *marks, kind=f"track {_tone(tone)}", aria_hidden="true"),
-        element("div", text, kind="value"),
-    ]
-
-
-def _tone(tone: str) -> str:
-    return "tone-" + tone.replace(" ", "-")
-
-
-def _mark(kind: str, begin: float, end: float) -> Markup:
-    """A mark on a track, from one part of its length to another."""
-    place = f"left:{100 * begin:.2f}%;width:{100 * max(0.0, end - begin):.2f}%"
-    return element("i", kind=kind, style=place)
-
-
-def _ratio_marks(row: Ratio, scale: tuple[float, float], floor: float = math.nan) -> list[Markup]:
-    first, last = scale
-
-    def at(log: float) -> float:
-        return min(1.0, max(0.0, (log - first) / (last - first)))
-
-    marks = []
-    if math.isfinite(floor):
-        marks.append(_mark("floor", at(-floor), at(floor)))
-    marks.append(_mark("one", at(0), at(0)))
-    low, high = row.interval
-    if not math.isnan(low + high):
-        marks.append(_mark("band", at(_log(low)), at(_log(high))))
-    if not math.isnan(row.value):
-        marks.append(_mark("dot", at(_log(row.value)), at(_log(row.value))))
-    return marks
-
-
-def _log(ratio: float) -> float:
-    return math.log(min(FARTHEST, max(1 / FARTHEST, ratio)))
 
 
 @cache

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 from labkit import charts, show
 from labkit.results import ROLES, Comparison
+from labkit.show import Markup
 from labkit.text import (
     aligned,
     format_factor,
     format_interval,
     format_seconds,
     format_settings,
+    format_short,
     listed,
 )
 
@@ -93,6 +95,21 @@ class Sweep(Sequence[Comparison]):
                 lines.append(f"{role}: {format_settings(others)}")
         return tuple(lines)
 
+    def picture(self, recorded: Sequence[tuple[str, Sequence[Comparison]]] = ()) -> Markup:
+        """The speed-up at each value; ``recorded`` sweeps have a label each."""
+        others = [_by_value(self.control, each) for _, each in recorded]
+        rows = []
+        for value, result in zip(self.values, self, strict=True):
+            before, after = (format_short(side.throughput) for side in result.arms)
+            note = f"{before} → {after} {result.baseline.unit}/s"
+            row = result.row(str(value), note)
+            known = (every.get(str(value), math.nan) for every in others)
+            rows.append(replace(row, others=tuple(known)))
+        labels = [label for label, _ in recorded]
+        return charts.ratios(
+            self.sentence, rows, below=f"each value of {self.control}", recorded=labels
+        )
+
     def __str__(self) -> str:
         table = [aligned(self.rows)] if self.results else []
         return "\n".join([self.sentence, *table, *self.details])
@@ -104,9 +121,13 @@ class Sweep(Sequence[Comparison]):
             return show.result(show.sentence(self.sentence))
         return show.result(
             show.sentence(self.sentence),
-            charts.sweep(self, self.control),
+            self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
+
+
+def _by_value(control: str, results: Sequence[Comparison]) -> dict[str, float]:
+    return {str(each.candidate.settings[control]): each.speedup for each in results}
 
 
 def _row(value: object, result: Comparison) -> list[str]:

@@ -86,6 +86,16 @@ def format_interval(low: float, high: float, digits: int = 3) -> str:
     return f"[{', '.join(ends)}]"
 
 
+def format_short(value: float) -> str:
+    """A number in few letters: ``1500`` -> ``'1.5 k'``; nan -> ``'-'``."""
+    if math.isnan(value):
+        return "-"
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= scale:
+            return f"{value / scale:.3g} {prefix}"
+    return f"{value:.3g}"
+
+
 def format_settings(settings: dict[str, Any]) -> str:
     """``{'amp': True, 'batch_size': 64}`` -> ``'amp=True, batch_size=64'``: the way they stand in a
     call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from labkit import show
+from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
 
@@ -166,9 +166,10 @@ def _bars(findings: Sequence[Finding]) -> Markup:
     rows = []
     for finding in findings:
         low, high = finding.interval
-        text = f"{finding.share:.0%} of the {finding.of}  [{low:.0%}, {high:.0%}]"
-        rows.append(Bar(finding.name, finding.share, text, finding.interval))
-    return show.bars("Share of a step that each costs, with its 95 % interval", rows)
+        text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
+        rows.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
+    title = "Share of a step that each costs, with its 95 % interval"
+    return show.join([show.note(title), charts.bars(title, rows)])
 
 
 def _remedies(findings: Sequence[Finding]) -> Markup:

@@ -16,7 +16,8 @@ from course.board.advice import LEAVE, advice, advised, pairs_in_words
 from course.board.store import Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit import show
+from labkit import charts, show
+from labkit.show import Bar
 from labkit.text import aligned, format_factor, format_rate
 
 SLOW = "slow script"
@@ -70,7 +71,7 @@ class Waterfall:
             head = show.join([show.badge(self.latest.direction), show.element("b", name)])
             text = f": {SWITCHES[name].text}. {sentence(self.latest)}."
             blocks.append(show.sentence(head, text))
-        blocks.append(_chart(self.steps))
+        blocks += [show.note(_title()), _chart(self.steps)]
         blocks += [show.note(text) for text in self._notes()]
         return show.result(*blocks)
 
@@ -164,44 +165,17 @@ def _told(figure: Figure) -> str:
 
 
 def _chart(found: Sequence[Step]) -> str:
-    most = max(end for step in found for end in (step.before, step.after))
-    lines = [show.element("div", _title(), kind="title")]
+    """How long each step takes, and in grey what its switch took away."""
+    rows = []
     for step in found:
-        label, text = show.element("span", step.name), _seconds(step.after)
-        if step.undecided:
-            label = show.element("b", step.name)
+        tone, told = "baseline", ""
         if step.figure is not None:
-            text += f"  {_told(step.figure)}"
-        lines += [
-            show.element("div", label, kind="label"),
-            show.element("div", *_marks(step, most), kind=_tone(step), aria_hidden="true"),
-            show.element("div", text, kind="value"),
-        ]
-    return show.element("div", *lines, kind="chart")
-
-
-def _tone(step: Step) -> str:
-    tone = "candidate"
-    if step.figure is None:
-        tone = "baseline"
-    elif step.undecided:
-        tone = step.figure.direction
-    return f"track tone-{tone}"
-
-
-def _marks(step: Step, most: float) -> list[show.Markup]:
-    """How long it takes with the switch, and in grey what that took away."""
-    if not math.isfinite(step.after) or not most > 0:
-        return []
-    marks = [_mark("bar", 0, step.after / most)]
-    if step.before > step.after:
-        marks.append(_mark("floor", step.after / most, step.before / most))
-    return marks
-
-
-def _mark(kind: str, begin: float, end: float) -> show.Markup:
-    place = f"left:{100 * begin:.2f}%;width:{100 * (end - begin):.2f}%"
-    return show.element("i", kind=kind, style=place)
+            told = _told(step.figure)
+            tone = step.figure.direction if step.undecided else "candidate"
+        was = step.before if step.before > step.after else math.nan
+        bar = Bar(step.name, step.after, _seconds(step.after), tone=tone, note=told, was=was)
+        rows.append(bar)
+    return charts.bars(_title(), rows)
 
 
 def _title() -> str:

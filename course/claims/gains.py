@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course.claims.claim import Claim
 from course.claims.findings import Finding, effect_and_doubt, gain
 from course.claims.ledgers import ledger
-from labkit import show
+from labkit import charts, show
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class Gains:
     found: tuple[tuple[Claim, Finding], ...]
 
     def rows(self) -> list[show.Ratio]:
-        """A row for each machine and headline."""
+        """A row for each machine and headline: the machine, with the headline as its note."""
         rows = []
         for claim, finding in self.found:
             value, low, high = gain(claim, finding)
             text = effect_and_doubt(claim, finding)
-            name = f"{claim.headline}, {finding.machine}"
-            rows.append(show.Ratio(name, value, (low, high), text, "recorded"))
+            label, note = finding.machine, claim.headline
+            rows.append(show.Ratio(label, value, (low, high), text, "recorded", note))
         return rows
 
     def __str__(self) -> str:
-        rows = [f"{row.label}: {row.text}" for row in self.rows()]
+        rows = [f"{row.note}, {row.label}: {row.text}" for row in self.rows()]
         return "\n".join(rows) or f"{self.notebook}: no machine is recorded yet"
 
     __repr__ = __str__
@@ -41,7 +41,11 @@ class Gains:
         if not rows:
             return show.result(show.note(str(self)))
         title = "recorded on other machines: how many times better, 1 is no difference"
-        return show.result(show.ratios(title, rows))
+        blocks = [show.note(title)]
+        for headline in dict.fromkeys(row.note for row in rows):
+            own = [replace(row, note="") for row in rows if row.note == headline]
+            blocks.append(charts.ratios(title, own, ends=("worse", "better"), below=headline))
+        return show.result(*blocks)
 
 
 def gains(notebook: str) -> Gains:

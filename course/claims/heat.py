@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course.claims.claim import Claim
 from course.claims.findings import PREDICTED, UNCLEAR, Finding, gain, gain_in_words
@@ -22,8 +22,6 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
 
     Raises ValueError for a machine without any record.
     """
-    from labkit import plots
-
     known = sorted({record.machine for book in every for record in book.references.records})
     unknown = [machine for machine in machines if machine not in known]
     if unknown:
@@ -39,11 +37,49 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
             if cells.keys() & set(columns):
                 name = fill(f"{book.notebook[:2]} {claim.text}", 64)
                 rows[name] = [cells.get(machine, NOTHING) for machine in columns]
-    return plots.heat_map(
+    return drawn(
         rows,
         columns,
         title="Gain over the baseline: times faster, or as said (*: the record is doubtful)",
     )
+
+
+def drawn(
+    rows: Mapping[str, Sequence[tuple[float, str]]],
+    columns: Sequence[str],
+    *,
+    title: str,
+) -> Figure:
+    """Rows against columns: cells of (ratio, text), red below 1, green above.
+
+    A ratio of nan stays blank, with its text.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    from labkit.plots import GREEN, GREY, RED, new_figure
+
+    width, height = 4.6 + 1.7 * len(columns), 1.1 + 0.36 * len(rows)
+    figure, (axis,) = new_figure(width=width, height=height)
+    colours = LinearSegmentedColormap.from_list("gain", [RED, "#f4f4f4", GREEN])
+    for y, cells in enumerate(rows.values()):
+        for x, (ratio, text) in enumerate(cells):
+            face: Any = "none"
+            ink = GREY
+            if not math.isnan(ratio):
+                # Full at 4x and 1/4.
+                shade = 0.5 + math.log2(min(4.0, max(0.25, ratio))) / 4
+                face, ink = colours(shade), "#222222"
+            axis.fill_between(
+                [x - 0.5, x + 0.5], y - 0.5, y + 0.5, facecolor=face, edgecolor=GREY, lw=0.5
+            )
+            axis.text(x, y, text, ha="center", va="center", fontsize=8, color=ink)
+    axis.set(xlim=(-0.5, len(columns) - 0.5), ylim=(len(rows) - 0.5, -0.5))
+    figure.suptitle(title, fontsize=10, color=axis.title.get_color())
+    axis.set_xticks(range(len(columns)), columns)
+    axis.tick_params(labeltop=True)
+    axis.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    axis.grid(visible=False)
+    return figure
 
 
 def cell(claim: Claim, finding: Finding) -> tuple[float, str]:

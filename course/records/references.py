@@ -25,9 +25,10 @@ from course.records.words import (
     record_text,
     what_changed,
 )
-from labkit import charts, pick_device, show
+from labkit import pick_device, show
 from labkit.racing import RaceResult
 from labkit.results import Comparison, same_value
+from labkit.sweep import Sweep
 from labkit.text import aligned
 
 Own: TypeAlias = Comparison | RaceResult | Sequence[Comparison]
@@ -197,11 +198,11 @@ class Beside:
         first = self._each[0]
         recorded: Any = self._recorded(first)
         if isinstance(first, RaceResult):
-            return charts.race(first, recorded=recorded)
+            return first.picture(recorded)
         if self._control is None:
-            return charts.comparison(first, recorded=recorded)
+            return first.picture(recorded)
         sweeps = self.references.swept(self._each, self._control)
-        return charts.sweep(self._each, self._control, recorded=sweeps)
+        return Sweep(self._control, tuple(self._each)).picture(sweeps)
 
     def _rows(self) -> list[list[str]]:
         """The table: a column a machine, a row a figure."""

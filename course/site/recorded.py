@@ -18,6 +18,7 @@ from labkit import charts
 from labkit.journal import Failure
 from labkit.racing import RaceResult
 from labkit.results import Comparison
+from labkit.sweep import Sweep
 from labkit.text import format_settings
 
 COMPARED = "what is compared"
@@ -76,12 +77,12 @@ class Shown:
         first = self.results[0]
         if isinstance(first, RaceResult):
             recorded: Any = _short(self.others.matching(first))
-            picture = charts.race(first, recorded=recorded)
+            picture = first.picture(recorded)
         else:
             assert self.control is not None
             results: Any = self.results
             swept = _short(self.others.swept(results, self.control))
-            picture = charts.sweep(results, self.control, recorded=swept)
+            picture = Sweep(self.control, tuple(results)).picture(swept)
         return charts.themed(picture, dark=dark)
 
     def rows(self) -> list[dict[str, str]]:

@@ -4,80 +4,91 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from labkit.charts import svg
-from labkit.charts.given import Raced, Run
-from labkit.charts.plot import DASHES, TONES, Box, axes, legend, line_of_words, most_of, swatch
+from labkit.charts.plot import DASHES, TONES, Box, axes, legend, most_of
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.show import Markup
 
 # Of one curve.
 MOST_POINTS = 120
 
+Points = Sequence[tuple[float, float]]
+
+
+class Curve(NamedTuple):
+    """One run: (training seconds, metric) at each evaluation; ``going`` is not over yet."""
+
+    arm: str
+    points: Points
+    reached: bool
+    going: bool = False
+
 
 def race(
-    result: Raced,
+    words: str,
+    metric: str,
+    target: float,
+    arms: Mapping[str, str],
+    curves: Sequence[Curve],
     *,
-    going: Run | None = None,
-    recorded: Sequence[tuple[str, Raced]] = (),
+    higher_is_better: bool,
+    recorded: Sequence[tuple[str, Sequence[Curve]]] = (),
 ) -> Markup:
     """The metric against training seconds, of every run: also one that explodes or never arrives.
 
-    Before the first run, ``result`` has none; ``going`` is the run that is not over yet.
+    ``arms`` has the words that stand behind the name of each.
     """
-    runs = [*result.runs, *([going] if going else [])]
-    arms = list(dict.fromkeys([*result.arms, *(run.arm for run in runs)]))
     tones = dict(zip(arms, itertools.cycle(TONES), strict=False))
     top = LINE * (max(2, len(arms)) + 1) + 8
-    others = [run for _, other in recorded for run in other.runs]
-    seconds = most_of(point[1] for run in [*runs, *others] for point in run.curve)
-    ends = _metric_scale(result.target, [*runs, *others])
+    every = [*curves, *(curve for _, others in recorded for curve in others)]
+    seconds = most_of(at for curve in every for at, _ in curve.points)
+    ends = _metric_scale(target, every)
     box = Box(72, top, WIDTH - EDGE, top + 220, (0, 1.03 * (seconds or 1)), ends)
-    worst = box.bottom if result.higher_is_better else box.top
-    parts = axes(box, result.metric)
-    for number, arm in enumerate(arms, 1):
-        parts.append(swatch(tones[arm], LINE * number))
-        words = result.arrival(arm) if arm in result.arms else ""
-        parts += line_of_words(arm, words, LINE * number, 28)
-    for number, (_, other) in enumerate(recorded):
-        parts += _other_race(other, box, number)
-    for run in runs:
-        parts += _curve(run, box, tones[run.arm], worst, run is going)
-    parts += _target(result.target, box)
+    parts = axes(box, metric)
+    for number, (arm, arrival) in enumerate(arms.items(), 1):
+        parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {tones[arm]}"))
+        parts += svg.named(LINE * number, arm, arrival, left=28)
+    for number, (_, others) in enumerate(recorded):
+        parts += _recorded(others, box, DASHES[number % len(DASHES)])
+    for curve in curves:
+        parts += _curve(curve, box, tones[curve.arm], box.bottom if higher_is_better else box.top)
+    parts += _target(target, box)
     below = box.bottom + 2 * LINE
     parts.append(svg.text(EDGE, below, "● arrived  × did not  ▲ beyond", "small"))
     parts.append(svg.text(WIDTH - EDGE, below, "training seconds", "small", "end"))
     parts += legend([label for label, _ in recorded], below)
-    return svg.picture(below + LINE * (len(recorded) + 0.4), result.sentence, parts)
+    return svg.picture(below + LINE * (len(recorded) + 0.4), words, parts)
 
 
-def _metric_scale(target: float, runs: Sequence[Run]) -> tuple[float, float]:
+def _metric_scale(target: float, curves: Sequence[Curve]) -> tuple[float, float]:
     """The ends of a scale that holds the target and the curves, save where one explodes.
 
     Curves count up to three times as far from the target as those began that arrived; where none
     did, as the middle one began.
     """
     began, arrived = [], []
-    for run in runs:
-        known = [abs(value - target) for *_, value in run.curve if math.isfinite(value)]
+    for curve in curves:
+        known = [abs(value - target) for _, value in curve.points if math.isfinite(value)]
         began += known[:1]
-        if run.reached:
+        if curve.reached:
             arrived += known[:1]
     usual = max(arrived, default=0.0)
     if began and not arrived:
         usual = sorted(began)[(len(began) - 1) // 2]
     values = [target]
-    for run in runs:
-        values += [value for *_, value in run.curve if abs(value - target) <= 3 * usual]
+    for curve in curves:
+        values += [value for _, value in curve.points if abs(value - target) <= 3 * usual]
     room = 0.08 * (max(values) - min(values)) or 0.5 * abs(target) or 0.5
     return min(values) - room, max(values) + room
 
 
-def _curve(run: Run, box: Box, tone: str, worst: float, going: bool) -> list[Markup]:
+def _curve(curve: Curve, box: Box, tone: str, worst: float) -> list[Markup]:
     """One run, clipped at the edges of the plot; a mark where it leaves, and one at its end."""
     points, parts, outside = [], [], False
-    for _, seconds, value in run.curve:
+    for seconds, value in curve.points:
         # What is no number any more has exploded.
         x, y = box.x(seconds), box.y(value) if math.isfinite(value) else worst
         beyond = not box.up[0] <= value <= box.up[1]
@@ -86,15 +97,24 @@ def _curve(run: Run, box: Box, tone: str, worst: float, going: bool) -> list[Mar
         outside = beyond
         points.append((x, y))
     if points:
-        kind = f"line {tone}" if going else f"line thin {tone}"
-        parts.insert(0, svg.path(_thinned(points), kind))
+        parts.insert(0, svg.path(_thinned(points), f"line {'' if curve.going else 'thin'} {tone}"))
     end = points[-1] if points else (box.left, worst)
-    if run.reached or going:
+    if curve.reached or curve.going:
         return [*parts, svg.dots([end], f"end {tone}")]
     return [*parts, _cross(*end, tone)]
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+def _recorded(curves: Sequence[Curve], box: Box, dashes: str) -> list[Markup]:
+    """A recorded race: its curves muted, each clipped at the edges."""
+    parts = []
+    for curve in curves:
+        points = [(box.x(at), box.y(value)) for at, value in curve.points if math.isfinite(value)]
+        if points:
+            parts.append(svg.path(_thinned(points), "line thin recorded", dashes))
+    return parts
+
+
+def _thinned(points: Points) -> Points:
     """Every so many points, and always the last."""
     every = math.ceil(len(points) / MOST_POINTS) or 1
     return points[::-every][::-1]
@@ -118,15 +138,4 @@ def _target(target: float, box: Box) -> list[Markup]:
     # Where a curve begins none is near the target yet; and away from the nearer edge.
     side = -7 if y > box.top + 30 else 20
     parts.append(svg.text(box.left + 6, y + side, f"target {target:g}"))
-    return parts
-
-
-def _other_race(other: Raced, box: Box, number: int) -> list[Markup]:
-    """A recorded race: its curves muted, each clipped at the edges."""
-    parts = []
-    for run in other.runs:
-        points = [(box.x(at), box.y(value)) for _, at, value in run.curve if math.isfinite(value)]
-        if points:
-            points = list(_thinned(points))
-            parts.append(svg.path(points, "line thin recorded", DASHES[number % len(DASHES)]))
     return parts

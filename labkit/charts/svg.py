@@ -56,11 +56,23 @@ def text(
     x: float, y: float, words: str, kind: str = "", anchor: str = "start", room: int = LETTERS
 ) -> Markup:
     """Words; of more letters than there is ``room`` for, the rest is what a pointer shows."""
-    full = []
-    if len(words) > room:
-        full = [element("title", words)]
-        words = f"{words[: max(1, room - 1)]}…"
-    return element("text", words, *full, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+    shown = cut(words, room)
+    full = [] if shown == words else [element("title", words)]
+    return element("text", shown, *full, kind=kind, x=number(x), y=number(y), text_anchor=anchor)
+
+
+def named(y: float, label: str, words: str, note: str = "", left: float = EDGE) -> list[Markup]:
+    """A line: a label with its note, cut where they would meet the words at the right."""
+    room = int(LETTERS * (1 - left / WIDTH)) - len(words) - 2
+    name = cut(label, room)
+    rest = cut(note, room - len(name) - 1)
+    parts = [element("tspan", name, kind="bold")]
+    if rest:
+        parts.append(element("tspan", f" {rest}", kind="small"))
+    if (name, rest) != (label, note):
+        parts.append(element("title", f"{label} {note}"))
+    line = element("text", *parts, x=number(left), y=number(y))
+    return [line, text(WIDTH - EDGE, y, words, "", "end")]
 
 
 def below(x: float, y: float, words: str) -> Markup:
@@ -91,7 +103,9 @@ def dots(points: Iterable[tuple[float, float]], kind: str) -> Markup:
 
 
 def cut(words: str, room: int) -> str:
-    return words if len(words) <= room else f"{words[: max(1, room - 1)]}…"
+    if len(words) <= room:
+        return words
+    return f"{words[: room - 1]}…" if room > 2 else ""
 
 
 def number(value: float) -> str:

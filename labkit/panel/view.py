@@ -19,7 +19,7 @@ import ipywidgets as W
 import torch
 import traitlets
 
-from labkit import charts, show
+from labkit import show
 from labkit.busy import Others
 from labkit.device import pick
 from labkit.lab import Lab
@@ -158,7 +158,7 @@ class View(Watcher):
         empty = self._no_runs()
         words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
         head = element("div", words, kind="caption")
-        return {"mode": mode, "head": head, "picture": charts.race(empty)}
+        return {"mode": mode, "head": head, "picture": empty.picture()}
 
     def _no_runs(self) -> RaceResult:
         """The race before its first run."""
@@ -263,7 +263,7 @@ class View(Watcher):
                 done += going.curve[-1][0] / self._lab.race_options["steps"]
         return {
             "head": head_of(self._race, running=True),
-            "picture": charts.race(self._race, going=going, recorded=self._beside(self._race)),
+            "picture": self._race.picture(self._beside(self._race), going),
             "progress": min(1.0, done / (2 * seeds)),
             "left": "",
         }
@@ -309,14 +309,14 @@ class View(Watcher):
         """The picture of a result."""
         if isinstance(result, Comparison):
             recorded, factor = self._beside(result), self._bets.factor_on(run)
-            return charts.comparison(result, recorded=recorded, guess=factor)
+            return result.picture(recorded, factor)
         if isinstance(result, Sweep):
             picked = self._picked()
             recorded = picked.swept(result, result.control) if picked else ()
-            return charts.sweep(result, result.control, recorded=recorded)
+            return result.picture(recorded)
         if isinstance(result, RaceResult):
-            return charts.race(result, recorded=self._beside(result))
-        return charts.memory(result)
+            return result.picture(self._beside(result))
+        return result.picture()
 
     def _picked(self) -> Recorded | None:
         """The recorded runs of the machines that the menu shows; None for no machine."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from labkit.device import device_in_words
 from labkit.results.measurement import Measurement, table_rows
 from labkit.results.settings import ROLES, Sides
 from labkit.results.statistics import BUILD_SPREAD, FEW_BUILDS, Estimate, estimate, runs_of
-from labkit.show import Bar, text_bars
+from labkit.show import Bar, Markup, Ratio, text_bars
 from labkit.text import (
     format_factor,
     format_interval,
@@ -73,6 +74,11 @@ class Comparison(Sides[Measurement]):
         scale = self.candidate.samples / self.baseline.samples
         pairs = zip(self.baseline.times, self.candidate.times, strict=False)
         return tuple(scale * before / after for before, after in pairs)
+
+    @property
+    def error(self) -> str | None:
+        """What ended a side, the baseline's first."""
+        return self.baseline.error or self.candidate.error
 
     @property
     def pairs(self) -> int:
@@ -169,19 +175,12 @@ class Comparison(Sides[Measurement]):
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %: `assumed`); else a
+        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %, which is assumed); else a
         difference is told when it lies wholly beyond the noise floor.
         """
-        if self.too_short or self.baseline.error or self.candidate.error:
+        if self.too_short or self.error:
             return "unclear"
         return self.estimate.verdict(same_within(self.device))
-
-    @property
-    def assumed(self) -> str:
-        """What the verdict rests on that was never measured, in words; "" on a CPU."""
-        if self.device != "cuda":
-            return ""
-        return f"limits for CUDA (same within {SAME['cuda']:.0%}) assumed: no GPU has been recorded"
 
     @cached_property
     def direction(self) -> str:
@@ -193,7 +192,7 @@ class Comparison(Sides[Measurement]):
         From three builds on, builds are counted in place of pairs: all pairs of a build agree
         where its addresses slow a side down.
         """
-        if self.pairs < 2 or self.baseline.error or self.candidate.error:
+        if self.pairs < 2 or self.error:
             return ""
         logs = [math.log(ratio) for ratio in self.ratios]
         found = self.estimate
@@ -226,8 +225,8 @@ class Comparison(Sides[Measurement]):
 
         ``0.14x slower, size unclear`` where all pairs agree, but are too few to say by how much.
         """
-        if error := self.baseline.error or self.candidate.error:
-            return f"ended by {error}"
+        if self.error:
+            return f"ended by {self.error}"
         interval = format_interval(*self.interval, digits)
         return " ".join(filter(None, [f"{self.speedup:.{digits}f}x", interval, self.conclusion]))
 
@@ -323,7 +322,10 @@ class Comparison(Sides[Measurement]):
         lines = ["; ".join(method)]
         if not self.missing:
             lines.insert(0, "; ".join([*surety, self.taken]))
-        return (*lines, *filter(None, [self.assumed]), *self.notes)
+        if self.device == "cuda":
+            same = f"{SAME['cuda']:.0%}"
+            lines.append(f"limits for CUDA (same within {same}) assumed: no GPU has been recorded")
+        return (*lines, *self.notes)
 
     @property
     def rows(self) -> list[list[str]]:
@@ -365,6 +367,28 @@ class Comparison(Sides[Measurement]):
             bars.append(Bar(role, value, side.peak_text, tone=role))
         return tuple(bars)
 
+    def row(self, label: str, note: str = "", tone: str = "") -> Ratio:
+        """The speed-up for a picture of several; ``tone`` in place of the result's own."""
+        words = f"{format_factor(self.speedup)}× {self.conclusion}"
+        if self.missing:
+            words = f"ended by {self.error}" if self.error else "no pairs"
+        return Ratio(label, self.speedup, self.interval, words, tone or self.tone, note)
+
+    def picture(
+        self, recorded: Sequence[tuple[str, Comparison]] = (), guess: float | None = None
+    ) -> Markup:
+        """Both sides, and each pair of blocks; ``recorded`` has a label and a result of each."""
+        return charts.pairs(
+            self.sentence,
+            self.speed_bars,
+            self.peak_bars,
+            self.row(""),
+            self.ratios,
+            floor=self.noise_floor,
+            recorded=[other.row(label, tone="recorded") for label, other in recorded],
+            guess=guess,
+        )
+
     def __str__(self) -> str:
         bars = text_bars(self.speed_bars, self.peak_bars)
         return "\n".join([self.sentence, bars, *self.details])
@@ -380,7 +404,7 @@ class Comparison(Sides[Measurement]):
             words = [badge, show.element("b", factor, kind="factor"), self.remark, "."]
         return show.result(
             show.sentence(*words),
-            charts.comparison(self),
+            self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
 

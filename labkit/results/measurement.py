@@ -47,13 +47,6 @@ class Measurement:
                 "give the build of each time, or none where there was one build"
             )
 
-    @property
-    def build_count(self) -> int:
-        """Of how many builds the times were taken; 0 without times."""
-        if not self.times:
-            return 0
-        return len(set(self.builds)) or 1
-
     @cached_property
     def median(self) -> float:
         """Median seconds per step; nan when nothing was timed."""

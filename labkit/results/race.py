@@ -7,6 +7,7 @@ what a build is to a comparison.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ import numpy as np
 from labkit import charts, show
 from labkit.results.comparison import SAME
 from labkit.results.statistics import estimate, median_interval
+from labkit.show import Markup
 from labkit.text import aligned, format_factor, format_seconds, format_steps
 
 # Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
@@ -38,16 +40,17 @@ class RaceRun:
     @property
     def seconds(self) -> float:
         """Training seconds to the target; infinity when it was never reached."""
-        if not self.reached:
-            return math.inf
-        return self.curve[-1][1]
+        return self.curve[-1][1] if self.reached else math.inf
 
     @property
     def steps(self) -> float:
         """Steps to the target; infinity when it was never reached."""
-        if not self.reached:
-            return math.inf
-        return self.curve[-1][0]
+        return self.curve[-1][0] if self.reached else math.inf
+
+    def drawn(self) -> charts.Curve:
+        """The run for a picture."""
+        points = [(seconds, value) for _, seconds, value in self.curve]
+        return charts.Curve(self.arm, points, self.reached)
 
 
 @dataclass(frozen=True)
@@ -110,25 +113,6 @@ class RaceResult:
         It may be infinite.
         """
         return median_interval(self._values(arm, by))
-
-    def spread(self, arm: str, by: str = "seconds") -> tuple[float, float]:
-        """What a bar shows over its end: `interval`, or with fewer seeds the range of all runs.
-
-        `spread_name` says which.
-        """
-        if self._has_intervals:
-            return self.interval(arm, by)
-        values = self._values(arm, by)
-        return min(values), max(values)
-
-    @property
-    def spread_name(self) -> str:
-        """``95 % interval``, or ``range`` where one of the sides has too few seeds for it."""
-        return "95 % interval" if self._has_intervals else "range"
-
-    @property
-    def _has_intervals(self) -> bool:
-        return not any(math.isnan(self.interval(arm)[0]) for arm in self.arms)
 
     def _values(self, arm: str, by: str) -> tuple[float, ...]:
         return tuple(getattr(run, by) for run in self.of(arm))
@@ -280,7 +264,7 @@ class RaceResult:
     @property
     def rows(self) -> list[list[str]]:
         """The figures of each side as a table, the first row its head."""
-        head = ["", "median time", self.spread_name, "median steps", "reached by"]
+        head = ["", "median time", "range", "median steps", "reached by"]
         return [head, *map(self._row, self.arms)]
 
     def _row(self, arm: str) -> list[str]:
@@ -290,9 +274,31 @@ class RaceResult:
             arrived += f" ({', '.join(errors)})"
         if not self.arrived(arm):
             return [arm, "-", "-", "-", arrived]
-        spread = " – ".join(map(format_seconds, self.spread(arm)))
+        seconds = self._values(arm, "seconds")
+        spread = " – ".join(map(format_seconds, (min(seconds), max(seconds))))
         steps = format_steps(self.median(arm, "steps"))
         return [arm, format_seconds(self.median(arm)), spread, steps, arrived]
+
+    def picture(
+        self,
+        recorded: Sequence[tuple[str, RaceResult]] = (),
+        going: RaceRun | None = None,
+    ) -> Markup:
+        """The metric of every run; ``going`` is not over yet, ``recorded`` are labelled results."""
+        arms = {arm: self.arrival(arm) for arm in self.arms}
+        curves = [run.drawn() for run in self.runs]
+        if going:
+            arms.setdefault(going.arm, "")
+            curves.append(going.drawn()._replace(going=True))
+        return charts.race(
+            self.sentence,
+            self.metric,
+            self.target,
+            arms,
+            curves,
+            higher_is_better=self.higher_is_better,
+            recorded=[(label, [run.drawn() for run in other.runs]) for label, other in recorded],
+        )
 
     def __str__(self) -> str:
         table = [aligned(self.rows)] if self.runs else []
@@ -303,7 +309,7 @@ class RaceResult:
     def _repr_html_(self) -> str:
         return show.result(
             show.sentence(*self._words()),
-            charts.race(self),
+            self.picture(),
             show.details(*self.details, show.table(self.rows)),
         )
 

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -396,7 +397,14 @@ def test_the_waterfall_multiplies() -> None:
     text, page = str(found), found._repr_html_()
     for part in ("slow script", "100 s", "50 s", "40 s", "1.25x", "keep it?", "as_tensor"):
         assert part in text
-    assert "left:0.00%;width:40.00%" in page and "left:40.00%;width:10.00%" in page
+    # Of 624 in all, and of what the switch took away.
+    assert re.findall(r'width="([\d.]+)" height="18" class="k-(fill|floor)', page) == [
+        ("624", "fill"),
+        ("624", "floor"),
+        ("312", "fill"),
+        ("312", "floor"),
+        ("249.6", "fill"),
+    ]
 
 
 def test_a_race_that_nobody_won_changes_no_bar() -> None:
@@ -432,7 +440,7 @@ def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
         assert "keep it?" not in text
     assert 'data-verdict="slower"' in found._repr_html_()
     # The longest bar is that of the loss.
-    assert "left:0.00%;width:100.00%" in found._repr_html_()
+    assert 'width="624" height="18" class="k-fill k-slower"' in found._repr_html_()
     assert "decide nothing" not in str(found) + found._repr_html_()
 
 

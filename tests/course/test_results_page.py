@@ -8,11 +8,10 @@ import pytest
 from course.claims import Claim, Ledger, gains, heat_map, ledgers, results_page
 from course.claims.claim import METRICS
 from course.claims.findings import MISSING, OTHER, PREDICTED, WORDS, Finding
-from course.claims.heat import cell
+from course.claims.heat import cell, drawn
 from course.cli import main
 from course.notebook_files import ROOT, code_cells, long_notebooks, read_notebook
 from course.records import reference
-from labkit import plots
 
 LEDGERS = {book.notebook: book for book in ledgers()}
 PATHS = long_notebooks()
@@ -165,7 +164,7 @@ def test_the_heat_map_colours_what_is_clear():
     assert cell(claim(metric="memory"), less) == (4, "4.00x smaller")
     old = Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "predicted")
     assert cell(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
-    assert plots.heat_map({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"]).axes
+    assert drawn({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"], title="").axes
 
 
 def test_a_refused_record_is_named_in_the_ledger(tmp_path):
@@ -183,10 +182,10 @@ def test_gains_are_the_headlines_of_each_machine():
     machines = {
         record.machine for record in LEDGERS["11_activation_checkpointing"].references.records
     }
-    assert {row.label.split(", ")[1] for row in found.rows()} == machines
+    assert {row.label.split(", ")[0] for row in found.rows()} == machines
     # Less memory is a gain: above 1.
-    assert all(row.value > 1 for row in found.rows() if row.label.startswith("peak memory"))
-    assert "smaller" in str(found) and "labkit-chart" in found._repr_html_()
+    assert all(row.value > 1 for row in found.rows() if row.note.startswith("peak memory"))
+    assert "smaller" in str(found) and "peak memory of a deep network" in found._repr_html_()
     assert "no machine is recorded yet" in gains("00_start_here")._repr_html_()
     with pytest.raises(ValueError, match="06_none"):
         gains("06_none")

@@ -68,8 +68,8 @@ def make_rows(rows: int = 4) -> Workload:
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        (64, 0, "The candidate has no tensors; the baseline needs 1.00 KiB."),
-        (0, 64, "The candidate needs 1.00 KiB; the baseline has no tensors."),
+        (64, 0, "The candidate has no tensors: there is nothing to compare."),
+        (0, 64, "The baseline has no tensors: there is nothing to compare."),
         (0, 0, "Neither side has tensors: there is nothing to compare."),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,7 +15,7 @@ from labkit.counters import count
 from labkit.memory import MemoryMeter
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
-from labkit.show import Bar, Markup, Ratio
+from labkit.show import Markup
 from labkit.sweep import Sweep
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
@@ -113,19 +112,6 @@ def test_what_stands_behind_a_result_is_folded() -> None:
         assert cell in words
     before = Reader(result._repr_html_().split("<details>")[0] + "</div>").words
     assert before.count("2.00×") == 1 and "interval" not in before
-
-
-def test_bars_are_to_scale() -> None:
-    rows = [Bar("a", 1.0, "one"), Bar("b", 4.0, "four", (3.0, 5.0)), Bar("c", math.inf, "never")]
-    assert Reader(show.bars("title", rows)).widths == [20.0, 80.0, 40.0]
-
-
-def test_a_ratio_lies_as_far_from_1_as_its_inverse() -> None:
-    rows = [Ratio("a", 2.0, (2.0, 2.0), ""), Ratio("b", 0.5, (0.5, 0.5), "")]
-    low, high = show.ratio_scale(rows)
-    assert low == pytest.approx(-high)
-    places = re.findall(r'labkit-dot" style="left:([\d.]+)%', show.ratios("title", rows))
-    assert sum(map(float, places)) == pytest.approx(100)
 
 
 def test_blocks_escape_all_but_markup() -> None:
