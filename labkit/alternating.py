@@ -363,6 +363,7 @@ class _Run:
             seconds=clock() - self.begin,
             limit=self.builds.limit,
             stopped=self.stopped,
+            threads=torch.get_num_threads(),
         )
 
 

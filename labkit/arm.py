@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -126,6 +126,11 @@ class LocalArm:
             set_torch_flags(self._flags)
         try:
             yield
+        except StopIteration:
+            raise RuntimeError(
+                f"the step of {self.label!r} has read its iterator to the end: a step runs many "
+                "times; give it one batch again and again, or itertools.cycle(...)"
+            ) from None
         except Exception as error:
             error.add_note(f"(while measuring {self.label!r})")
             raise
@@ -199,8 +204,16 @@ class LocalArm:
             return float(self._workload.evaluate())
 
     def check(self) -> None:
-        """FloatingPointError when the last step returned nan or infinity: its time says nothing."""
+        """TypeError when the last step returned a generator: its body never ran.
+
+        FloatingPointError when it returned nan or infinity: its time says nothing.
+        """
         value = self._last
+        if isinstance(value, Generator):
+            raise TypeError(
+                f"the step of {self.label!r} returned a generator, whose body has not run: "
+                "use a function that does one step, without yield"
+            )
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_sparse:
             value = float(value.detach().float().mean())
         if isinstance(value, float) and not math.isfinite(value):

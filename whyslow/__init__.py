@@ -78,7 +78,8 @@ def check_call(step: Any, batches: Any, seconds: float) -> float:
         inspect.signature(step).bind(*arguments)
     except TypeError as error:
         called = "step(batch)" if batches is not None else "step()"
-        raise TypeError(f"step={step!r} is called as {called}: {error}") from None
+        hint = "" if batches is not None else "; its batches are given by batches= (--batches)"
+        raise TypeError(f"step={step!r} is called as {called}: {error}{hint}") from None
     except ValueError:
         # A built-in function without a signature: calling it will tell.
         pass

@@ -41,8 +41,9 @@ def same_within(device: str) -> float:
 class Comparison(Sides[Measurement]):
     """Two sides that were timed against each other, in ``seconds``; ``lab`` names its function.
 
-    ``limit`` is how many seconds it may take: the budget, or more once it goes on because it is
-    unclear; 0 where that is not known. ``notes`` say what could not be put back.
+    ``threads`` are torch's on the CPU, 0 where that is not known. ``limit`` is how many seconds it
+    may take: the budget, or more once it goes on because it is unclear; 0 where that is not known.
+    ``notes`` say what could not be put back.
 
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
@@ -55,6 +56,7 @@ class Comparison(Sides[Measurement]):
     stopped: bool = False
     lab: str = ""
     limit: float = 0.0
+    threads: int = 0
     notes: tuple[str, ...] = ()
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
@@ -292,6 +294,8 @@ class Comparison(Sides[Measurement]):
             return ""
         whole = self.baseline.median
         part, text = share_of(abs(whole - whole / self.speedup), whole)
+        if self.speedup < 0.5:
+            return f"costs {format_seconds(whole / self.speedup - whole)} more than {text} a step"
         if self.verdict == "faster":
             return f"saves {part} of {text} a step"
         unit = text.split()[1]
@@ -315,6 +319,8 @@ class Comparison(Sides[Measurement]):
             ends = " to ".join(map(format_factor, self.interval))
             surety = [f"95 % interval {ends}", f"noise floor {100 * self.noise_floor:.1f} %"]
         method = [f"{self.seconds:.1f} s on {device_in_words(self.device)}"]
+        if self.threads and self.device == "cpu":
+            method[0] += f", {number_of(self.threads, 'thread')}"
         if self.stopped:
             method.append("stopped early")
         if self.shared:

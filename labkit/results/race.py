@@ -218,7 +218,7 @@ class RaceResult:
         """``is 2.00× as fast as plain: faster``; where no factor tells it, who arrived."""
         by = self.told_by(arm)
         if by == "nothing":
-            return "did not reach it"
+            return f"did not reach it, {self.arms[0]} neither"
         if by == "counts":
             return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
         return f"is {self.factor(arm)} as fast as {self.arms[0]}: {self.verdict(arm)}"

@@ -667,3 +667,18 @@ def test_what_is_no_step_is_named() -> None:
         compare(0.5, lambda: None, seconds=0.05)
     with pytest.raises(TypeError, match="candidate=None: use a function"):
         compare(lambda: None, None, seconds=0.05)
+
+
+def test_a_step_that_reads_its_iterator_to_the_end_is_told_so() -> None:
+    batches = iter(range(5))
+    with pytest.raises(RuntimeError, match=r"has read its iterator to the end: .*one batch"):
+        compare(lambda: next(batches), lambda: None, seconds=0.05)
+
+
+def test_a_step_that_only_makes_a_generator_is_refused() -> None:
+    def training():
+        yield 1
+
+    for step in (training, lambda: training()):
+        with pytest.raises(TypeError, match="'step' returned a generator, whose body has not run"):
+            measure(step, seconds=0.05)

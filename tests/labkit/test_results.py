@@ -329,6 +329,10 @@ def test_a_small_saving_is_told_in_the_unit_of_the_step():
     saved = replace(saved, candidate=replace(saved.candidate, times=(0.0402,) * 200))
     assert saved.saving == "saves 1.00 of 41.2 ms a step"
     assert share_of(0.0003, 0.0412) == ("0.30", "41.2 ms")
+    slow = planted(1 / 7800, pairs=200)
+    slow = replace(slow, baseline=replace(slow.baseline, times=(439e-9,) * 200))
+    slow = replace(slow, candidate=replace(slow.candidate, times=(0.00342,) * 200))
+    assert slow.saving == "costs 3.42 ms more than 439 ns a step"
     assert planted(1.0).saving == "" == planted(0.14, pairs=3).saving
 
 
