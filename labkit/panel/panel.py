@@ -41,8 +41,8 @@ from labkit.panel.widgets import (
     scenario_buttons,
     tree,
 )
+from labkit.remote import Workers
 from labkit.text import format_settings
-from labkit.workers import Workers
 
 # The method of a lab that each mode calls.
 METHODS = {TIME: "run", MEMORY: "timeline", RACE: "race"}
