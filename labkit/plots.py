@@ -15,7 +15,7 @@ from labkit import charts, show
 from labkit.results import Comparison, RaceResult
 from labkit.show import Markup, Ratio
 from labkit.sweep import Sweep
-from labkit.text import format_factor, format_short
+from labkit.text import format_factor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,34 +67,21 @@ def _png(figure: Figure) -> bytes:
 
 
 def legend(axis: Axes) -> None:
-    """A legend that reads on light and dark paper alike; a `Drawing` has its own."""
-    if not isinstance(axis, Drawing):
-        axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
+    """A legend that reads on light and dark paper alike."""
+    axis.legend(fontsize=8, framealpha=0, labelcolor=axis.title.get_color())
 
 
 class Drawing:
-    """A picture of `labkit.charts` that shows itself at the end of a cell.
-
-    A line that is drawn on it, as on an axis of matplotlib, is a note below it.
-    """
+    """A picture of `labkit.charts` that shows itself at the end of a cell."""
 
     def __init__(self, words: str, picture: Markup) -> None:
-        self.axes = (self,)
         self._words, self._picture = words, picture
-        self._notes: list[str] = []
-
-    def axhline(self, value: float, *, label: str, **_: object) -> None:
-        """A rate to hold the throughputs against, such as the machine's."""
-        self._notes.append(f"{label}: {format_short(value)} per second")
-
-    def set_yscale(self, _: str) -> None:
-        """Nothing: rates are told as numbers."""
 
     def _repr_html_(self) -> str:
-        return show.result(self._picture, *map(show.note, self._notes))
+        return show.result(self._picture)
 
     def __repr__(self) -> str:
-        return "\n".join([self._words, *self._notes])
+        return self._words
 
 
 def comparison_figure(result: Comparison) -> Drawing:

@@ -60,7 +60,7 @@ NO_PAGE = "does not apply: it has no widgets"
 NO_FILE = "does not apply: it writes no file"
 MATRIX = {
     "a hundred stops": (
-        "labkit/test_panel.py::test_stop_a_hundred_times labkit/test_lab.py::test_a_hundred_stops",
+        "labkit/test_panel_runs.py::test_stop_a_hundred_times_leaves_no_trace labkit/test_lab.py::test_a_hundred_stops",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
@@ -129,7 +129,7 @@ MATRIX = {
     ),
     "reload": (
         "browser/test_panel.py::test_page_reload_during_a_run "
-        "labkit/test_panel.py::test_after_a_reload_results_go_into_the_panel",
+        "labkit/test_panel.py::test_after_a_reload_the_panel_says_what_the_notebook_lacks",
         "test_fault_matrix.py::test_a_kernel_that_is_restarted_finds_what_was_kept",
         NO_PAGE,
         NO_PAGE,

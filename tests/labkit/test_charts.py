@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
@@ -343,25 +342,9 @@ def test_a_value_lies_within_its_box() -> None:
     assert (box.x(7), box.y(-1)) == (110, 220)
 
 
-def test_a_picture_is_drawn_between_two_blocks() -> None:
-    result = compared(pairs=200)
-    drawn(result)
-    spent = []
-    for _ in range(5):
-        begin = time.process_time()
-        drawn(result)
-        spent.append(time.process_time() - begin)
-    # 2 ms on a quiet machine; this is a bound of what cannot be noise.
-    assert min(spent) < 0.01
-
-
 def test_a_figure_of_a_notebook_shows_the_picture() -> None:
     figure = plots.sweep_figure(SWEEP, "size")
-    plain = figure._repr_html_()
-    figure.axes[0].axhline(1600.0, color="green", label="the machine's rate")
-    plots.legend(figure.axes[0])
-    assert "the machine&#x27;s rate: 1.6 k per second" in figure._repr_html_()
-    assert "rate" not in plain
-    assert repr(figure) == f"{SWEEP.sentence}\nthe machine's rate: 1.6 k per second"
+    assert repr(figure) == SWEEP.sentence
+    assert "<svg" in figure._repr_html_()
     for other in (plots.comparison_figure(compared()), plots.race_figure(RACE)):
         assert "<svg" in other._repr_html_()
