@@ -60,7 +60,8 @@ NO_PAGE = "does not apply: it has no widgets"
 NO_FILE = "does not apply: it writes no file"
 MATRIX = {
     "a hundred stops": (
-        "labkit/test_panel_runs.py::test_stop_a_hundred_times_leaves_no_trace labkit/test_lab.py::test_a_hundred_stops",
+        "labkit/test_panel_runs.py::test_stop_a_hundred_times_leaves_no_trace "
+        "labkit/test_lab.py::test_a_hundred_stops",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
         "test_fault_matrix.py::test_interrupts_at_any_moment",
