@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
-from torch.optim import SGD
-from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim import SGD, lr_scheduler
 from torch.utils.checkpoint import checkpoint
 
 from course import data
@@ -130,7 +129,7 @@ def train(
     epochs, schedule = task.epochs, None
     if "learning_rate_schedules" in on:
         epochs, steps = task.cycle, len(range(0, len(labels), batch_size(on)))
-        schedule = OneCycleLR(optimizer, max_lr=0.1, epochs=epochs, steps_per_epoch=steps)
+        schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=epochs, steps_per_epoch=steps)
     for _ in range(epochs):
         total, order, flips = 0, random.permutation(len(labels)), random.random(len(labels)) < 0.5
         model.train()

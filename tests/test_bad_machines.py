@@ -62,7 +62,7 @@ FETCH = """
 import pathlib, sys
 from course import data_sources as sources
 sources.cache_dir = lambda: pathlib.Path({cache!r})
-from labkit.cli import main
+from course.cli import main
 sys.exit(main(["data", "fetch", "time_machine"]))
 """
 
@@ -74,7 +74,7 @@ def test_a_proxy_that_answers_nonsense(answer: str, tmp_path: Path) -> None:
         done = run(FETCH.format(cache=str(tmp_path)), **dict.fromkeys(names, address))
     assert done.returncode == 1
     (said,) = done.stderr.strip().splitlines()
-    assert said.startswith("labkit: time") and "LABKIT_DATA" in said
+    assert said.startswith("course: time") and "LABKIT_DATA" in said
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -91,7 +91,7 @@ NO_HOME = os.devnull + "/home"
 
 
 def test_a_home_that_cannot_be_written() -> None:
-    done = run("from labkit.cli import main; main(['data', 'list'])", HOME=NO_HOME)
+    done = run("from course.cli import main; main(['data', 'list'])", HOME=NO_HOME)
     assert (done.returncode, done.stderr) == (0, "")
 
 
