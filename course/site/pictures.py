@@ -49,8 +49,8 @@ PICTURES = {
             (".labkit-modes", 1, 0),
             (".labkit-scenario >> nth=-1", 1, 0),
             (".labkit-rows-candidate .widget-readout", 0.9, 0.5),
-            (".labkit-summary", 0.5, 0.5),
-            (".labkit-guessed", 0.8, 0.5),
+            (".labkit-summary", 0.33, 0.5),
+            (".labkit-guessed", 0.5, -0.5),
         ),
     ),
     "panel-time": Picture(
@@ -58,18 +58,18 @@ PICTURES = {
         ".labkit-results",
         ".labkit-picture",
         (
-            (".labkit-speedup", 0.95, 0),
+            (".labkit-speedup", 0.6, 0.5),
             (".labkit-head .labkit-badge", 1.25, 0.5),
             (".labkit-caption", 0.65, 0.5),
-            (".labkit-picture", 0.5, 0.15),
-            (".labkit-picture", 0.8, 0.5),
+            (".labkit-picture", 0.77, 0.62),
+            (".labkit-picture", 0.42, 0.72),
         ),
     ),
     "panel-memory": Picture(
         "Memory during a step",
         ".labkit-results",
         ".labkit-picture",
-        ((".labkit-picture", 0.39, 0.05), (".labkit-picture", 0.46, 0.75)),
+        ((".labkit-picture", 0.52, 0.4), (".labkit-picture", 0.46, 0.68)),
     ),
 }
 
