@@ -2,8 +2,8 @@
 
 A fresh clone, an empty home, and packages that were downloaded before (uv's cache); a browser that
 is open already. Once the notebook is there, all cells are run, and Run is clicked on its first
-panel as soon as it can be seen. By hand, one to five minutes:
-``uv run python tests/benchmarks/bench_first_number.py``.
+panel as soon as it can be seen: two clicks. By hand, one to five minutes:
+``uv run python tests/benchmarks/bench_first_number.py [06_mixed_precision]``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ sys.path.insert(0, str(ROOT))
 
 from tests.browser.harness import CHROMIUM_FLAGS, NotebookPage, find_chromium  # noqa: E402
 
-NOTEBOOK = "notebooks/00_start_here.ipynb"
 # the longest wait for any one of the steps
 PATIENCE = 900.0
 # of this process, and nothing that a newcomer has
@@ -99,7 +98,8 @@ def wait_for_server(server: Any, log: Path) -> None:
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-3000:]}")
 
 
-def main() -> None:
+def main(name: str = "00_start_here") -> None:
+    notebook = f"notebooks/{name}.ipynb"
     executable = find_chromium()
     if executable is None:
         raise SystemExit("no chromium, chromium-browser or google-chrome on PATH")
@@ -124,9 +124,9 @@ def main() -> None:
         page = NotebookPage(server, browser)
         stack.callback(page.context.close)
         page.page.set_default_timeout(1000 * PATIENCE)
-        page.page.goto(f"{server.url}/lab/tree/{NOTEBOOK}?token={server.token}")
+        page.page.goto(f"{server.url}/lab/tree/{notebook}?token={server.token}")
         page._start_app()
-        page.path = NOTEBOOK
+        page.path = notebook
         page._wait_ready()
         tell("the notebook is open, its kernel ready")
         page._js("app.commands.execute('notebook:run-all-cells');")
@@ -139,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

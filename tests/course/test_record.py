@@ -160,13 +160,13 @@ def test_a_budget_takes_the_missing_and_the_oldest_first(course, had, capsys):
 
 def test_a_budget_begins_nothing_that_does_not_fit(course, tmp_path, capsys, monkeypatch):
     # The second would fit, had the first taken no time.
-    monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 118)
-    course("01_a", RUN)
+    monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 115)
+    course("01_a", RUN, "import time; time.sleep(6)")
     course("02_b", RUN)
     assert main(["record", "--budget-minutes", "2"]) == 0
     said = capsys.readouterr().out
-    assert "02_b: takes about 118 s, not known, more than is left of the budget; next time" in said
-    assert "left: 1 notebook, about 2 min: 02_b 118 s" in said
+    assert "02_b: takes about 115 s, not known, more than is left of the budget; next time" in said
+    assert "left: 1 notebook, about 2 min: 02_b 115 s" in said
     assert [path.name for path in (tmp_path / "out").glob("*/*")] == ["01_a.json"]
 
 
