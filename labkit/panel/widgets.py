@@ -293,7 +293,7 @@ class BetRow:
         self.ask(*self._key)
 
     def add(self, scenario: str, bet: Bet | None) -> None:
-        """Ask another question of a scenario, or the mode's own; what was bet on it is open again."""
+        """Another question of a scenario, or the mode's own; the bet on it is open again."""
         if bet is None:
             self._bets.pop(scenario, None)
         else:
