@@ -113,8 +113,9 @@ def draw(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None = None) -> Mar
     for form in roofs.peaks:
         parts += _roof(roofs, form, box)
     parts += _arrow(dots, box)
-    for place, dot in enumerate(dots):
-        parts += _under(roofs, dot, box, left=place == 0)
+    least = min(dots, key=lambda dot: dot.work.intensity)
+    for dot in dots:
+        parts += _under(roofs, dot, box, left=dot is least)
     y = box.bottom + 2.6 * LINE
     for line in _notes(roofs, dots, beside):
         parts.append(svg.text(box.left, y, line, "small"))
