@@ -131,6 +131,22 @@ class Lab:
             return None
         return reason
 
+    def offer(self, scenario: str, /, **settings: Any) -> None:
+        """Add a scenario, or replace it; what it names is available from now on.
+
+        TypeError or ValueError as for ``scenarios``; nothing has changed then.
+        """
+        added = all_scenarios({scenario: settings}, self.controls)
+        reasons = dict(self.unavailable)
+        for name, value in settings.items():
+            why = reasons.get(name)
+            if isinstance(why, Mapping):
+                reasons[name] = {other: text for other, text in why.items() if other != value}
+            elif reason := self.why_not(name, value):
+                raise ValueError(f"{name}={value!r} cannot run on this machine: {reason}")
+        self.unavailable = reasons
+        self.scenarios |= added
+
     def _sides(
         self,
         scenario: str | None,

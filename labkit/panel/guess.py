@@ -14,7 +14,7 @@ Where a result decides nothing, as where the interval is wide, the bet stays ope
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from labkit.memory_timeline import MemoryComparison
@@ -73,7 +73,7 @@ DEFAULTS = {
 }
 
 
-def checked(bets: Mapping[str, Bet] | None, scenarios: Mapping[str, object]) -> dict[str, Bet]:
+def checked(bets: Mapping[str, Bet] | None, scenarios: Collection[str]) -> dict[str, Bet]:
     """The bets of a lab's scenarios. TypeError or ValueError for what is no bet of theirs."""
     if not isinstance(bets, Mapping | None):
         raise TypeError(f"bets={bets!r}: give a dict, scenario -> Bet('How many times?')")

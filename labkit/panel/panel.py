@@ -90,20 +90,22 @@ class LabPanel:
         self.lab = lab
         self.controls = make_controls(lab)
         self.scenarios = scenario_buttons(lab)
+        self._scenario_row = marked(W.HBox(), "scenarios")
+        self._fill_scenarios()
         self.modes = mode_buttons(modes_of(lab), mode)
         self.bet = BetRow(guess.checked(bets, lab.scenarios), lab.name)
         self.view = View(lab, self.bet, recorded, picture)
-        swept = [name for name, control in self.controls.items() if control.settable]
         # Processes take seconds to come up: there nothing starts by itself unless asked.
-        self.buttons = Buttons(seconds, swept, quick=lab.runs_in == "kernel")
+        self.buttons = Buttons(seconds, self._settable(), quick=lab.runs_in == "kernel")
         self.runs = Runs(self.view, self._run_of_now)
         CELLS.add(self.runs)
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
+        self._chosen = ""
         self.summary = marked(W.Label(), "summary")
         page = Page(
             self.modes,
-            self.scenarios,
+            self._scenario_row,
             self.controls,
             self.bet,
             self.buttons,
@@ -133,8 +135,10 @@ class LabPanel:
 
     @property
     def scenario(self) -> str | None:
-        """The scenario that is shown, if there is one: the first of those that say the most."""
+        """The scenario that is shown: the chosen one, else the first that says the most."""
         shown = [name for name in self.lab.scenarios if self._shows(self.lab.scenarios[name])]
+        if self._chosen in shown:
+            return self._chosen
         return max(shown, key=lambda name: len(self.lab.scenarios[name]), default=None)
 
     def _shows(self, scenario: Settings) -> bool:
@@ -189,7 +193,7 @@ class LabPanel:
         technique stay, unless it names one.
         """
         settings = self.lab.scenarios[scenario]
-        self._choosing = True
+        self._chosen, self._choosing = scenario, True
         try:
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
@@ -200,6 +204,40 @@ class LabPanel:
         finally:
             self._choosing = False
         self._changed(None)
+
+    def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
+        """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
+
+        Values that the lab withheld, each with a reason of its own, are available from now on.
+        TypeError or ValueError as for ``scenarios`` and ``bets``; nothing has changed then.
+        """
+        if bet is not None:
+            guess.checked({scenario: bet}, [scenario])
+        mode = self._mode_for(bet)
+        self.lab.offer(scenario, **settings)
+        self.bet.add(scenario, bet)
+        for button in self.scenarios.values():
+            button.close()
+        self.scenarios = scenario_buttons(self.lab)
+        self._fill_scenarios()
+        self._choosing = True
+        try:
+            for name in settings:
+                self.controls[name].allow(self.lab)
+        finally:
+            self._choosing = False
+        self.buttons.swept.options = self._settable()
+        self.modes.value = mode
+        self.choose(scenario)
+        return self
+
+    def _mode_for(self, bet: Bet | None) -> str:
+        """The mode of now if it can decide the bet, else the first one that can."""
+        modes = (self.modes.value, *modes_of(self.lab))
+        for mode in modes:
+            if bet is None or bet.kind in guess.KINDS[mode]:
+                return mode
+        raise ValueError(f"{bet}: no mode of this lab decides that ({', '.join(modes[1:])})")
 
     def stop(self) -> None:
         """End the run at its next block and keep what it has.
@@ -320,14 +358,19 @@ class LabPanel:
 
     # ---------------------------------------------------------------------------------- the page
 
+    def _fill_scenarios(self) -> None:
+        """A button for each; without any the row is not there."""
+        self._scenario_row.children = tuple(self.scenarios.values())
+        self._scenario_row.layout.display = "" if self.scenarios else "none"
+        for name, button in self.scenarios.items():
+            button.on_click(lambda _, name=name: self.choose(name))
+
     def _connect(self) -> None:
         """Let the buttons act."""
         self.buttons.run.on_click(lambda _: self._pressed(self.run))
         self.buttons.sweep.on_click(lambda _: self._pressed(self.sweep))
         self.buttons.stop.on_click(lambda _: self.stop())
         self.buttons.same.on_click(lambda _: self._same_settings())
-        for name, button in self.scenarios.items():
-            button.on_click(lambda _, name=name: self.choose(name))
         for control in self.controls.values():
             for widget in (control.baseline, control.candidate):
                 widget.observe(self._changed, "value")
@@ -386,6 +429,10 @@ class LabPanel:
         if stale and not live.stale and not by_itself and self.runs.state is State.IDLE:
             self.view.say("The settings have changed: Run measures them.")
         live.stale = stale
+
+    def _settable(self) -> list[str]:
+        """The controls that have something to choose."""
+        return [name for name, control in self.controls.items() if control.settable]
 
     def _situation_of(self, settings: Settings) -> Settings:
         """The situation that a scenario means, with the first values of what it does not name."""

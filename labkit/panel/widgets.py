@@ -82,6 +82,23 @@ class Control:
             self.candidate.observe(self._follow, "value")
             self._link_changed(None)
 
+    def allow(self, lab: Lab) -> None:
+        """Offer what the lab can show by now."""
+        self.values = offered(lab, self.name)
+        self.label.value = _heading(lab, self.name)
+        for widget in (self.baseline, self.candidate):
+            if isinstance(widget, W.Checkbox):
+                widget.disabled = not self.settable
+                continue
+            kept, pairs = widget.value, _texts(self.values)
+            if isinstance(widget, W.SelectionSlider):
+                pairs.sort(key=lambda pair: pair[1])
+            widget.options = pairs
+            widget.value = kept
+            widget.disabled = not self.settable
+            if self.settable:
+                widget.remove_class("labkit-disabled")
+
     @property
     def settable(self) -> bool:
         """Whether there is anything to choose."""
@@ -124,13 +141,19 @@ def make_controls(lab: Lab) -> dict[str, Control]:
     """
     made: dict[str, Control] = {}
     differ = False
-    for name, values in lab.controls.items():
-        offered = tuple(value for value in values if not lab.why_not(name, value)) or values[:1]
-        second = offered[0]
-        if len(offered) > 1 and not differ and name in lab.technique:
-            second, differ = offered[1], True
-        made[name] = Control(lab, name, offered, second, linked=name in lab.situation)
+    for name in lab.controls:
+        values = offered(lab, name)
+        second = values[0]
+        if len(values) > 1 and not differ and name in lab.technique:
+            second, differ = values[1], True
+        made[name] = Control(lab, name, values, second, linked=name in lab.situation)
     return made
+
+
+def offered(lab: Lab, name: str) -> tuple[Value, ...]:
+    """The values of a control that this machine can show, its first one at least."""
+    listed = lab.controls[name]
+    return tuple(value for value in listed if not lab.why_not(name, value)) or listed[:1]
 
 
 def _heading(lab: Lab, name: str) -> str:
@@ -251,7 +274,7 @@ class BetRow:
     """
 
     def __init__(self, bets: Mapping[str, Bet], lab: str) -> None:
-        self._bets, self._lab = bets, lab
+        self._bets, self._lab = dict(bets), lab
         self._placed: dict[tuple[str, str | None], _Placed] = {}
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
@@ -268,6 +291,16 @@ class BetRow:
         self.choices.observe(self._answered, "value")
         self.again.on_click(lambda _: self.unlock())
         self.ask(*self._key)
+
+    def add(self, scenario: str, bet: Bet | None) -> None:
+        """Another question of a scenario, or the mode's own; the bet on it is open again."""
+        if bet is None:
+            self._bets.pop(scenario, None)
+        else:
+            self._bets[scenario] = bet
+        for key in list(self._placed):
+            if key[1] == scenario:
+                del self._placed[key]
 
     def row(self) -> W.HBox:
         """The line in which it stands."""
@@ -389,7 +422,7 @@ class Page:
     """All widgets of a panel."""
 
     modes: W.ToggleButtons
-    scenarios: Mapping[str, W.Button]
+    scenarios: W.HBox
     controls: Mapping[str, Control]
     bet: BetRow
     buttons: Buttons
@@ -403,9 +436,7 @@ class Page:
         for name in lab.technique:
             control = self.controls[name]
             technique.append(marked(W.VBox([control.label, control.candidate]), "setting"))
-        top: list[W.Widget] = [self.modes]
-        if self.scenarios:
-            top.append(marked(W.HBox(list(self.scenarios.values())), "scenarios"))
+        top: list[W.Widget] = [self.modes, self.scenarios]
         more = self._more(lab)
         rows = [
             marked(W.HBox(top), "top"),

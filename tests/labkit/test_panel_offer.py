@@ -1,0 +1,110 @@
+"""A scenario that is offered later: a new bet, and values that were withheld until then."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit import Lab, Workload
+from labkit.panel import Bet, LabPanel
+
+
+def make_workload(update: str, rows: int, flag: bool) -> Workload:
+    return Workload(lambda: None, rows)
+
+
+@pytest.fixture
+def panel() -> LabPanel:
+    lab = Lab(
+        make_workload,
+        memory=False,
+        update=["torch", "yours"],
+        flag=[False, True],
+        situation={"rows": [1, 2, 4]},
+        scenarios={"few": {"rows": 1, "flag": True}},
+        unavailable={"update": {"yours": "build it below"}},
+    )
+    return LabPanel(lab)
+
+
+def test_it_is_chosen_with_its_bet_open(panel: LabPanel) -> None:
+    shown = panel.offer("many", Bet("Which is faster?", "order"), rows=4, flag=True)
+    assert shown is panel and panel.scenario == "many"
+    assert panel.settings() == {"flag": True, "rows": 4}
+    assert panel.bet.bet == Bet("Which is faster?", "order") and not panel.bet.locked
+    assert list(panel.scenarios) == ["few", "many"]
+    button = panel.scenarios["few"]
+    button.click()
+    assert panel.scenario == "few"
+    assert panel.bet.bet.kind == "factor"
+    # As a widget on the page, too.
+    assert button in panel._scenario_row.children
+
+
+def test_a_withheld_value_can_be_chosen_from_then_on(panel: LabPanel) -> None:
+    control = panel.controls["update"]
+    assert not control.settable and control.candidate.disabled
+    assert "build it below" in control.label.value
+    with pytest.raises(ValueError, match="cannot run on this machine: build it below"):
+        panel.lab.run(update="yours", seconds=0.05)
+    panel.offer("your own", update="yours")
+    assert panel.settings() == {"update": "yours", "flag": False, "rows": 1}
+    assert panel.settings("baseline")["update"] == "torch"
+    assert not control.candidate.disabled and "build it below" not in control.label.value
+    assert "update" in panel.buttons.swept.options
+    result = panel.run(wait=True)
+    assert result.candidate.settings["update"] == "yours"
+
+
+def test_offered_again_it_is_replaced_and_its_bet_is_open_again(panel: LabPanel) -> None:
+    panel.offer("many", rows=4, flag=True)
+    panel.bet.slider.value = 2.0
+    panel.run(wait=True)
+    assert panel.bet.locked
+    panel.offer("many", Bet("How many times?"), rows=2, flag=True)
+    assert list(panel.scenarios) == ["few", "many"]
+    assert panel.settings()["rows"] == 2
+    assert not panel.bet.locked and panel.bet.answer is None
+
+
+def test_of_two_scenarios_with_the_same_settings_the_chosen_one_is_shown(panel: LabPanel) -> None:
+    panel.offer("again", rows=1, flag=True)
+    assert panel.scenario == "again"
+    panel.choose("few")
+    assert panel.scenario == "few"
+    panel.controls["flag"].candidate.value = False
+    assert panel.scenario is None
+
+
+def test_nothing_runs_before_it_is_asked_to(panel: LabPanel) -> None:
+    panel.run(wait=True)
+    panel.offer("many", rows=4, flag=True)
+    panel.wait()
+    assert len(panel.history) == 1
+
+
+@pytest.mark.parametrize(
+    ("bet", "settings", "error", "words"),
+    [
+        (Bet("How many?", "bytes"), {"rows": 2}, ValueError, "no mode of this lab decides"),
+        (None, {"rows": 3}, ValueError, "rows=3, which is not listed"),
+        (None, {"row": 2}, TypeError, "names 'row'"),
+        ("who?", {"rows": 2}, TypeError, "use Bet"),
+    ],
+)
+def test_bad_input_changes_nothing(panel: LabPanel, bet, settings, error, words) -> None:
+    before = panel.settings(), dict(panel.lab.scenarios), dict(panel.lab.unavailable)
+    with pytest.raises(error, match=words):
+        panel.offer("new", bet, **settings)
+    assert (panel.settings(), panel.lab.scenarios, panel.lab.unavailable) == before
+
+
+def test_the_mode_is_one_that_decides_the_bet() -> None:
+    lab = Lab(
+        lambda rate: Workload(lambda: None, evaluate=lambda: 1.0),
+        rate=[1, 2],
+        race={"target": 2, "steps": 4, "every": 2, "seeds": 2},
+    )
+    panel = LabPanel(lab)
+    assert panel.modes.value == "Time"
+    panel.offer("race it", Bet("Who arrives?", "arrives"), rate=2)
+    assert panel.modes.value == "Race"
