@@ -30,7 +30,7 @@ from course.exercises.lab_20 import check_20_validate
 from course.exercises.lab_21 import check_21_recalibrate
 from course.exercises.lab_22 import check_22_one_graph
 from course.exercises.lab_23 import check_23_idle
-from course.exercises.lab_template import check_template_calls
+from course.exercises.lab_template import check_template_blocks
 from course.exercises.tell import attempt
 
 __all__ = [
@@ -63,5 +63,5 @@ __all__ = [
     "check_22_one_graph",
     "check_23_find",
     "check_23_idle",
-    "check_template_calls",
+    "check_template_blocks",
 ]

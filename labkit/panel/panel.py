@@ -101,6 +101,7 @@ class LabPanel:
         CELLS.add(self.runs)
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
+        self._chosen = ""
         self.summary = marked(W.Label(), "summary")
         page = Page(
             self.modes,
@@ -134,8 +135,10 @@ class LabPanel:
 
     @property
     def scenario(self) -> str | None:
-        """The scenario that is shown, if there is one: the first of those that say the most."""
+        """The scenario that is shown: the chosen one, else the first that says the most."""
         shown = [name for name in self.lab.scenarios if self._shows(self.lab.scenarios[name])]
+        if self._chosen in shown:
+            return self._chosen
         return max(shown, key=lambda name: len(self.lab.scenarios[name]), default=None)
 
     def _shows(self, scenario: Settings) -> bool:
@@ -190,7 +193,7 @@ class LabPanel:
         technique stay, unless it names one.
         """
         settings = self.lab.scenarios[scenario]
-        self._choosing = True
+        self._chosen, self._choosing = scenario, True
         try:
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
