@@ -1,1 +1,1 @@
-"""What a reader's own runs were made of, drawn in the form of the explorables."""
+"""The explorables' pictures, drawn from what the reader's own machine did."""
