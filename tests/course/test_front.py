@@ -358,7 +358,7 @@ def test_each_limit_finds_its_fault(good: nbformat.NotebookNode) -> None:
     assert "has a make_workload of" in problems("workload", "\n    pass" * 8)
     assert "asks 2 questions in italics" in problems("card", "\n\n*And why?*")
     assert "times without a budget: lab.run(" in problems("breaks", "\nlab.run()")
-    assert "times for 5" in problems("breaks", "\nlab.run(seconds=pick(cpu=40, test=1))")
+    assert "times for 50 s" in problems("breaks", "\nlab.run(seconds=pick(cpu=50, test=1))")
     assert "budget: images_per_second()" in problems("breaks", "\nimages_per_second()")
 
 
