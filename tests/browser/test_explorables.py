@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page
 from course import explorables
 from course.explorables.explorable import module
 from course.notebook_files import ROOT
-from course.site import pages
+from course.site import pages, stills
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.searches.simple import from_splits
 
@@ -713,6 +713,17 @@ def test_play_moves_by_itself_and_stops(static: Page) -> None:
     still = moving.shown()
     static.wait_for_timeout(300)
     assert moving.shown() == still
+
+
+@pytest.mark.parametrize("explorable", stills.every(), ids=lambda each: each.__name__)
+def test_a_still_drawn_anew_has_the_shape_of_the_one_that_lies_there(
+    browser: Browser, explorable: type[explorables.Explorable]
+) -> None:
+    """Places of letters differ by the machine's fonts; tags and classes do not."""
+    drawn = stills.shape(stills.drawn(explorable, browser))
+    stored = stills.path(explorable).read_text(encoding="utf-8")
+    assert len(drawn) > 20
+    assert drawn == stills.shape(stored), stills.COMMANDS
 
 
 def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
