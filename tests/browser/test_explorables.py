@@ -262,6 +262,34 @@ def test_prefetch_helps_uneven_loads_only(blank: Page) -> None:
     assert step(8, 0.9) < 0.95 * step(1, 0.9)
 
 
+def test_prefetch_is_seen_with_three_workers_at_the_opening(blank: Page) -> None:
+    """As many as load in the time of a step, on average; the answer is one more."""
+    model = Model(blank, "loader_pipeline")
+    three = {**model.value("OPENS"), "workers": 3}
+    steps = [model("stepTime", {**three, "prefetch": ahead})["step"] for ahead in (1, 2, 4, 8)]
+    assert steps == pytest.approx([34.8, 28.7, 26.6, 25.7], abs=0.05)
+    assert [model("answer", {**three, "prefetch": ahead}) for ahead in (1, 2, 8)] == [[6], [4], [4]]
+    assert model("answer", {**three, "uneven": 0}) == [3]
+    assert model("answer", {**three, "train": 5}) == []
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_batch_is_in_one_place_at_a_time(blank: Page, workers: int) -> None:
+    model = Model(blank, "loader_pipeline")
+    batches = model("pipeline", {**model.value("OPENS"), "workers": workers}, 30)
+    before: set[int] = set()
+    for moment in range(0, 400, 7):
+        now = model("momentOf", batches, moment)
+        loading, loaded = ({each["i"] for each in now[place]} for place in ("loading", "loaded"))
+        in_training = {now["training"]["i"]} if now.get("training") else set()
+        assert not loading & loaded and not in_training & (loading | loaded)
+        # What was in training before is done, or there still.
+        assert not before & (loading | loaded)
+        before = in_training
+        assert len(loading) <= max(1, workers) and (workers or not loaded)
+        assert all(number >= now["next"] for number in loading | loaded)
+
+
 def chain_of(blocks: int, model: Model) -> Chain:
     """The explorable's chain as sublinear's: a tensor is a byte."""
     one = model.value("BLOCK")
@@ -492,8 +520,8 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
         moving.press(slider, key)
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
-    expected = {"NoisyTiming": 0, "ReadTimeline": 0, "Roofline": 2, "MemorySaw": 2}
-    assert len(grips) == expected.get(name, 1)
+    expected = {"NoisyTiming": 0, "ReadTimeline": 0, "LossCliff": 1}
+    assert len(grips) == expected.get(name, 2)
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
         assert label and value
@@ -657,7 +685,8 @@ def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, 
 def test_grips_are_dragged(static: Page) -> None:
     for name, grip, across in (
         ("Roofline", ".xp-grip.xp-orange", 60),
-        ("LoaderPipeline", ".xp-grip", 60),
+        ("LoaderPipeline", ".xp-grip.xp-workers", 60),
+        ("LoaderPipeline", ".xp-grip.xp-time", 60),
         ("MemorySaw", ".xp-grip.xp-every", -60),
         ("MemorySaw", ".xp-grip.xp-time", 120),
         ("LossCliff", ".xp-grip", -60),
