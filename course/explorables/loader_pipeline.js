@@ -87,7 +87,8 @@ function drawBar(pen, x, [begin, end], y, height, look, word) {
   pen.rect(left + 0.5, y, Math.max(1, right - left - 1), height, look, 3);
   const room = right - left > 8 + 7 * String(word ?? "").length;
   if (word === undefined || !room) return;
-  pen.text((left + right) / 2, y + height / 2 + 4, word, "small bold on middle");
+  const on = look.includes("half") ? "" : "on";
+  pen.text((left + right) / 2, y + height / 2 + 4, word, `small bold ${on} middle`);
 }
 
 // Where boxes are in the strip: those of workers, of the queue (0 is next), of training.
