@@ -280,10 +280,9 @@ function render({ el }) {
     },
   });
   const options = [3, 4, 5, 6].map((workers) => [workers, String(workers)]);
-  frame.bet({ name: "workers", options, answer });
-  const change = (workers) => {
-    frame.set({ workers, tried: [...new Set([...state.tried, workers])] });
-  };
+  const tryOut = (workers) => ({ workers, tried: [...new Set([...state.tried, workers])] });
+  const change = (workers) => frame.set(tryOut(workers));
+  frame.bet({ name: "workers", options, answer, play: tryOut });
   const values = steps(0, MOST, 1);
   frame.slider({ name: "workers", label: "workers", values, change });
   frame.slider({ name: "load", label: "loading a batch", values: steps(5, 150, 5), text: ms });
