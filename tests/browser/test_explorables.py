@@ -729,8 +729,9 @@ def test_the_best_equal_distance_can_be_beaten(static: Page) -> None:
     assert "★ 16 is the least: none of all 32,768 placements is lower." in said[6]
 
 
-def test_play_moves_by_itself_and_stops(static: Page) -> None:
-    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("LossCliff")))
+@pytest.mark.parametrize("name", ["LoaderPipeline", "LossCliff"])
+def test_play_moves_by_itself_and_stops(static: Page, name: str) -> None:
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
     play = moving.root.locator("button.xp-play")
     play.click()
     play.filter(has_text="Pause").wait_for()
