@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain, cycle
-from statistics import median
 
 from labkit.charts import svg
 from labkit.charts.plot import TONES, Box, field
@@ -98,9 +97,9 @@ def steps_of(runs: Sequence[RaceRun]) -> str:
 
 def box_of(result: RaceResult, least: float) -> Box:
     """Where the curves are drawn; its scale up is one of logarithms."""
-    began = [next(finite([run]), math.nan) for run in result.runs]
-    usual = median(value for value in began if math.isfinite(value))
-    low, high = 0.8 * min(least, result.target), BEYOND * max(usual, result.target)
+    # Where one step is enough to explode, the lowest beginning is the usual one.
+    began = min(next(finite([run]), math.inf) for run in result.runs)
+    low, high = 0.8 * min(least, result.target), BEYOND * max(began, result.target)
     top = LINE * (len(result.arms) + 1) + ROOF + 8
     last = max(run.curve[-1][0] for run in result.runs if run.curve)
     up = math.log(low), math.log(high)
