@@ -55,7 +55,7 @@ const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
 const HIGH = 10; // the scale of losses has room for this one, and for all that are seen
 const RATES = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3];
-const BETS = [0.05, 0.5, 5, 20];
+const BETS = [0.05, 0.5, 5, 10];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
@@ -201,7 +201,13 @@ function render({ el }) {
       return inWords(now);
     },
   });
-  frame.bet({ name: "clip", options: BETS.map((norm) => [norm, String(norm)]), answer });
+  frame.bet({
+    name: "clip",
+    options: BETS.map((norm) => [norm, String(norm)]),
+    answer,
+    // The bet is what Play shows then.
+    play: (clip) => ({ clip, step: 0 }),
+  });
   frame.slider({ name: "clip", label: "threshold of clipping", values: NORMS });
   frame.slider({ name: "rate", label: "learning rate", values: RATES });
   frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1) });
