@@ -116,7 +116,7 @@ function drawLosses(pen, walks, now, { left, right, top, bottom }) {
     pen.path(points, `line ${hue}`);
     const event = thrown(walks[i], now);
     if (event) burst(pen, points[event.step], hue);
-    pen.dot(...points[now], 5, `fill ${hue}`);
+    pen.dot(...points[now], hue === "red" ? 6 : 4, `fill ${hue}`);
   });
 }
 
