@@ -389,6 +389,21 @@ def test_clipping_keeps_the_ball_on_the_slope(blank: Page) -> None:
     assert min(free) < -5
     assert min(clipped) > 0 and max(steps) <= 1 + 1e-9
     assert model("loss", model("walk", state, 0.05)[-1]) > 2 * model("loss", clipped[-1])
+    thrown = model("thrown", free, 60)
+    assert abs(free[thrown["step"]] - free[thrown["step"] - 1]) == thrown["length"] > 10
+    assert model("thrown", free, thrown["step"] - 1) is None
+    assert model("thrown", clipped, 60) is None
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_the_best_threshold_ends_lowest(blank: Page, seed: int) -> None:
+    model = Model(blank, "loss_cliff")
+    state = model.value("OPENS") | {"seed": seed}
+    ends = {clip: model("loss", model("walk", state, clip)[-1]) for clip in model.value("NORMS")}
+    assert model("answer", state) == [clip for clip in ends if ends[clip] == min(ends.values())]
+    # Too small is slow, too large is thrown.
+    if seed == 3:
+        assert min(ends[0.05], ends[20]) > 5 * min(ends.values())
 
 
 def lanes(load: float, launch: float, work: float, operators: list[int], reads: bool) -> Any:
@@ -754,6 +769,19 @@ def test_a_still_drawn_anew_has_the_shape_of_the_one_that_lies_there(
     stored = stills.path(explorable).read_text(encoding="utf-8")
     assert len(drawn) > 20
     assert drawn == stills.shape(stored), stills.COMMANDS
+
+
+def test_the_walk_shows_nothing_before_it_happens(static: Page) -> None:
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("LossCliff")))
+    red = moving.root.locator("path.xp-line.xp-red")
+    assert (red.get_attribute("d") or "").count("L") == 0
+    moving.press(moving.slider("rate"), "ArrowRight")
+    moving.press(moving.slider("rate"), "ArrowLeft")
+    assert moving.result() == "No step of the blue ball will be longer than 0.1. Press Play."
+    moving.press(moving.slider("step"), "End")
+    assert (red.get_attribute("d") or "").count("L") == 60
+    assert "Step 44 throws the red ball by 17." in moving.result()
 
 
 def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
