@@ -47,6 +47,8 @@ class Board:
         self.machine = machine_name()
         self.path = None if _for_tests() else store.board_path()
         self.choices, self.said = Choices(), ""
+        # What is wrong with the reader's file.
+        self._trouble = ""
         self.latest: Figure | None = None
         self._unsaved: list[Choice] = []
         # What the latest choice changed, and what was there before.
@@ -57,7 +59,7 @@ class Board:
             try:
                 self.choices = store.read(self.path, self.machine)
             except BoardError as error:
-                self.said = str(error)
+                self.said = self._trouble = str(error)
 
     def measure(
         self,
@@ -77,7 +79,7 @@ class Board:
             print(
                 f"Training without and with {self.switch}: {promised(self.switch, seconds, whole)}"
             )
-        self.latest, self._undo, self.said = None, None, ""
+        self.latest, self._undo, self.said = None, None, self._trouble
         bounded = seconds is None and not whole
         try:
             self.latest = measure(

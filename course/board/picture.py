@@ -17,7 +17,7 @@ from labkit.show import Markup
 
 # Room for the name of a goal, and for its time.
 NAME, TIME = 168.0, 110.0
-GOAL, ROW, THIN = 30.0, 46.0, 18.0
+GOAL, NOTE, ROW, THIN = 30.0, 24.0, 46.0, 18.0
 HIGH = 14.0
 # Between two lines of a hatching.
 APART = 7.0
@@ -53,6 +53,7 @@ class Row:
     hatched: bool = False
     thin: float = math.nan
     thin_text: str = ""
+    thin_tone: str = "arm3"
 
 
 def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
@@ -62,7 +63,7 @@ def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
     parts, y = [], 0.0
     for goal in goals:
         parts += _goal(goal, ghosts, y)
-        y += GOAL + (22 if goal.note else 0)
+        y += GOAL + (NOTE if goal.note else 0)
     y += 10 if rows else 0
     thickest = most_of(row.thin for row in rows)
     for row in rows:
@@ -86,7 +87,7 @@ def _goal(goal: Goal, most: float, y: float) -> list[Markup]:
         length = wide * goal.value / most
         parts.append(svg.rect(EDGE + NAME, y + 7, length, HIGH, f"band {goal.tone}"))
     if goal.note:
-        parts.append(svg.text(WIDTH - EDGE, y + GOAL + 10, goal.note, "small", "end"))
+        parts.append(svg.text(WIDTH - EDGE, y + GOAL + 14, goal.note, "small", "end"))
     return parts
 
 
@@ -99,7 +100,7 @@ def _row(row: Row, most: float, y: float) -> list[Markup]:
         return parts
     low, high = sorted((WIDE * row.before / most, WIDE * min(row.after, most) / most))
     longer = row.after > row.before
-    tone = row.tone if not longer else "candidate"
+    tone = "candidate" if longer and row.tone == "slower" else row.tone
     parts.append(svg.rect(EDGE, top, low, HIGH, f"fill {tone}"))
     if row.hatched:
         parts += _hatching(EDGE + low, EDGE + high, top, "slower" if longer else "unclear")
@@ -116,7 +117,7 @@ def _thin(row: Row, most: float, y: float) -> list[Markup]:
         svg.text(WIDTH - EDGE, y + 11, row.thin_text, "small", "end"),
     ]
     if most:
-        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, "fill arm3"))
+        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, f"fill {row.thin_tone}"))
     return parts
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
+from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words, saves_memory
 from course.board.outlook import Likely
 from course.board.picture import Goal, Row, picture
 from course.board.recorded import Machine
@@ -101,6 +101,10 @@ class Waterfall:
     def headline(self) -> str:
         """``17.5 min → 14.1 min``: the slow script, and the last step."""
         slow, last = self.steps[0].after, self.steps[-1]
+        if self.by_memory:
+            return f"{format_bytes(self.peaks[0])} → {format_bytes(self.peaks[-1])}"
+        if self.fresh and self.best:
+            return f"{duration(self.best.seconds())} → {duration(self.best.best()[0])}"
         if len(self.steps) == 1:
             return self.time(slow)
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
@@ -109,18 +113,39 @@ class Waterfall:
 
     def caption(self) -> str:
         """What the headline is of, and how many switches were tried."""
-        what = f"until {TASK.target:.0%} of unseen images are right, estimated"
-        if not self.timed:
+        what = f"until {TASK.target:.0%} of unseen images are right"
+        if self.by_memory:
+            what = f"at the peak of a step, and {self.time(self.steps[-1].after)} {what}"
+        elif self.fresh:
+            what += ", on a recorded machine; yours is not timed yet"
+        elif not self.timed:
             what = "of the slow script's time"
+        else:
+            what += ", estimated"
         kept = "if you keep it; " if self.latest else ""
-        if len(self.steps) == 1 and not self.timed:
-            what = "Your slow script is not timed yet"
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing is known of this machine yet."""
+        return len(self.steps) == 1 and not self.timed
+
+    @property
+    def by_memory(self) -> bool:
+        """Whether the peak of the last step stands in the headline."""
+        return self.saves == "memory" and math.isfinite(self.steps[-1].peak)
+
+    @property
+    def peaks(self) -> list[float]:
+        """Bytes before the first switch that was looked at, and with each."""
+        figures = [step.figure for step in self.steps if step.figure]
+        known = [each for each in figures if math.isfinite(each.peak * each.memory)]
+        return [*(each.peak for each in known[:1]), *(each.peak * each.memory for each in known)]
 
     def about(self) -> str:
         """What is to be decided, or can be measured."""
         if self.latest is not None:
-            return advice(self.latest)
+            return f"{self.latest.switch} {advice(self.latest)}"
         if self.armed:
             return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
         return ""
@@ -139,6 +164,10 @@ class Waterfall:
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
         if self.left:
             notes.append(f"Tried and not kept: {', '.join(self.left)}.")
+        if self.best:
+            seconds, switches = self.best.best()
+            listed = ", ".join(switches)
+            notes.append(f"The best recorded, {duration(seconds)}, has {listed} switched on.")
         return [note for note in [*notes, self.beside] if note]
 
     def whole(self) -> str:
@@ -172,8 +201,10 @@ class Waterfall:
         blocks = [show.sentence(big, " ", show.element("small", self.caption()))]
         if figure := self.latest:
             badge = show.badge(figure.direction)
-            text = f" {in_short(figure)}{_memory(figure)}. {self.about()}"
-            blocks.append(show.sentence(badge, show.element("b", figure.switch), text))
+            if saves_memory(figure):
+                badge = show.badge("faster", "less memory")
+            name = show.element("b", figure.switch)
+            blocks.append(show.sentence(badge, name, f" {advice(figure)}"))
         elif self.armed:
             name, _, text = self.about().partition(":")
             blocks.append(show.sentence(show.element("b", name), f":{text}"))
@@ -181,7 +212,9 @@ class Waterfall:
 
     def body(self) -> Markup:
         """The picture, what comes next, and how it is known."""
-        parts = [picture(f"{self.headline()} {self.caption()}", self.goals(), self.rows())]
+        drawn = picture(f"{self.headline()} {self.caption()}", self.goals(), self.rows())
+        # JupyterLab stretches a picture else.
+        parts: list[str] = [show.element("div", drawn, style="max-width:640px")]
         if self.ahead:
             links: list[str] = []
             for each in self.ahead:
@@ -197,7 +230,8 @@ class Waterfall:
         """The slow script, today's reader, and the best that was recorded."""
         today = [step for step in self.steps if not step.undecided][-1]
         found = [Goal(SLOW, self.steps[0].after, self.time(self.steps[0].after), "baseline")]
-        found.append(Goal(TODAY, today.after, self.time(today.after), "candidate"))
+        if len(self.steps) > 1:
+            found.append(Goal(TODAY, today.after, self.time(today.after), "candidate"))
         if self.best:
             seconds, _ = self.best.best()
             value = seconds if self.timed else seconds / self.best.seconds()
@@ -240,10 +274,11 @@ def _by_memory(row: Row, figure: Figure) -> Row:
         text=text,
         before=figure.peak,
         after=after,
-        tone="candidate",
+        tone="arm3",
         hatched=False,
         thin=row.after,
         thin_text=row.text,
+        thin_tone=row.tone,
     )
 
 
@@ -311,10 +346,10 @@ def _told(figure: Figure) -> str:
 
 def _best(machine: Machine) -> tuple[str, str]:
     """The best recorded time; whose, when, and from what."""
-    seconds, switches = machine.best()
+    seconds, _ = machine.best()
     whose = machine.name.replace("(R)", "").replace(" Processor", "")
     day = machine.date.rpartition(" to ")[2]
-    note = f"{whose}, {day}: {len(switches)} switches, from {duration(machine.seconds())}"
+    note = f"{whose}, {day}; from {duration(machine.seconds())}"
     return duration(seconds), note
 
 
@@ -326,6 +361,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
-    if seconds < 7200:
+    if seconds < 6000:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"
