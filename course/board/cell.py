@@ -10,9 +10,10 @@ from typing import Any
 
 from course.board import recorded, store
 from course.board.advice import after_keeping
-from course.board.buttons import Page
+from course.board.buttons import Buttons
 from course.board.measure import NoFigure, Tell, machine_name, measure, promised
 from course.board.outlook import doubt, likely
+from course.board.page import html
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import SWITCHES, checked
@@ -54,7 +55,7 @@ class Board:
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
         self._doubt: str | None = None
-        self._page: Page | None = None
+        self._buttons: Buttons | None = None
         if self.path is not None:
             try:
                 self.choices = store.read(self.path, self.machine)
@@ -183,6 +184,8 @@ class Board:
             named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
         if self.switch is not None and self.latest is None:
             named |= {"armed": self.switch, "doubt": self.doubt}
+        if self._undo is not None and not self.undecided:
+            named["decided"] = self._undo[0]
         ahead = likely({*self.choices.made, self.switch or ""})
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
 
@@ -199,17 +202,17 @@ class Board:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.waterfall._repr_html_()
+        return html(self.waterfall)
 
     def _ipython_display_(self) -> None:
-        if self._page is not None:
-            self._page.close()
-        self._page = Page(self)
-        self._page.open()
+        if self._buttons is not None:
+            self._buttons.close()
+        self._buttons = Buttons(self)
+        self._buttons.open()
 
     def _show_again(self) -> None:
-        if self._page is not None:
-            self._page.refresh()
+        if self._buttons is not None:
+            self._buttons.refresh()
 
     # --------------------------------------------------------------------------- in the background
 
@@ -220,14 +223,14 @@ class Board:
         """
         if self.switch is None:
             raise ValueError("name the switch: board('data_loading') measures one")
-        if self._page is None:
-            self._page = Page(self)
-        self._page.start()
+        if self._buttons is None:
+            self._buttons = Buttons(self)
+        self._buttons.start()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for what `start` began; raise what ended it, TimeoutError after so many seconds."""
-        if self._page is not None:
-            self._page.wait(timeout)
+        if self._buttons is not None:
+            self._buttons.wait(timeout)
 
 
 def _for_tests() -> bool:

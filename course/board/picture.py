@@ -41,7 +41,7 @@ class Goal:
 class Row:
     """What a switch did: from ``before`` to ``after``, which is ``hatched`` where it is unclear.
 
-    ``thin`` is a second figure on a scale of its own, nan where there is none.
+    ``thin`` is a second figure on a scale of its own, nan where there is none; it was ``thin_was``.
     """
 
     label: str
@@ -53,6 +53,7 @@ class Row:
     hatched: bool = False
     thin: float = math.nan
     thin_text: str = ""
+    thin_was: float = math.nan
     thin_tone: str = "arm3"
 
 
@@ -65,12 +66,12 @@ def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
         parts += _goal(goal, ghosts, y)
         y += GOAL + (NOTE if goal.note else 0)
     y += 10 if rows else 0
-    thickest = most_of(row.thin for row in rows)
+    widest = most_of(end for row in rows for end in (row.thin, row.thin_was))
     for row in rows:
         parts += _row(row, most, y)
         y += ROW
         if math.isfinite(row.thin):
-            parts += _thin(row, thickest, y)
+            parts += _thin(row, widest, y)
             y += THIN + 6
     return svg.picture(y, words, parts)
 
@@ -116,6 +117,8 @@ def _thin(row: Row, most: float, y: float) -> list[Markup]:
         svg.rect(EDGE, y + 2, THIN_WIDE, 6, "field"),
         svg.text(WIDTH - EDGE, y + 11, row.thin_text, "small", "end"),
     ]
+    if most and math.isfinite(row.thin_was):
+        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin_was / most, 6, "floor"))
     if most:
         parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, f"fill {row.thin_tone}"))
     return parts

@@ -9,17 +9,14 @@ unclear loss is counted, since all that comes later is measured on top of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words, saves_memory
+from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
-from course.board.picture import Goal, Row, picture
 from course.board.recorded import Machine
-from course.board.store import Choices, Figure
+from course.board.store import Choice, Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit import show
-from labkit.show import Markup
 from labkit.text import aligned, format_bytes, format_factor, format_rate
 
 SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
@@ -62,6 +59,7 @@ class Waterfall:
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
     ``left`` was not kept, ``tried`` counts all. ``armed`` is the switch that can be measured now,
     ``doubt`` what speaks against it. ``saves`` is what the bars show: "time" or "memory".
+    ``decided`` is the choice that was made last.
     """
 
     steps: tuple[Step, ...]
@@ -75,6 +73,7 @@ class Waterfall:
     best: Machine | None = None
     ahead: tuple[Likely, ...] = ()
     saves: str = "time"
+    decided: Choice | None = None
 
     @property
     def latest(self) -> Figure | None:
@@ -86,15 +85,15 @@ class Waterfall:
         """Whether the slow script's seconds are known."""
         return math.isfinite(self.rate)
 
-    # ------------------------------------------------------------------------------------ text
-
     def __str__(self) -> str:
         rows = []
         for step in self.steps:
             measured = _told(step.figure) if step.figure else ""
-            rows.append([step.name, self.time(step.after), measured, _peak(step), _question(step)])
+            rows.append(
+                [step.name, self.time(step.after), measured, peak_in_words(step), _question(step)]
+            )
         if self.best:
-            rows.append([BEST, *_best(self.best), "", ""])
+            rows.append([BEST, *best_recorded(self.best), "", ""])
         parts = [f"{self.headline()} {self.caption()}", aligned(rows), *self.notes()]
         return "\n".join(filter(None, [*parts, self.about(), self.next_in_words(), self.said]))
 
@@ -190,97 +189,6 @@ class Waterfall:
             return duration(value)
         return "?" if len(self.steps) == 1 else format_factor(value)
 
-    # ------------------------------------------------------------------------------------ page
-
-    def _repr_html_(self) -> str:
-        return show.result(self.head(), self.body(), show.note(self.said) if self.said else "")
-
-    def head(self) -> Markup:
-        """The big times, and what is to be decided or measured."""
-        big = show.element("b", self.headline(), kind="factor")
-        blocks = [show.sentence(big, " ", show.element("small", self.caption()))]
-        if figure := self.latest:
-            badge = show.badge(figure.direction)
-            if saves_memory(figure):
-                badge = show.badge("faster", "less memory")
-            name = show.element("b", figure.switch)
-            blocks.append(show.sentence(badge, name, f" {advice(figure)}"))
-        elif self.armed:
-            name, _, text = self.about().partition(":")
-            blocks.append(show.sentence(show.element("b", name), f":{text}"))
-        return show.join(blocks)
-
-    def body(self) -> Markup:
-        """The picture, what comes next, and how it is known."""
-        drawn = picture(f"{self.headline()} {self.caption()}", self.goals(), self.rows())
-        # JupyterLab stretches a picture else.
-        parts: list[str] = [show.element("div", drawn, style="max-width:640px")]
-        if self.ahead:
-            links: list[str] = []
-            for each in self.ahead:
-                name = each.switch.replace("_", " ")
-                link = show.element("a", name, href=f"{each.path}.ipynb") if each.path else name
-                links.append(show.join([link, f" {format_factor(each.factor)}x"]))
-            listed = show.join(links, " · ")
-            text = "Next on this machine, likely (as recorded elsewhere): "
-            parts.append(show.sentence(text, listed))
-        return show.join([*parts, show.details(*self.notes(), summary="How is this known?")])
-
-    def goals(self) -> list[Goal]:
-        """The slow script, today's reader, and the best that was recorded."""
-        today = [step for step in self.steps if not step.undecided][-1]
-        found = [Goal(SLOW, self.steps[0].after, self.time(self.steps[0].after), "baseline")]
-        if len(self.steps) > 1:
-            found.append(Goal(TODAY, today.after, self.time(today.after), "candidate"))
-        if self.best:
-            seconds, _ = self.best.best()
-            value = seconds if self.timed else seconds / self.best.seconds()
-            text, note = _best(self.best)
-            found.append(Goal(BEST, value, text, "recorded", note))
-        return found
-
-    def rows(self) -> list[Row]:
-        """A bar for each switch."""
-        rows = []
-        for step in self.steps:
-            if step.figure is not None:
-                row = self._row(step, step.figure)
-                rows.append(_by_memory(row, step.figure) if self.saves == "memory" else row)
-        return rows
-
-    def _row(self, step: Step, figure: Figure) -> Row:
-        after = step.measured
-        lost = figure.factor <= 0
-        return Row(
-            label=figure.switch,
-            note=in_short(figure),
-            text=self.time(step.after),
-            before=step.before,
-            after=2 * step.before if lost else after if math.isfinite(after) else step.before,
-            tone=figure.direction if step.undecided else "candidate",
-            hatched=lost or figure.verdict == "unclear",
-            thin=step.peak,
-            thin_text=_peak(step),
-        )
-
-
-def _by_memory(row: Row, figure: Figure) -> Row:
-    """The row with its peak as the thick bar, and its time as the thin one."""
-    after = figure.peak * figure.memory
-    text = row.thin_text or "memory not measured"
-    return replace(
-        row,
-        note=f"{format_factor(figure.memory)}x" if row.thin_text else "",
-        text=text,
-        before=figure.peak,
-        after=after,
-        tone="arm3",
-        hatched=False,
-        thin=row.after,
-        thin_text=row.text,
-        thin_tone=row.tone,
-    )
-
 
 def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
     """The slow script, what was kept, then ``latest``, about which nothing is decided yet.
@@ -332,7 +240,7 @@ def _memory(figure: Figure) -> str:
     return f"; peak memory {format_factor(figure.memory)}x"
 
 
-def _peak(step: Step) -> str:
+def peak_in_words(step: Step) -> str:
     return format_bytes(step.peak) if math.isfinite(step.peak) else ""
 
 
@@ -344,7 +252,7 @@ def _told(figure: Figure) -> str:
     return told(figure.factor, figure.interval, pairs_in_words(figure))
 
 
-def _best(machine: Machine) -> tuple[str, str]:
+def best_recorded(machine: Machine) -> tuple[str, str]:
     """The best recorded time; whose, when, and from what."""
     seconds, _ = machine.best()
     whose = machine.name.replace("(R)", "").replace(" Processor", "")

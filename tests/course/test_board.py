@@ -30,6 +30,7 @@ from course.board import (
     store,
 )
 from course.board.advice import advice, advised
+from course.board.page import html
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
 from course.board.waterfall import duration, waterfall
@@ -434,7 +435,7 @@ def test_the_waterfall_multiplies() -> None:
         ("mixed_precision", 40.0),
     ]
     assert found.left == ("as_tensor",) and found.tried == 3
-    text, page = str(found), found._repr_html_()
+    text, page = str(found), html(found)
     for part in ("100 s → 40 s", "50 s", "1.25x", "if you keep it", "keep it?", "as_tensor"):
         assert part in text
     assert "Together: 2.50x." in text and "3 of 19 switches tried" in page
@@ -454,7 +455,7 @@ def test_a_race_that_nobody_won_changes_no_bar() -> None:
     lost = figure("optimizers", math.nan, interval=(math.nan, math.nan), verdict="unclear")
     found = waterfall(Choices(), lost, images=20_000)
     assert [step.after for step in found.steps] == [100.0, 100.0]
-    assert "no factor, not counted" in found._repr_html_() and "no factor, unclear" in str(found)
+    assert "no factor, not counted" in html(found) and "no factor, unclear" in str(found)
 
 
 def test_an_unclear_gain_is_hatched_and_not_counted() -> None:
@@ -462,14 +463,14 @@ def test_an_unclear_gain_is_hatched_and_not_counted() -> None:
     choices = Choices().with_choice(Choice(odd, kept=True))
     found = waterfall(choices, figure("as_tensor", 2.0), images=20_000)
     assert [step.after for step in found.steps] == [100.0, 100.0, 50.0]
-    text, page = str(found), found._repr_html_()
+    text, page = str(found), html(found)
     assert "100 s → 50 s" in text and "Together: 2.00x." in text
     assert "Without a clear factor: data_loading: 1.50x unclear, not counted" in text
     assert hatched(page) == ["unclear"]
     # A gain in all pairs, too, while nobody knows how large it is.
     sure = few(2.0, pairs=6, agree="faster")
     found = waterfall(Choices(), sure, images=20_000)
-    assert found.steps[-1].after == 100.0 and hatched(found._repr_html_()) == ["unclear"]
+    assert found.steps[-1].after == 100.0 and hatched(html(found)) == ["unclear"]
 
 
 def test_times_are_parts_while_the_slow_script_is_not_timed() -> None:
@@ -477,7 +478,7 @@ def test_times_are_parts_while_the_slow_script_is_not_timed() -> None:
     raced = figure("optimizers", 2.0, on_top_of=("normalization",), mode="race")
     found = waterfall(Choices(), raced, images=20_000)
     assert str(found).startswith("1.000 → 0.50 of the slow script's time; if you keep it")
-    assert bars(found._repr_html_())[-2:] == [("312", "fill k-faster"), ("312", "floor")]
+    assert bars(html(found))[-2:] == [("312", "fill k-faster"), ("312", "floor")]
 
 
 @pytest.mark.parametrize(
@@ -497,7 +498,7 @@ def few(factor: float, pairs: int = 2, agree: str = "slower", **changes: Any) ->
 def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
     found = waterfall(Choices(), few(0.078), images=20_000)
     assert [round(step.after) for step in found.steps] == [100, 1282]
-    page = found._repr_html_()
+    page = html(found)
     for text in (str(found), page):
         assert "1.000x" not in text and "1.00x" not in text
         assert "100 s → about 21.4 min" in text and "slower in both pairs" in text
@@ -511,13 +512,13 @@ def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
 
 
 def test_a_clear_loss_is_solid() -> None:
-    page = waterfall(Choices(), few(0.5, verdict="slower"), images=20_000)._repr_html_()
+    page = html(waterfall(Choices(), few(0.5, verdict="slower"), images=20_000))
     assert bars(page)[-2:] == [("312", "fill k-candidate"), ("312", "fill k-slower")]
     assert not hatched(page)
 
 
 def test_a_target_out_of_reach_is_no_bar_that_looks_like_before() -> None:
-    page = waterfall(Choices(), few(0.0), images=20_000)._repr_html_()
+    page = html(waterfall(Choices(), few(0.0), images=20_000))
     assert hatched(page) == ["slower"] and "target reached only without it" in page
 
 
@@ -679,6 +680,7 @@ def test_the_cell_shows_head_buttons_and_picture(
     press(displayed, "Keep it")
     assert found.choices.switches == ("data_loading",) and "Kept" in said(displayed)
     assert "if you keep it" not in displayed[-2]["text/html"]
+    assert "</b> kept." in displayed[-2]["text/html"]
     # What was pressed goes, and can be taken back.
     assert pressable(displayed) == ["Undo"]
     press(displayed, "Undo")
@@ -738,9 +740,9 @@ def test_a_cell_that_begins_ends_it(
     press(displayed, "Measure it")
     assert epochs.began.wait(10)
     assert pressable(displayed) == ["Stop"] and "<progress" in said(displayed)
-    assert shown._page is not None
+    assert shown._buttons is not None
     threading.Timer(0.1, epochs.set).start()
-    shown._page.runs.make_way()
+    shown._buttons.runs.make_way()
     assert said(displayed).count("another cell began") == 1
     assert pressable(displayed) == ["Measure it (a minute at most)"]
     assert shown.latest is None
@@ -827,7 +829,7 @@ def test_memory_is_a_second_bar_where_it_was_measured() -> None:
     lean = figure("as_tensor", memory=0.5, peak=64.0 * 2**20)
     kept = Choices().with_choice(Choice(lean, kept=True))
     found = waterfall(kept, figure("mixed_precision"), images=20_000)
-    page = found._repr_html_()
+    page = html(found)
     assert (
         page.count('class="k-fill k-arm3"') == 1 and "32.0 MiB" in page and "32.0 MiB" in str(found)
     )
