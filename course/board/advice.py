@@ -26,7 +26,7 @@ def advice(figure: Figure) -> str:
     if saves_memory(figure):
         return f"needs less memory{_costs(figure)}: keep it where memory is short."
     if figure.direction == "slower":
-        return f"{_loss(figure)}: better not kept. {doubt(figure.switch)}".strip()
+        return f"{_loss(figure)}: better not kept. {doubt(figure.switch, figure.on_top_of)}".strip()
     if figure.direction == "faster":
         return f"{_gain(figure)}."
     if figure.direction == "same":

@@ -54,7 +54,6 @@ class Board:
         self._unsaved: list[Choice] = []
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
-        self._doubt: str | None = None
         self._buttons: Buttons | None = None
         if self.path is not None:
             try:
@@ -186,15 +185,13 @@ class Board:
             named |= {"armed": self.switch, "doubt": self.doubt}
         if self._undo is not None and not self.undecided:
             named["decided"] = self._undo[0]
-        ahead = likely({*self.choices.made, self.switch or ""})
+        ahead = likely({*self.choices.made, self.switch or ""}, self.choices.switches)
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
 
     @property
     def doubt(self) -> str:
         """What speaks against the switch on this machine, before it is measured."""
-        if self._doubt is None:
-            self._doubt = doubt(self.switch) if self.switch else ""
-        return self._doubt
+        return doubt(self.switch, self.choices.switches) if self.switch else ""
 
     def __str__(self) -> str:
         return str(self.waterfall)

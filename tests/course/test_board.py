@@ -919,6 +919,19 @@ def test_what_is_likely_next_was_not_tried_and_works_here(
     assert "as tensor" not in page and "learning rate schedules" not in page
 
 
+def test_workers_have_nothing_to_decode_a_second_time(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able(monkeypatch)
+    assert board("data_loading").doubt == ""
+    measured("decode_once").keep()
+    assert "leaves it nothing to do" in str(board("data_loading"))
+    (wanted,) = [each for each in record.wanted_effects() if each[0] == "data_loading"]
+    assert set(record.HELPFUL) - set(wanted[2]) == {"decode_once"}
+    effect = recorded.Effect(*wanted[:2], "time", wanted[2], 1.1, (1.0, 1.2), "unclear")
+    assert recorded.on_top_of(effect) == "on top of all that help but decode_once"
+
+
 def test_a_switch_leads_to_the_notebook_that_explains_it() -> None:
     assert outlook.notebook_of("data_loading") == "04_data_loading"
     assert outlook.notebook_of("decode_once") == "deeper/04_data_loading"
@@ -948,6 +961,7 @@ def test_the_board_advises_against_what_cannot_gain_here(
     board(switch)._ipython_display_()
     assert words in displayed[0]["text/html"]
     assert displayed[1].children[0].button_style == ""
+    assert outlook.doubt(switch) not in ("", outlook.doubt("as_tensor"))
     # And again, with what was measured.
     lost = few(0.5, verdict="slower", interval=(0.4, 0.6))
     assert words in advice(replace(lost, switch=switch))
@@ -1231,6 +1245,8 @@ def check_recorded(machine: recorded.Machine) -> None:
     wanted = [(each.switch, each.how, each.on_top_of) for each in machine.effects]
     assert len(wanted) == len(set(wanted)) and set(wanted) <= set(record.wanted_effects())
     for effect in machine.effects:
+        # What it was called before is another switch; and that one leaves it nothing to do.
+        assert effect.switch != "data_loading" or "decode_once" not in effect.on_top_of
         low, high = effect.interval
         # Where a run never arrived there is no interval.
         assert math.isnan(low) or low <= effect.factor <= high
