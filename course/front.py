@@ -1,8 +1,11 @@
 """The form of a front notebook: play first. One function for each limit.
 
 A front notebook shows one idea on few screens: a moving picture, a panel, what was seen, how to
-break it, something to build. What does not fit stands in `notebooks/deeper`. Each function takes
-the notebook and yields what is wrong with it, in words; `check_front` asks them all.
+break it, something to build, the end. What does not fit is in `notebooks/deeper`. Its card has a
+still of the picture, so that there is something to see before the first click. The same order in
+every notebook is dull: ``metadata.labkit.plot`` names another one (`PLOTS`), ``short`` a shorter
+form. Each function takes the notebook and yields what is wrong with it, in words; `check_front`
+asks them all.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from nbformat import NotebookNode
 
 from course.notebook_files import code_cells, tags
 
-MOST_CELLS = 16
-MOST_WORDS = 700
-MOST_LINES = 110
+# Cells, words of text, lines of code; of a short topic's notebook, too.
+MOST, SHORT = (17, 700, 110), (13, 400, 75)
 LONGEST_CELL = 25
+WORKLOAD_LINES = 15
 COLUMNS = 100
 # The panel is one of so many first cells.
 PANEL_AMONG = 6
@@ -28,26 +31,37 @@ RECIPE_LINES = 10
 SEEN_WORDS = 150
 # Seconds that the calls of a notebook measure in its full size, together; Run All has a minute.
 MOST_SECONDS = 40
-# What the board measures for where its call does not say; building and checking come on top.
-BOARD_SECONDS = 10
 
 # Tag, kind of cell, what it holds; in the order in which the tags first appear.
+CARD = ("card", "markdown", "title, one sentence, minutes, a still, and the bet as a question")
+EXPLORABLE = ("explorable", "code", "one import and the moving picture")
+RECIPE = ("recipe", "markdown", "the technique in plain PyTorch, before and after")
+WORKLOAD = ("workload", "code", "make_workload in plain PyTorch, changed lines marked")
+PANEL = ("panel", "code", "Lab(...) and LabPanel(lab), folded")
+SAW = ("saw", "markdown", "what you saw, and why; then how to break it")
+BREAKS = ("breaks", "code", "panel.offer(...): a new bet, where it does nothing or hurts")
+EXERCISE = ("exercise", "code", "stub and check in one cell")
+SOLUTION = ("solution", "code", "the solution, folded")
+RACED = ("raced", "code", "if solved: panel.offer(...): what was built, as a candidate")
+BOARD = ("board", "code", "its switch in the reader's speedrun")
+MORE = ("more", None, "the end: what you can do now, what is next, the sources")
 PARTS = [
-    ("card", "markdown", "title, one sentence, level, minutes, what it runs on, the recipe"),
-    ("explorable", "code", "one import and the moving picture"),
-    ("workload", "code", "make_workload in plain PyTorch, changed lines marked"),
-    ("panel", "code", "Lab(...) and LabPanel(lab)"),
-    ("saw", "markdown", "what you saw, and why"),
-    ("breaks", "code", "where it does nothing or hurts"),
-    ("exercise", "code", "stub and check in one cell"),
-    ("solution", "code", "the solution, folded"),
-    ("board", "code", "its switch in the reader's speedrun"),
-    ("more", None, "the deeper notebook, the sources, what recorded machines found"),
+    *(CARD, EXPLORABLE, RECIPE, WORKLOAD, PANEL, SAW),
+    *(BREAKS, EXERCISE, SOLUTION, RACED, BOARD, MORE),
 ]
+# Orders of their own: a detective begins with a program, and comes to the remedy last.
+PLOTS = {
+    "detective": [
+        *(CARD, EXPLORABLE, WORKLOAD, PANEL, SAW),
+        *(BREAKS, EXERCISE, SOLUTION, RACED, RECIPE, BOARD, MORE),
+    ],
+}
 # A notebook with one of these tags has this form.
 OWN = {"explorable", "saw", "breaks", "board", "more"}
-# The first one only runs the script.
-EXEMPT = {"00_start_here": {"board"}}
+# The first one has no technique that what was built could be raced as.
+EXEMPT = {"00_start_here": {"raced"}}
+# Cells that are closed until the reader opens them.
+FOLDED = ("setup", "panel", "solution")
 
 # What the course does not say, and what it says instead.
 WORDS = {
@@ -78,12 +92,20 @@ def check_front(notebook: NotebookNode, name: str) -> list[str]:
     problems = list(parts(notebook, EXEMPT.get(name, set())))
     for limit in LIMITS:
         problems += limit(notebook)
-    return problems
+    return [*problems, *ending(notebook, name)]
 
 
-def parts(notebook: NotebookNode, exempt: set[str]) -> Problems:
-    """Every part is there, of the right kind, in the right order."""
-    yield from in_order(notebook, PARTS, exempt)
+def said(notebook: NotebookNode, key: str) -> object:
+    """What the notebook's ``metadata.labkit`` says under ``key``, or None."""
+    return notebook.metadata.get("labkit", {}).get(key)
+
+
+def parts(notebook: NotebookNode, exempt: Collection[str] = ()) -> Problems:
+    """Every part is there, of the right kind, in the order of the notebook's plot."""
+    plot = said(notebook, "plot")
+    if plot is not None and plot not in PLOTS:
+        yield f"has the plot {plot!r}; use {', '.join(PLOTS)}, or none"
+    yield from in_order(notebook, PLOTS.get(str(plot), PARTS), exempt)
 
 
 def in_order(notebook: NotebookNode, wanted: Parts, exempt: Collection[str]) -> Problems:
@@ -106,32 +128,102 @@ def in_order(notebook: NotebookNode, wanted: Parts, exempt: Collection[str]) -> 
         yield "does not begin with its card"
 
 
+def limits(notebook: NotebookNode) -> tuple[int, int, int]:
+    """The most cells, words and lines."""
+    return SHORT if said(notebook, "short") else MOST
+
+
 def cells(notebook: NotebookNode) -> Problems:
-    """At most 16 cells."""
-    if len(notebook.cells) > MOST_CELLS:
-        yield f"has {len(notebook.cells)} cells; at most {MOST_CELLS}"
+    """At most 17 cells; 13 for a short topic."""
+    most = limits(notebook)[0]
+    if len(notebook.cells) > most:
+        yield f"has {len(notebook.cells)} cells; at most {most}"
 
 
 def words(notebook: NotebookNode) -> Problems:
     """At most 700 words of text, 150 of them on what was seen. Code in the text does not count."""
-    found = sum(count_words(cell.source) for cell in texts(notebook))
-    if found > MOST_WORDS:
-        yield f"has {found} words of text; at most {MOST_WORDS}"
+    found, most = sum(count_words(cell.source) for cell in texts(notebook)), limits(notebook)[1]
+    if found > most:
+        yield f"has {found} words of text; at most {most}"
     for cell in texts(notebook):
-        found = count_words(cell.source)
-        if "saw" in tags(cell) and found > SEEN_WORDS:
+        if "saw" not in tags(cell):
+            continue
+        found = count_words(cell.source.partition("\n## Break")[0])
+        if found > SEEN_WORDS:
             yield f"says in {found} words what was seen; at most {SEEN_WORDS}"
 
 
 def lines(notebook: NotebookNode) -> Problems:
     """At most 110 lines of code, blank ones not counted, none of over 100 columns."""
     found = sum(count_lines(cell.source) for cell in code_cells(notebook))
-    if found > MOST_LINES:
-        yield f"has {found} lines of code; at most {MOST_LINES}"
+    most = limits(notebook)[2]
+    if found > most:
+        yield f"has {found} lines of code; at most {most}"
     for cell in code_cells(notebook):
         for line in cell.source.splitlines():
             if len(line) > COLUMNS:
                 yield f"has a line of {len(line)} columns; at most {COLUMNS}: {line.strip()[:40]}"
+
+
+def workload_length(notebook: NotebookNode) -> Problems:
+    """``make_workload`` has at most 15 lines: plumbing is in the setup, or in the packages."""
+    for cell in code_cells(notebook, "workload"):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("make_"):
+                found = count_lines(ast.get_source_segment(cell.source, node) or "")
+                if found > WORKLOAD_LINES:
+                    yield f"has a {node.name} of {found} lines; at most {WORKLOAD_LINES}"
+
+
+def folded(notebook: NotebookNode) -> Problems:
+    """Setup, panel and solution are closed until the reader opens them."""
+    for tag in FOLDED:
+        for cell in code_cells(notebook, tag):
+            if not cell.metadata.get("jupyter", {}).get("source_hidden"):
+                yield f"has a cell tagged {tag!r} that is not folded ({cell.get('id')})"
+
+
+def still(notebook: NotebookNode) -> Problems:
+    """The card has a picture, and one question, in italics, for the moving one."""
+    card = "\n".join(cell.source for cell in texts(notebook) if "card" in tags(cell))
+    if len(re.findall(r"!\[[^\]]+\]\(\S*pictures/still-\d+\.svg\)", card)) != 1:
+        yield "has no still on its card, ![what it shows](pictures/still-06.svg)"
+    if len(questions(notebook)) != 1:
+        yield f"asks {len(questions(notebook))} questions in italics on its card; one"
+
+
+def questions(notebook: NotebookNode) -> list[str]:
+    """The questions in italics on the card."""
+    card = "\n".join(cell.source for cell in texts(notebook) if "card" in tags(cell))
+    found = re.findall(r"(?<!\*)\*([^*]+\?)\*(?!\*)", card)
+    return [" ".join(question.split()) for question in found]
+
+
+def offers(notebook: NotebookNode) -> Problems:
+    """What breaks the technique is a new bet in the panel; so is what the reader built."""
+    for tag in ("breaks", "raced"):
+        for cell in code_cells(notebook, tag):
+            if "panel.offer(" not in cell.source:
+                yield f"has a cell tagged {tag!r} without panel.offer(...) ({cell.get('id')})"
+
+
+def heading(notebook: NotebookNode) -> Problems:
+    """The board has a heading above it."""
+    for board in code_cells(notebook, "board")[:1]:
+        above = notebook.cells[notebook.cells.index(board) - 1]
+        if above.cell_type != "markdown" or not re.search(r"^## ", above.source, re.M):
+            yield "has no heading above its board"
+
+
+def ending(notebook: NotebookNode, name: str) -> Problems:
+    """The last cells say what the reader can do now, and lead on."""
+    text = "\n".join(cell.source for cell in texts(notebook) if "more" in tags(cell))
+    for wanted in ("You can now", "Next"):
+        if wanted not in text:
+            yield f"does not say {wanted!r} at its end"
+    code = code_cells(notebook)
+    if not code or f'ending("{name}")' not in code[-1].source:
+        yield f'does not end in ending("{name}")'
 
 
 def longest_cell(notebook: NotebookNode) -> Problems:
@@ -153,10 +245,10 @@ def panel_place(notebook: NotebookNode) -> Problems:
 
 
 def recipe_length(notebook: NotebookNode) -> Problems:
-    """The card holds two blocks of Python, before and after, of at most 10 lines together."""
+    """The recipe is two blocks of Python, before and after, of at most 10 lines together."""
     blocks = recipe(notebook)
     if len(blocks) != 2:
-        yield f"has {len(blocks)} blocks of Python on its card; two are the recipe: before, after"
+        yield f"has {len(blocks)} blocks of Python in its recipe; two: before, after"
     found = sum(map(count_lines, blocks))
     if found > RECIPE_LINES:
         yield f"has a recipe of {found} lines; at most {RECIPE_LINES}"
@@ -179,9 +271,10 @@ def budget(notebook: NotebookNode) -> Problems:
     for cell in code_cells(notebook):
         for call in timed(cell.source):
             seconds = {word.arg: word.value for word in call.keywords}.get("seconds")
+            # The board measures when its button is pressed.
             if seconds is None and ast.unparse(call.func) == "board":
-                spent += BOARD_SECONDS
-            elif seconds is None:
+                continue
+            if seconds is None:
                 yield f"times without a budget: {ast.unparse(call)}; say seconds=..."
             else:
                 spent += full_size(seconds)
@@ -194,8 +287,13 @@ LIMITS: list[Callable[[NotebookNode], Problems]] = [
     words,
     lines,
     longest_cell,
+    workload_length,
     panel_place,
     recipe_length,
+    folded,
+    still,
+    offers,
+    heading,
     budget,
 ]
 
@@ -204,9 +302,9 @@ LIMITS: list[Callable[[NotebookNode], Problems]] = [
 
 
 def recipe(notebook: NotebookNode) -> list[str]:
-    """The blocks of Python on the card: before and after."""
-    card = "\n".join(cell.source for cell in texts(notebook) if "card" in tags(cell))
-    return re.findall(r"^```python\n(.*?)^```", card, flags=re.MULTILINE | re.DOTALL)
+    """Its two blocks of Python: before and after."""
+    text = "\n".join(cell.source for cell in texts(notebook) if "recipe" in tags(cell))
+    return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def texts(notebook: NotebookNode) -> list[NotebookNode]:

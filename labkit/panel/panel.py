@@ -101,6 +101,9 @@ class LabPanel:
         CELLS.add(self.runs)
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
+        self._chosen = ""
+        # What the candidate had before it was set to the baseline's settings.
+        self._differed: Settings = {}
         self.summary = marked(W.Label(), "summary")
         page = Page(
             self.modes,
@@ -134,8 +137,10 @@ class LabPanel:
 
     @property
     def scenario(self) -> str | None:
-        """The scenario that is shown, if there is one: the first of those that say the most."""
+        """The scenario that is shown: the chosen one, else the first that says the most."""
         shown = [name for name in self.lab.scenarios if self._shows(self.lab.scenarios[name])]
+        if self._chosen in shown:
+            return self._chosen
         return max(shown, key=lambda name: len(self.lab.scenarios[name]), default=None)
 
     def _shows(self, scenario: Settings) -> bool:
@@ -190,8 +195,12 @@ class LabPanel:
         technique stay, unless it names one.
         """
         settings = self.lab.scenarios[scenario]
-        self._choosing = True
+        self._chosen, self._choosing = scenario, True
         try:
+            for name in self.lab.technique:
+                if name in self._differed:
+                    self.controls[name].put(candidate=self._differed[name])
+            self._differed = {}
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
             named = [name for name in self.lab.technique if name in settings]
@@ -449,6 +458,9 @@ class LabPanel:
             self.view.live.busy = self.view.live.busy or isinstance(error, OtherMeasures)
 
     def _same_settings(self) -> None:
+        """The candidate as the baseline, until a scenario is chosen."""
+        if not self._differed:
+            self._differed = self.settings()
         for control in self.controls.values():
             control.candidate.value = control.baseline.value
 

@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import labkit
 import whyslow
-from course import anatomy, data, front
+from course import anatomy, data, explorables, front
 from course import notebooks as tool
 from course.notebook_files import (
     DEEPER,
@@ -50,8 +50,26 @@ def test_limit(path: Path, limit: Callable[[nbformat.NotebookNode], Iterator[str
 
 @each_front
 def test_parts(path: Path) -> None:
-    exempt = front.EXEMPT.get(path.stem, set())
-    assert list(front.parts(read_notebook(path), exempt)) == []
+    notebook, exempt = read_notebook(path), front.EXEMPT.get(path.stem, set())
+    assert list(front.parts(notebook, exempt)) == []
+    assert list(front.ending(notebook, path.stem)) == []
+
+
+@each_front
+def test_the_card_asks_what_the_picture_asks(path: Path) -> None:
+    notebook = read_notebook(path)
+    shown = re.findall(
+        r"^from course.explorables import (\w+)$", code(notebook, "explorable"), re.M
+    )
+    (picture,) = shown
+    # Texts that are broken over lines in the source.
+    source = re.sub(r'"\s*\+\s*"', "", getattr(explorables, picture)._esm)
+    (question,) = front.questions(notebook)
+    assert f'"{question}"' in source
+
+
+def code(notebook: nbformat.NotebookNode, tag: str) -> str:
+    return "\n".join(cell.source for cell in code_cells(notebook, tag))
 
 
 @pytest.mark.parametrize("path", DEEPER_ONES, ids=place)
@@ -139,11 +157,11 @@ def test_the_recipe_runs_and_learns_the_same(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def names_of(path: Path) -> Iterator[dict[str, Any]]:
-    """What the cells up to the panel define."""
+def names_of(path: Path, *others: str) -> Iterator[dict[str, Any]]:
+    """What the cells up to the panel define, and those with other tags."""
     names: dict[str, Any] = {}
     with preserve_flags():
-        for tag in ("setup", "workload", "panel"):
+        for tag in ("setup", "workload", "panel", *others):
             for cell in code_cells(read_notebook(path), tag):
                 exec(compile(cell.source, f"{path.stem}, {tag}", "exec"), names)
         yield names
@@ -176,29 +194,20 @@ def less_work_is_done(names: dict[str, Any]) -> None:
     assert counters(names).flops == 64 * counters(names, rows=1).flops
 
 
-def workers_decode(names: dict[str, Any]) -> None:
-    """Workers are processes, which end; what is cached is prepared once."""
-    decoded = []
-    prepare = names["prepare"]
-
-    def noted(picture: torch.Tensor) -> torch.Tensor:
-        decoded.append(1)
-        return prepare(picture)
-
-    names["prepare"] = noted
-    # Workers and cached; then processes during an epoch, and pictures that this one decoded.
-    for workers, cached, processes, here in (
-        (0, False, 0, len(names["images"])),
-        (2, False, 2, 0),
-        (0, True, 0, 0),
+def workers_load(names: dict[str, Any]) -> None:
+    """Workers are processes, which last as long as they are kept; without them training loads."""
+    # Workers and whether they are kept; then who loaded an epoch, and who is there after it.
+    for workers, loader, loaded, kept in (
+        (0, "DataLoader", 0, 0),
+        (2, "DataLoader", 2, 2),
+        (2, "new workers", 2, 0),
     ):
-        settings = names["lab"].settings({"num_workers": workers, "cached": cached})
+        settings = names["lab"].defaults | {"num_workers": workers, "loader": loader}
         workload = names["make_workload"](**settings)
-        decoded.clear()
         workload.step()
-        assert len(multiprocessing.active_children()) == processes
-        assert len(decoded) == here
-        workload.close()
+        assert len(names["epochs"].of(settings).loaders) == loaded
+        assert len(multiprocessing.active_children()) == kept
+        del workload
         assert not multiprocessing.active_children()
 
 
@@ -256,7 +265,7 @@ def remedies_do_less(names: dict[str, Any]) -> None:
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "_template": fewer_calls,
     "00_start_here": less_work_is_done,
-    "04_data_loading": workers_decode,
+    "04_data_loading": workers_load,
     "06_mixed_precision": fewer_bytes_are_kept,
     "11_activation_checkpointing": entrances_are_kept,
     "18_gradient_clipping": no_gradient_is_longer,
@@ -270,6 +279,26 @@ def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(data, "time_machine", lambda: "the time machine by h g wells " * 6000)
     with names_of(path) as names:
         ALIVE[path.stem](names)
+
+
+@each_front
+def test_every_scenario_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are offered later."""
+    monkeypatch.setattr(data, "time_machine", lambda: "the time machine by h g wells " * 6000)
+    with names_of(path, "breaks", "solution", "raced") as names:
+        panel, lab = names["panel"], names["lab"]
+        for number, name in enumerate(lab.scenarios, 1):
+            panel.choose(name)
+            assert panel.scenario == name
+            panel.run(wait=True)
+            assert len(panel.history) == number
+    offered = set(lab.scenarios) - scenarios_at_first(path)
+    assert len(offered) >= 1 + ("raced" not in front.EXEMPT.get(path.stem, ()))
+
+
+def scenarios_at_first(path: Path) -> set[str]:
+    with names_of(path) as names:
+        return set(names["lab"].scenarios)
 
 
 # ----------------------------------------------------------------- each limit finds its own fault
@@ -305,24 +334,61 @@ def test_each_limit_finds_its_fault(good: nbformat.NotebookNode) -> None:
         return said(notebook)
 
     many = deepcopy(good)
-    many.cells += [nbformat.v4.new_code_cell("1")] * front.MOST_CELLS
-    assert "cells; at most 16" in said(many)
+    many.cells += [nbformat.v4.new_code_cell("1")] * front.MOST[0]
+    assert "cells; at most 17" in said(many)
+    many.metadata.labkit.short = True
+    assert "cells; at most 13" in said(many)
     assert "words of text; at most 700" in problems("more", "\nword" * 700)
-    assert "words what was seen; at most 150" in problems("saw", "\nword" * 150)
+    wordy = deepcopy(good)
+    cell(wordy, "saw").source = "word " * 150 + cell(wordy, "saw").source
+    assert "words what was seen; at most 150" in said(wordy)
     assert "lines of code; at most 110" in problems("setup", "\npass" * 110)
     assert "a cell of" in problems("breaks", "\npass" * 25)
     assert "columns; at most 100" in problems("setup", "\n# " + 100 * "x")
-    assert "blocks of Python on its card" in problems("card", "\n```python\npass\n```\n")
+    assert "blocks of Python in its recipe" in problems("recipe", "\n```python\npass\n```\n")
+    assert "has a make_workload of" in problems("workload", "\n    pass" * 8)
+    assert "asks 2 questions in italics" in problems("card", "\n\n*And why?*")
     assert "times without a budget: lab.run(" in problems("breaks", "\nlab.run()")
-    assert "times for 5" in problems("breaks", "\nlab.run(seconds=pick(cpu=40, test=1))")
-    assert "times for 5" in problems("breaks", "\n" + 4 * "board('x')\n")
+    assert "times for 50 s" in problems("breaks", "\nlab.run(seconds=pick(cpu=50, test=1))")
     assert "budget: images_per_second()" in problems("breaks", "\nimages_per_second()")
 
 
 def test_the_recipe_is_short(good: nbformat.NotebookNode) -> None:
-    card = cell(good, "card")
-    card.source = card.source.replace("```python\n", "```python\n" + "pass\n" * 10, 1)
+    recipe = cell(good, "recipe")
+    recipe.source = recipe.source.replace("```python\n", "```python\n" + "pass\n" * 10, 1)
     assert "lines; at most 10" in said(good)
+
+
+def test_what_is_missing_is_said(good: nbformat.NotebookNode) -> None:
+    def without(tag: str, text: str) -> str:
+        notebook = deepcopy(good)
+        assert text in cell(notebook, tag).source
+        cell(notebook, tag).source = cell(notebook, tag).source.replace(text, "other")
+        return said(notebook)
+
+    assert "has no still on its card" in without("card", "still-00.svg")
+    assert "asks 0 questions" in without("card", "?*")
+    assert "'breaks' without panel.offer" in without("breaks", "panel.offer")
+    assert "'raced' without panel.offer" in without("raced", "panel.offer")
+    assert "does not say 'You can now'" in without("more", "You can now")
+    open_ = deepcopy(good)
+    cell(open_, "setup").metadata.pop("jupyter")
+    assert "tagged 'setup' that is not folded" in said(open_)
+    bare = deepcopy(good)
+    bare.cells = [each for each in bare.cells if "Your speedrun" not in each.source]
+    assert "no heading above its board" in said(bare)
+    assert "does not end in ending" in "\n".join(front.check_front(good, "24_other"))
+
+
+def test_a_plot_has_an_order_of_its_own(good: nbformat.NotebookNode) -> None:
+    recipe = cell(good, "recipe")
+    good.cells.remove(recipe)
+    good.cells.insert(good.cells.index(cell(good, "board")) - 1, recipe)
+    assert said(good) == "has 'workload' before 'recipe'"
+    good.metadata.labkit.plot = "detective"
+    assert said(good) == ""
+    good.metadata.labkit.plot = "soap opera"
+    assert "has the plot 'soap opera'; use detective" in said(good)
 
 
 def test_the_panel_is_early_and_the_order_holds(good: nbformat.NotebookNode) -> None:

@@ -66,6 +66,24 @@ def test_offered_again_it_is_replaced_and_its_bet_is_open_again(panel: LabPanel)
     assert not panel.bet.locked and panel.bet.answer is None
 
 
+def test_of_two_scenarios_with_the_same_settings_the_chosen_one_is_shown(panel: LabPanel) -> None:
+    panel.offer("again", rows=1, flag=True)
+    assert panel.scenario == "again"
+    panel.choose("few")
+    assert panel.scenario == "few"
+    panel.controls["flag"].candidate.value = False
+    assert panel.scenario is None
+
+
+def test_a_scenario_ends_a_comparison_of_equal_sides(panel: LabPanel) -> None:
+    panel.offer("many", rows=4)
+    panel.controls["flag"].candidate.value = True
+    panel.buttons.same.click()
+    assert panel.settings() == panel.settings("baseline")
+    panel.choose("many")
+    assert panel.settings()["flag"] is True and panel.settings("baseline")["flag"] is False
+
+
 def test_nothing_runs_before_it_is_asked_to(panel: LabPanel) -> None:
     panel.run(wait=True)
     panel.offer("many", rows=4, flag=True)

@@ -1,0 +1,1 @@
+"""The explorables' pictures, drawn from what the reader's own machine did."""
