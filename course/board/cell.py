@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -20,14 +21,21 @@ from course.switches import SWITCHES, checked
 from labkit.device import test_size
 
 
-def board(switch: str | None = None, *, seconds: float | None = None, whole: bool = False) -> Board:
+def board(
+    switch: str | None = None,
+    *,
+    seconds: float | None = None,
+    whole: bool = False,
+    rate: float | None = None,
+) -> Board:
     """The reader's speedrun: its goal, what was kept, and a button that measures ``switch``.
 
     Given ``seconds``, a budget for the measuring proper, the cell itself measures; a race takes one
     seed at least. ``whole`` races to the target of the task on five seeds: minutes to an hour. An
-    interrupt shows what there is by then. ValueError for an unknown switch.
+    interrupt shows what there is by then. ``rate`` is the slow script's, `images_per_second()`, as
+    long as no switch was timed on it. ValueError for an unknown switch.
     """
-    found = Board(switch)
+    found = Board(switch, rate)
     if switch is not None and (whole or seconds is not None):
         found.measure(seconds, whole)
     return found
@@ -41,10 +49,10 @@ class Board:
     and the next choice tries to save them again.
     """
 
-    def __init__(self, switch: str | None = None) -> None:
+    def __init__(self, switch: str | None = None, rate: float | None = None) -> None:
         if switch is not None:
             checked([switch])
-        self.switch = switch
+        self.switch, self._rate = switch, rate
         self.machine = machine_name()
         self.path = None if _for_tests() else store.board_path()
         self.choices, self.said = Choices(), ""
@@ -175,9 +183,11 @@ class Board:
     @property
     def waterfall(self) -> Waterfall:
         """The steps as they are now."""
-        found = waterfall(
-            self.choices, self.latest if self.undecided else None, recorded.images_to_target()
-        )
+        choices = self.choices
+        if self._rate and math.isnan(choices.rate):
+            choices = replace(choices, rate=self._rate)
+        latest = self.latest if self.undecided else None
+        found = waterfall(choices, latest, recorded.images_to_target())
         named: dict[str, Any] = {}
         if self.switch is not None:
             named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}

@@ -901,6 +901,15 @@ def test_the_goal_names_whose_and_when(path: Path, recorded_machine: recorded.Ma
     assert "0 of 19 switches tried" in str(board())
 
 
+def test_a_rate_of_the_slow_script_is_shown_until_a_switch_is_timed(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine
+) -> None:
+    images = recorded.images_to_target()
+    assert str(board(rate=images / 1050)).startswith("17.5 min until")
+    measured("as_tensor").leave()
+    assert str(board(rate=images / 1050)).startswith(f"{duration(images / 200)} until")
+
+
 def test_what_is_likely_next_was_not_tried_and_works_here(
     path: Path,
     figures: list[Any],
