@@ -116,7 +116,8 @@ class Waterfall:
         if self.by_memory:
             what = f"at the peak of a step, and {self.time(self.steps[-1].after)} {what}"
         elif self.fresh:
-            what += ", on a recorded machine; yours is not timed yet"
+            where = ", on a recorded machine; yours is" if self.best else "; the slow script is"
+            what += f"{where} not timed yet"
         elif not self.timed:
             what = "of the slow script's time"
         else:

@@ -638,6 +638,8 @@ def test_the_advised_button_is_the_primary_one(
 
 def test_without_figures_it_says_so(path: Path) -> None:
     assert "not timed" in str(board()) and "not timed" in board()._repr_html_()
+    # Nor has anybody recorded this task.
+    assert recorded.nearest() is None and "recorded" not in str(board())
 
 
 def test_figures_survive_the_file(path: Path) -> None:
