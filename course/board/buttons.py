@@ -17,6 +17,7 @@ import ipywidgets as W
 
 from course.board.advice import KEEP, LEAVE, advised
 from course.board.measure import promised, seconds_at_most
+from course.board.page import body, head
 from labkit import show
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
@@ -29,12 +30,12 @@ CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done.
 SELDOM = 0.5
 
 
-class Page(Watcher):
+class Buttons(Watcher):
     """Shows a board: its head, its buttons, its picture."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.status = W.HTML()
+        self.status = W.HTML(layout=W.Layout(flex="1 1 240px"))
         self.buttons = {
             "measure": self._button("Measure it", self.start),
             "stop": self._button("Stop", lambda: self.runs.stop()),
@@ -83,10 +84,9 @@ class Page(Watcher):
 
     def _bundles(self) -> dict[str, dict[str, str]]:
         found = self.board.waterfall
-        head, body = show.result(found.head()), show.result(found.body())
         return {
-            "head": {"text/html": head, "text/plain": str(found)},
-            "body": {"text/html": body, "text/plain": ""},
+            "head": {"text/html": show.result(head(found)), "text/plain": str(found)},
+            "body": {"text/html": show.result(body(found)), "text/plain": ""},
         }
 
     def _arrange(self) -> None:
