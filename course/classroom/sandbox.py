@@ -34,6 +34,7 @@ IMPORTED = (
     "course/notebook_files.py",
     "course/classroom",
     "course/exercises",
+    "course/measured",
     "course/records",
     "labkit",
     "sublinear",

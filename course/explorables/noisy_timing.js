@@ -231,7 +231,7 @@ function render({ el }) {
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
       "(heat, other programs); each run adds random noise. " +
       "An experiment claims a difference when the 95 % interval of B − A leaves out 0: " +
-      "a range that holds the true difference 95 times in 100. " +
+      "a range that contains the true difference 95 times in 100. " +
       "Each square is one experiment on another machine. " +
       "Nothing here is measured. The panels of this course measure in turn.",
     state,
