@@ -112,7 +112,7 @@ def _cut(marks: Sequence[tuple[str, float]], work: Iterable[_Work], where: str) 
         if first <= each.launched < last:
             before = [block.part for block in host if block.begin <= each.launched - first]
             found.append(Block(before[-1], each.begin - first, each.end - first))
-    return Recording(tuple(host), tuple(found), where, last - first)
+    return Recording(tuple(host), tuple(found), where, host[-1].end)
 
 
 class _Work(NamedTuple):
