@@ -144,6 +144,11 @@ def as_arm(step: Step, label: str) -> Arm:
     """A Workload or a plain function as an arm; TypeError for what is neither."""
     workload = step
     if not isinstance(workload, Workload):
+        if isinstance(step, torch.nn.Module | torch.optim.Optimizer):
+            raise TypeError(
+                f"{label} is a {type(step).__name__}: use a function without arguments, which does "
+                "one step with it"
+            )
         if not callable(step):
             raise TypeError(
                 f"{label}={step!r}: use a function without arguments, which does one step, and "

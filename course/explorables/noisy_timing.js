@@ -194,7 +194,7 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow, ...se
   pen.text(narrow ? 0 : area.left, top + 30, told, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
-    ? { left: 46, top: top + 196, size: (width - 70) / 40, across: 40 }
+    ? { left: 46, top: top + 196, size: Math.min(12.5, (width - 70) / 25), across: 25 }
     : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
   const counts = drawWaffle(pen, found, state.planted, waffle, seen);
   const entries = [[`${EXPERIMENTS} experiments:`, "small faint"]];
@@ -225,7 +225,7 @@ function render({ el }) {
   let covered = true;
   const frame = new Frame(el, {
     name: "noisy-timing",
-    ask: "Two equal programs, timed one after the other: how many of 200 timings say they differ?",
+    ask: "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
     task: "Then raise the drift, or make B really slower: which order finds it?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +

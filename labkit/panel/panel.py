@@ -102,6 +102,8 @@ class LabPanel:
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
         self._chosen = ""
+        # What the candidate had before it was set to the baseline's settings.
+        self._differed: Settings = {}
         self.summary = marked(W.Label(), "summary")
         page = Page(
             self.modes,
@@ -195,6 +197,10 @@ class LabPanel:
         settings = self.lab.scenarios[scenario]
         self._chosen, self._choosing = scenario, True
         try:
+            for name in self.lab.technique:
+                if name in self._differed:
+                    self.controls[name].put(candidate=self._differed[name])
+            self._differed = {}
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
             named = [name for name in self.lab.technique if name in settings]
@@ -452,6 +458,9 @@ class LabPanel:
             self.view.live.busy = self.view.live.busy or isinstance(error, OtherMeasures)
 
     def _same_settings(self) -> None:
+        """The candidate as the baseline, until a scenario is chosen."""
+        if not self._differed:
+            self._differed = self.settings()
         for control in self.controls.values():
             control.candidate.value = control.baseline.value
 

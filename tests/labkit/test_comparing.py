@@ -665,6 +665,8 @@ def test_the_caller_s_workload_is_not_closed():
 def test_what_is_no_step_is_named() -> None:
     with pytest.raises(TypeError, match=r"baseline=0\.5: use a function without arguments"):
         compare(0.5, lambda: None, seconds=0.05)
+    with pytest.raises(TypeError, match="baseline is a ReLU: use a function without arguments"):
+        compare(torch.nn.ReLU(), lambda: None)
     with pytest.raises(TypeError, match="candidate=None: use a function"):
         compare(lambda: None, None, seconds=0.05)
 

@@ -75,6 +75,15 @@ def test_of_two_scenarios_with_the_same_settings_the_chosen_one_is_shown(panel: 
     assert panel.scenario is None
 
 
+def test_a_scenario_ends_a_comparison_of_equal_sides(panel: LabPanel) -> None:
+    panel.offer("many", rows=4)
+    panel.controls["flag"].candidate.value = True
+    panel.buttons.same.click()
+    assert panel.settings() == panel.settings("baseline")
+    panel.choose("many")
+    assert panel.settings()["flag"] is True and panel.settings("baseline")["flag"] is False
+
+
 def test_nothing_runs_before_it_is_asked_to(panel: LabPanel) -> None:
     panel.run(wait=True)
     panel.offer("many", rows=4, flag=True)
