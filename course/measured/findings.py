@@ -12,8 +12,10 @@ HEAD = ("finding", "costs", "without it", "remedy")
 def in_short(diagnosis: Diagnosis) -> Drawing:
     """One line for each finding: its share, what its remedy gains at most, and the remedy."""
     table = show.table([HEAD, *map(_line, diagnosis)]) if len(diagnosis) else ""
-    sentence = diagnosis.sentence
-    return Drawing(str(diagnosis), show.join([show.sentence(sentence), table]))
+    # Of the notes only what disturbs the figures.
+    notes = [show.note(f"{note}.") for note in diagnosis.notes if "other programs" in note]
+    shown = show.join([show.sentence(diagnosis.sentence), table, *notes])
+    return Drawing(str(diagnosis), shown)
 
 
 def _line(finding: Finding) -> tuple[str, ...]:

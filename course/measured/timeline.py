@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def one_step(step: Callable[[], object]) -> Drawing:
-    """The lanes of a step, as the output of a cell; the step is run five times."""
+    """The lanes of a step, as the output of a cell; the step is run a few times."""
     found = record(step)
     words = f"no operator runs in {100 * found.idle:.0f} % of it"
     # JupyterLab widens whatever has no room of its own.

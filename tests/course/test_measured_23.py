@@ -63,6 +63,19 @@ def test_a_step_is_recorded_in_its_parts() -> None:
         ends = block.end
 
 
+def test_the_shortest_step_is_taken_and_a_long_one_is_not_run_often() -> None:
+    pauses = iter([0, 0, 0.05, 0.01, 0.05, *[0.05] * 20])
+
+    def step() -> None:
+        time.sleep(next(pauses))
+        torch.ones(3)
+
+    assert 10 <= record(step).milliseconds < 50
+    runs = []
+    record(lambda: (runs.append(1), time.sleep(0.3), torch.ones(3)))
+    assert len(runs) == recording.WARM + recording.LEAST
+
+
 def test_a_pause_before_the_forward_pass_is_data_in_which_no_operator_runs() -> None:
     found = record(workload().step)
     assert length(found.host, "data") >= 1000 * PAUSE
@@ -206,9 +219,11 @@ def finding(**changes: Any) -> Finding:
 
 
 def test_a_finding_is_one_line_with_what_its_remedy_gains() -> None:
-    shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=("a note",)))._repr_html_()
+    notes = "a note", "other programs took 1.5 of 2 cores"
+    shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))._repr_html_()
     for words in ("anomaly mode", "50% of the time [48%, 52%]", "2.00× as fast", "Take it out"):
         assert words in shown
+    assert "other programs took 1.5" in shown
     for words in ("a note", "really", "by experiment", "Took"):
         assert words not in shown
 
