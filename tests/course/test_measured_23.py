@@ -155,6 +155,8 @@ def test_both_steps_are_drawn_on_one_scale() -> None:
     picture = draw([Row("baseline", "10 ms", long), Row("candidate", "5 ms", short)])
     (before, after) = bars(picture, timeline.LOOKS["data"])[:2]
     assert before[0] == after[0]
+    ends = [sum(bar) for look in timeline.LOOKS.values() for bar in bars(picture, look)]
+    assert max(ends) <= 640
     # The small gap behind each bar.
     assert before[1] + 0.4 == pytest.approx(2 * (after[1] + 0.4), abs=0.2)
     assert "baseline: 10.0 ms, 10 ms; candidate: 5.0 ms, 5 ms" in picture
@@ -223,7 +225,7 @@ def test_a_finding_is_one_line_with_what_its_remedy_gains() -> None:
     shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))._repr_html_()
     for words in ("anomaly mode", "50% of the time [48%, 52%]", "2.00× as fast", "Take it out"):
         assert words in shown
-    assert "other programs took 1.5" in shown
+    assert "Other programs took 1.5 of 2 cores." in shown
     for words in ("a note", "really", "by experiment", "Took"):
         assert words not in shown
 
