@@ -32,6 +32,7 @@ IMPORTED = (
     "course/machine.py",
     "course/models.py",
     "course/notebook_files.py",
+    "course/probe.py",
     "course/classroom",
     "course/exercises",
     "course/measured",
