@@ -225,7 +225,8 @@ function render({ el }) {
   let covered = true;
   const frame = new Frame(el, {
     name: "noisy-timing",
-    ask: "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
+    ask:
+      "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
     task: "Then raise the drift, or make B really slower: which order finds it?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
