@@ -243,6 +243,17 @@ class Frame {
     }
   }
 
+  // Another question of the same kind: nothing is bet on it yet.
+  reopen() {
+    this.wager = undefined;
+    this.moved = false;
+    for (const node of this.wagers.querySelectorAll("button")) {
+      node.setAttribute("aria-pressed", "false");
+      node.classList.remove("xp-right", "xp-wrong");
+    }
+    this.request();
+  }
+
   // Takes the focus, and keeps its keys to itself.
   adopt(node, label) {
     node.setAttribute("data-lm-suppress-shortcuts", "true");
