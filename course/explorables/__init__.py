@@ -18,36 +18,42 @@ __all__ = [
 
 
 class NoisyTiming(Explorable):
-    """00: two programs on a machine that drifts, timed one after the other and in turn."""
+    """Two programs on a machine that drifts, timed one after the other and in turn."""
 
-    _esm = module("noisy_timing")
+    number, script = "00", "noisy_timing"
+    _esm = module(script)
 
 
 class LoaderPipeline(Explorable):
-    """04: batches on their way from loading to training."""
+    """Batches on their way from loading to training."""
 
-    _esm = module("loader_pipeline")
+    number, script = "04", "loader_pipeline"
+    _esm = module(script)
 
 
 class Roofline(Explorable):
-    """06: a linear layer under the roofs of fp32, bf16 and fp16."""
+    """A linear layer under the roofs of fp32, bf16 and fp16."""
 
-    _esm = module("roofline")
+    number, script = "06", "roofline"
+    _esm = module(script)
 
 
 class MemorySaw(Explorable):
-    """11: memory over the time of a step, with checkpoints that the reader places."""
+    """Memory over the time of a step, with checkpoints that the reader places."""
 
-    _esm = module("memory_saw")
+    number, script = "11", "memory_saw"
+    _esm = module(script)
 
 
 class LossCliff(Explorable):
-    """18: SGD at a cliff of the loss, with clipped gradients and without."""
+    """SGD at a cliff of the loss, with clipped gradients and without."""
 
-    _esm = module("loss_cliff")
+    number, script = "18", "loss_cliff"
+    _esm = module(script)
 
 
 class ReadTimeline(Explorable):
-    """23: the lanes of host and device, with a fault that the reader guesses."""
+    """The lanes of host and device, with a fault that the reader guesses."""
 
-    _esm = module("read_timeline")
+    number, script = "23", "read_timeline"
+    _esm = module(script)

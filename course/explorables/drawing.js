@@ -131,21 +131,27 @@ class Pen {
 // Pixels below which charts stand under each other.
 const NARROW = 620;
 
+// What the result says while a bet is open.
+const BET_FIRST = "Bet first, or move something.";
+
 // A title, controls, a stage to draw on, a result in words, a caption.
 // `state`: what the controls change. `draw(pen, state, size)` is called after every change;
 // it returns the result in words. `height(width)`: of the stage, in pixels.
+// `size.revealed`: whether the picture may show the answer; true where there is no bet.
 class Frame {
   constructor(el, { name, ask, task, caption, state, height, draw }) {
     this.state = state;
     this.height = height;
     this.paint = draw;
     this.watchers = [];
+    this.moved = false;
     this.root = html("section", name, el);
     this.root.classList.add("course-explorable");
     // Keys pressed here are no commands of JupyterLab.
     this.root.setAttribute("data-lm-suppress-shortcuts", "true");
     this.root.setAttribute("aria-label", ask);
     html("div", "ask", this.root, ask);
+    this.wagers = html("div", "wagers", this.root);
     html("div", "task", this.root, task);
     this.bar = html("div", "bar", this.root);
     this.controls = html("div", "controls", this.bar);
@@ -161,13 +167,20 @@ class Frame {
 
   set(changes) {
     Object.assign(this.state, changes);
+    this.moved = true;
+    if (this.wager) this.wager.fresh = false;
     this.request();
+  }
+
+  // The reader has bet or moved something, or there is nothing to bet on.
+  revealed() {
+    return this.moved || !this.betting || this.wager !== undefined;
   }
 
   // Of the stage, in pixels.
   size() {
     const width = this.stage.clientWidth;
-    return { width, narrow: width < NARROW };
+    return { width, narrow: width < NARROW, revealed: this.revealed() };
   }
 
   setter(name) {
@@ -189,10 +202,43 @@ class Frame {
     this.picture.setAttribute("width", width);
     this.picture.setAttribute("height", height);
     this.pen.clear();
-    const words = this.paint(this.pen, this.state, this.size());
+    const words = this.told(this.paint(this.pen, this.state, this.size()));
     if (this.result.textContent !== words) this.result.textContent = words;
     this.picture.setAttribute("aria-label", words);
     this.watchers.forEach((watch) => watch());
+  }
+
+  // The result, behind what became of the bet; nothing of it before.
+  told(words) {
+    if (!this.revealed()) return BET_FIRST;
+    if (!this.wager?.fresh) return words;
+    return `Your bet, ${this.wager.text}, is ${this.wager.right ? "right" : "wrong"}. ${words}`;
+  }
+
+  // A row of buttons under the question. `options`: pairs [value, text], one of them right;
+  // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one.
+  bet({ name = "", options, answer }) {
+    this.betting = true;
+    this.wagers.dataset.name = name;
+    this.wagers.setAttribute("role", "group");
+    this.adopt(this.wagers, "your bet");
+    html("span", "label", this.wagers, "Your bet:");
+    for (const [value, text] of options) {
+      const node = html("button", "wager", this.wagers, text);
+      node.type = "button";
+      node.value = JSON.stringify(value);
+      node.setAttribute("aria-pressed", "false");
+      this.adopt(node, `bet: ${text}`);
+      node.addEventListener("click", () => {
+        const right = answer(this.state).includes(value);
+        this.wager = { text, right, fresh: true };
+        for (const other of this.wagers.querySelectorAll("button")) {
+          other.setAttribute("aria-pressed", other === node);
+        }
+        node.classList.add(right ? "xp-right" : "xp-wrong");
+        this.request();
+      });
+    }
   }
 
   // Takes the focus, and keeps its keys to itself.

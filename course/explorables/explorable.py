@@ -27,8 +27,12 @@ def module(name: str) -> str:
 
 
 class Explorable(anywidget.AnyWidget):
-    """One explorable. A class of its own names its module in ``_esm``."""
+    """One explorable. A class of its own names its notebook, and its module in ``_esm``."""
 
+    # Of the notebook, such as "06".
+    number: str
+    # The name of its file without ".js".
+    script: str
     _css = STYLE.read_text(encoding="utf-8")
 
     def __repr__(self) -> str:

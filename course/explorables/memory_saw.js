@@ -3,6 +3,7 @@
 // What one block needs, in tensors of equal size, and its time, in forward passes.
 const BLOCK = { saved: 4, output: 1, bare: 2, working: 1, forward: 1, backward: 2 };
 const INPUT = 1;
+const OPENS = { blocks: 16, every: 8, saved: BLOCK.saved, own: null, time: 0.2 };
 const [NOTHING, OUTPUT, ALL] = [0, 1, 2];
 
 // Places of the checkpoints behind every `every` blocks; none where there are no more blocks.
@@ -13,8 +14,9 @@ function regular(blocks, every) {
 // One step, event by event. `cuts`: before which blocks the step keeps only what crosses there;
 // all segments but the last run again in the backward pass.
 // Each event: what runs, tensors alive after it and at most in it, what each block holds.
-function account(blocks, cuts) {
-  const step = { alive: INPUT, events: [], clock: 0, held: Array(blocks).fill(NOTHING), again: 0 };
+function account(blocks, cuts, saved = BLOCK.saved) {
+  const held = Array(blocks).fill(NOTHING);
+  const step = { saved, alive: INPUT, events: [], clock: 0, held, again: 0 };
   const bounds = [0, ...cuts, blocks];
   const last = bounds.length - 2;
   for (let segment = 0; segment < last; segment++) {
@@ -57,12 +59,41 @@ function bare(step, block, first) {
 
 function forward(step, block, kind = "forward") {
   step.held[block] = ALL;
-  note(step, kind, block, BLOCK.saved, BLOCK.saved, BLOCK.forward);
+  note(step, kind, block, step.saved, step.saved, BLOCK.forward);
 }
 
 function backward(step, block) {
   step.held[block] = NOTHING;
-  note(step, "backward", block, BLOCK.output + BLOCK.working, -BLOCK.saved, BLOCK.backward);
+  note(step, "backward", block, BLOCK.output + BLOCK.working, -step.saved, BLOCK.backward);
+}
+
+const peakOf = (blocks, cuts, saved) => account(blocks, cuts, saved).peak;
+
+// Peaks with a checkpoint behind every 1, 2, ... blocks; the last of them has none.
+function regularPeaks({ blocks, saved }) {
+  return steps(1, blocks, 1).map((every) => peakOf(blocks, regular(blocks, every), saved));
+}
+
+// Distances of checkpoints with the lowest peak.
+function answer(state) {
+  const peaks = regularPeaks(state);
+  const lowest = Math.min(...peaks);
+  return steps(1, state.blocks, 1).filter((every) => peaks[every - 1] === lowest);
+}
+
+// The lowest peak of any placement. A segment behind s others finds s outputs kept, so that it may
+// be shorter by as much: the longest that fit under a peak are tried for each peak.
+function least({ blocks, saved }) {
+  const found = steps(saved, saved * (blocks + 1), 1).map((room) => {
+    const cuts = [];
+    let end = 0;
+    for (let kept = 0; end < blocks && kept < blocks; kept++) {
+      end += Math.max(1, Math.floor((room - kept) / saved));
+      if (end < blocks) cuts.push(end);
+    }
+    return peakOf(blocks, cuts, saved);
+  });
+  return Math.min(...found);
 }
 
 // ---------------------------------------------------------------- drawing
@@ -78,6 +109,8 @@ const WORDS = {
 };
 
 const cutsOf = (state) => state.own ?? regular(state.blocks, state.every);
+const present = (state) => account(state.blocks, cutsOf(state), state.saved);
+const STRIP_HEIGHT = 44; // of a block, in pixels
 
 // Which event runs at this part of the step.
 function eventAt({ events, seconds }, time) {
@@ -97,19 +130,30 @@ function drawStrip(pen, state, now, size) {
   now.held.forEach((what, block) => {
     const runs = block === now.block;
     const [left, inner] = [x(block) + 3, wide - 6];
-    pen.rect(left, top, inner, 44, runs ? `fill ${HUES[now.kind]}` : "fill pale", 4);
-    if (runs) pen.rect(left + 2, top + 2, inner - 4, 40, "fill paper", 3);
-    for (let cell = 0; cell < BLOCK.saved; cell++) {
-      const filled = what === ALL || (what === OUTPUT && cell === 0);
-      const look = !filled ? "fill edge" : what === ALL ? "fill blue" : "fill orange";
-      pen.rect(left + 4, top + 34 - 10 * cell, inner - 8, 7, look, 2);
-    }
+    pen.rect(left, top, inner, STRIP_HEIGHT, runs ? `fill ${HUES[now.kind]}` : "fill pale", 4);
+    if (runs) pen.rect(left + 2, top + 2, inner - 4, STRIP_HEIGHT - 4, "fill paper", 3);
+    drawTensors(pen, what, state.saved, left + 4, top + 4, inner - 8);
     if (wide > 18) pen.text(left + inner / 2, top + 60, block + 1, "small faint middle");
   });
+  for (const cut of cutsOf(state)) {
+    pen.rect(x(cut) - 2, top - 4, 4, STRIP_HEIGHT + 8, "fill orange", 2);
+  }
+}
+
+// The tensors of a block, the lowest its output: blue where all are kept, orange the output alone.
+function drawTensors(pen, what, saved, left, top, width) {
+  const pitch = (STRIP_HEIGHT - 5) / saved;
+  const gap = pitch > 5 ? 3 : 0.8;
+  for (let cell = 0; cell < saved; cell++) {
+    const filled = what === ALL || (what === OUTPUT && cell === 0);
+    const look = !filled ? "fill edge" : what === ALL ? "fill blue" : "fill orange";
+    const place = top + (saved - 1 - cell) * pitch;
+    pen.rect(left, place, width, pitch - gap, look, Math.min(2, pitch / 4));
+  }
 }
 
 function drawTime(pen, state, { left, right, top, bottom }) {
-  const [plain, now] = [account(state.blocks, []), account(state.blocks, cutsOf(state))];
+  const [plain, now] = [account(state.blocks, [], state.saved), present(state)];
   const most = plain.peak * 1.06;
   const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
   const x = linear(0, longest, left, right);
@@ -131,25 +175,29 @@ function drawTime(pen, state, { left, right, top, bottom }) {
   return { now, plain, at };
 }
 
-// Peak by distance of the checkpoints; returns the place of the present distance.
-function drawCurve(pen, state, peak, { left, right, top, bottom }) {
-  const { blocks } = state;
-  const peakOf = (every) => account(blocks, regular(blocks, every)).peak;
-  const all = steps(1, blocks, 1).map(peakOf);
+// Peak by distance of the checkpoints; returns the place of the present distance. Before the bet
+// it shows that one alone.
+function drawCurve(pen, state, peak, { left, right, top, bottom }, revealed) {
+  const { blocks, every } = state;
+  const all = regularPeaks(state);
   const most = Math.max(...all) * 1.06;
-  const x = linear(0, state.blocks, left, right);
+  const x = linear(0, blocks, left, right);
   const y = linear(0, most, bottom, top);
   pen.text(left, top - 10, "peak, by distance of checkpoints", "small faint");
   rows(pen, ticks(0, most, 4), y, left, right);
-  columns(pen, ticks(0, state.blocks, 4), x, bottom);
+  columns(pen, ticks(0, blocks, 4), x, bottom);
   pen.text(right, bottom + 33, "blocks between two", "small faint end");
-  pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
-  all.forEach((value, i) => pen.dot(x(i + 1), y(value), 3.5, "fill grey"));
+  if (revealed) {
+    pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
+    all.forEach((value, i) => pen.dot(x(i + 1), y(value), 3.5, "fill grey"));
+  } else {
+    pen.text((left + right) / 2, top + 24, "? where is it lowest ?", "bold middle faint");
+  }
   if (state.own) {
     pen.line(left, y(peak), right, y(peak), "orange dash");
     pen.text(right, y(peak) - 6, `yours: ${peak}`, "small bold end");
   }
-  return [x(state.every), y(all[state.every - 1])];
+  return [x(every), y(all[every - 1])];
 }
 
 function places({ width, narrow }) {
@@ -173,8 +221,23 @@ function inWords(state, now, plain) {
   if (!now.again) return `No checkpoint: the peak is ${plain.peak} tensors.`;
   return (
     `Peak ${now.peak} tensors instead of ${plain.peak} (${part}×). ` +
-    `${now.again} of ${state.blocks} blocks run forward again: the step takes ${longer}× the time.`
+    `${now.again} of ${state.blocks} blocks run forward again: the step takes ${longer}× the ` +
+    `time. ${game(state, now.peak)}`
   );
+}
+
+// The game: a lower peak than any regular distance has.
+function game(state, peak) {
+  const [goal, lowest] = [Math.min(...regularPeaks(state)), least(state)];
+  const all = (2 ** (state.blocks - 1)).toLocaleString("en");
+  if (!state.own) {
+    if (peak > goal) return "";
+    if (goal === lowest) return `No placement is lower: the least of all ${all}.`;
+    return `The lowest with equal distances. Click between blocks: can you beat ${goal}?`;
+  }
+  if (peak === lowest) return `★ ${peak} is the least: none of all ${all} placements is lower.`;
+  if (peak < goal) return `You beat ${goal}, the best equal distance. The least is lower still.`;
+  return `To beat: ${goal}, the best equal distance.`;
 }
 
 // Buttons between the blocks. The arrow keys move from one to the next.
@@ -219,21 +282,18 @@ function gates(frame, state) {
 }
 
 function render({ el }) {
-  const state = { blocks: 16, every: 8, own: null, time: 0.2 };
+  const state = { ...OPENS };
   const grips = {};
   const frame = new Frame(el, {
     name: "memory-saw",
-    ask: "Where do checkpoints go, so that the peak is lowest?",
-    task:
-      "Drag the orange dot. Press Play and watch the blocks. " +
-      "Then click between two blocks to place a checkpoint yourself.",
+    ask: "How many blocks between two checkpoints have the lowest peak?",
+    task: "Drag the orange dot. Press Play and watch the blocks.",
     caption:
-      "Simulated: a chain of equal blocks. Each saves 4 tensors for its backward, one of which " +
+      "Simulated: a chain of equal blocks. Each saves some tensors for its backward, one of which " +
       "is its output; a backward takes twice the time of a forward. With checkpoints, forward " +
       "keeps nothing but the output at the end of a segment, and the segment runs forward " +
       "again before its backward. Parameters and the optimizer are left out. " +
-      "The account is that of " +
-      "the course's planner, sublinear. Nothing here is measured; the panel below measures.",
+      "Nothing here is measured; the panel below measures.",
     state,
     height: (width) => STRIP + (width < NARROW ? 468 : 275),
     draw: (pen, now, size) => {
@@ -242,9 +302,14 @@ function render({ el }) {
       drawStrip(pen, now, eventAt(found.now, now.time), size);
       grips.gates?.(size);
       grips.time?.(found.at, area.time.bottom);
-      grips.every?.(...drawCurve(pen, now, found.now.peak, area.curve));
+      grips.every?.(...drawCurve(pen, now, found.now.peak, area.curve, size.revealed));
       return inWords(now, found.now, found.plain);
     },
+  });
+  frame.bet({
+    name: "every",
+    options: [1, 2, 4, 8].map((every) => [every, String(every)]),
+    answer,
   });
   const text = (every) => {
     if (state.own) return "your own";
@@ -261,12 +326,13 @@ function render({ el }) {
     change: (blocks) => frame.set({ blocks, own: null, every: Math.min(state.every, blocks) }),
   });
   frame.slider({
-    name: "every",
-    label: "checkpoints",
-    values,
-    text,
-    change,
+    name: "saved",
+    label: "a block saves",
+    values: [2, 4, 8, 16],
+    text: (saved) => `${saved} tensors`,
+    change: (saved) => frame.set({ saved, own: null }),
   });
+  frame.slider({ name: "every", label: "checkpoints", values, text, change });
   frame.player({ name: "time", values: TIMES, seconds: 9 });
   grips.every = frame.grip({
     name: "every",
@@ -289,13 +355,12 @@ function render({ el }) {
     from: (x) => {
       const { left, right } = places(frame.size()).time;
       const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
-      const now = account(state.blocks, cutsOf(state)).seconds;
-      return linear(0, longest, left, right).back(x) / now;
+      return linear(0, longest, left, right).back(x) / present(state).seconds;
     },
   });
   grips.gates = gates(frame, state);
   return () => frame.close();
 }
 
-export { regular, account, BLOCK, INPUT };
+export { regular, account, answer, least, BLOCK, INPUT, OPENS };
 export default { render };

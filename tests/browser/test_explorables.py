@@ -5,6 +5,7 @@ and on a page without a kernel.
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import re
 import statistics
@@ -23,7 +24,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page
 from course import explorables
 from course.explorables.explorable import module
 from course.notebook_files import ROOT
-from course.site import pages
+from course.site import pages, stills
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.searches.simple import from_splits
 
@@ -295,13 +296,34 @@ def test_memory_saw_agrees_with_sublinear(blank: Page, blocks: int) -> None:
 def test_the_lowest_peak_is_at_the_square_root_of_blocks_by_saved(blank: Page) -> None:
     """A segment of k of n blocks: n / k outputs stay, and 4 k tensors while it runs again."""
     model = Model(blank, "memory_saw")
-    for blocks, best in ((16, 2), (36, 3)):
+    for blocks, saved, best in ((16, 4, 2), (36, 4, 3), (16, 16, 1), (36, 16, 2), (16, 2, 3)):
         peaks = [
-            model("account", blocks, model("regular", blocks, every))["peak"]
+            model("account", blocks, model("regular", blocks, every), saved)["peak"]
             for every in range(1, blocks + 1)
         ]
         assert min(peaks) == peaks[best - 1]
-        assert peaks[0] > peaks[best - 1] < peaks[-1]
+        assert peaks[-1] > peaks[best - 1] and (best == 1 or peaks[0] > peaks[best - 1])
+        assert best in model("answer", {"blocks": blocks, "saved": saved})
+
+
+@pytest.mark.parametrize(("blocks", "saved"), [(4, 2), (6, 16), (9, 8), (12, 4), (16, 4)])
+def test_the_least_peak_is_that_of_all_placements(blank: Page, blocks: int, saved: int) -> None:
+    model = Model(blank, "memory_saw")
+    tried = blank.evaluate(
+        """([name, blocks, saved]) => {
+            let lowest = Infinity;
+            for (let bits = 0; bits < 2 ** (blocks - 1); bits++) {
+                const cuts = [];
+                for (let i = 1; i < blocks; i++) if (bits >> (i - 1) & 1) cuts.push(i);
+                lowest = Math.min(lowest, window[name].account(blocks, cuts, saved).peak);
+            }
+            return lowest;
+        }""",
+        ["memory_saw", blocks, saved],
+    )
+    assert model("least", {"blocks": blocks, "saved": saved}) == tried
+    if (blocks, saved) == (16, 4):
+        assert tried == 16
 
 
 def test_loss_cliff_is_the_walk(blank: Page) -> None:
@@ -394,6 +416,13 @@ class Moving:
         picture = self.root.locator(".xp-picture").inner_html()
         return picture + self.root.locator(".xp-result").inner_text()
 
+    def result(self) -> str:
+        return self.root.locator(".xp-result").inner_text()
+
+    def wagers(self) -> list[Locator]:
+        """The buttons of the bet."""
+        return self.root.locator("button.xp-wager").all()
+
     def press(self, node: Locator, key: str) -> None:
         """A key on a focused control; returns once it is drawn."""
         node.focus()
@@ -474,6 +503,60 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
     assert notebook.cells() == cells
     assert not [line for line in notebook.console if "course" in line or "render" in line]
     notebook.screenshot(f"explorable-{name}", moving.root)
+
+
+# ------------------------------------------------------------------------------- question and bet
+
+# What the result says while a bet is open.
+BET_FIRST = "Bet first, or move something."
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_question_has_one_answer_that_the_opening_does_not_show(
+    blank: Page, static: Page, name: str
+) -> None:
+    model = Model(blank, getattr(explorables, name).script)
+    opens = model.value("OPENS")
+    answers = model("answer", opens)
+    assert len(answers) == 1, f"right answers at the opening settings: {answers}"
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    asked = moving.root.locator(".xp-wagers").get_attribute("data-name")
+    assert not asked or opens[asked] not in answers
+    values = [json.loads(wager.get_attribute("value") or "") for wager in moving.wagers()]
+    assert answers[0] in values and len(set(map(str, values))) == len(values) >= 2
+    right = moving.wagers()[values.index(answers[0])].inner_text()
+    assert moving.result() == BET_FIRST
+    label = moving.root.locator(".xp-picture").get_attribute("aria-label")
+    assert label == BET_FIRST and right not in BET_FIRST
+    # The opening values are where `render` starts.
+    moving.press(moving.wagers()[0], "Enter")
+    assert moving.result() != BET_FIRST
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str) -> None:
+    model = Model(blank, getattr(explorables, name).script)
+    answers = model("answer", model.value("OPENS"))
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    for wager, key in zip(moving.wagers(), ["Enter", "Space"] * len(NAMES), strict=False):
+        moving.press(wager, key)
+        judged = "right" if json.loads(wager.get_attribute("value") or "") in answers else "wrong"
+        assert f", is {judged}. " in moving.result()
+        assert wager.get_attribute("aria-pressed") == "true"
+        assert f"xp-{judged}" in (wager.get_attribute("class") or "")
+    assert moving.root.locator(".xp-wager[aria-pressed=true]").count() == 1
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    assert "Your bet" not in moving.result()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    assert moving.result() not in ("", BET_FIRST)
 
 
 def test_two_of_one_kind_do_not_disturb_each_other(notebook: NotebookPage) -> None:
@@ -594,6 +677,23 @@ def test_a_checkpoint_is_placed_by_a_click_and_by_a_key(static: Page) -> None:
     assert label == "checkpoint before block 4"
 
 
+def test_the_best_equal_distance_can_be_beaten(static: Page) -> None:
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("MemorySaw")))
+    every = moving.slider("every")
+    for key in ("Home", "ArrowRight"):
+        moving.press(every, key)
+    assert "can you beat 18?" in moving.result()
+    moving.press(every, "End")
+    said = []
+    for behind in (3, 6, 8, 10, 12, 14, 15):
+        gate = moving.root.get_by_label(f"checkpoint before block {behind + 1}", exact=True)
+        moving.press(gate, "Enter")
+        said.append(moving.result())
+    assert "To beat: 18" in said[0] and "You beat 18" in said[5]
+    assert "★ 16 is the least: none of all 32,768 placements is lower." in said[6]
+
+
 def test_play_moves_by_itself_and_stops(static: Page) -> None:
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("LossCliff")))
     play = moving.root.locator("button.xp-play")
@@ -607,6 +707,17 @@ def test_play_moves_by_itself_and_stops(static: Page) -> None:
     still = moving.shown()
     static.wait_for_timeout(300)
     assert moving.shown() == still
+
+
+@pytest.mark.parametrize("explorable", stills.every(), ids=lambda each: each.__name__)
+def test_a_still_drawn_anew_has_the_shape_of_the_one_that_lies_there(
+    browser: Browser, explorable: type[explorables.Explorable]
+) -> None:
+    """Places of letters differ by the machine's fonts; tags and classes do not."""
+    drawn = stills.shape(stills.drawn(explorable, browser))
+    stored = stills.path(explorable).read_text(encoding="utf-8")
+    assert len(drawn) > 20
+    assert drawn == stills.shape(stored), stills.COMMANDS
 
 
 def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
