@@ -2,6 +2,11 @@
 
 const RUN = 10; // milliseconds of program A on a calm machine
 const EXPERIMENTS = 200;
+const OPENS = { drift: 0.06, noise: 0.02, planted: 0, runs: 20, seed: 5 };
+// Experiments of the 200 that one can bet on.
+const BETS = [10, 50, 100, 150];
+// A 95 % interval leaves out the true value so often, whatever the order.
+const BY_CHANCE = 0.05 * EXPERIMENTS;
 
 // Which program runs when: A A A B B B, or A B B A A B B A. `runs` of each, an even number.
 function order(plan, runs) {
@@ -83,6 +88,13 @@ function judge(claim, planted) {
   return planted && claim === "B slower" ? "right" : "wrong";
 }
 
+// The bets that are right: the one next to what is claimed one after the other.
+function answer(state) {
+  const found = claims({ ...state, plan: "sequence" });
+  const wrong = found.filter((claim) => judge(claim, 0) === "wrong").length;
+  return [BETS[nearest(BETS, wrong)]];
+}
+
 // ---------------------------------------------------------------- drawing
 
 const PLANS = [
@@ -90,7 +102,7 @@ const PLANS = [
   ["turn", "In turn", "A B B A  A B B A …"],
 ];
 const LETTER = 14; // pixels from one letter beside a line to the next
-const ROWS = { narrow: 290, wide: 184 }; // pixels
+const ROWS = { narrow: 304, wide: 198 }; // pixels
 const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
 const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)} %`;
 
@@ -131,19 +143,44 @@ function drawRuns(pen, state, plan, { left, right, top, bottom }) {
 
 const LOOKS = { right: "fill green", wrong: "fill red", none: "fill edge", missed: "fill edge" };
 
-// One small square for each experiment, the claims first.
-function drawWaffle(pen, found, planted, { left, top, size, across }) {
+// One small square for each experiment, the claims first. Nothing is seen of it before the bet.
+function drawWaffle(pen, found, planted, { left, top, size, across }, { revealed, opening }) {
   const rank = { wrong: 0, right: 1, missed: 2, none: 2 };
   const judged = found.map((claim) => judge(claim, planted)).sort((a, b) => rank[a] - rank[b]);
+  const place = (i) => [left + size * (i % across), top + size * Math.floor(i / across)];
   judged.forEach((word, i) => {
-    const [column, row] = [i % across, Math.floor(i / across)];
-    pen.rect(left + size * column, top + size * row, size - 2, size - 2, LOOKS[word], 2);
+    const look = revealed ? LOOKS[word] : "fill edge";
+    const square = pen.rect(...place(i), size - 2, size - 2, look, 2);
+    if (opening) appear(square, 6 * i);
   });
+  const height = (size * judged.length) / across;
+  if (!revealed) pen.text(left + (size * across) / 2, top + height / 2 + 9, "?", "big middle");
+  if (revealed && !planted) {
+    const [x, y] = place(0);
+    pen.rect(x - 2, y - 2, size * BY_CHANCE + 2, size + 2, "line thin", 3);
+    const words = `in the frame: ${BY_CHANCE}, wrong by chance`;
+    pen.text(left, top + height + 12, words, "small faint");
+  }
   const count = (wanted) => judged.filter((word) => word === wanted).length;
   return { wrong: count("wrong"), right: count("right") };
 }
 
-function drawRow(pen, state, [plan, title, pattern], top, { width, narrow }) {
+// A square of a waffle that fills after the bet, so many milliseconds later than the first.
+function appear(square, delay) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  square.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 120, delay, fill: "backwards" });
+}
+
+// Coloured words behind each other: entries are pairs of words and look.
+function drawWords(pen, x, y, entries) {
+  let place = x;
+  for (const [words, look] of entries) {
+    const text = pen.text(place, y, words, look);
+    place += text.getComputedTextLength() + 8;
+  }
+}
+
+function drawRow(pen, state, [plan, title, pattern], top, { width, narrow, ...seen }) {
   const split = narrow ? width : width - 270;
   const area = { left: 46, right: split - 24, top: top + 42, bottom: top + 158 };
   pen.text(0, top + 12, title, "bold");
@@ -157,18 +194,13 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow }) {
   pen.text(narrow ? 0 : area.left, top + 30, told, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
-    ? { left: 46, top: top + 196, size: (width - 70) / 40, across: 40 }
+    ? { left: 46, top: top + 196, size: Math.min(12.5, (width - 70) / 25), across: 25 }
     : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
-  const counts = drawWaffle(pen, found, state.planted, waffle);
-  const head = `${EXPERIMENTS} such experiments:`;
-  const [x, y] = narrow ? [46, top + 186] : [split + 16, top + 30];
-  pen.text(x, y, head, "small faint");
-  const parts = [[counts.wrong, "wrong", "red"], [counts.right, "right", "green"]];
-  let shift = 148;
-  for (const [count, text, colour] of state.planted ? parts : parts.slice(0, 1)) {
-    pen.text(x + shift, y, `${count} ${text}`, `small bold ${colour}`);
-    shift += 62;
-  }
+  const counts = drawWaffle(pen, found, state.planted, waffle, seen);
+  const entries = [[`${EXPERIMENTS} experiments:`, "small faint"]];
+  if (seen.revealed) entries.push([`${counts.wrong} wrong`, "small bold red"]);
+  if (seen.revealed && state.planted) entries.push([`${counts.right} right`, "small bold green"]);
+  drawWords(pen, waffle.left, waffle.top - 11, entries);
   return counts;
 }
 
@@ -177,8 +209,9 @@ function inWords(state, counts) {
   const all = `of ${EXPERIMENTS}`;
   if (!state.planted) {
     return (
-      `The programs are equal, yet a difference is claimed in ${sequence.wrong} ${all} ` +
-      `one after the other, in ${turn.wrong} ${all} in turn.`
+      `The programs are equal. One after the other, ${sequence.wrong} ${all} claim a difference; ` +
+      `in turn, ${turn.wrong}. Why not 0? A 95 % interval is wrong 5 times in 100: ` +
+      `about ${BY_CHANCE} ${all}, by chance alone.`
     );
   }
   return (
@@ -188,26 +221,30 @@ function inWords(state, counts) {
 }
 
 function render({ el }) {
-  const state = { drift: 0.06, noise: 0.02, planted: 0, runs: 20, seed: 5 };
+  const state = { ...OPENS };
+  let covered = true;
   const frame = new Frame(el, {
     name: "noisy-timing",
-    ask: "Two programs are equal. How often does a timing say that one is slower?",
-    task: "Raise the drift. Then make B really slower: which order finds it?",
+    ask: "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
+    task: "Then raise the drift, or make B really slower: which order finds it?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
       "(heat, other programs); each run adds random noise. " +
-      "An experiment claims a difference when " +
-      "the 95 % interval of B − A leaves out 0. " +
+      "An experiment claims a difference when the 95 % interval of B − A leaves out 0: " +
+      "a range that holds the true difference 95 times in 100. " +
       "Each square is one experiment on another machine. " +
       "Nothing here is measured. The panels of this course measure in turn.",
     state,
     height: (width) => (width < NARROW ? 2 * ROWS.narrow : 2 * ROWS.wide),
     draw: (pen, now, size) => {
       const step = size.narrow ? ROWS.narrow : ROWS.wide;
-      const counts = PLANS.map((plan, i) => drawRow(pen, now, plan, step * i, size));
+      const seen = { ...size, opening: covered && size.revealed };
+      covered = !size.revealed;
+      const counts = PLANS.map((plan, i) => drawRow(pen, now, plan, step * i, seen));
       return inWords(now, counts);
     },
   });
+  frame.bet({ options: BETS.map((count) => [count, `about ${count}`]), answer });
   const parts = [
     ["drift", "drift of the machine", steps(0, 0.2, 0.01)],
     ["noise", "noise of each run", steps(0.005, 0.08, 0.005)],
@@ -223,5 +260,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { order, weather, experiment, quantile, verdict, claims, judge };
+export { OPENS, answer, order, weather, experiment, quantile, verdict, claims, judge };
 export default { render };

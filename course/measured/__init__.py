@@ -1,1 +1,1 @@
-"""What a reader measured, drawn as the notebook's moving picture: functions for a panel."""
+"""The explorables' pictures, drawn from what the reader's own machine did."""

@@ -96,10 +96,15 @@ def asked(bets: Mapping[str, Bet], mode: str, scenario: str | None) -> Bet:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether an answer was right, or None where that stays open; and a sentence."""
+    """Whether an answer was right, or None where that stays open; and a sentence.
+
+    ``bet`` and ``measured`` are the answer and what came out, where the run decides it.
+    """
 
     right: bool | None
     words: str
+    bet: str = ""
+    measured: str = ""
 
 
 def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
@@ -119,14 +124,15 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
 
 def judge_factor(answer: float, factor: float, interval: tuple[float, float]) -> Judgement:
     """How far an answer is off."""
-    begin = f"You bet {short(answer)}×, measured {format_factor(factor)}×"
+    bet, measured = f"{short(answer)}×", f"{format_factor(factor)}×"
+    begin = f"You bet {bet}, measured {measured}"
     off = max(answer / factor, factor / answer)
     if off <= NEAR:
-        return Judgement(True, f"{begin}: right.")
+        return Judgement(True, f"{begin}: right.", bet, measured)
     if interval[0] <= answer <= interval[1]:
         return Judgement(None, f"{begin}: still possible, the interval is wide.")
     direction = "high" if answer > factor else "low"
-    return Judgement(False, f"{begin}: {short(off)} times too {direction}.")
+    return Judgement(False, f"{begin}: {short(off)} times too {direction}.", bet, measured)
 
 
 def _judge_choice(kind: str, answer: str, result: object) -> Judgement | None:
@@ -137,8 +143,8 @@ def _judge_choice(kind: str, answer: str, result: object) -> Judgement | None:
     if not outcome:
         return Judgement(None, f"{begin}: this run does not decide it.")
     if outcome == answer:
-        return Judgement(True, f"{begin}: right.")
-    return Judgement(False, f"{begin}: it was {outcome}.")
+        return Judgement(True, f"{begin}: right.", answer, outcome)
+    return Judgement(False, f"{begin}: it was {outcome}.", answer, outcome)
 
 
 def _measured(result: object) -> tuple[float, tuple[float, float], str]:
@@ -184,21 +190,41 @@ def _ahead(result: object) -> str | None:
 AHEAD = {"faster": "the candidate", "slower": "the baseline", "same": "neither"}
 
 
+@dataclass(frozen=True)
+class Decided:
+    """A bet that a run has decided: the question, the answer and what was measured, in words."""
+
+    question: str
+    bet: str
+    measured: str
+    right: bool
+
+
 class Score:
     """The bets of a kernel's session: each question counts once, by its first answer."""
 
     def __init__(self) -> None:
-        self._right: dict[object, bool] = {}
+        self._decided: dict[object, Decided] = {}
 
-    def count(self, question: object, right: bool) -> None:
-        """Count an answer, unless the question was answered before."""
-        self._right.setdefault(question, right)
+    def count(self, key: object, decided: Decided) -> None:
+        """Count an answer, unless its question was answered before."""
+        self._decided.setdefault(key, decided)
+
+    @property
+    def decided(self) -> tuple[Decided, ...]:
+        """The bets that count, in the order in which they were decided."""
+        return tuple(self._decided.values())
 
     def __str__(self) -> str:
-        if not self._right:
-            return ""
-        bets = "bet" if len(self._right) == 1 else "bets"
-        return f"{sum(self._right.values())} of {len(self._right)} {bets} right"
+        return score_in_words(self.decided)
+
+
+def score_in_words(decided: Collection[Decided]) -> str:
+    """``2 of 3 bets right``; "" without a bet."""
+    if not decided:
+        return ""
+    bets = "bet" if len(decided) == 1 else "bets"
+    return f"{sum(bet.right for bet in decided)} of {len(decided)} {bets} right"
 
 
 # That of this process.

@@ -371,11 +371,15 @@ class BetRow:
         answer = self.placed_on(run)
         if answer is None:
             return ""
-        judgement = guess.judge(self._asked_of(run), answer, result)
+        bet = self._asked_of(run)
+        judgement = guess.judge(bet, answer, result)
         if judgement is None:
             return ""
         if judgement.right is not None:
-            guess.SCORE.count((self._lab, run.mode, run.scenario), judgement.right)
+            question = f"{run.scenario}: {bet.question}" if run.scenario else bet.question
+            found = judgement.bet, judgement.measured, judgement.right
+            key = self._lab, run.mode, run.scenario
+            guess.SCORE.count(key, guess.Decided(question, *found))
         self._refresh()
         return judgement.words
 

@@ -9,7 +9,7 @@ import pytest
 
 from labkit.memory_timeline import MemoryComparison, Timeline
 from labkit.panel import Bet, guess
-from labkit.panel.guess import MEMORY, RACE, TIME, Score, judge
+from labkit.panel.guess import MEMORY, RACE, TIME, Decided, Score, judge
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 from labkit.sweep import Sweep
@@ -163,13 +163,15 @@ def test_what_is_no_bet_is_refused(make: Any, error: type[Exception], words: str
 
 
 def test_a_question_counts_once() -> None:
+    wrong, right = (Decided("Which?", "both", "one", truth) for truth in (False, True))
     score = Score()
     assert str(score) == ""
-    score.count("a", False)
+    score.count("a", wrong)
     assert str(score) == "0 of 1 bet right"
-    score.count("a", True)
-    score.count("b", True)
+    score.count("a", right)
+    score.count("b", right)
     assert str(score) == "1 of 2 bets right"
+    assert score.decided == (wrong, right)
 
 
 def test_a_bet_has_few_digits() -> None:
@@ -180,3 +182,10 @@ def test_a_bet_has_few_digits() -> None:
         "64",
     ]
     assert math.isclose(guess.NEAR, 1.2)
+
+
+def test_a_bet_that_is_decided_says_what_was_bet_and_measured() -> None:
+    factor = judge(Bet("How many?"), 4.0, timed(1.0, 0.5))
+    assert (factor.right, factor.bet, factor.measured) == (False, "4.0×", "2.00×")
+    order = judge(Bet("Who?", "order"), "neither", timed(1.0, 0.5))
+    assert (order.right, order.bet, order.measured) == (False, "neither", "the candidate")

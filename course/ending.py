@@ -1,0 +1,95 @@
+"""The end of a front notebook: bets beside measurements, the way so far, and what comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from course import progress
+from course.claims import gains
+from course.claims.gains import Gains
+from course.notebook_files import about, notebook_path, place
+from course.progress import PATH, Progress, next_after
+from labkit import show
+from labkit.panel import guess
+from labkit.panel.guess import Decided, score_in_words
+from labkit.show import Markup, element
+from labkit.text import aligned
+
+HEAD = ["", "question", "you bet", "you measured"]
+NO_BETS = "No bet was decided here. Place one in the panel, press Run, then run this cell again."
+DONE, OPEN = "●", "○"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a notebook ended for its reader: `print` it, or end a cell in it."""
+
+    notebook: str
+    progress: Progress
+    recorded: Gains
+
+    @property
+    def bets(self) -> tuple[Decided, ...]:
+        """The reader's bets in this notebook, in this session and earlier ones."""
+        return self.progress.bets_in(self.notebook)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The bets as texts, below their head; empty without any."""
+        if not self.bets:
+            return []
+        rows = [HEAD]
+        for bet in self.bets:
+            rows.append(["✓" if bet.right else "✗", bet.question, bet.bet, bet.measured])
+        return rows
+
+    @property
+    def way(self) -> str:
+        """``●●○○○○ 2 of 6 finished, 7 of 11 bets right``."""
+        done = [name in self.progress.finished for name in PATH]
+        dots = "".join(DONE if each else OPEN for each in done)
+        score = score_in_words(self.progress.bets)
+        words = f"{sum(done)} of {len(PATH)} finished"
+        return f"{dots} {words}, {score} so far" if score else f"{dots} {words}"
+
+    @property
+    def goes_on(self) -> tuple[str, str]:
+        """What comes next in words, and the notebook's path."""
+        name = next_after(self.notebook)
+        path = notebook_path(name)
+        words = f"{name[:2]} {about(path).title}"
+        return ("the map of the course" if name == PATH[0] else words), f"{place(path)}.ipynb"
+
+    def __str__(self) -> str:
+        words, target = self.goes_on
+        table = aligned(self.rows) or NO_BETS
+        lines = [table, self.way, f"Next: {words}, {target}", self.progress.said]
+        return "\n".join(filter(None, lines))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        words, target = self.goes_on
+        link = element("a", f"{words} →", href=target)
+        folded = Markup()
+        if self.recorded.found:
+            folded = show.details(
+                Markup(self.recorded._repr_html_()), summary="What other machines gained"
+            )
+        table = show.table(self.rows) if self.bets else show.note(NO_BETS)
+        return show.result(
+            table,
+            show.sentence(self.way),
+            show.sentence("Next: ", element("b", link)),
+            show.note(self.progress.said) if self.progress.said else "",
+            folded,
+        )
+
+
+def ending(notebook: str) -> Ending:
+    """Finish a notebook: its bets, the next one, and behind a fold what other machines gained.
+
+    Notes in the reader's file that it is finished. ValueError for a notebook without claims.
+    """
+    recorded = gains(notebook)
+    return Ending(notebook, progress.finish(notebook, guess.SCORE.decided), recorded)

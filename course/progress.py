@@ -1,0 +1,172 @@
+"""The path through the front notebooks, and how far the reader has come: a file beside the board's.
+
+Nothing that is wrong with the file keeps the reader from going on: what is wrong is told in `said`.
+A file that cannot be read is put aside under another name before a new one is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from course.board.store import board_path, shown
+from labkit.device import test_size
+from labkit.panel.guess import Decided
+from labkit.text import write_whole
+
+# The front notebooks, in the order in which they build on each other.
+PATH = (
+    "00_start_here",
+    "06_mixed_precision",
+    "04_data_loading",
+    "11_activation_checkpointing",
+    "18_gradient_clipping",
+    "23_find_the_bottleneck",
+)
+SCHEMA = 1
+ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."
+# Seconds to wait for another kernel. Writing takes milliseconds.
+PATIENCE = 5.0
+
+
+class Damaged(ValueError):
+    """The file holds no progress, and why."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A notebook that was read to its end: the first day, and the bets that were decided in it."""
+
+    date: str
+    bets: tuple[Decided, ...] = ()
+
+    def joined(self, bets: Iterable[Decided]) -> Finished:
+        """With more bets; a question counts by its first answer."""
+        known = {bet.question: bet for bet in bets} | {bet.question: bet for bet in self.bets}
+        return replace(self, bets=tuple(known.values()))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The finished notebooks by name; ``said`` is what the reader should know of the file."""
+
+    finished: Mapping[str, Finished] = field(default_factory=dict)
+    said: str = ""
+
+    @property
+    def bets(self) -> tuple[Decided, ...]:
+        """All bets over the course."""
+        return tuple(bet for each in self.finished.values() for bet in each.bets)
+
+    def bets_in(self, notebook: str) -> tuple[Decided, ...]:
+        """The bets of one notebook."""
+        return self.finished[notebook].bets if notebook in self.finished else ()
+
+    def with_end(self, notebook: str, bets: Iterable[Decided]) -> Progress:
+        """With one more notebook finished, or finished again."""
+        before = self.finished.get(notebook, Finished(date.today().isoformat()))
+        return replace(self, finished={**self.finished, notebook: before.joined(bets)})
+
+
+def next_after(notebook: str) -> str:
+    """The next notebook of the path; behind the last one, and beside the path, the first: the map.
+
+    >>> next_after("00_start_here")
+    '06_mixed_precision'
+    """
+    place = PATH.index(notebook) + 1 if notebook in PATH else 0
+    return PATH[place % len(PATH)]
+
+
+def progress_path() -> Path | None:
+    """`progress.json` beside the board's file; None in the test size, unless a board is named."""
+    if test_size() and not os.environ.get("LABKIT_BOARD"):
+        return None
+    return board_path().with_name("progress.json")
+
+
+def read() -> Progress:
+    """How far the reader has come."""
+    path = progress_path()
+    if path is None:
+        return Progress()
+    try:
+        return _content(path)
+    except (Damaged, OSError) as error:
+        return Progress(said=_told(path, error))
+
+
+def finish(notebook: str, bets: Iterable[Decided] = ()) -> Progress:
+    """Note that the reader has come to the end of a notebook, with these bets."""
+    path, bets = progress_path(), tuple(bets)
+    if path is None:
+        return Progress().with_end(notebook, bets)
+    try:
+        return _change(path, lambda present: present.with_end(notebook, bets))
+    except (OSError, Timeout) as error:
+        return replace(read().with_end(notebook, bets), said=_told(path, error))
+
+
+def _change(path: Path, how: Callable[[Progress], Progress]) -> Progress:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    said = ""
+    with FileLock(path.with_name(f".{path.name}.lock"), timeout=PATIENCE):
+        try:
+            present = _content(path)
+        except Damaged as error:
+            aside = _put_aside(path)
+            said = f"{_told(path, error)} It is kept as {aside.name}; a new one was begun."
+            present = Progress()
+        present = how(present)
+        finished = {name: asdict(each) for name, each in present.finished.items()}
+        content = {"schema": SCHEMA, "about": ABOUT, "notebooks": finished}
+        write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return replace(present, said=said)
+
+
+def _content(path: Path) -> Progress:
+    """What the file says; Damaged or OSError where it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["schema"] != SCHEMA:
+            raise Damaged(f"has schema {content['schema']}; this version knows {SCHEMA}")
+        notebooks = content["notebooks"].items()
+        return Progress({name: _finished(entry) for name, entry in notebooks})
+    except FileNotFoundError:
+        return Progress()
+    except Damaged:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Damaged(f"is damaged: {type(error).__name__}: {error}") from None
+
+
+def _finished(entry: Mapping[str, Any]) -> Finished:
+    bets = []
+    for bet in entry["bets"]:
+        texts = (str(bet[name]) for name in ("question", "bet", "measured"))
+        bets.append(Decided(*texts, right=bool(bet["right"])))
+    return Finished(str(entry["date"]), tuple(bets))
+
+
+def _told(path: Path, error: Exception) -> str:
+    if isinstance(error, Damaged):
+        return f"{shown(path)} {error}."
+    if isinstance(error, Timeout):
+        return f"{shown(path)} is in use: nothing was noted. Run this cell again."
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{shown(path)} cannot be used: {reason}. Nothing was noted."
+
+
+def _put_aside(path: Path) -> Path:
+    """Give the file a name that is free."""
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.aside-{number}{path.suffix}")).exists():
+        number += 1
+    return path.rename(aside)

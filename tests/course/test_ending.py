@@ -1,0 +1,133 @@
+"""The end of a front notebook, and the file that keeps how far its reader has come."""
+
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from course import progress
+from course.ending import DONE, NO_BETS, OPEN, ending
+from course.front import is_front
+from course.notebook_files import course_notebooks, read_notebook
+from course.progress import PATH, finish, next_after, read
+from labkit.panel import guess
+from labkit.panel.guess import Decided
+
+RIGHT = Decided("narrow: How many times?", "1.0×", "1.02×", True)
+WRONG = Decided("wide: How many times?", "64×", "7.30×", False)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the reader's progress goes, which is not there yet."""
+    monkeypatch.setenv("LABKIT_BOARD", str(tmp_path / "own" / "board.json"))
+    return tmp_path / "own" / "progress.json"
+
+
+@pytest.fixture
+def score(monkeypatch: pytest.MonkeyPatch) -> guess.Score:
+    """The bets of this session: one right, one wrong."""
+    found = guess.Score()
+    found.count("narrow", RIGHT)
+    found.count("wide", WRONG)
+    monkeypatch.setattr(guess, "SCORE", found)
+    return found
+
+
+def test_the_path_leads_through_front_notebooks_and_back_to_the_map() -> None:
+    front = {path.stem for path in course_notebooks() if is_front(read_notebook(path))}
+    assert set(PATH) <= front
+    assert [next_after(name) for name in PATH] == [*PATH[1:], PATH[0]]
+    assert next_after("03_learning_rate_schedules") == PATH[0]
+
+
+def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
+    file: Path, score: guess.Score
+) -> None:
+    found = ending("06_mixed_precision")
+    text, html = str(found), found._repr_html_()
+    for shown in (text, html):
+        assert "1.02×" in shown and "64×" in shown and "✓" in shown and "✗" in shown
+        assert "1 of 6 finished, 1 of 2 bets right so far" in shown
+        assert OPEN + DONE + 4 * OPEN in shown
+        assert "04 Data loading" in shown and "04_data_loading.ipynb" in shown
+    assert "<details><summary>What other machines gained" in html
+    assert "labkit-svg" in html.split("<details>")[1]
+
+
+def test_the_first_and_the_last_notebook(file: Path, score: guess.Score) -> None:
+    first = ending(PATH[0])._repr_html_()
+    # It has no claims with a headline.
+    assert "<details>" not in first and "06 Mixed precision" in first
+    last = str(ending(PATH[-1]))
+    assert "Next: the map of the course, 00_start_here.ipynb" in last
+    with pytest.raises(ValueError, match="'06_none' has no claims"):
+        ending("06_none")
+
+
+def test_without_a_bet_it_says_how_to_place_one(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, "SCORE", guess.Score())
+    found = ending("04_data_loading")
+    assert NO_BETS in str(found) and NO_BETS in found._repr_html_()
+    assert "bets right" not in found.way
+
+
+def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -> None:
+    finish("00_start_here", [WRONG])
+    finish("06_mixed_precision", [RIGHT])
+    # Bet again, in another session.
+    again = Decided(WRONG.question, "7.0×", "7.30×", True)
+    other = Decided("other: Which?", "both", "one", False)
+    found = finish("00_start_here", [again, other])
+    assert set(found.bets_in("00_start_here")) == {WRONG, other}
+    assert found == read()
+    assert [bet.right for bet in found.bets].count(True) == 1 and len(found.bets) == 3
+
+
+def test_nothing_is_written_in_the_test_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LABKIT_BOARD", raising=False)
+    monkeypatch.setattr(progress, "board_path", lambda: tmp_path / "board.json")
+    assert PATH[0] in finish(PATH[0], [RIGHT]).finished
+    assert read() == progress.Progress()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is damaged: JSONDecodeError"),
+        ("[]", "is damaged: TypeError"),
+        ('{"schema": 1, "notebooks": {"a": {"date": "", "bets": [{}]}}}', "is damaged: KeyError"),
+        ('{"schema": 9, "notebooks": {}}', "has schema 9; this version knows 1"),
+    ],
+)
+def test_a_damaged_file_is_told_and_put_aside(file: Path, content: str, words: str) -> None:
+    file.parent.mkdir()
+    file.write_text(content)
+    assert words in read().said and read().finished == {}
+    assert file.read_text() == content
+    found = finish(PATH[0], [RIGHT])
+    assert words in found.said and "kept as progress.aside-1.json" in found.said
+    assert file.with_name("progress.aside-1.json").read_text() == content
+    assert json.loads(file.read_text())["notebooks"][PATH[0]]["bets"][0]["bet"] == "1.0×"
+    assert read().said == ""
+
+
+def test_a_file_that_cannot_be_written_is_no_error(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.parent.write_text("a file in the folder's place")
+    found = finish(PATH[0], [RIGHT])
+    assert "cannot be used" in found.said and "Nothing was noted." in found.said
+    assert found.bets == (RIGHT,)
+    file.parent.unlink()
+    file.parent.mkdir()
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    with FileLock(file.with_name(".progress.json.lock")):
+        assert "is in use" in ending(PATH[0])._repr_html_()
+    assert not file.exists()
