@@ -238,17 +238,17 @@ def _multiplies(dtype: torch.dtype, size: int, device: torch.device) -> bool:
 def _probes(device: torch.device) -> dict[str, Callable[[], float | None]]:
     cpu, tiny = torch.device("cpu"), torch.zeros(1, device=device)
     probes: dict[str, Callable[[], float | None]] = {
-        "host_copy_bytes_per_s": partial(_copy_rate, cpu, cpu)
+        "host_copy_bytes_per_s": partial(copy_rate, cpu, cpu)
     }
     for name, (dtype, tf32) in _PRECISIONS.items():
         if device.type == "cuda" or not tf32:
             probes[f"{name}_flop_per_s"] = partial(matmul_rate, dtype, device, tf32=tf32)
     probes["launch_s"] = partial(_seconds, lambda: tiny.add_(1), device, repeat=1000)
     if device.type != "cpu":
-        probes["device_copy_bytes_per_s"] = partial(_copy_rate, device, device)
-        probes["host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device)
+        probes["device_copy_bytes_per_s"] = partial(copy_rate, device, device)
+        probes["host_to_device_bytes_per_s"] = partial(copy_rate, cpu, device)
     if device.type == "cuda":
-        probes["pinned_host_to_device_bytes_per_s"] = partial(_copy_rate, cpu, device, pinned=True)
+        probes["pinned_host_to_device_bytes_per_s"] = partial(copy_rate, cpu, device, pinned=True)
         probes["event_s"] = partial(
             _seconds, torch.cuda.Event(enable_timing=True).record, device, repeat=1000
         )
@@ -279,7 +279,7 @@ def _seconds(
     return median(times[1:])
 
 
-def _copy_rate(source: torch.device, target: torch.device, *, pinned: bool = False) -> float:
+def copy_rate(source: torch.device, target: torch.device, *, pinned: bool = False) -> float:
     """Bytes per second between buffers larger than any cache; within one memory, bytes read plus
     bytes written.
     """

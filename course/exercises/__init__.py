@@ -12,7 +12,7 @@ from course.exercises.lab_02 import check_02_largest_rate
 from course.exercises.lab_03 import check_03_one_cycle_lr
 from course.exercises.lab_04 import check_04_enough_workers
 from course.exercises.lab_05 import check_05_fastest_batch
-from course.exercises.lab_06 import check_06_clip_order
+from course.exercises.lab_06 import check_06_mixed_linear
 from course.exercises.lab_07 import check_07_kahan_add
 from course.exercises.lab_08 import check_08_adamw
 from course.exercises.lab_09 import check_09_steps_until_it_pays
@@ -42,7 +42,7 @@ __all__ = [
     "check_04_enough_workers",
     "check_04_prefetch",
     "check_05_fastest_batch",
-    "check_06_clip_order",
+    "check_06_mixed_linear",
     "check_07_kahan_add",
     "check_08_adamw",
     "check_09_steps_until_it_pays",

@@ -1,40 +1,102 @@
-"""The exercise of notebook 06."""
+"""The exercise of notebook 06: what autocast does to a linear layer, by hand."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
+
+Layer = Callable[[Tensor, Tensor, Tensor], Any]
+# The nearest number of bf16 is 1.
+FINE = 1 + 2.0**-10
 
 
-@check("clipped in true units, skipped on overflow, and the scale follows")
-def check_06_clip_order(answer: Callable[..., Any]) -> None:
-    """`answer(scaler, optimizer, parameters, loss, max_norm)` does one step of fp16 training
-    with clipped gradients.
+@check("bf16 in the product, 32 bits in all that stays", judged="both")
+def check_06_mixed_linear(answer: Layer) -> None:
+    """`answer(x, weight, bias)` is `x @ weight.T + bias` in fp32; only the product's two factors
+    are rounded to bf16. The weight stays as it was, and gradients arrive in fp32.
 
-    It is tried on the CPU on a large gradient, one that overflows, and a small one.
+    It is tried on the CPU, on numbers that bf16 has and on some that it rounds.
     """
-    weight = torch.nn.Parameter(torch.zeros(2))
-    # moves the weight by exactly the gradient that it is given
-    optimizer = torch.optim.SGD([weight], lr=1.0)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
-    for gradient, wanted, why in (
-        ([3.0, 4.0], 1.0, "a gradient of norm 5, to be clipped to norm 1,"),
-        ([math.inf, 0.0], 0.0, "an infinite gradient, whose step has to be skipped,"),
-        ([0.3, 0.4], 0.5, "the gradient after that one, of norm 0.5 and not to be clipped,"),
+    _is_a_linear_layer(answer)
+    _rounds_the_factors(answer)
+    _keeps_the_bias(answer)
+    if not far(answer):
+        _learns(answer)
+
+
+def _call(answer: Layer, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The result, of a weight that has stayed as it was."""
+    before = weight.detach().clone()
+    found = attempt(answer, x, weight, bias)
+    if not isinstance(found, Tensor):
+        raise NotYet(f"return a tensor; returned was {found!r}")
+    if weight.dtype != before.dtype or not torch.equal(weight.detach(), before):
+        raise NotYet(
+            "the weight was changed for good: round a copy of it, as weight.bfloat16() makes one"
+        )
+    return found
+
+
+def _is_a_linear_layer(answer: Layer) -> None:
+    """On small whole numbers, which bf16 has exactly; of two and of three dimensions."""
+    weight = torch.arange(12.0).reshape(4, 3)
+    bias = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    for shape in ((2, 3), (5, 2, 3)):
+        x = (torch.arange(float(torch.Size(shape).numel())) % 4).reshape(shape)
+        found = _call(answer, x, weight, bias)
+        if found.dtype != torch.float32:
+            raise NotYet(f"the result is {found.dtype}: what follows the product needs fp32")
+        if found.shape != (*shape[:-1], 4):
+            raise NotYet(
+                f"x of {shape} and a weight of (4, 3) give {(*shape[:-1], 4)}, "
+                f"yours gives {tuple(found.shape)}"
+            )
+        if not torch.equal(found, x @ weight.T + bias):
+            raise NotYet("on small whole numbers it has to be x @ weight.T + bias, exactly")
+
+
+def _rounds_the_factors(answer: Layer) -> None:
+    one, fine, zero = torch.ones(1, 1), torch.full((1, 1), FINE), torch.zeros(1)
+    for name, x, weight in (("x", fine, one), ("the weight", one, fine)):
+        found = _call(answer, x, weight, zero).item()
+        if found != 1:
+            raise NotYet(
+                f"{name} of {FINE:.6f} is 1 in bf16, so that 1 times it is 1; yours is "
+                f"{found:.6f}: {name} was multiplied in 32 bits"
+            )
+
+
+def _keeps_the_bias(answer: Layer) -> None:
+    found = _call(answer, torch.zeros(1, 1), torch.ones(1, 1), torch.tensor([FINE])).item()
+    if found != torch.tensor(FINE).item():
+        raise NotYet(
+            f"0 plus a bias of {FINE:.6f} gives {found:.6f}: the bias was rounded; make the "
+            "product fp32 again, then add"
+        )
+
+
+def _learns(answer: Layer) -> None:
+    """Gradients pass the roundings as if they were not there."""
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    weight = torch.tensor([[2.0, -1.0]], requires_grad=True)
+    bias = torch.zeros(1, requires_grad=True)
+    found = _call(answer, x, weight, bias)
+    if not found.requires_grad:
+        raise NotYet("the result knows no gradient: round with .bfloat16(), which passes it on")
+    found.sum().backward()
+    for name, each, wanted in (
+        ("the weight", weight, torch.tensor([[4.0, 6.0]])),
+        ("x", x, torch.tensor([[2.0, -1.0], [2.0, -1.0]])),
+        ("the bias", bias, torch.tensor([2.0])),
     ):
-        before, scale = weight.detach().clone(), scaler.get_scale()
-        try:
-            attempt(answer, scaler, optimizer, [weight], weight @ torch.tensor(gradient), 1.0)
-        except RuntimeError as error:
-            # GradScaler's own words for calls that are missing or twice there
-            raise NotYet(f"at {why} torch said: {error}") from error
-        moved = (weight.detach() - before).norm().item()
-        if not math.isclose(moved, wanted, rel_tol=1e-4, abs_tol=1e-7):
-            raise NotYet(f"{why} moved the weight by {moved:.3g}, not by {wanted:g}")
-        if wanted == 0 and scaler.get_scale() != scale / 2:
-            raise NotYet(f"{why} left the scale at {scaler.get_scale():g}: it has to be halved")
+        if each.grad is None:
+            raise NotYet(f"no gradient arrives at {name}: .detach() and .data cut it off")
+        if not torch.equal(each.grad, wanted):
+            raise NotYet(
+                f"the gradient of {name} is {each.grad.tolist()}, and should be {wanted.tolist()}"
+            )

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, ParamSpec
 
 Arguments = ParamSpec("Arguments")
+HERE = Path(__file__).parent
 
 
 class NotYet(Exception):
@@ -31,10 +34,14 @@ def check(
     def decorate(cases: Callable[Arguments, None]) -> Callable[Arguments, bool]:
         @wraps(cases)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> bool:
+            # IPython leaves this frame out of a traceback.
+            __tracebackhide__ = True
             try:
                 cases(*args, **kwargs)
             except NotYet as missing:
                 return verdict(False, praise, str(missing))
+            except Exception as error:
+                raise error.with_traceback(of_reader(error.__traceback__))
             return verdict(True, praise, "")
 
         checked.__dict__["judged"] = judged
@@ -66,3 +73,22 @@ def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
         return answer(*arguments)
     except NotImplementedError:
         raise NotYet("write the function, then run this cell again") from None
+
+
+def of_reader(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the lines of checks, where the reader's own function was called.
+
+    The first frame, in which the error is raised again, comes back by that.
+    """
+    frames: list[TracebackType] = []
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
+    # Cells are run as this module. Without one of theirs the fault is in the check.
+    if not any(each.tb_frame.f_globals.get("__name__") == "__main__" for each in frames):
+        return frames[0].tb_next
+    kept: TracebackType | None = None
+    for each in reversed(frames):
+        if Path(each.tb_frame.f_code.co_filename).parent != HERE:
+            kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept

@@ -3,37 +3,42 @@
 // Peaks in operations per second, bandwidth in bytes per second: published, not measured.
 const MACHINES = {
   avx2: {
-    label: "CPU, 2 cores",
+    label: "CPU without bf16, 2 cores",
     source:
       "2 cores at 3 GHz with AVX2: 32 operations per clock and core; " +
-      "memory DDR4-3200, two channels",
+      "memory DDR4-3200, two channels; bf16 is emulated, assumed 10 times slower",
     bandwidth: 51.2e9,
-    peak: { fp32: 0.192e12, bf16: 0.192e12, fp16: 0.192e12 },
+    peak: { fp32: 0.192e12, bf16: 0.0192e12 },
   },
   amx: {
-    label: "CPU, 2 cores, AMX",
+    label: "CPU with bf16 (AMX), 2 cores",
     source:
       "2 cores at 2.5 GHz, Intel's figures per clock and core: 64 operations with AVX-512, " +
       "1,024 in bf16 with AMX; memory DDR5-4800, one channel",
     bandwidth: 38.4e9,
-    peak: { fp32: 0.32e12, bf16: 5.12e12, fp16: 0.32e12 },
+    peak: { fp32: 0.32e12, bf16: 5.12e12 },
   },
   gpu8: {
     label: "8 GB GPU (RTX 3070)",
     source: "NVIDIA's GA102 white paper, RTX 3070, sums in fp32",
     bandwidth: 448e9,
-    peak: { fp32: 20.3e12, bf16: 40.6e12, fp16: 40.6e12 },
+    peak: { fp32: 20.3e12, bf16: 40.6e12 },
   },
   h100: {
     label: "H100",
     source:
       "NVIDIA's H100 SXM data sheet, without sparsity; fp32 without TF32, as PyTorch's default",
     bandwidth: 3350e9,
-    peak: { fp32: 67e12, bf16: 989e12, fp16: 989e12 },
+    peak: { fp32: 67e12, bf16: 989e12 },
   },
 };
-const BYTES = { fp32: 4, bf16: 2, fp16: 2 };
+const BYTES = { fp32: 4, bf16: 2 };
+const FORMATS = ["fp32", "bf16"];
 const WIDTHS = steps(6, 14, 0.25).map((power) => Math.round(2 ** power));
+const OPENS = { machine: "gpu8", width: 64, rows: 1024, fixed: 10e-6 };
+// The widths of the bet, and the speed-up that it asks for.
+const BETS = [128, 256, 512, 1024];
+const ENOUGH = 1.5;
 
 // One product of (rows x width) with (width x width). Seconds, operations, bytes.
 function layer({ machine, format, width, rows, fixed }) {
@@ -54,12 +59,19 @@ function layer({ machine, format, width, rows, fixed }) {
   };
 }
 
-const speedup = (state, width) =>
-  layer({ ...state, width, format: "fp32" }).seconds / layer({ ...state, width }).seconds;
+function speedup(state, width) {
+  const [full, half] = FORMATS.map((format) => layer({ ...state, width, format }));
+  return full.seconds / half.seconds;
+}
+
+// The narrowest width of the bet that gains enough, if there is one.
+function answer(state) {
+  return BETS.filter((width) => speedup(state, width) >= ENOUGH).slice(0, 1);
+}
 
 // ---------------------------------------------------------------- drawing
 
-const HUES = { fp32: "grey", bf16: "blue", fp16: "blue" };
+const HUES = { fp32: "grey", bf16: "blue" };
 const SIZES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1, ""]];
 
 function rate(value) {
@@ -101,7 +113,9 @@ function drawRoof(pen, state, format, plane, look) {
   const { peak, bandwidth } = MACHINES[state.machine];
   const ridge = peak[format] / bandwidth;
   const start = Math.max(least, low / bandwidth);
-  const points = [[x(start), y(bandwidth * start)], [x(ridge), y(peak[format])]];
+  const points = [];
+  if (start < ridge) points.push([x(start), y(bandwidth * start)]);
+  points.push([x(Math.max(start, ridge)), y(peak[format])]);
   pen.path([...points, [x(far), y(peak[format])]], `line ${look}`);
 }
 
@@ -114,21 +128,20 @@ function drawPlane(pen, state, area) {
   pen.line(left, bottom, right, bottom, "hair");
   pen.text(left, top - 10, "operations per second", "small faint");
   pen.text(right, bottom + 33, "operations per byte moved", "small faint end");
-  const formats = state.format === "fp32" ? ["fp32"] : ["fp32", state.format];
   const { peak } = MACHINES[state.machine];
-  for (const format of formats) {
+  for (const format of FORMATS) {
     drawRoof(pen, state, format, plane, `${HUES[format]} thick`);
     const hue = format === "fp32" ? "faint" : HUES[format];
-    const shift = format === "fp32" ? 16 : -8;
+    const shift = peak[format] < most ? 16 : -8;
     pen.text(right - 2, y(peak[format]) + shift, `roof of ${format}`, `small end bold ${hue}`);
   }
-  return { ...plane, formats };
+  return plane;
 }
 
 // Where each format really is, and how far the fixed cost holds it below its roof.
 function drawDots(pen, state, plane, area) {
   const floor = (value) => Math.min(area.bottom - 4, plane.y(value));
-  const places = plane.formats.map((format) => {
+  const places = FORMATS.map((format) => {
     const found = layer({ ...state, format });
     const [across, up] = [plane.x(found.intensity), floor(found.rate)];
     if (up - floor(found.roof) > 9) {
@@ -141,47 +154,60 @@ function drawDots(pen, state, plane, area) {
     pen.text(across + side, up + 18, format, `small bold ${look}`);
     return [across, up];
   });
-  if (places.length > 1) {
-    const [[x1, y1], [x2, y2]] = places;
-    const length = Math.hypot(x2 - x1, y2 - y1);
-    if (length > 34) {
-      const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
-      pen.arrow(x1 + 11 * dx, y1 + 11 * dy, x2 - 14 * dx, y2 - 14 * dy, "orange");
-    }
+  const [[x1, y1], [x2, y2]] = places;
+  const length = Math.hypot(x2 - x1, y2 - y1);
+  if (length > 34) {
+    const [dx, dy] = [(x2 - x1) / length, (y2 - y1) / length];
+    pen.arrow(x1 + 11 * dx, y1 + 11 * dy, x2 - 14 * dx, y2 - 14 * dy, "orange");
   }
-  return places[places.length - 1];
+  return places[1];
 }
 
-// Returns the place of the layer on the curve.
-function drawCurve(pen, state, { left, right, top, bottom }) {
-  const ratios = WIDTHS.map((width) => speedup(state, width));
-  const most = Math.max(2, ...ratios) * 1.12;
-  const x = logarithmic(WIDTHS[0], WIDTHS[WIDTHS.length - 1], left, right);
-  const y = linear(0, most, bottom, top);
-  pen.text(left, top - 10, `speed-up of ${state.format} by width`, "small faint");
+// Widths between which the dot was, since the rest was last changed: the curve is drawn there.
+function trail() {
+  let [known, least, most] = ["", 0, 0];
+  return ({ width, ...rest }) => {
+    const now = JSON.stringify(rest);
+    if (now !== known) [known, least, most] = [now, width, width];
+    [least, most] = [Math.min(least, width), Math.max(most, width)];
+    return WIDTHS.filter((each) => each >= least && each <= most);
+  };
+}
+
+// Where a width lies along the curve: a dot at its end needs room.
+const across = ({ left, right }) =>
+  logarithmic(WIDTHS[0], WIDTHS[WIDTHS.length - 1], left + 20, right - 20);
+
+// The speed-up of the widths that are `shown`. Returns the place of the layer on the curve.
+function drawCurve(pen, state, shown, area) {
+  const { left, right, top, bottom } = area;
+  const most = Math.max(2, ...WIDTHS.map((width) => speedup(state, width))) * 1.12;
+  const [x, y] = [across(area), linear(0, most, bottom, top)];
+  pen.text(left, top - 10, "speed-up of bf16, where the dot has been", "small faint");
   rows(pen, ticks(0, most, 4), y, left, right, (value) => `${value}×`);
-  columns(pen, [64, 512, 4096], x, bottom, (value) => value.toLocaleString("en"));
+  columns(pen, [64, 1024, 16384], x, bottom, (value) => value.toLocaleString("en"));
   pen.line(left, y(1), right, y(1), "grey thin");
-  pen.path(WIDTHS.map((width, i) => [x(width), y(ratios[i])]), "line blue thick");
+  pen.line(left, y(ENOUGH), right, y(ENOUGH), "green dash");
+  pen.text(right, y(ENOUGH) - 5, `${ENOUGH}×`, "small bold green end");
+  pen.path(shown.map((width) => [x(width), y(speedup(state, width))]), "line blue thick");
   const now = speedup(state, state.width);
-  const across = x(state.width);
-  pen.line(across, bottom, across, y(now), "orange dash");
+  const place = x(state.width);
+  pen.line(place, bottom, place, y(now), "orange dash");
   pen.text(right, bottom + 33, "width of the layer", "small faint end");
-  const before = across > (left + right) / 2;
-  pen.text(across + (before ? -12 : 12), y(0.5) + 8, times(now), `big ${before ? "end" : ""}`);
-  return [across, y(now)];
+  const before = place > (left + right) / 2;
+  pen.text(place + (before ? -12 : 12), y(0.5) + 8, times(now), `big ${before ? "end" : ""}`);
+  return [place, y(now)];
 }
 
 // Time of both formats: the fixed cost, and the longer of arithmetic and memory.
 function drawBars(pen, state, { left, right, top }) {
-  const formats = state.format === "fp32" ? ["fp32"] : ["fp32", state.format];
-  const found = formats.map((format) => layer({ ...state, format }));
+  const found = FORMATS.map((format) => layer({ ...state, format }));
   const longest = Math.max(...found.map(({ seconds }) => seconds));
   const x = linear(0, longest, left, right - 78);
   found.forEach(({ seconds, longer }, row) => {
     const y = top + 28 * row;
     const [end, middle] = [x(seconds), x(state.fixed)];
-    pen.text(left - 8, y + 14, formats[row], `end bold ${HUES[formats[row]]}`);
+    pen.text(left - 8, y + 14, FORMATS[row], `end bold ${HUES[FORMATS[row]]}`);
     pen.rect(left, y, middle - left, 20, "fill orange", 3);
     pen.rect(middle, y, end - middle, 20, `fill ${longer === "memory" ? "purple" : "green"}`, 3);
     pen.text(end + 8, y + 14, duration(seconds), "bold");
@@ -217,25 +243,25 @@ const LIMITS = {
 };
 
 function inWords(state) {
-  const [full, half] = [layer({ ...state, format: "fp32" }), layer(state)];
+  const [full, half] = FORMATS.map((format) => layer({ ...state, format }));
   const size = `Width ${state.width.toLocaleString("en")}`;
-  if (state.format === "fp32") return `${size} in fp32: ${duration(full.seconds)}.`;
-  const ratio = full.seconds / half.seconds;
-  const told = ratio < 1.02 ? "nothing gained" : `${times(ratio)} as fast`;
-  const change = `${duration(full.seconds)} → ${duration(half.seconds)}, ${told}`;
+  const change = `${duration(full.seconds)} in fp32, ${duration(half.seconds)} in bf16`;
   const { peak } = MACHINES[state.machine];
-  const flat = half.limit === "arithmetic" && peak[state.format] === peak.fp32;
-  const why = flat ? `This machine calculates no faster in ${state.format}.` : LIMITS[half.limit];
-  return `${size}, ${state.format}: ${change}. ${why}`;
+  const slow = half.limit === "arithmetic" && peak.bf16 < peak.fp32;
+  const why = slow ? "This machine emulates bf16: its roof is lower." : LIMITS[half.limit];
+  return `${size}: ${change}, ${times(full.seconds / half.seconds)} as fast. ${why}`;
 }
 
 function render({ el }) {
-  const state = { machine: "gpu8", format: "bf16", width: 512, rows: 1024, fixed: 10e-6 };
+  const state = { ...OPENS };
   const grips = {};
+  const visited = trail();
   const frame = new Frame(el, {
     name: "roofline",
-    ask: "Which width gains nothing from bf16?",
-    task: "Drag a dot. Flip the format. Then try another machine.",
+    ask:
+      "Of the layers 128, 256, 512 and 1,024 wide, " +
+      "which is the narrowest that bf16 makes at least 1.5 times as fast?",
+    task: "Drag the dot under the roofs. Then try another machine.",
     caption: "",
     state,
     height: (width) => (width < NARROW ? 550 : 405),
@@ -243,21 +269,18 @@ function render({ el }) {
       const area = places(size);
       const plane = drawPlane(pen, now, area.plane);
       grips.plane?.(...drawDots(pen, now, plane, area.plane));
-      grips.curve?.(...drawCurve(pen, now, area.curve));
+      grips.curve?.(...drawCurve(pen, now, visited(now), area.curve));
       drawBars(pen, now, area.bars);
       return inWords(now);
     },
   });
+  const text = (value) => value.toLocaleString("en");
+  frame.bet({ name: "width", options: BETS.map((width) => [width, text(width)]), answer });
   frame.slider({
     name: "width",
     label: "width of the layer",
     values: WIDTHS,
-    text: (value) => value.toLocaleString("en"),
-  });
-  frame.choice({
-    name: "format",
-    label: "number format",
-    options: ["fp32", "bf16", "fp16"].map((name) => [name, name]),
+    text,
   });
   frame.menu({
     name: "machine",
@@ -268,7 +291,7 @@ function render({ el }) {
     name: "rows",
     label: "rows (batch size)",
     values: steps(5, 14, 1).map((power) => 2 ** power),
-    text: (value) => value.toLocaleString("en"),
+    text,
   });
   frame.slider({
     name: "fixed",
@@ -277,7 +300,6 @@ function render({ el }) {
     text: duration,
   });
   const stage = () => places(frame.size());
-  const text = (value) => value.toLocaleString("en");
   grips.plane = frame.grip({
     name: "width",
     label: "width of the layer, under the roof",
@@ -286,8 +308,8 @@ function render({ el }) {
     from: (x) => {
       const { left, right, top, bottom } = stage().plane;
       const plane = axes(state, left, right, top, bottom);
-      const across = WIDTHS.map((width) => plane.x(layer({ ...state, width }).intensity));
-      return WIDTHS[nearest(across, x)];
+      const at = (width) => layer({ ...state, width, format: "bf16" }).intensity;
+      return WIDTHS[nearest(WIDTHS.map((width) => plane.x(at(width))), x)];
     },
   });
   grips.curve = frame.grip({
@@ -296,10 +318,7 @@ function render({ el }) {
     look: "orange",
     values: WIDTHS,
     text,
-    from: (x) => {
-      const { left, right } = stage().curve;
-      return logarithmic(WIDTHS[0], WIDTHS[WIDTHS.length - 1], left, right).back(x);
-    },
+    from: (x) => across(stage().curve).back(x),
   });
   const caption = frame.root.querySelector(".xp-caption");
   frame.watch(() => {
@@ -312,5 +331,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { layer, speedup, MACHINES, WIDTHS };
+export { answer, layer, speedup, BETS, MACHINES, OPENS, WIDTHS };
 export default { render };

@@ -1,120 +1,121 @@
-"""The exercise of notebook 06: the order of GradScaler's calls around gradient clipping."""
+"""The exercise of notebook 06: a linear layer that multiplies in bf16."""
 
 import pytest
 import torch
-from torch.nn.utils import clip_grad_norm_
+import torch.nn.functional as F
 
-from course.exercises import check_06_clip_order
-
-
-def right(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(parameters, max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
+from course.exercises import check_06_mixed_linear
 
 
-def empty(scaler, optimizer, parameters, loss, max_norm): ...
+def right(x, weight, bias):
+    return (x.bfloat16() @ weight.bfloat16().T).float() + bias
 
 
-def clips_scaled(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    clip_grad_norm_(parameters, max_norm)
-    scaler.unscale_(optimizer)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
+def by_autocast(x, weight, bias):
+    with torch.autocast("cpu", torch.bfloat16):
+        return F.linear(x, weight).float() + bias
 
 
-def never_unscales(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    clip_grad_norm_(parameters, max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
+def empty(x, weight, bias): ...
 
 
-def never_clips(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
+def in_fp32(x, weight, bias):
+    return x @ weight.T + bias
 
 
-def no_scaler(scaler, optimizer, parameters, loss, max_norm):
-    loss.backward()
-    clip_grad_norm_(parameters, max_norm)
-    optimizer.step()
-    optimizer.zero_grad()
+def only_x(x, weight, bias):
+    return x.bfloat16().float() @ weight.T + bias
 
 
-def steps_itself(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(parameters, max_norm)
-    optimizer.step()
-    scaler.update()
-    optimizer.zero_grad()
+def only_weight(x, weight, bias):
+    return x @ weight.bfloat16().float().T + bias
 
 
-def never_updates(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(parameters, max_norm)
-    scaler.step(optimizer)
-    optimizer.zero_grad()
+def stays_in_bf16(x, weight, bias):
+    return x.bfloat16() @ weight.bfloat16().T + bias.bfloat16()
 
 
-def keeps_gradients(scaler, optimizer, parameters, loss, max_norm):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    clip_grad_norm_(parameters, max_norm)
-    scaler.step(optimizer)
-    scaler.update()
+def rounds_the_bias(x, weight, bias):
+    return F.linear(x.bfloat16(), weight.bfloat16(), bias.bfloat16()).float()
 
 
-def test_the_solution_passes(capsys):
-    assert check_06_clip_order(right) is True
+def rounds_the_sum(x, weight, bias):
+    return right(x, weight, bias).bfloat16().float()
+
+
+def rounds_for_good(x, weight, bias):
+    weight.data.copy_(weight.bfloat16())
+    return right(x, weight, bias)
+
+
+def converts_for_good(x, weight, bias):
+    weight.data = weight.data.bfloat16()
+    return (x.bfloat16() @ weight.T).float() + bias
+
+
+def transposed(x, weight, bias):
+    return (x.bfloat16().mT @ weight.bfloat16()).float()
+
+
+def without_bias(x, weight, bias):
+    return (x.bfloat16() @ weight.bfloat16().T).float()
+
+
+def cuts_the_weight_off(x, weight, bias):
+    return right(x, weight.detach(), bias)
+
+
+def cuts_x_off(x, weight, bias):
+    return right(x.data, weight, bias)
+
+
+def knows_no_gradient(x, weight, bias):
+    with torch.no_grad():
+        return right(x, weight, bias)
+
+
+def doubles_the_gradient(x, weight, bias):
+    return right(x, 2 * weight - weight.detach(), bias)
+
+
+@pytest.mark.parametrize("answer", [right, by_autocast])
+def test_solutions_pass(answer, capsys):
+    assert check_06_mixed_linear(answer) is True
     assert capsys.readouterr().out.startswith("✓")
-
-
-@pytest.mark.parametrize("answer", [empty])
-def test_an_unsolved_stub_is_told_so(answer, capsys):
-    assert check_06_clip_order(answer) is False
-    assert capsys.readouterr().out.startswith(
-        "not yet: a gradient of norm 5, to be clipped to norm 1, moved the weight by 0, not by 1"
-    )
 
 
 @pytest.mark.parametrize(
     ("answer", "hint"),
     [
-        (clips_scaled, "moved the weight by 1.53e-05, not by 1"),
-        (never_unscales, "moved the weight by 1.53e-05, not by 1"),
-        (never_clips, "moved the weight by 5, not by 1"),
-        (no_scaler, "whose step has to be skipped, moved the weight by nan"),
-        (steps_itself, "whose step has to be skipped, moved the weight by nan"),
-        (
-            never_updates,
-            "to be skipped, torch said: unscale_() is being called after step()",
-        ),
-        (
-            keeps_gradients,
-            "after that one, of norm 0.5 and not to be clipped, moved the weight by 0, not by 0.5",
-        ),
+        (empty, "return a tensor; returned was None"),
+        (in_fp32, "x of 1.000977 is 1 in bf16"),
+        (only_x, "the weight of 1.000977 is 1 in bf16"),
+        (only_weight, "x of 1.000977 is 1 in bf16"),
+        (stays_in_bf16, "the result is torch.bfloat16"),
+        (rounds_the_bias, "the bias was rounded"),
+        (rounds_the_sum, "the bias was rounded"),
+        (rounds_for_good, "the weight was changed for good"),
+        (converts_for_good, "the weight was changed for good"),
+        (without_bias, "it has to be x @ weight.T + bias"),
+        (cuts_the_weight_off, "no gradient arrives at the weight"),
+        (cuts_x_off, "no gradient arrives at x"),
+        (knows_no_gradient, "the result knows no gradient"),
+        (doubles_the_gradient, "the gradient of the weight is [[8.0, 12.0]]"),
     ],
 )
-def test_wrong_orders_fail_and_are_told_why(answer, hint, capsys):
-    assert check_06_clip_order(answer) is False
-    printed = capsys.readouterr().out
-    assert printed.startswith("not yet: ")
-    assert hint in printed
+def test_wrong_answers_are_told_what_is_wrong(answer, hint, capsys):
+    assert check_06_mixed_linear(answer) is False
+    told = capsys.readouterr().out
+    assert told.startswith("not yet: ") and hint in told
 
 
-def test_random_state_and_grad_mode_are_untouched():
-    state = torch.get_rng_state()
-    check_06_clip_order(right)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.is_grad_enabled()
+def test_another_shape_is_named(capsys):
+    assert check_06_mixed_linear(lambda x, weight, bias: (x @ weight.T + bias).sum(0)) is False
+    assert "x of (2, 3) and a weight of (4, 3) give (2, 4), yours gives (4,)" in (
+        capsys.readouterr().out
+    )
+
+
+def test_an_error_of_the_reader_s_own_is_raised():
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        check_06_mixed_linear(transposed)

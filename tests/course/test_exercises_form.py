@@ -1,5 +1,8 @@
 """The form that all checks share: cases, the first wrong one of which is the hint."""
 
+import traceback
+from pathlib import Path
+
 import pytest
 
 from course import exercises
@@ -33,6 +36,37 @@ def test_a_function_without_a_body_is_no_error(capsys: pytest.CaptureFixture[str
 def test_an_error_of_the_reader_s_own_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         check_double(lambda number: number / 0)
+
+
+FORGOTTEN = """\
+def double(number):
+    return helper(number)
+
+def helper(number):
+    return 2 * nmber
+
+check(double)
+"""
+
+
+def test_an_error_shows_the_reader_s_lines_and_none_of_the_check() -> None:
+    """As IPython shows it: without frames that ask to be left out."""
+    names = {"__name__": "__main__", "check": check_double}
+    with pytest.raises(NameError) as caught:
+        exec(compile(FORGOTTEN, "<cell>", "exec"), names)
+    shown = []
+    for frame, line in traceback.walk_tb(caught.tb):
+        if "__tracebackhide__" not in frame.f_locals:
+            shown.append((Path(frame.f_code.co_filename).name, line))
+    # The line that called the check, then the reader's own functions.
+    assert shown[1:] == [("<cell>", 7), (Path(__file__).name, 15), ("<cell>", 2), ("<cell>", 5)]
+
+
+def test_an_error_of_the_check_itself_shows_the_check() -> None:
+    with pytest.raises(TypeError) as caught:
+        check_double(3)
+    files = [Path(frame.f_code.co_filename).name for frame, _ in traceback.walk_tb(caught.tb)]
+    assert files[-1] == "tell.py" and files.count("tell.py") == 2
 
 
 CHECKS = [name for name in exercises.__all__ if name.startswith("check_")]
