@@ -399,6 +399,7 @@ def test_the_timeline_is_that_of_a_queue(blank: Page, size: int) -> None:
 # --------------------------------------------------------------------------------------- in a page
 
 NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff", "ReadTimeline"]
+NAMES += ["Pages"]
 # A slider of each, and what it is called on the screen.
 SLIDERS = {
     "NoisyTiming": "drift",
@@ -407,6 +408,7 @@ SLIDERS = {
     "MemorySaw": "every",
     "LossCliff": "clip",
     "ReadTimeline": "size",
+    "Pages": "fault",
 }
 
 
