@@ -8,9 +8,12 @@ import mmap
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
+
+from labkit.results import Workload
 
 # Steps before the first one that is counted; the count is noted behind so many more.
 WARM, COUNTED = 2, (1, 2, 4, 8)
@@ -31,6 +34,16 @@ class PageFaults:
     def __getstate__(self) -> dict[str, str]:
         """A copy in another process knows the folder, and does not end it."""
         return {"_path": self._path}
+
+    def counted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
+        """The same ``make_workload``, whose steps are watched under their settings."""
+
+        @functools.wraps(make)
+        def made(**settings: Any) -> Workload:
+            workload = make(**settings)
+            return replace(workload, step=self.watch(workload.step, **settings))
+
+        return made
 
     def watch(self, step: Callable[[], Any], **settings: object) -> Callable[[], Any]:
         """The same step; a few of its first calls are counted, together."""

@@ -88,13 +88,10 @@ def test_processes_of_a_lab_tell_what_they_counted(by_value):
     faults = PageFaults()
 
     def make_workload(fresh):
-        def step():
-            if fresh:
-                touch()
+        return Workload(touch if fresh else lambda: None)
 
-        return Workload(faults.watch(step, fresh=fresh))
-
-    lab = Lab(make_workload, runs_in="process", memory=False, fresh=[False, True])
+    made = faults.counted(make_workload)
+    lab = Lab(made, runs_in="process", memory=False, fresh=[False, True])
     result = lab.run(fresh=True, seconds=0.2)
     found = [faults.of(side.settings) for side in result.arms]
     assert found[0] < TOUCHED <= found[1]
@@ -180,9 +177,10 @@ def test_memory_that_is_kept_comes_without_page_faults(by_value):
     def make_workload(keeps):
         if keeps:
             allocator.keep_memory()
-        return Workload(faults.watch(use_memory, keeps=keeps))
+        return Workload(use_memory)
 
-    lab = Lab(make_workload, runs_in="process", memory=False, keeps=[False, True])
+    made = faults.counted(make_workload)
+    lab = Lab(made, runs_in="process", memory=False, keeps=[False, True])
     result = lab.run(keeps=True, seconds=0.2)
     given_back, kept = (faults.of(side.settings) for side in result.arms)
     assert kept < 100 < given_back
