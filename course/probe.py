@@ -29,6 +29,8 @@ FASTER = 1.2
 # Widths of the square product. Emulated bf16 shows at the first one, and is not asked further.
 FIRST, LARGE, LARGE_ON_GPU = 192, 1024, 4096
 HOPELESS = 0.3
+# Below it bf16 loses.
+SLOWER = 0.9
 # For all pairs of products together, and seconds to wait for a compiler's version.
 SECONDS, PATIENCE = 0.3, 5.0
 
@@ -48,6 +50,21 @@ class Abilities:
     cores: int
     gpu: bool
     compiler: bool
+
+    @property
+    def bf16_in_words(self) -> str:
+        """What bf16 does to a large product here, in a line or two: before a reader bets on it."""
+        if self.bf16_speedup < SLOWER:
+            return (
+                f"bf16 is slow on this machine: a large product takes {1 / self.bf16_speedup:.1f} "
+                "times as long as in fp32.\nIt has no units for bf16, so each number is widened "
+                "to 32 bits, multiplied, and rounded again."
+            )
+        verb = "is fast" if self.bf16 else "brings little"
+        return (
+            f"bf16 {verb} on this machine: a large product is {self.bf16_speedup:.2g} times as "
+            "fast as in fp32."
+        )
 
 
 # What can be pretended, and how.

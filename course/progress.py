@@ -150,8 +150,8 @@ def _content(path: Path) -> Progress:
 def _finished(entry: Mapping[str, Any]) -> Finished:
     bets = []
     for bet in entry["bets"]:
-        texts = (str(bet[name]) for name in ("question", "bet", "measured"))
-        bets.append(Decided(*texts, right=bool(bet["right"])))
+        question, answer, measured = (str(bet[name]) for name in ("question", "bet", "measured"))
+        bets.append(Decided(question, answer, measured, bool(bet["right"])))
     return Finished(str(entry["date"]), tuple(bets))
 
 

@@ -1,5 +1,7 @@
-"""The map of the course on one screen: ten techniques to try first, with the reader's own figures
-from the speedrun beside the recorded ones.
+"""The map of the course on one screen: the path, then more techniques to try first.
+
+Beside each the reader's own way: what is finished, the bets, and the figures of the speedrun beside
+the recorded ones.
 """
 
 from __future__ import annotations
@@ -14,24 +16,23 @@ from course.claims import ledger
 from course.claims.findings import gain, gain_in_words
 from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
+from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
 from labkit import show
+from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-TEN = (
+# Behind the path, in the order of their numbers. Most are long.
+MORE = (
     "01_timing_and_vectorization",
     "03_learning_rate_schedules",
-    "04_data_loading",
     "05_batch_size",
-    "06_mixed_precision",
     "08_optimizers",
-    "11_activation_checkpointing",
-    "18_gradient_clipping",
     "20_validation_without_grad",
     "22_compile_and_cuda_graphs",
 )
-HEAD = ["technique", "relieves", "you", "recorded", "of what"]
-NOTHING = "–"
+HEAD = ["", "notebook", "relieves", "your bets", "you", "recorded", "of what"]
+DONE, NOTHING = "✓", "–"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Entry:
     """A row: ``yours`` is the factor in the reader's own speedrun, nan where it was not measured.
 
     ``relieves`` is the first of its bottlenecks, ``recorded`` the largest gain among the headlines
-    of the notebook's claims.
+    of the notebook's claims. ``bets`` are those that were decided there.
     """
 
     title: str
@@ -58,6 +59,8 @@ class Entry:
     front: bool
     yours: float
     recorded: Gain | None
+    finished: bool
+    bets: tuple[Decided, ...]
 
     def texts(self) -> list[str]:
         """The row as texts."""
@@ -65,13 +68,15 @@ class Entry:
         recorded = [NOTHING, NOTHING]
         if self.recorded:
             recorded = [self.recorded.text, self.recorded.headline]
-        form = " (front)" if self.front else ""
-        return [f"{self.title}{form}", self.relieves, yours, *recorded]
+        right = sum(bet.right for bet in self.bets)
+        bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
+        name = self.title if self.front else f"{self.title} (long)"
+        return [DONE if self.finished else "", name, self.relieves, bets, yours, *recorded]
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Ten rows: `print` it, or end a cell in it for a table with links."""
+    """The path, then more: `print` it, or end a cell in it for a table with links."""
 
     entries: tuple[Entry, ...]
     said: str
@@ -84,32 +89,35 @@ class Shortlist:
     def _repr_html_(self) -> str:
         rows: list[list[str]] = [HEAD]
         for entry in self.entries:
-            title, *texts = entry.texts()
+            done, title, *texts = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
-            rows.append([link, *texts])
+            rows.append([done, link, *texts])
         return show.result(show.table(rows), show.note(self.said))
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:
-    """Ten techniques: what each relieves, whether its notebook is front or long, what it brought.
+    """The map: the path in its order, then more; what each relieves, and what it brought.
 
-    Without ``yours`` the reader's own figures are left out.
+    Without ``yours`` the reader's own ticks, bets and figures are left out.
     """
-    own, said = {}, ""
+    own, way, said = {}, Progress(), []
     if yours:
-        board = Board()
-        said = board.said
+        way, board = read(), Board()
+        said = [way.said, board.said]
         for name, choice in board.choices.made.items():
             # A file of an older version may hold a switch that there is no more.
             if name in SWITCHES:
                 own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
-    entries = tuple(_entry(name, own) for name in TEN)
+    more = [_entry(name, own, way) for name in MORE]
+    # Those of the new form first.
+    more.sort(key=lambda entry: not entry.front)
+    entries = (*(_entry(name, own, way) for name in PATH[1:]), *more)
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
-    return Shortlist(entries, f"{where} {said}".strip())
+    return Shortlist(entries, " ".join(filter(None, [where, *said])))
 
 
-def _entry(name: str, own: Mapping[str, float]) -> Entry:
+def _entry(name: str, own: Mapping[str, float], way: Progress) -> Entry:
     path = notebook_path(name)
     said = about(path)
     return Entry(
@@ -119,6 +127,8 @@ def _entry(name: str, own: Mapping[str, float]) -> Entry:
         front=is_front(read_notebook(path)),
         yours=own.get(name[:2], math.nan),
         recorded=_recorded(name),
+        finished=name in way.finished,
+        bets=way.bets_in(name),
     )
 
 

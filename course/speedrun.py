@@ -19,10 +19,12 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.optim import SGD, lr_scheduler
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
 
 from course import data
 from course.switches import TASK, Task, checked
 from labkit import pick_device
+from labkit.busy import cores
 
 read = cache(data.cifar10_jpeg)
 
@@ -63,15 +65,36 @@ def flip_and_scale(x: Tensor, flip: Tensor) -> Tensor:
     return torch.where(flip, x.flip(-1), x).float() / 127.5 - 1
 
 
+class Decoding:
+    """The images of undecoded files, a batch at a time."""
+
+    def __init__(self, files: np.ndarray) -> None:
+        self.files = files
+
+    def __getitem__(self, index: np.ndarray) -> list[np.ndarray]:
+        return [decode(file) for file in self.files[index]]
+
+
+def unchanged(batch: Any) -> Any:
+    return batch
+
+
+def loader(on: frozenset[str], files: np.ndarray) -> Any:
+    once = "decode_once" in on
+    images: Any = np.array([decode(file) for file in files]) if once else Decoding(files)
+    workers = min(4, max(1, cores() - 1)) if "data_loading" in on else 0
+    options: dict[str, Any] = {"num_workers": workers, "persistent_workers": workers > 0}
+    return DataLoader(images, batch_size=None, sampler=[], collate_fn=unchanged, **options)
+
+
 def batches(
     on: frozenset[str], images: Any, labels: Tensor, order: np.ndarray, flips: np.ndarray
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    size, device = batch_size(on), pick_device()
-    for begin in range(0, len(order), size):
-        index, flip = order[begin : begin + size], torch.as_tensor(flips[begin : begin + size])
-        x = images[index] if "data_loading" in on else [decode(file) for file in images[index]]
+    device, cuts = pick_device(), range(batch_size(on), len(order), batch_size(on))
+    images.sampler[:] = np.split(order, cuts)
+    for index, x, turned in zip(images.sampler, images, np.split(flips, cuts), strict=True):
         x = torch.as_tensor(np.asarray(x)) if "as_tensor" in on else torch.tensor(x)
-        x, y, flip = x.to(device), labels[index].to(device), flip.to(device)
+        x, y, flip = x.to(device), labels[index].to(device), torch.as_tensor(turned).to(device)
         if "vectorization" in on:
             x = flip_and_scale(x, flip[:, None, None, None])
         else:
@@ -115,8 +138,7 @@ def train(
     images, labels = read(train=True, size=task.images)
     unseen, answers = read(train=False, size=task.validation)
     begin = time.perf_counter()
-    if "data_loading" in on:
-        images, unseen = (np.array([decode(x) for x in files]) for files in (images, unseen))
+    images, unseen = loader(on, images), loader(on, unseen)
     model = resnet(on, task.width).to(pick_device())
     if "cudnn_benchmark" in on:
         model = model.to(memory_format=torch.channels_last)

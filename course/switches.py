@@ -24,24 +24,33 @@ TASK = Task()
 
 
 class Switch(NamedTuple):
-    """``notebook`` is its number; ``learns`` says that it changes what is learned."""
+    """``notebook`` is its number; ``learns`` says that it changes what is learned.
+
+    ``saves`` is what it is for: "time", or "memory", which may cost time. ``deeper`` says that the
+    deeper notebook explains it, and not the front one.
+    """
 
     notebook: int
     text: str
     learns: bool = False
+    saves: str = "time"
+    deeper: bool = False
 
 
 SWITCHES = {
     "vectorization": Switch(1, "flip and scale a whole batch at once, not image by image"),
     "learning_rate_schedules": Switch(3, "let the rate rise and fall (1cycle)", learns=True),
-    "data_loading": Switch(4, "decode every image once, not in every epoch"),
+    "data_loading": Switch(4, "let worker processes decode the next images meanwhile"),
+    "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
     "batch_size": Switch(5, "take 128 images a step, not 64", learns=True),
     "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it"),
     "optimizers": Switch(8, "add Nesterov's momentum and weight decay, fused", learns=True),
     "cudnn_benchmark": Switch(9, "lay images out channels last; on a GPU let cuDNN search"),
     "host_device_transfers": Switch(10, "read the loss once an epoch, not every step"),
-    "activation_checkpointing": Switch(11, "compute activations again instead of keeping them"),
-    "gradient_accumulation": Switch(13, "take each batch in four parts"),
+    "activation_checkpointing": Switch(
+        11, "compute activations again instead of keeping them", saves="memory"
+    ),
+    "gradient_accumulation": Switch(13, "take each batch in four parts", saves="memory"),
     "zeroing_gradients": Switch(15, "drop old gradients instead of filling them with zeros"),
     "as_tensor": Switch(16, "share NumPy's memory instead of copying number by number"),
     "debug_tools": Switch(17, "turn anomaly mode off, which had been left on"),

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import math
 
+from course.board.outlook import doubt
 from course.board.store import Figure
+from course.switches import SWITCHES
 from labkit.text import format_factor
 
 KEEP, LEAVE = "keep", "leave"
+# From this part of the peak on less is no saving.
+SAVED = 0.95
 
 
 def advised(figure: Figure) -> str:
-    """`KEEP`, `LEAVE`, or nothing where neither is better."""
+    """`KEEP`, `LEAVE`, or nothing: where neither is better, and where time is paid for memory."""
+    if saves_memory(figure):
+        return ""
     return {"faster": KEEP, "slower": LEAVE}.get(figure.direction, "")
 
 
 def advice(figure: Figure) -> str:
     """What to do with a switch, and why."""
+    if saves_memory(figure):
+        return f"It needs less memory{_costs(figure)}: keep it where memory is short."
     if figure.direction == "slower":
-        return f"{_loss(figure)}: better not kept."
+        return f"{_loss(figure)}: better not kept. {doubt(figure.switch)}".strip()
     if figure.direction == "faster":
         return f"{figure.switch} is {_gain(figure)}."
     if figure.direction == "same":
         return f"{figure.switch} makes no difference here."
     return f"What {figure.switch} does here is not clear: run it again, beside fewer programs."
+
+
+def saves_memory(figure: Figure) -> bool:
+    """Whether its switch is there for memory, and needed less of it here."""
+    switch = SWITCHES.get(figure.switch)
+    return switch is not None and switch.saves == "memory" and figure.memory < SAVED
 
 
 def after_keeping(figure: Figure) -> str:
@@ -32,8 +46,22 @@ def after_keeping(figure: Figure) -> str:
         return ""
     return (
         f"{_loss(figure)}, and all that you measure later is measured on top of it. "
-        "Do not keep it (--leave on the command line) takes it out again."
+        "Undo (--leave on the command line) takes it out again."
     )
+
+
+def in_short(figure: Figure) -> str:
+    """``1.24x faster``, ``0.50x, slower in both pairs``, ``1.04x unclear, not counted``."""
+    if math.isnan(figure.factor):
+        return "no factor, not counted"
+    if math.isinf(figure.factor) or figure.factor <= 0:
+        only = "with" if figure.factor > 0 else "without"
+        return f"target reached only {only} it"
+    factor = f"{format_factor(figure.factor)}x"
+    if figure.direction == figure.verdict != "unclear":
+        return f"{factor} {figure.verdict}"
+    told = f", {pairs_in_words(figure)}" if figure.direction != "unclear" else " unclear"
+    return factor + told + ("" if figure.counts else ", not counted")
 
 
 def pairs_in_words(figure: Figure) -> str:
@@ -42,6 +70,13 @@ def pairs_in_words(figure: Figure) -> str:
         return figure.direction
     counts = {1: "the only pair", 2: "both pairs"}
     return f"{figure.direction} in {counts.get(figure.pairs, f'all {figure.pairs} pairs')}"
+
+
+def _costs(figure: Figure) -> str:
+    if figure.direction == "slower" and figure.factor > 0:
+        about = "" if figure.verdict == "slower" else "about "
+        return f" and takes {about}{format_factor(1 / figure.factor)} times as long"
+    return "; what it costs in time is not clear" if figure.direction == "unclear" else ""
 
 
 def _loss(figure: Figure) -> str:

@@ -3,76 +3,94 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 from course.board import recorded, store
-from course.board.advice import KEEP, LEAVE, advised, after_keeping
-from course.board.measure import NoFigure, machine_name, measure, promised
+from course.board.advice import after_keeping
+from course.board.buttons import Page
+from course.board.measure import NoFigure, Tell, machine_name, measure, promised
+from course.board.outlook import doubt, likely
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
-from course.switches import checked
+from course.switches import SWITCHES, checked
 from labkit.device import test_size
-
-# Short lines: an output breaks long ones within a word.
-INTRODUCTION = """\
-Your speedrun is one training script, to which each notebook
-adds a switch. The slow script has none switched on. What you
-keep stays on for all that you measure later.
-"""
 
 
 def board(switch: str | None = None, *, seconds: float | None = None, whole: bool = False) -> Board:
-    """Measure ``switch`` on top of those that the reader kept, and ask whether to keep it.
+    """The reader's speedrun: its goal, what was kept, and a button that measures ``switch``.
 
-    Without a switch nothing is measured. ``seconds`` is the budget for the measuring proper, 10 by
-    default; a race takes one seed at least. ``whole`` races to the target of the task on five
-    seeds: minutes to an hour. An interrupt shows what there is by then. ValueError for an unknown
-    switch.
+    Given ``seconds``, a budget for the measuring proper, the cell itself measures; a race takes one
+    seed at least. ``whole`` races to the target of the task on five seeds: minutes to an hour. An
+    interrupt shows what there is by then. ValueError for an unknown switch.
     """
-    if switch is not None:
-        checked([switch])
-    print(INTRODUCTION)
-    found = Board()
-    if switch is not None:
-        found.measure(switch, seconds, whole)
+    found = Board(switch)
+    if switch is not None and (whole or seconds is not None):
+        found.measure(seconds, whole)
     return found
 
 
 class Board:
-    """The reader's choices on this machine, and the latest figure.
+    """The reader's choices on this machine, and the latest figure of one switch.
 
-    Shown in a notebook it has two buttons, which call `keep` and `leave`. Whatever is wrong with
-    the reader's file stands in ``said``; figures and choices then stay in this object, and the next
-    `keep` or `leave` tries to save them again.
+    Shown in a notebook it has buttons, which call `start`, `keep`, `leave` and `undo`. Whatever is
+    wrong with the reader's file stands in ``said``; figures and choices then stay in this object,
+    and the next choice tries to save them again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, switch: str | None = None) -> None:
+        if switch is not None:
+            checked([switch])
+        self.switch = switch
         self.machine = machine_name()
         self.path = None if _for_tests() else store.board_path()
         self.choices, self.said = Choices(), ""
         self.latest: Figure | None = None
         self._unsaved: list[Choice] = []
-        self._shown: str | None = None
+        # What the latest choice changed, and what was there before.
+        self._undo: tuple[Choice, Choices] | None = None
+        self._doubt: str | None = None
+        self._page: Page | None = None
         if self.path is not None:
             try:
                 self.choices = store.read(self.path, self.machine)
             except BoardError as error:
                 self.said = str(error)
 
-    def measure(self, switch: str, seconds: float | None = None, whole: bool = False) -> None:
-        """Measure a switch on top of those that were kept; nothing is saved before a choice."""
-        self.latest = None
-        print(f"Training without and with {switch}, in turn.")
-        print(promised(switch, seconds, whole))
+    def measure(
+        self,
+        seconds: float | None = None,
+        whole: bool = False,
+        *,
+        stop: threading.Event | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        """Measure the switch on top of those that were kept; nothing is saved before a choice.
+
+        ``stop`` and ``tell`` as for `course.board.measure.measure`. ValueError without a switch.
+        """
+        if self.switch is None:
+            raise ValueError("name the switch: board('data_loading') measures one")
+        if tell is None:
+            print(
+                f"Training without and with {self.switch}: {promised(self.switch, seconds, whole)}"
+            )
+        self.latest, self._undo, self.said = None, None, ""
         bounded = seconds is None and not whole
         try:
-            self.latest = measure(switch, self.choices.switches, seconds, whole, bounded)
+            self.latest = measure(
+                self.switch, self.choices.switches, seconds, whole, bounded, stop=stop, tell=tell
+            )
         except KeyboardInterrupt:
-            self.said = f"{switch} was interrupted before there was a figure; nothing has changed."
+            self.said = (
+                f"{self.switch} was interrupted before there was a figure; nothing has changed."
+            )
         except NoFigure as error:
-            self.said = f"{switch} was not measured: {error}. Nothing has changed."
+            self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
+
+    # -------------------------------------------------------------------------------- choices
 
     def keep(self) -> None:
         """Keep the latest switch: later ones are measured on top of it. ValueError without one."""
@@ -82,55 +100,96 @@ class Board:
         """Do not keep it; the figure is kept all the same."""
         self._choose(kept=False)
 
+    def undo(self) -> None:
+        """Take the latest choice back: the file has what it had before. ValueError without one."""
+        if self._undo is None:
+            raise ValueError("there is no choice to undo")
+        choice, before = self._undo
+        self._unsaved = [each for each in self._unsaved if each is not choice]
+        self._change(lambda choices: choices.undone(choice, before), "Undone")
+        self._undo = None
+        self._show_again()
+
     def _choose(self, kept: bool) -> None:
         if self.latest is None:
-            raise ValueError("no switch was measured: board('data_loading') measures one")
-        choice = Choice(self.latest, kept)
+            raise ValueError("no switch was measured: board('data_loading', seconds=10) does it")
+        if self._undo and self._undo[0].figure is self.latest:
+            self.undo()
+        choice, before = Choice(self.latest, kept), self.choices
         self._unsaved = [
             each for each in self._unsaved if each.figure.switch != choice.figure.switch
         ]
         self._unsaved.append(choice)
-        self.choices, self.said = self.choices.with_choice(choice), ""
-        word = "Kept" if kept else "Not kept"
-        if self.path is None:
-            self.said = f"{word}. In the test size nothing is saved."
-        else:
-            self._save(word)
+
+        def add(choices: Choices) -> Choices:
+            nonlocal before
+            before = choices
+            for each in self._unsaved:
+                choices = choices.with_choice(each)
+            return choices
+
+        if self._change(add, "Kept" if kept else "Not kept"):
+            self._unsaved.clear()
+        self._undo = choice, before
         if kept:
             self.said = f"{self.said} {after_keeping(choice.figure)}".strip()
         self._show_again()
 
-    def _save(self, word: str) -> None:
-        assert self.path is not None
+    def _change(self, how: Callable[[Choices], Choices], word: str) -> bool:
+        """Change the choices, here and in the reader's file; whether it is saved."""
+        if self.path is None:
+            self.choices, self.said = (
+                how(self.choices),
+                f"{word}. In the test size nothing is saved.",
+            )
+            return True
         try:
-            self.choices, notice = store.change(self.path, self.machine, self._add_unsaved)
+            self.choices, notice = store.change(self.path, self.machine, how)
         except BoardError as error:
+            self.choices = how(self.choices)
             self.said = f"{word} in this cell, but not saved. {error}"
-            return
-        self._unsaved.clear()
+            return False
         self.said = f"{word}, in {store.shown(self.path)}. {notice}".strip()
+        return True
 
     @property
     def unsaved(self) -> bool:
         """Whether a choice could not be written to the reader's file."""
         return self.path is not None and bool(self._unsaved)
 
-    def _add_unsaved(self, choices: Choices) -> Choices:
-        for choice in self._unsaved:
-            choices = choices.with_choice(choice)
-        return choices
+    @property
+    def undecided(self) -> bool:
+        """Whether there is a figure about which nothing was decided yet."""
+        decided = self._undo and self._undo[0].figure is self.latest
+        return self.latest is not None and not decided
+
+    @property
+    def undoable(self) -> bool:
+        """Whether there is a choice to take back."""
+        return self._undo is not None
+
+    # ---------------------------------------------------------------------------------- shown
 
     @property
     def waterfall(self) -> Waterfall:
-        """The bars as they are now."""
-        latest, beside = self.latest, ""
-        if latest is not None:
-            beside = recorded.beside(latest.switch)
-            decided = self.choices.made.get(latest.switch)
-            if decided is not None and decided.figure == latest:
-                latest = None
-        images = recorded.images_to_target()
-        return waterfall(self.choices, latest, images, beside, self.said)
+        """The steps as they are now."""
+        found = waterfall(
+            self.choices, self.latest if self.undecided else None, recorded.images_to_target()
+        )
+        named: dict[str, Any] = {}
+        if self.switch is not None:
+            named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
+        if self.switch is not None and self.latest is None:
+            named |= {"armed": self.switch, "doubt": self.doubt}
+        ahead = likely({*self.choices.made, self.switch or ""})
+        return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against the switch on this machine, before it is measured."""
+        if self._doubt is None:
+            self._doubt = doubt(self.switch) if self.switch else ""
+        return self._doubt
 
     def __str__(self) -> str:
         return str(self.waterfall)
@@ -140,38 +199,33 @@ class Board:
     def _repr_html_(self) -> str:
         return self.waterfall._repr_html_()
 
-    def _bundle(self) -> dict[str, str]:
-        return {"text/html": self._repr_html_(), "text/plain": str(self)}
-
     def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        self._shown = uuid4().hex
-        display(self._bundle(), raw=True, display_id=self._shown)
-        if self.latest is not None:
-            display(_buttons(self.keep, self.leave, advised(self.latest)))
+        if self._page is not None:
+            self._page.close()
+        self._page = Page(self)
+        self._page.open()
 
     def _show_again(self) -> None:
-        if self._shown is None:
-            return
-        from IPython.display import update_display
+        if self._page is not None:
+            self._page.refresh()
 
-        update_display(self._bundle(), raw=True, display_id=self._shown)
+    # --------------------------------------------------------------------------- in the background
 
+    def start(self) -> None:
+        """Measure the switch in a thread, as its button does; a cell that begins ends it.
 
-def _buttons(keep: Callable[[], None], leave: Callable[[], None], primary: str) -> Any:
-    import ipywidgets as W
+        RuntimeError while anything measures in this process, ValueError without a switch.
+        """
+        if self.switch is None:
+            raise ValueError("name the switch: board('data_loading') measures one")
+        if self._page is None:
+            self._page = Page(self)
+        self._page.start()
 
-    buttons = []
-    for name, text, call in (
-        (KEEP, "Keep it", keep),
-        (LEAVE, "Do not keep it", leave),
-    ):
-        style = "primary" if name == primary else ""
-        button = W.Button(description=text, button_style=style)
-        button.on_click(lambda _, call=call: call())
-        buttons.append(button)
-    return W.HBox(buttons)
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for what `start` began; raise what ended it, TimeoutError after so many seconds."""
+        if self._page is not None:
+            self._page.wait(timeout)
 
 
 def _for_tests() -> bool:

@@ -21,7 +21,9 @@ def main(args: Namespace) -> int:
         print("name the switch: python -m course board data_loading --keep", file=sys.stderr)
         return 2
     try:
-        found = board(args.switch, seconds=args.seconds, whole=args.whole)
+        found = board(args.switch)
+        if args.switch is not None:
+            found.measure(args.seconds, args.whole)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

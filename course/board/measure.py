@@ -16,9 +16,10 @@ Steps use as many threads as torch does by itself: a training takes the whole ma
 from __future__ import annotations
 
 import math
+import threading
 import time
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 
@@ -69,22 +70,36 @@ FEW = 8
 THREADS = pick(cpu=None, test=1)
 
 
+Tell = Callable[[float], None]
+
+
 class OutOfTime(KeyboardInterrupt):
     """The time is over: what there is ends as if the reader had interrupted."""
 
 
 class Limit:
-    """So many seconds from now, in which no epoch begins that would not end, by what is known."""
+    """So many seconds from now, in which no epoch begins that would not end, by what is known.
 
-    def __init__(self, seconds: float = math.inf) -> None:
+    None begins once ``stop`` is set. After each, ``tell`` is given the seconds that have passed.
+    """
+
+    def __init__(
+        self,
+        seconds: float = math.inf,
+        stop: threading.Event | None = None,
+        tell: Tell | None = None,
+    ) -> None:
         self.seconds = seconds
-        self._end = time.perf_counter() + seconds
+        self.stop = stop or threading.Event()
+        self.tell = tell
+        self._begin = time.perf_counter()
+        self._end = self._begin + seconds
         # Seconds of the latest epoch of these switches, of so many images.
         self._known: dict[tuple[frozenset[str], int], float] = {}
 
     def train(
         self, switches: Collection[str], task: Task, seed: int = 0
-    ) -> Iterator[tuple[float, float, float]]:
+    ) -> Generator[tuple[float, float, float]]:
         """`course.speedrun.train` while there is time for one more epoch; then OutOfTime.
 
         Compiling, in the first epoch, is no part of the time.
@@ -99,12 +114,18 @@ class Limit:
             else:
                 self._known[side] = seconds
             compiling = False
+            self.report()
             yield epoch
             begin = self._allow(side)
 
+    def report(self, *_: object) -> None:
+        """Tell how many seconds have passed."""
+        if self.tell:
+            self.tell(time.perf_counter() - self._begin)
+
     def _allow(self, side: tuple[frozenset[str], int]) -> float:
         now = time.perf_counter()
-        if now + self._known.get(side, 0.0) > self._end:
+        if self.stop.is_set() or now + self._known.get(side, 0.0) > self._end:
             raise OutOfTime
         return now
 
@@ -137,6 +158,11 @@ def images_per_second(seconds: float = 5.0, switches: Collection[str] = ()) -> f
         return done / (time.perf_counter() - begin)
 
 
+def seconds_at_most(switch: str) -> float:
+    """What a reader waits for `measure` at most, where it is bounded; compiling comes on top."""
+    return RACE if SWITCHES[switch].learns else MINUTE
+
+
 def promised(switch: str, seconds: float | None = None, whole: bool = False) -> str:
     """How long `measure` takes, in words."""
     if whole:
@@ -153,20 +179,25 @@ def measure(
     seconds: float | None = None,
     whole: bool = False,
     bounded: bool = False,
+    *,
+    stop: threading.Event | None = None,
+    tell: Tell | None = None,
 ) -> Figure:
     """What ``switch`` does on top of ``present``, in about ``seconds`` for the measuring proper.
 
     ``whole`` races to the target of the task instead, on five seeds, however long that takes.
-    ``bounded`` keeps within `MINUTE` or `RACE`, all in all. NoFigure when memory ran out, or when
-    that is too short for a single pair.
+    ``bounded`` keeps within `MINUTE` or `RACE`, all in all. ``stop`` ends it at its next epoch, and
+    ``tell`` is given the seconds that have passed, after each. NoFigure when memory ran out, or
+    when there was no time for a single pair.
     """
     below = tuple(name for name in present if name != switch)
     learns = SWITCHES[switch].learns
     # Unpacking them for the first time may take longer than all else.
     _read_images(EARLY if learns else TIMED)
-    limit = Limit()
+    most = math.inf
     if bounded:
-        limit = Limit(RACE if learns else MINUTE)
+        most = seconds_at_most(switch)
+    limit = Limit(most, stop, tell)
     try:
         with _quietly(), survive() as outcome:
             if whole:
@@ -175,6 +206,8 @@ def measure(
                 return _raced(switch, _with_batch_norm(switch, below), seconds, EARLY, limit)
             return _timed(switch, below, seconds, limit)
     except OutOfTime:
+        if limit.stop.is_set():
+            raise NoFigure("it was stopped before there was a figure") from None
         within = "two minutes" if learns else "a minute"
         raise NoFigure(
             f"it is too slow here to measure within {within}; "
@@ -205,14 +238,16 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
         def step() -> float:
             return next(run)[2]
 
-        return Workload(step, task.images, "images")
+        return Workload(step, task.images, "images", close=run.close)
 
     if seconds is None:
         enough = EPOCHS * CLAIM_PAIRS * epochs
         seconds = min(3 * SECONDS, max(SECONDS, enough))
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
     # The minute is promised.
-    result = lab.run(switched=True, seconds=seconds, patience=1)
+    # Who is told needs no bar.
+    update = limit.report if limit.tell else None
+    result = lab.run(switched=True, seconds=seconds, patience=1, stop=limit.stop, on_update=update)
     for side, name in zip(result.arms, ("without", "with"), strict=True):
         if side.error:
             raise NoFigure(f"the side {name} it ended: {side.error}")
@@ -225,6 +260,7 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
         verdict=result.verdict,
         rate=result.baseline.throughput,
         memory=result.memory_ratio,
+        peak=float(result.baseline.peak_bytes or math.nan),
         ratios=result.ratios,
         stopped=result.stopped,
     )
@@ -317,7 +353,10 @@ def _one_seed(
     if seed % 2:
         names.reverse()
     runs = []
-    for name in progress(iterable=names, desc=f"race, seed {seed}", unit="training", delay=2):
+    # Who is told needs no bar.
+    hidden = {"disable": True} if limit.tell else {}
+    bar = {"desc": f"race, seed {seed}", "unit": "training", "delay": 2}
+    for name in progress(iterable=names, **bar, **hidden):
         runs.append(run_once(task, name, sides[name], seed, limit))
     return runs
 
@@ -348,6 +387,7 @@ def _figure(
     ratios: Sequence[float],
     stopped: bool,
     memory: float = math.nan,
+    peak: float = math.nan,
 ) -> Figure:
     return Figure(
         switch=switch,
@@ -363,6 +403,7 @@ def _figure(
         stopped=stopped,
         pairs=len(ratios),
         agree=agreed(ratios),
+        peak=peak,
     )
 
 

@@ -33,7 +33,7 @@ from labkit.text import write_whole
 HELPFUL = (
     "normalization",
     "vectorization",
-    "data_loading",
+    "decode_once",
     "mixed_precision",
     "cudnn_benchmark",
     "host_device_transfers",
@@ -48,6 +48,8 @@ HELPFUL = (
     "learning_rate_schedules",
 )
 
+# What leaves a switch nothing to do is off where it is measured.
+IN_THE_WAY = {"data_loading": {"decode_once"}}
 # The part of the machine that other programs may use meanwhile.
 MOST_OTHERS = 0.05
 # A switch, how its effect is taken, and what is on beside it.
@@ -113,7 +115,8 @@ def wanted_effects() -> list[Wanted]:
         wanted.append((switch, LEFT_OUT, tuple(name for name in HELPFUL if name != switch)))
     for switch in SWITCHES:
         if switch not in HELPFUL:
-            wanted.append((switch, ADDED, HELPFUL))
+            below = [name for name in HELPFUL if name not in IN_THE_WAY.get(switch, ())]
+            wanted.append((switch, ADDED, tuple(below)))
     return wanted
 
 

@@ -81,6 +81,12 @@ class Machine:
                 runs.append(RaceRun(name, each.seed, curve, each.reached))
         return RaceResult(tuple(runs), self.task["target"], "accuracy", True)
 
+    def best(self) -> tuple[float, tuple[str, ...]]:
+        """The least median of seconds to the target, and the switches that took it."""
+        sets = {frozenset(each.switches): each.switches for each in self.trainings}
+        found = [(self.seconds(*switches), switches) for switches in sets.values()]
+        return min(found, default=(math.inf, ()), key=lambda each: each[0])
+
     def seconds(self, *switches: str) -> float:
         """Median seconds to the target with exactly these switches; infinite if most failed."""
         return median(run.seconds if run.reached else math.inf for run in self.of(*switches))
@@ -126,17 +132,24 @@ def entry_of(machine: Machine) -> dict[str, Any]:
     return entry
 
 
+def nearest() -> Machine | None:
+    """The recorded machine that a reader's figures stand beside: with both ends, of this task."""
+    for machine in machines():
+        if machine.of() and machine.task == TASK._asdict():
+            return machine
+    return None
+
+
 def images_to_target() -> float:
     """Images that the slow script trains on to the target: the median of the recorded seeds."""
-    for machine in machines():
-        runs = machine.of()
-        if runs and machine.task == TASK._asdict():
-            return TASK.images * median(run.epochs for run in runs)
-    return TASK.images * UNRECORDED
+    machine = nearest()
+    if machine is None:
+        return TASK.images * UNRECORDED
+    return TASK.images * median(run.epochs for run in machine.of())
 
 
 def beside(switch: str) -> str:
-    """What recorded machines found for a switch, in a sentence; empty without any."""
+    """What a recorded machine found for a switch, in a sentence; empty without any."""
     texts = []
     for machine in machines():
         for effect in machine.effects:

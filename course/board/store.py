@@ -43,8 +43,8 @@ class Figure:
 
     ``factor`` is the time without it over the time with it, nan where neither side arrived, and
     ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
-    with it over the peak without it. ``mode`` is "time", "race" (to an accuracy that is
-    reached early) or "whole race". ``stopped`` says that it was interrupted. It rests on so many
+    with it over ``peak``, that without it in bytes. ``mode`` is "time", "race" (to an accuracy that
+    is reached early) or "whole race". ``stopped`` says that it was interrupted. It rests on so many
     ``pairs``; ``agree`` is what each of them says: "faster", "slower", or nothing.
     """
 
@@ -61,6 +61,7 @@ class Figure:
     stopped: bool = False
     pairs: int = 0
     agree: str = ""
+    peak: float = math.nan
 
     @property
     def direction(self) -> str:
@@ -81,8 +82,9 @@ class Figure:
 
     @property
     def counts(self) -> bool:
-        """Whether it says by how much a training is shorter or longer."""
-        return self.direction != "unclear" and 0 < self.factor < math.inf
+        """Whether estimates follow it: what is clear, and a loss also where only that is clear."""
+        known = self.verdict != "unclear" or self.direction == "slower"
+        return known and 0 < self.factor < math.inf
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,16 @@ class Choices:
         if not choice.figure.on_top_of:
             rate = choice.figure.rate
         return Choices(rate, made)
+
+    def undone(self, choice: Choice, before: Choices) -> Choices:
+        """Without a choice that was made after ``before``: what was there then is there again."""
+        name, rate = choice.figure.switch, self.rate
+        if not choice.figure.on_top_of and rate == choice.figure.rate:
+            rate = before.rate
+        made = [each for each in self.made.items() if each[0] != name]
+        if name in before.made:
+            made.insert(list(before.made).index(name), (name, before.made[name]))
+        return Choices(rate, dict(made))
 
 
 def board_path() -> Path:
@@ -235,6 +247,7 @@ def _figure(name: str, entry: dict[str, Any]) -> Figure:
         stopped=bool(entry["stopped"]),
         pairs=int(entry.get("pairs", 0)),
         agree=str(entry.get("agree", "")),
+        peak=from_json(entry.get("peak")),
     )
 
 
@@ -243,7 +256,7 @@ def _entry_of(choices: Choices) -> dict[str, Any]:
     for name, choice in choices.made.items():
         entry = asdict(choice.figure)
         entry.pop("switch")
-        for key in ("factor", "rate", "memory"):
+        for key in ("factor", "rate", "memory", "peak"):
             entry[key] = as_json(entry[key])
         entry["interval"] = [as_json(end) for end in entry["interval"]]
         switches[name] = {"kept": choice.kept} | entry

@@ -1,31 +1,34 @@
-"""The waterfall: seconds to the target, from the slow script down, one bar for each switch.
+"""The waterfall: seconds to the target, from the slow script down, one step for each switch.
 
 How many images the slow script trains on until then was recorded, over several seeds; its rate is
-measured here. Every bar below divides the one above by what its switch was measured to bring, so
-all of them are estimates, and say so. A loss makes it longer. Of an unclear factor only a direction
-that was measured counts.
+measured here. Every step divides the one above by what its switch was measured to bring, so all of
+them are estimates, and say so. A loss makes it longer. An unclear gain is drawn and not counted; an
+unclear loss is counted, since all that comes later is measured on top of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from course.board.advice import LEAVE, advice, advised, pairs_in_words
+from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
+from course.board.outlook import Likely
+from course.board.picture import Goal, Row, picture
+from course.board.recorded import Machine
 from course.board.store import Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit import charts, show
-from labkit.show import Bar
-from labkit.text import aligned, format_factor, format_rate
+from labkit import show
+from labkit.show import Markup
+from labkit.text import aligned, format_bytes, format_factor, format_rate
 
-SLOW = "slow script"
+SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
 HOW = {
     "time": "timed in turn",
     "race": "raced to an accuracy that is reached early",
     "whole race": f"raced to {TASK.target:.0%}",
 }
+UNTIMED = "The slow script was not timed here yet: the first switch that is timed does that."
 
 
 @dataclass(frozen=True)
@@ -38,106 +41,240 @@ class Step:
     figure: Figure | None = None
     undecided: bool = False
 
+    @property
+    def measured(self) -> float:
+        """The seconds that its factor would make, counted or not; nan without a factor."""
+        if self.figure is None:
+            return self.after
+        factor = self.figure.factor
+        return self.before / factor if 0 < factor < math.inf else math.nan
+
+    @property
+    def peak(self) -> float:
+        """Bytes at most, with the switch; nan where nobody looked."""
+        return self.figure.peak * self.figure.memory if self.figure else math.nan
+
 
 @dataclass(frozen=True)
 class Waterfall:
-    """The bars; ``rate`` is the slow script's images per second, ``left`` what was not kept."""
+    """The steps, and what stands around them.
+
+    ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
+    ``left`` was not kept, ``tried`` counts all. ``armed`` is the switch that can be measured now,
+    ``doubt`` what speaks against it. ``saves`` is what the bars show: "time" or "memory".
+    """
 
     steps: tuple[Step, ...]
     rate: float
-    left: tuple[str, ...]
-    recorded: str = ""
+    left: tuple[str, ...] = ()
+    tried: int = 0
+    armed: str = ""
+    doubt: str = ""
     said: str = ""
+    beside: str = ""
+    best: Machine | None = None
+    ahead: tuple[Likely, ...] = ()
+    saves: str = "time"
 
     @property
     def latest(self) -> Figure | None:
         """The figure about which nothing is decided yet."""
-        if self.steps[-1].undecided:
-            return self.steps[-1].figure
-        return None
+        return self.steps[-1].figure if self.steps[-1].undecided else None
+
+    @property
+    def timed(self) -> bool:
+        """Whether the slow script's seconds are known."""
+        return math.isfinite(self.rate)
+
+    # ------------------------------------------------------------------------------------ text
 
     def __str__(self) -> str:
         rows = []
         for step in self.steps:
             measured = _told(step.figure) if step.figure else ""
-            question = _question(step.figure) if step.undecided and step.figure else ""
-            rows.append([step.name, _seconds(step.after), measured, question])
-        return "\n".join([_title(), aligned(rows), *self._notes()])
+            rows.append([step.name, self.time(step.after), measured, _peak(step), _question(step)])
+        if self.best:
+            rows.append([BEST, *_best(self.best), "", ""])
+        parts = [f"{self.headline()} {self.caption()}", aligned(rows), *self.notes()]
+        return "\n".join(filter(None, [*parts, self.about(), self.next_in_words(), self.said]))
 
-    def _repr_html_(self) -> str:
-        blocks: list[str] = []
+    def headline(self) -> str:
+        """``17.5 min → 14.1 min``: the slow script, and the last step."""
+        slow, last = self.steps[0].after, self.steps[-1]
+        if len(self.steps) == 1:
+            return self.time(slow)
+        unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
+        about = "about " if any(each.verdict == "unclear" for each in unclear) else ""
+        return f"{self.time(slow)} → {about}{self.time(last.after)}"
+
+    def caption(self) -> str:
+        """What the headline is of, and how many switches were tried."""
+        what = f"until {TASK.target:.0%} of unseen images are right, estimated"
+        if not self.timed:
+            what = "of the slow script's time"
+        kept = "if you keep it; " if self.latest else ""
+        if len(self.steps) == 1 and not self.timed:
+            what = "Your slow script is not timed yet"
+        return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
+
+    def about(self) -> str:
+        """What is to be decided, or can be measured."""
         if self.latest is not None:
-            name = self.latest.switch
-            head = show.join([show.badge(self.latest.direction), show.element("b", name)])
-            text = f": {SWITCHES[name].text}. {sentence(self.latest)}."
-            blocks.append(show.sentence(head, text))
-        blocks += [show.note(_title()), _chart(self.steps)]
-        blocks += [show.note(text) for text in self._notes()]
-        return show.result(*blocks)
+            return advice(self.latest)
+        if self.armed:
+            return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
+        return ""
 
-    def _notes(self) -> list[str]:
-        notes = [self._summary()]
+    def next_in_words(self) -> str:
+        """The switches that are likely to bring most."""
+        named = [f"{each.switch} ({format_factor(each.factor)}x recorded)" for each in self.ahead]
+        return f"Next on this machine, likely: {', '.join(named)}." if named else ""
+
+    def notes(self) -> list[str]:
+        """How all this is known."""
+        notes = [UNTIMED]
+        if self.timed:
+            notes = [f"The slow script gets through {format_rate(self.rate, 'images')}."]
+        notes.append(self.whole())
+        notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
         if self.left:
             notes.append(f"Tried and not kept: {', '.join(self.left)}.")
-        notes += [self.recorded, self.said]
-        if self.latest is not None:
-            notes.append(advice(self.latest))
-        return [note for note in notes if note]
+        return [note for note in [*notes, self.beside] if note]
 
-    def _summary(self) -> str:
-        if not math.isfinite(self.steps[0].after):
-            return (
-                "The slow script was not timed here yet; the first switch that is timed does that."
-            )
-        return f"The slow script gets through {format_rate(self.rate, 'images')}. {self._whole()}"
-
-    def _whole(self) -> str:
-        """What all bars bring together, as far as it is known."""
+    def whole(self) -> str:
+        """What all steps bring together, as far as it is known."""
         figures = [step.figure for step in self.steps if step.figure]
-        if not figures:
-            return ""
-        open_ones = []
-        for figure in figures:
-            if figure.verdict == "unclear" or not figure.counts:
-                open_ones.append(f"{figure.switch}: {_told(figure)}")
-        listed = "; ".join(open_ones)
-        if all(figure.verdict == "unclear" for figure in figures):
-            return f"Nothing is clear yet: {listed}."
-        if not any(figure.counts for figure in figures):
-            return f"No factor yet: {listed}."
-        factor = format_factor(self.steps[0].after / self.steps[-1].after)
-        if not listed:
-            return f"With all bars: {factor}x, the product of what is clear."
-        return f"With all bars: {factor}x. Of these not a clear factor: {listed}."
+        counted = [figure for figure in figures if figure.counts]
+        out = [f"{each.switch}: {in_short(each)}" for each in figures if not each.counts]
+        texts = []
+        if counted:
+            about = "about " if any(each.verdict == "unclear" for each in counted) else ""
+            factor = format_factor(self.steps[0].after / self.steps[-1].after)
+            texts.append(f"Together: {about}{factor}x.")
+        if out:
+            texts.append(f"Without a clear factor: {'; '.join(out)}.")
+        return " ".join(texts)
+
+    def time(self, value: float) -> str:
+        """Seconds, or a part of the slow script's."""
+        if self.timed:
+            return duration(value)
+        return "?" if len(self.steps) == 1 else format_factor(value)
+
+    # ------------------------------------------------------------------------------------ page
+
+    def _repr_html_(self) -> str:
+        return show.result(self.head(), self.body(), show.note(self.said) if self.said else "")
+
+    def head(self) -> Markup:
+        """The big times, and what is to be decided or measured."""
+        big = show.element("b", self.headline(), kind="factor")
+        blocks = [show.sentence(big, " ", show.element("small", self.caption()))]
+        if figure := self.latest:
+            badge = show.badge(figure.direction)
+            text = f" {in_short(figure)}{_memory(figure)}. {self.about()}"
+            blocks.append(show.sentence(badge, show.element("b", figure.switch), text))
+        elif self.armed:
+            name, _, text = self.about().partition(":")
+            blocks.append(show.sentence(show.element("b", name), f":{text}"))
+        return show.join(blocks)
+
+    def body(self) -> Markup:
+        """The picture, what comes next, and how it is known."""
+        parts = [picture(f"{self.headline()} {self.caption()}", self.goals(), self.rows())]
+        if self.ahead:
+            links: list[str] = []
+            for each in self.ahead:
+                name = each.switch.replace("_", " ")
+                link = show.element("a", name, href=f"{each.path}.ipynb") if each.path else name
+                links.append(show.join([link, f" {format_factor(each.factor)}x"]))
+            listed = show.join(links, " · ")
+            text = "Next on this machine, likely (as recorded elsewhere): "
+            parts.append(show.sentence(text, listed))
+        return show.join([*parts, show.details(*self.notes(), summary="How is this known?")])
+
+    def goals(self) -> list[Goal]:
+        """The slow script, today's reader, and the best that was recorded."""
+        today = [step for step in self.steps if not step.undecided][-1]
+        found = [Goal(SLOW, self.steps[0].after, self.time(self.steps[0].after), "baseline")]
+        found.append(Goal(TODAY, today.after, self.time(today.after), "candidate"))
+        if self.best:
+            seconds, _ = self.best.best()
+            value = seconds if self.timed else seconds / self.best.seconds()
+            text, note = _best(self.best)
+            found.append(Goal(BEST, value, text, "recorded", note))
+        return found
+
+    def rows(self) -> list[Row]:
+        """A bar for each switch."""
+        rows = []
+        for step in self.steps:
+            if step.figure is not None:
+                row = self._row(step, step.figure)
+                rows.append(_by_memory(row, step.figure) if self.saves == "memory" else row)
+        return rows
+
+    def _row(self, step: Step, figure: Figure) -> Row:
+        after = step.measured
+        lost = figure.factor <= 0
+        return Row(
+            label=figure.switch,
+            note=in_short(figure),
+            text=self.time(step.after),
+            before=step.before,
+            after=2 * step.before if lost else after if math.isfinite(after) else step.before,
+            tone=figure.direction if step.undecided else "candidate",
+            hatched=lost or figure.verdict == "unclear",
+            thin=step.peak,
+            thin_text=_peak(step),
+        )
 
 
-def waterfall(
-    choices: Choices, latest: Figure | None, images: float, recorded: str = "", said: str = ""
-) -> Waterfall:
+def _by_memory(row: Row, figure: Figure) -> Row:
+    """The row with its peak as the thick bar, and its time as the thin one."""
+    after = figure.peak * figure.memory
+    text = row.thin_text or "memory not measured"
+    return replace(
+        row,
+        note=f"{format_factor(figure.memory)}x" if row.thin_text else "",
+        text=text,
+        before=figure.peak,
+        after=after,
+        tone="candidate",
+        hatched=False,
+        thin=row.after,
+        thin_text=row.text,
+    )
+
+
+def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
     """The slow script, what was kept, then ``latest``, about which nothing is decided yet.
 
-    ``images`` is what the slow script needs to the target. Seconds are nan where its rate is not
-    known. A factor without a direction, or that is not finite, changes nothing.
+    ``images`` is what the slow script needs to the target.
     """
     rate = choices.rate
     figures = [choice.figure for choice in choices.kept]
-    left = [name for name, choice in choices.made.items() if not choice.kept]
+    made = {name: choice for name, choice in choices.made.items() if name in SWITCHES}
+    left = [name for name, choice in made.items() if not choice.kept]
     if latest is not None:
         figures = [each for each in figures if each.switch != latest.switch] + [latest]
         left = [name for name in left if name != latest.switch]
         if not latest.on_top_of:
             rate = latest.rate
-    seconds = images / rate
+    seconds = images / rate if math.isfinite(rate) else 1.0
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
         after = seconds / (figure.factor if figure.counts else 1)
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
-    return Waterfall(tuple(found), rate, tuple(left), recorded, said)
+    tried = len(made.keys() | {each.switch for each in figures})
+    return Waterfall(tuple(found), rate, tuple(left), tried)
 
 
-def _question(figure: Figure) -> str:
-    return "better not kept" if advised(figure) == LEAVE else "keep it?"
+def _question(step: Step) -> str:
+    if not step.undecided or step.figure is None:
+        return ""
+    return "better not kept" if advised(step.figure) == LEAVE else "keep it?"
 
 
 def sentence(figure: Figure) -> str:
@@ -145,15 +282,23 @@ def sentence(figure: Figure) -> str:
     below = "the slow script"
     if figure.on_top_of:
         below = ", ".join(figure.on_top_of)
-    text = _told(figure)
+    text = f"{figure.switch}: {_told(figure)}"
     if figure.direction != figure.verdict:
         text += "; by how much is not clear yet"
-    text += f", on top of {below}, {HOW[figure.mode]}"
-    if math.isfinite(figure.memory):
-        text += f"; peak memory {format_factor(figure.memory)}x"
+    text += f", on top of {below}, {HOW[figure.mode]}{_memory(figure)}"
     if figure.stopped:
         text += "; stopped early"
     return text
+
+
+def _memory(figure: Figure) -> str:
+    if math.isnan(figure.memory):
+        return ""
+    return f"; peak memory {format_factor(figure.memory)}x"
+
+
+def _peak(step: Step) -> str:
+    return format_bytes(step.peak) if math.isfinite(step.peak) else ""
 
 
 def _told(figure: Figure) -> str:
@@ -164,27 +309,23 @@ def _told(figure: Figure) -> str:
     return told(figure.factor, figure.interval, pairs_in_words(figure))
 
 
-def _chart(found: Sequence[Step]) -> str:
-    """How long each step takes, and in grey what its switch took away."""
-    rows = []
-    for step in found:
-        tone, told = "baseline", ""
-        if step.figure is not None:
-            told = _told(step.figure)
-            tone = step.figure.direction if step.undecided else "candidate"
-        was = step.before if step.before > step.after else math.nan
-        bar = Bar(step.name, step.after, _seconds(step.after), tone=tone, note=told, was=was)
-        rows.append(bar)
-    return charts.bars(_title(), rows)
+def _best(machine: Machine) -> tuple[str, str]:
+    """The best recorded time; whose, when, and from what."""
+    seconds, switches = machine.best()
+    whose = machine.name.replace("(R)", "").replace(" Processor", "")
+    day = machine.date.rpartition(" to ")[2]
+    note = f"{whose}, {day}: {len(switches)} switches, from {duration(machine.seconds())}"
+    return duration(seconds), note
 
 
-def _title() -> str:
-    return f"Estimated seconds until {TASK.target:.0%} of unseen images are right"
-
-
-def _seconds(value: float) -> str:
-    if math.isnan(value):
+def duration(seconds: float) -> str:
+    """``8.8 s``, ``88 s``, ``17.5 min``, ``3.8 h``; nan -> ``?``."""
+    if math.isnan(seconds):
         return "?"
-    if value < 10:
-        return f"{value:.1f} s"
-    return f"{value:.0f} s"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"

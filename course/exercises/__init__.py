@@ -6,6 +6,7 @@ from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_15 import check_15_flat_gradients
 from course.exercises.front_18 import check_18_clipped_update
+from course.exercises.front_18 import check_18_clip
 from course.exercises.front_23 import check_23_find
 from course.exercises.lab_00 import check_00_speedup
 from course.exercises.lab_01 import check_01_blocked_product
@@ -57,8 +58,8 @@ __all__ = [
     "check_15_flat_gradients",
     "check_16_to_float32",
     "check_17_replay",
+    "check_18_clip",
     "check_18_clip_to_usual",
-    "check_18_clipped_update",
     "check_19_drop_bias",
     "check_20_validate",
     "check_21_recalibrate",

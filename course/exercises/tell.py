@@ -34,14 +34,13 @@ def check(
     def decorate(cases: Callable[Arguments, None]) -> Callable[Arguments, bool]:
         @wraps(cases)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> bool:
-            # IPython leaves this frame out of a traceback.
-            __tracebackhide__ = True
             try:
                 cases(*args, **kwargs)
             except NotYet as missing:
                 return verdict(False, praise, str(missing))
             except Exception as error:
-                raise error.with_traceback(of_reader(error.__traceback__))
+                error.__traceback__ = of_reader(error.__traceback__)
+                raise
             return verdict(True, praise, "")
 
         checked.__dict__["judged"] = judged
@@ -76,17 +75,14 @@ def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def of_reader(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the lines of checks, where the reader's own function was called.
-
-    The first frame, in which the error is raised again, comes back by that.
-    """
-    frames: list[TracebackType] = []
+    """A traceback without the lines of checks, where the reader's own function was called."""
+    frames = []
     while traceback is not None:
         frames.append(traceback)
         traceback = traceback.tb_next
     # Cells are run as this module. Without one of theirs the fault is in the check.
     if not any(each.tb_frame.f_globals.get("__name__") == "__main__" for each in frames):
-        return frames[0].tb_next
+        return frames[0]
     kept: TracebackType | None = None
     for each in reversed(frames):
         if Path(each.tb_frame.f_code.co_filename).parent != HERE:

@@ -4,6 +4,7 @@ const GENTLE = 0.06; // curvature of the slope
 const FOOT = 7; // its lowest point
 const WALL = { at: 8, height: 4, width: 0.06 };
 const STEPS = 60;
+const THROW = 3; // a step of at least so many units is a throw
 
 const wall = (w) => 1 / (1 + Math.exp(-(w - WALL.at) / WALL.width));
 const loss = (w) => 0.1 + (GENTLE / 2) * (w - FOOT) ** 2 + WALL.height * wall(w);
@@ -27,13 +28,34 @@ function walk({ start, rate, noise, seed }, clip) {
   return places;
 }
 
+const NORMS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
+// What `render` starts from.
+const OPENS = { rate: 1, clip: 0.1, noise: 0.4, start: 1, step: 0, seed: 3 };
+
+// The thresholds with which the clipped ball ends lowest: all that are equal.
+function answer(state) {
+  const ends = NORMS.map((clip) => loss(walk(state, clip)[STEPS]));
+  const least = Math.min(...ends);
+  return NORMS.filter((_, i) => ends[i] <= least + 1e-9);
+}
+
+// The first step up to `now` that throws the ball: its number and length; null without one.
+function thrown(places, now) {
+  for (let step = 1; step <= now; step++) {
+    const length = Math.abs(places[step] - places[step - 1]);
+    if (length > THROW) return { step, length };
+  }
+  return null;
+}
+
 // ---------------------------------------------------------------- drawing
 
 const [LEFT, RIGHT] = [-10, 10];
 const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
+const HIGH = 10; // the scale of losses has room for this one, and for all that are seen
 const RATES = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3];
-const NORMS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
+const BETS = [0.05, 0.5, 5, 20];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
@@ -71,25 +93,37 @@ function drawBall(pen, area, places, now, hue, lift) {
   }
   const [side, look] = w < LEFT ? [area.left + 6, ""] : [area.right - 6, "end"];
   const arrow = w < LEFT ? "◀" : "▶";
-  const words = `${arrow} thrown to ${w.toFixed(0)}`;
+  const words = `${arrow} thrown to ${w.toFixed(0)}`.replace("-", "−");
   pen.text(side, area.top + 40 + 2 * lift, words, `bold ${hue} ${look}`);
 }
 
+// Only what has happened by now: the rest is the reader's to find out.
 function drawLosses(pen, walks, now, { left, right, top, bottom }) {
   const x = linear(0, STEPS, left, right);
-  const most = Math.max(10, ...walks.flat().map(loss)) * 1.3;
+  const seen = walks.map((places) => places.slice(0, now + 1).map(loss));
+  const most = Math.max(HIGH, ...seen.flat()) * 1.3;
   const y = logarithmic(0.08, most, bottom, top);
   const marks = [0.1, 1, 10, 100, 1000, 10000].filter((value) => value < most);
   pen.text(left, top - 10, "loss after each step", "small faint");
   rows(pen, marks, y, left, right, (value) => value.toLocaleString("en"));
   columns(pen, steps(0, STEPS, 20), x, bottom);
   pen.text(right, bottom + 33, "steps", "small faint end");
-  walks.forEach((places, i) => {
-    const points = places.map((w, step) => [x(step), y(clamp(loss(w), 0.08, most))]);
-    pen.path(points, `line ${BALLS[i][0]} soft`);
-    pen.path(points.slice(0, now + 1), `line ${BALLS[i][0]}`);
-    pen.dot(...points[now], 5, `fill ${BALLS[i][0]}`);
+  seen.forEach((losses, i) => {
+    const [hue] = BALLS[i];
+    const points = losses.map((value, step) => [x(step), y(clamp(value, 0.08, most))]);
+    pen.path(points, `line ${hue}`);
+    const event = thrown(walks[i], now);
+    if (event) burst(pen, points[event.step], hue);
+    pen.dot(...points[now], 5, `fill ${hue}`);
   });
+}
+
+// A star of eight rays.
+function burst(pen, [x, y], hue) {
+  for (let ray = 0; ray < 8; ray++) {
+    const [dx, dy] = [Math.cos((ray * Math.PI) / 4), Math.sin((ray * Math.PI) / 4)];
+    pen.line(x + 5 * dx, y + 5 * dy, x + 11 * dx, y + 11 * dy, hue);
+  }
 }
 
 function places({ width, narrow }) {
@@ -107,33 +141,41 @@ function places({ width, narrow }) {
 }
 
 function inWords(state) {
-  const [free, clipped] = both(state);
-  const furthest = Math.min(...free.map((w, i) => (i ? w - free[i - 1] : 0)));
-  const short = (value) => Number(value.toPrecision(2));
-  const highest = [free, clipped].map((all) => short(Math.max(...all.map(loss))));
-  const last = [free, clipped].map((all) => short(loss(all[STEPS])));
-  const ends = `After ${STEPS} steps the loss is ${last[0]} without clipping, ${last[1]} with it.`;
-  if (furthest > -3) return `The unclipped ball was not thrown. ${ends}`;
-  return (
-    `One step throws the unclipped ball ${Math.round(-furthest)} back: its loss rises to ` +
-    `${highest[0]}. Clipped, no step is longer than ${short(state.rate * state.clip)}, and the ` +
-    `loss stays below ${short(highest[1] + 0.1)}. ${ends}`
-  );
+  const walks = both(state);
+  const now = walks.map((all) => short(loss(all[state.step])));
+  const losses = `the loss is ${now[0]} without clipping, ${now[1]} with threshold ${state.clip}.`;
+  if (state.step === 0) return "Both balls wait at the start. Press Play.";
+  if (state.step < STEPS) return `${throws(walks[0], state.step)}After step ${state.step} ${losses}`;
+  return `${throws(walks[0], STEPS)}After all ${STEPS} steps ${losses} ${verdict(state)}`;
+}
+
+const short = (value) => Number(value.toPrecision(3));
+
+function throws(places, now) {
+  const event = thrown(places, now);
+  if (!event) return "";
+  return `Step ${event.step} throws the unclipped ball by ${Math.round(event.length)}. `;
+}
+
+function verdict(state) {
+  const best = answer(state);
+  if (best.includes(state.clip)) return "No threshold of the slider ends lower.";
+  return `A ${state.clip < best[0] ? "larger" : "smaller"} threshold ends lower.`;
 }
 
 function render({ el }) {
-  const state = { rate: 1, clip: 1, noise: 0.4, start: 1, step: 44, seed: 3 };
+  const state = { ...OPENS };
   let grip;
   const frame = new Frame(el, {
     name: "loss-cliff",
-    ask: "What does one step from a cliff do, and what does clipping change?",
-    task: "Press Play. Then lower the clipping norm: when is it too small? Drag the orange start.",
+    ask: "Which threshold brings the clipped ball lowest in 60 steps?",
+    task: "Press Play: both balls walk down to a wall. Then move the threshold, or the orange start.",
     caption:
       "Simulated in one dimension: one weight on a made-up loss, a gentle slope that ends at a " +
       "wall. Each step of " +
       "SGD is −(learning rate) × (gradient + noise of the batch); " +
       "both balls meet the same noise. " +
-      "Clipping shortens a gradient that is longer than the norm, and leaves its direction, " +
+      "Clipping shortens a gradient to the threshold if it is longer, and leaves its direction, " +
       "here only a sign. A real network has such walls in very many dimensions. " +
       "Nothing here is measured; the panel below trains a real network.",
     state,
@@ -154,8 +196,9 @@ function render({ el }) {
       return inWords(now);
     },
   });
+  frame.bet({ name: "clip", options: BETS.map((norm) => [norm, String(norm)]), answer });
+  frame.slider({ name: "clip", label: "threshold of clipping", values: NORMS });
   frame.slider({ name: "rate", label: "learning rate", values: RATES });
-  frame.slider({ name: "clip", label: "clipping norm", values: NORMS });
   frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1) });
   frame.slider({ name: "step", label: "step", values: steps(0, STEPS, 1) });
   frame.player({ name: "step", values: steps(0, STEPS, 1), seconds: 8 });
@@ -174,5 +217,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { loss, gradient, walk };
+export { loss, gradient, walk, thrown, answer, OPENS };
 export default { render };

@@ -1,29 +1,77 @@
-// 23: the timeline of a host and a device, with one planted fault that the reader guesses.
+// 23: a game of ten timelines of host and device. The reader says what slows each program down.
 
-const STEPS = 6;
-// The last ones are drawn: the first fill the queue.
-const SHOWN = 3;
+const ROUNDS = 10;
+const STEPS = 8;
+// Milliseconds by which the host may be ahead: its queue is full.
+const QUEUE = 30;
+const PARTS = ["forward", "backward", "update"];
+const FAULTS = ["data", "read", "launch", "update", "none"];
+// Savings below this share of a step are none; those above this part of the largest are as good.
+const [LEAST, NEAR] = [0.08, 0.9];
+const OPENS = { game: 2, round: 0, shown: 3, marks: [] };
 
-// Milliseconds: `load` a batch, `launch` an operator on the host, `work` on it on the device;
-// `operators` of forward, backward and update; `reads`: the host waits after each part.
-const HEALTHY = { load: 1, launch: 0.4, work: 2, operators: [4, 6, 2], reads: false };
-
-// Which fault is behind which letter; `size` from 1 to 10 is how bad it is.
-const CASES = {
-  A: "data",
-  B: "read",
-  C: "launch",
-  D: "update",
-  E: "none",
+// Milliseconds: `load` a batch, `launch` an operator on the host, `work` on one on the device,
+// by part; `operators` of each part; `reads`: the host waits for the device after each part.
+const HEALTHY = {
+  load: 1,
+  launch: 0.4,
+  work: [2, 2, 2],
+  operators: [4, 6, 2],
+  reads: false,
 };
 
-function program(fault, size) {
-  if (fault === "data") return { ...HEALTHY, load: 8 * size };
-  if (fault === "read") return { ...HEALTHY, launch: 0.4 + 0.15 * size, reads: true };
-  if (fault === "launch") return { ...HEALTHY, launch: 0.5 * size, work: 0.4 };
-  if (fault === "update") return { ...HEALTHY, operators: [4, 6, 2 + 6 * size], work: 1 };
-  return HEALTHY;
+// `size` from 1 to 5 is how bad it is.
+const PLANT = {
+  data: (size) => ({ load: 18 + 6 * size }),
+  read: (size) => ({ launch: 0.6 + 0.3 * size, reads: true }),
+  launch: (size) => ({
+    launch: 0.5 + 0.1 * size,
+    work: [0.3, 0.3, 0.3],
+    operators: [16, 24, 8],
+  }),
+  update: (size) => ({ work: [1.2, 1.2, 0.1], operators: [4, 6, 40 + 8 * size] }),
+  none: () => ({}),
+};
+
+// Each leaves the device's work as it is.
+const MEND = {
+  data: () => ({ load: HEALTHY.load }),
+  read: () => ({ reads: false }),
+  launch: ({ work, operators }) => fused(work, operators, [4, 4, 1]),
+  update: ({ work, operators }) => fused(work, operators, [1, 1, operators[2]]),
+};
+
+function fused(work, operators, by) {
+  return {
+    work: work.map((each, part) => each * by[part]),
+    operators: operators.map((count, part) => count / by[part]),
+  };
 }
+
+const program = (fault, size) => ({ ...HEALTHY, ...PLANT[fault](size) });
+const mended = (fault, given) => ({ ...given, ...MEND[fault](given) });
+
+// A program that is `by` times as slow in everything.
+function slower(given, by) {
+  const { load, launch, work } = given;
+  return { ...given, load: load * by, launch: launch * by, work: work.map((each) => each * by) };
+}
+
+// The programs of a game: each fault twice, in random order.
+function deal(game) {
+  const next = uniform(game);
+  const faults = [...FAULTS, ...FAULTS];
+  for (let last = faults.length - 1; last > 0; last--) {
+    const other = Math.floor(next() * (last + 1));
+    [faults[last], faults[other]] = [faults[other], faults[last]];
+  }
+  return faults.map((fault) => {
+    const size = 1 + Math.floor(5 * next());
+    return slower(program(fault, size), 0.7 + 0.8 * next());
+  });
+}
+
+const current = (state) => deal(state.game)[state.round];
 
 // Everything that happens: [lane, part, step, begin, end], lane "host" or "device".
 function timeline({ load, launch, work, operators, reads }) {
@@ -37,36 +85,50 @@ function timeline({ load, launch, work, operators, reads }) {
         blocks.push(["host", PARTS[part], step, host, host + launch]);
         host += launch;
         const begin = Math.max(device, host);
-        blocks.push(["device", PARTS[part], step, begin, begin + work]);
-        device = begin + work;
+        device = begin + work[part];
+        blocks.push(["device", PARTS[part], step, begin, device]);
       }
       if (reads && device > host) {
         blocks.push(["host", "waits", step, host, device]);
         host = device;
       }
     });
-    // The host runs at most one step ahead: its queue is full.
-    if (device - host > 30) {
-      blocks.push(["host", "queue", step, host, device - 30]);
-      host = device - 30;
+    if (device - host > QUEUE) {
+      blocks.push(["host", "queue", step, host, device - QUEUE]);
+      host = device - QUEUE;
     }
   }
   return blocks;
 }
 
-const PARTS = ["forward", "backward", "update"];
-
-// Milliseconds of a step, and the share of it in which the device works.
+// Milliseconds of a step, and the share of it in which the device works, once the queue is full.
 function summary(blocks) {
-  const ends = Array.from({ length: STEPS }, (_, step) =>
+  const ends = steps(0, STEPS - 1, 1).map((step) =>
     Math.max(...blocks.filter((block) => block[2] === step).map((block) => block[4])),
   );
-  const step = (ends[STEPS - 1] - ends[STEPS - 1 - SHOWN]) / SHOWN;
-  const busy = blocks
-    .filter(([lane, , number]) => lane === "device" && number >= STEPS - SHOWN)
-    .map(([, , , begin, end]) => end - begin);
-  return { step, busy: sum(busy) / SHOWN / step };
+  const step = (ends[STEPS - 1] - ends[STEPS - 4]) / 3;
+  const works = blocks.filter(([lane, , number]) => lane === "device" && number >= STEPS - 3);
+  return { step, busy: sum(works.map(([, , , begin, end]) => end - begin)) / 3 / step };
 }
+
+const stepOf = (given) => summary(timeline(given)).step;
+
+// The share of a step that each remedy saves.
+function savings(given) {
+  const whole = stepOf(given);
+  return Object.keys(MEND).map((fault) => [fault, 1 - stepOf(mended(fault, given)) / whole]);
+}
+
+// The right answers: the faults whose remedy saves the most.
+function answer(state) {
+  const saved = savings(current(state));
+  const most = Math.max(...saved.map(([, share]) => share));
+  if (most < LEAST) return ["none"];
+  return saved.filter(([, share]) => share >= NEAR * most).map(([fault]) => fault);
+}
+
+// Right answers in a row, up to the last one.
+const streak = (marks) => marks.length - 1 - marks.lastIndexOf(false);
 
 // ---------------------------------------------------------------- drawing
 
@@ -80,89 +142,123 @@ const LOOKS = {
 };
 const NAMED = ["data", "forward", "backward", "update", "waits"].map((part) => [LOOKS[part], part]);
 const WORDS = {
-  data: "waits for data",
-  read: "reads a value back in every part",
-  launch: "launches many small operators",
-  update: "updates parameters one by one",
-  none: "nothing: the device is busy",
+  data: "loading data",
+  read: "reading values back",
+  launch: "many small operators",
+  update: "the update",
+  none: "nothing",
 };
-const HOW = {
-  data: "before each forward pass both lanes show a gap, as long as the orange block",
-  read: "the host waits (red), and the device has a gap after each part",
-  launch: "the host is never idle, and the device has a gap after each operator",
-  update: "the grey part is long: many small operators at the end of each step",
-  none: "the device lane has no gap; the host is ahead of it",
+const WHY = {
+  data: "Both lanes wait for each orange block: the batch is not there yet",
+  read: "The host waits (red) until the device is done, then the device waits for the host",
+  launch: "The host is never idle, and the device waits after each of its short operators",
+  update: "The gaps are in the grey part: one small operator after the other for each parameter",
+  none: "The device has no gap, and the host is ahead of it: only less work would be faster",
 };
 
-function drawLanes(pen, blocks, { left, right, top }) {
-  const first = Math.min(
-    ...blocks.filter(([, , step]) => step >= STEPS - SHOWN).map((block) => block[3]),
-  );
-  const last = Math.max(...blocks.map((block) => block[4]));
+function drawLanes(pen, blocks, { shown, told, left, right, top }) {
+  const drawn = blocks.filter(([, , step]) => step >= STEPS - shown);
+  const first = Math.min(...drawn.map((block) => block[3]));
+  const last = Math.max(...drawn.map((block) => block[4]));
   const x = linear(first, last, left, right);
+  const bar = (y, begin, end, look) => {
+    if (end <= first) return;
+    const from = x(Math.max(begin, first));
+    pen.rect(from, y + 4, Math.max(0.6, x(end) - from - 0.6), 36, look, 2);
+  };
   ["host", "device"].forEach((lane, row) => {
     const y = top + 58 * row;
+    const own = blocks.filter((block) => block[0] === lane);
     pen.text(left - 8, y + 26, lane, "end bold");
     pen.rect(left, y, right - left, 44, "fill pale", 4);
-    for (const [, part, , begin, end] of blocks.filter((block) => block[0] === lane)) {
-      if (end <= first) continue;
-      const from = x(Math.max(begin, first));
-      pen.rect(from, y + 4, Math.max(0.6, x(end) - from - 0.6), 36, LOOKS[part], 2);
-    }
+    for (const [, part, , begin, end] of own) bar(y, begin, end, LOOKS[part]);
+    if (lane === "host" || !told) return;
+    own.forEach(([, , , begin], i) => {
+      const idle = i ? begin - own[i - 1][4] : 0;
+      if (idle > 0.05) bar(y, begin - idle, begin, "fill red soft");
+    });
   });
   const bottom = top + 58 * 2;
-  const length = last - first;
   const text = (value) => `${value}${value ? "" : " ms"}`;
+  const length = last - first;
   columns(pen, ticks(0, length, 6), linear(0, length, left, right), bottom, text);
   return bottom;
 }
 
-function inWords(state, { step, busy }) {
-  const fault = CASES[state.which];
+function drawMarks(pen, { round, marks }, { left, right, narrow }) {
+  for (let i = 0; i < ROUNDS; i++) {
+    const place = left + 6 + 18 * i;
+    if (i < marks.length) {
+      const [sign, hue] = marks[i] ? ["✓", "green"] : ["✗", "red"];
+      pen.text(place, 15, sign, `middle bold ${hue}`);
+    } else pen.dot(place, 11, 3, i === round ? "fill blue" : "fill grey soft");
+  }
+  const row = streak(marks);
+  const words = row > 1 ? `${row} right in a row` : `program ${round + 1} of ${ROUNDS}`;
+  if (!narrow) pen.text(right, 15, words, "small faint end");
+}
+
+function inWords(state, told) {
+  const { step, busy } = summary(timeline(current(state)));
   const facts = `A step takes ${step.toFixed(0)} ms; the device works ${Math.round(100 * busy)} % of it.`;
-  if (state.guess === "?") return `${facts} What is wrong?`;
-  if (state.guess !== fault) return `${facts} Not that: look for where the device has its gaps.`;
-  return `${facts} Right: ${HOW[fault]}.`;
+  if (!told) return `${facts} Look for gaps in its lane.`;
+  const [fault] = answer(state);
+  if (fault === "none") return `${WHY.none}. ${score(state.marks)}`;
+  const better = stepOf(mended(fault, current(state)));
+  const gain = `Without it a step takes ${better.toFixed(0)} of ${step.toFixed(0)} ms.`;
+  return `${WHY[fault]}. ${gain} ${score(state.marks)}`;
+}
+
+function score(marks) {
+  const right = marks.filter(Boolean).length;
+  return `${right} of ${marks.length} right.`;
+}
+
+// The next program, or another game behind the last one.
+function advance({ game, round }) {
+  if (round < ROUNDS - 1) return { round: round + 1 };
+  return { game: game + 1, round: 0, marks: [] };
 }
 
 function render({ el }) {
-  const state = { which: "A", size: 5, guess: "?" };
+  const state = { ...OPENS };
   const frame = new Frame(el, {
     name: "read-timeline",
-    ask: "Five programs, one fault in each, or none. Where does the time go?",
-    task: "Choose a program, look for gaps in the lane of the device, and guess.",
+    ask: "What slows this program down?",
+    task: "The host launches operators, the device works on them in order. Where does it wait?",
     caption:
-      "Simulated: the host launches operators, each takes its time on the device, in order; " +
-      "the host runs ahead until its queue is full. Three steps are shown. A profiler draws " +
-      "such lanes of your own program. Nothing here is measured.",
+      "Simulated: ten programs, each with one fault drawn at random, or none. The host runs " +
+      "ahead until its queue is full. A profiler draws such lanes of your own program. Nothing " +
+      "here is measured.",
     state,
-    height: () => 190,
-    draw: (pen, now, { width }) => {
-      const blocks = timeline(program(CASES[now.which], now.size));
-      const bottom = drawLanes(pen, blocks, { left: 66, right: width - 12, top: 6 });
-      legend(pen, NAMED, { left: 66, right: width - 12, top: bottom + 34 });
-      return inWords(now, summary(blocks));
+    height: () => 212,
+    draw: (pen, now, { width, narrow }) => {
+      // The first bet on a program counts.
+      if (frame.wager && now.marks.length === now.round) {
+        now.marks = [...now.marks, frame.wager.right];
+      }
+      const told = now.marks.length > now.round;
+      const [left, right] = [66, width - 12];
+      drawMarks(pen, now, { left, right, narrow });
+      const blocks = timeline(current(now));
+      const bottom = drawLanes(pen, blocks, { shown: now.shown, told, left, right, top: 28 });
+      legend(pen, NAMED, { left, right, top: bottom + 34 });
+      return inWords(now, told);
     },
   });
-  const change = (which) => frame.set({ which, guess: "?" });
-  frame.menu({
-    name: "which",
-    label: "program",
-    options: Object.keys(CASES).map((letter) => [letter, `program ${letter}`]),
-  });
-  frame.slider({ name: "size", label: "how bad it is", values: steps(1, 10, 1) });
-  frame.menu({
-    name: "guess",
-    label: "it",
-    options: [["?", "does what?"], ...Object.entries(WORDS)],
-  });
+  frame.bet({ name: "fault", options: Object.entries(WORDS), answer });
+  frame.slider({ name: "shown", label: "steps shown", values: steps(1, 5, 1) });
   frame.button({
     name: "next",
-    text: () => "Next program",
-    press: () => change(String.fromCharCode(65 + ((state.which.charCodeAt(0) - 64) % 5))),
+    text: ({ round }) => (round < ROUNDS - 1 ? "Next program" : "New game"),
+    press: () => {
+      frame.set(advance(state));
+      frame.reopen();
+    },
   });
   return () => frame.close();
 }
 
-export { program, timeline, summary, CASES, HEALTHY };
+export { program, mended, timeline, summary, savings, deal, answer, advance, streak };
+export { FAULTS, HEALTHY, OPENS, ROUNDS };
 export default { render };

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
 # A planner, worker processes, sides in processes of their own.
 SLIDERS = "12_sublinear_memory"
+# Pixels: code between the picture and the panel is what a reader scrolls over.
+ONE_SCREEN = 900
 FEW = (SLIDERS, "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
 
 
@@ -67,6 +69,8 @@ def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Confi
         assert lab_page.run_all() == []
     lab_page.screenshot(f"{shot}-top")
 
+    if not long:
+        assert 0 < below_the_picture(lab_page) <= ONE_SCREEN
     panel = lab_page.panel()
     for name in panel.names("toggle")[:1]:
         toggle = panel.control(name).locator("input")
@@ -97,6 +101,14 @@ def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Confi
     lab_page.screenshot(f"{shot}-page")
     if path.stem == SLIDERS:
         check_that_sliders_draw_anew(lab_page)
+
+
+def below_the_picture(page: NotebookPage) -> float:
+    """Pixels between the moving picture and the panel."""
+    picture = page.page.locator(".course-explorable").first.bounding_box()
+    panel = page.page.locator(".labkit-panel").first.bounding_box()
+    assert picture is not None and panel is not None
+    return panel["y"] - picture["y"] - picture["height"]
 
 
 def check_that_sliders_draw_anew(lab_page: NotebookPage) -> None:

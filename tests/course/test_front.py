@@ -194,29 +194,20 @@ def less_work_is_done(names: dict[str, Any]) -> None:
     assert counters(names).flops == 64 * counters(names, rows=1).flops
 
 
-def workers_decode(names: dict[str, Any]) -> None:
-    """Workers are processes, which end; what is cached is prepared once."""
-    decoded = []
-    prepare = names["prepare"]
-
-    def noted(picture: torch.Tensor) -> torch.Tensor:
-        decoded.append(1)
-        return prepare(picture)
-
-    names["prepare"] = noted
-    # Workers and cached; then processes during an epoch, and pictures that this one decoded.
-    for workers, cached, processes, here in (
-        (0, False, 0, len(names["images"])),
-        (2, False, 2, 0),
-        (0, True, 0, 0),
+def workers_load(names: dict[str, Any]) -> None:
+    """Workers are processes, which last as long as they are kept; without them training loads."""
+    # Workers and whether they are kept; then who loaded an epoch, and who is there after it.
+    for workers, loader, loaded, kept in (
+        (0, "DataLoader", 0, 0),
+        (2, "DataLoader", 2, 2),
+        (2, "new workers", 2, 0),
     ):
-        settings = names["lab"].settings({"num_workers": workers, "cached": cached})
+        settings = names["lab"].defaults | {"num_workers": workers, "loader": loader}
         workload = names["make_workload"](**settings)
-        decoded.clear()
         workload.step()
-        assert len(multiprocessing.active_children()) == processes
-        assert len(decoded) == here
-        workload.close()
+        assert len(names["epochs"].of(settings).loaders) == loaded
+        assert len(multiprocessing.active_children()) == kept
+        del workload
         assert not multiprocessing.active_children()
 
 
@@ -281,7 +272,7 @@ def remedies_do_less(names: dict[str, Any]) -> None:
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "_template": fewer_calls,
     "00_start_here": less_work_is_done,
-    "04_data_loading": workers_decode,
+    "04_data_loading": workers_load,
     "06_mixed_precision": fewer_bytes_are_kept,
     "11_activation_checkpointing": entrances_are_kept,
     "15_zeroing_gradients": gradients_are_dropped,

@@ -33,6 +33,21 @@ def test_resnet_of_another_depth() -> None:
         assert model(torch.empty(2, 3, 32, 32)).shape == (2, 100)
 
 
+def test_linear_layers_with_a_function_of_the_reader_s() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2)))
+    x, weights = torch.randn(5, 3), list(model.parameters())
+    wanted, asked = model(x), []
+
+    def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        asked.append(weight.shape)
+        return x @ weight.T + bias
+
+    assert models.with_linear(model, function) is model
+    torch.testing.assert_close(model(x), wanted)
+    assert asked == [(4, 3), (2, 4)]
+    assert all(a is b for a, b in zip(model.parameters(), weights, strict=True))
+
+
 def test_convnet() -> None:
     model = models.convnet(width=4, num_classes=7, in_channels=1)
     convolutions = 9 * (1 * 4 + 4 * 8 + 8 * 16)

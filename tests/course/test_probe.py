@@ -123,3 +123,17 @@ def test_only_usable_cores_count():
         assert probe._cores() == 1
     finally:
         os.sched_setaffinity(0, cores)
+
+
+@pytest.mark.parametrize(
+    ("fast", "speedup", "words"),
+    [
+        (True, 5.24, "bf16 is fast on this machine: a large product is 5.2 times as fast"),
+        (False, 1.05, "bf16 brings little on this machine: a large product is 1.1 times as fast"),
+        (False, 0.05, "bf16 is slow on this machine: a large product takes 20.0 times as long"),
+    ],
+)
+def test_what_is_known_of_bf16_in_words(fast, speedup, words):
+    found = Abilities(bf16=fast, bf16_speedup=speedup, cores=2, gpu=False, compiler=True)
+    assert found.bf16_in_words.startswith(words)
+    assert ("widened" in found.bf16_in_words) == (speedup < 0.9)

@@ -1,4 +1,4 @@
-"""The map of 00: ten rows, with the reader's own figures beside recorded ones."""
+"""The map of 00: the path, then more, with what the reader finished, bet and measured."""
 
 import math
 import re
@@ -12,7 +12,9 @@ from course.board.measure import machine_name
 from course.front import is_front
 from course.notebook_files import NOTEBOOKS, read_notebook
 from course.overview import BOTTLENECKS
-from course.shortlist import TEN, shortlist
+from course.progress import PATH, finish
+from course.shortlist import DONE, MORE, shortlist
+from labkit.panel.guess import Decided
 
 
 def figure(switch: str, factor: float) -> store.Figure:
@@ -29,15 +31,31 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_ten_rows_lead_to_their_notebooks() -> None:
+def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
     entries = shortlist(yours=False).entries
-    assert len(entries) == len(TEN) == 10
+    names = [Path(entry.path).name for entry in entries]
+    assert names[: len(PATH) - 1] == [*PATH[1:]]
+    assert sorted(names[len(PATH) - 1 :]) == sorted(MORE)
+    forms = [entry.front for entry in entries]
+    assert forms == sorted(forms, reverse=True)
     for entry in entries:
         path = NOTEBOOKS / f"{entry.path}.ipynb"
         assert entry.front == is_front(read_notebook(path))
         assert entry.relieves in BOTTLENECKS
         assert entry.recorded is not None and entry.recorded.value > 1
-        assert math.isnan(entry.yours)
+        assert math.isnan(entry.yours) and not entry.finished
+        assert ("(long)" in " ".join(entry.texts())) == (not entry.front)
+
+
+def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
+    right, wrong = (Decided(f"{truth}?", "1.0×", "2.0×", truth) for truth in (True, False))
+    finish("04_data_loading", [right, wrong])
+    finish("11_activation_checkpointing")
+    ticks = {row[1][:2]: row for row in (entry.texts() for entry in shortlist().entries)}
+    assert ticks["04"][0] == DONE and ticks["04"][3] == "1 of 2"
+    assert ticks["11"][0] == DONE and ticks["11"][3] == "–"
+    assert ticks["06"][0] == "" and ticks["06"][3] == "–"
+    assert DONE not in str(shortlist(yours=False))
 
 
 def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> None:
@@ -47,7 +65,7 @@ def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> N
     assert all(math.isnan(entry.yours) for entry in by_title.values())
     html = found._repr_html_()
     assert "<td>1.75x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
-    assert len(re.findall("<tr>", html)) == 11
+    assert len(re.findall("<tr>", html)) == 12
     assert "1.75x" in str(found)
     assert "1.75x" not in str(shortlist(yours=False))
 
@@ -56,7 +74,7 @@ def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
     own.write_text("{")
     found = shortlist()
     assert "damaged" in found._repr_html_()
-    assert len(found.entries) == 10
+    assert len(found.entries) == 11
     assert module.NOTHING in str(found)
 
 
@@ -71,5 +89,5 @@ def test_a_switch_of_another_version_is_passed_over(own: Path) -> None:
 def test_a_target_out_of_reach_is_said_in_words(own: Path, factor: float, text: str) -> None:
     choice = store.Choice(figure("learning_rate_schedules", factor), kept=True)
     store.change(own, machine_name(), lambda choices: choices.with_choice(choice))
-    (row,) = [line for line in str(shortlist()).splitlines() if line.startswith("03")]
+    (row,) = [line for line in str(shortlist()).splitlines() if " 03 " in line]
     assert text in row and "infx" not in row

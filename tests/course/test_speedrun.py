@@ -1,7 +1,9 @@
 """The speedrun: one script, and every one of its switches acts."""
 
 import math
+import multiprocessing
 import re
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,14 @@ from torch import nn
 from course import speedrun
 from course.speedrun import train
 from course.switches import SWITCHES, TASK, checked
+from labkit.busy import cores
 
 # Two epochs of two steps (of one, with 128 images a step), each with one step of validation.
 SMALL = TASK._replace(images=80, validation=16, target=2.0, epochs=2, cycle=2)
 
-pytestmark = pytest.mark.filterwarnings("ignore:Anomaly Detection", "ignore:Creating a tensor")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Anomaly Detection", "ignore:Creating a tensor", "ignore:This DataLoader will create"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +44,7 @@ def losses(*switches: str, seed: int = 0) -> list[float]:
 
 def test_the_script_is_short() -> None:
     lines = Path(speedrun.__file__).read_text(encoding="utf-8").splitlines()
-    assert len(lines) < 150
+    assert len(lines) < 175
 
 
 def test_the_script_asks_for_every_switch_and_no_other() -> None:
@@ -75,6 +80,7 @@ def test_the_seed_decides_and_the_target_ends() -> None:
 SAME = (
     "vectorization",
     "data_loading",
+    "decode_once",
     "host_device_transfers",
     "zeroing_gradients",
     "as_tensor",
@@ -210,12 +216,15 @@ def slow() -> Seen:
 ALIVE = {
     # Each image alone; then two batches and one of validation.
     "vectorization": ("flips", 96, 3),
+    # In worker processes, where nobody counts.
+    "data_loading": ("decoded", 96, 0),
     "learning_rate_schedules": ("other rates", 0, 2),
     "batch_size": ("updates", 2, 1),
     "mixed_precision": ("low", 0, 3),
     "optimizers": ("fused", 0, 2),
     "cudnn_benchmark": ("channels last", 0, 3),
-    "host_device_transfers": ("items", 2, 0),
+    # Two losses; each loader of images draws a seed of its own.
+    "host_device_transfers": ("items", 4, 2),
     # Three blocks, in three passes.
     "activation_checkpointing": ("checkpoints", 0, 9),
     "gradient_accumulation": ("training", 2, 8),
@@ -252,10 +261,10 @@ def test_nesterov_acts(slow: Seen) -> None:
     assert (slow["nesterov"], watched("optimizers")["nesterov"]) == (0, 2)
 
 
-def test_data_loading_decodes_once() -> None:
+def test_decode_once_decodes_once() -> None:
     """In two epochs: each image once, or twice."""
     counts = []
-    for switches in ([], ["data_loading"]):
+    for switches in ([], ["decode_once"]):
         seen = Seen()
         with pytest.MonkeyPatch.context() as patch:
             counted(patch, seen, speedrun, "decode", "decoded")
@@ -274,7 +283,7 @@ def test_compile_acts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_switch_is_proven_alive() -> None:
-    alone = {"zeroing_gradients", "data_loading", "compile", "bias_before_batchnorm"}
+    alone = {"zeroing_gradients", "decode_once", "compile", "bias_before_batchnorm"}
     assert ALIVE.keys() | alone == SWITCHES.keys()
 
 
@@ -299,14 +308,41 @@ def test_clipping_limits_the_norm() -> None:
     assert norms[0] > 1.5 and norms[1] == pytest.approx(1, rel=1e-3)
 
 
+def test_workers_end_with_the_training_and_leave_nothing() -> None:
+    """Also where it is given up after an epoch, as a measurement does."""
+    before, threads = set(multiprocessing.active_children()), set(threading.enumerate())
+    run = train(["data_loading"], SMALL)
+    next(run)
+    workers = set(multiprocessing.active_children()) - before
+    # Of the images to train on, and of those to validate.
+    assert len(workers) == 2 * min(4, max(1, cores() - 1))
+    run.close()
+    assert set(multiprocessing.active_children()) == before
+    assert set(threading.enumerate()) == threads
+
+
+@pytest.mark.parametrize(("found", "workers"), [(1, 1), (2, 1), (4, 3), (64, 4)])
+def test_one_core_is_left_to_the_training(
+    monkeypatch: pytest.MonkeyPatch, found: int, workers: int
+) -> None:
+    monkeypatch.setattr(speedrun, "cores", lambda: found)
+    files = np.array([b"a", b"b"])
+    made = [speedrun.loader(frozenset(names), files) for names in ([], ["data_loading"])]
+    assert [each.num_workers for each in made] == [0, workers]
+
+
 def test_both_ways_of_flipping_agree() -> None:
     images = np.random.default_rng(0).integers(0, 256, (5, 3, 32, 32), dtype=np.uint8)
     labels, flips = torch.arange(5), np.array([True, False, True, True, False])
     found = []
-    for names in ({"data_loading"}, {"data_loading", "vectorization"}):
-        ((x, y),) = speedrun.batches(frozenset(names), images, labels, np.arange(5), flips)
-        assert y.tolist() == [0, 1, 2, 3, 4]
-        found.append(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speedrun, "decode", lambda image: image)
+        for names in ({"decode_once"}, {"decode_once", "vectorization"}):
+            on = frozenset(names)
+            read = speedrun.loader(on, images)
+            ((x, y),) = speedrun.batches(on, read, labels, np.arange(5), flips)
+            assert y.tolist() == [0, 1, 2, 3, 4]
+            found.append(x)
     assert torch.equal(*found)
     expected = images[0, :, :, ::-1].astype(np.float32) / 127.5 - 1
     assert np.array_equal(found[0][0].numpy(), expected)

@@ -1,0 +1,184 @@
+"""The board in a notebook: what a reader can press, and a measurement that goes on meanwhile.
+
+A measurement is a run as those of panels: in a thread, ended by a cell that begins, and never two
+at once in a kernel (`labkit.panel.run`).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import ipywidgets as W
+
+from course.board.advice import KEEP, LEAVE, advised
+from course.board.measure import promised, seconds_at_most
+from labkit import show
+from labkit.panel.outputs import SHOWN_IN, current_cell
+from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
+
+if TYPE_CHECKING:
+    from course.board.cell import Board
+
+CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
+# Seconds between two lines of progress.
+SELDOM = 0.5
+
+
+class Page(Watcher):
+    """Shows a board: its head, its buttons, its picture."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.status = W.HTML()
+        self.buttons = {
+            "measure": self._button("Measure it", self.start),
+            "stop": self._button("Stop", lambda: self.runs.stop()),
+            KEEP: self._button("Keep it", board.keep),
+            LEAVE: self._button("Do not keep it", board.leave),
+            "undo": self._button("Undo", board.undo),
+        }
+        self.box = W.HBox(layout=W.Layout(align_items="center", flex_flow="row wrap"))
+        self.runs = Runs(self, self._run)
+        CELLS.add(self.runs)
+        self._names = {"head": uuid4().hex, "body": uuid4().hex}
+        self._shown, self._running, self._drawn = False, False, 0.0
+        self._context = contextvars.copy_context()
+
+    # -------------------------------------------------------------------------------- shown
+
+    def open(self) -> None:
+        """Display it in this cell; what an earlier run of the cell showed is closed."""
+        from IPython.display import display
+
+        self._context = contextvars.copy_context()
+        if cell := current_cell():
+            SHOWN_IN.show(self, *cell)
+        self._shown = True
+        self._arrange()
+        for name, bundle in self._bundles().items():
+            if name == "body":
+                display(self.box)
+            display(bundle, raw=True, display_id=self._names[name])
+
+    def refresh(self) -> None:
+        """Show the board as it is now."""
+        self._arrange()
+        if not self._shown:
+            return
+        from IPython.display import update_display
+
+        for name, bundle in self._bundles().items():
+            update_display(bundle, raw=True, display_id=self._names[name])
+
+    def close(self) -> None:
+        """End what goes on, and take the widgets off the page."""
+        self.runs.stop()
+        for widget in (*self.buttons.values(), self.status, self.box):
+            widget.close()
+
+    def _bundles(self) -> dict[str, dict[str, str]]:
+        found = self.board.waterfall
+        head, body = show.result(found.head()), show.result(found.body())
+        return {
+            "head": {"text/html": head, "text/plain": str(found)},
+            "body": {"text/html": body, "text/plain": ""},
+        }
+
+    def _arrange(self) -> None:
+        """The buttons that mean something now, and behind them what was said last."""
+        board, buttons = self.board, self.buttons
+        names: list[str] = []
+        if self._running:
+            names = ["stop"]
+        elif board.undecided:
+            names = [KEEP, LEAVE]
+        elif board.undoable:
+            names = ["undo"]
+        elif board.switch is not None:
+            names = ["measure"]
+        advice = advised(board.latest) if board.latest is not None else ""
+        for name in (KEEP, LEAVE):
+            buttons[name].button_style = "primary" if name == advice else ""
+        if board.switch is not None:
+            promise = promised(board.switch).rstrip(".")
+            buttons["measure"].description = f"Measure it ({promise[0].lower()}{promise[1:]})"
+            # What speaks against it has been said above.
+            buttons["measure"].button_style = "" if board.doubt else "primary"
+        if not self._running:
+            self.say(board.said)
+        self.box.children = [*(buttons[name] for name in names), self.status]
+
+    def _button(self, text: str, call: Callable[[], None]) -> W.Button:
+        button = W.Button(description=text, layout=W.Layout(width="auto"))
+        button.on_click(lambda _: self._pressed(call))
+        return button
+
+    def _pressed(self, call: Callable[[], None]) -> None:
+        # In the name of the cell: a button's own messages may come from a shell that is gone later.
+        try:
+            self.context().run(call)
+        # Refused: the page is the only place where the reader sees it.
+        except RuntimeError as error:
+            self.say(str(error), "bad")
+
+    # ----------------------------------------------------------------------------------- a run
+
+    def start(self) -> None:
+        """Begin to measure. RuntimeError while anything measures in this process."""
+        self.runs.press(self._run())
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the end, and raise what ended it. TimeoutError after so many seconds."""
+        if not self.runs.wait(timeout):
+            raise TimeoutError(f"the board is still measuring after {timeout} s")
+        if self.runs.latest is not None and self.runs.latest.error is not None:
+            raise self.runs.latest.error
+
+    def _run(self) -> Run:
+        most = seconds_at_most(self.board.switch or "")
+
+        def job(_: Any, stop: threading.Event) -> Any:
+            self.board.measure(stop=stop, tell=lambda passed: self._progress(passed, most))
+            return self.board.latest
+
+        return Run(job, "Time", most, ({}, {}))
+
+    def _progress(self, passed: float, most: float) -> None:
+        now = time.monotonic()
+        if now - self._drawn > SELDOM:
+            self._drawn = now
+            text = f"{passed:.0f} s of at most {most:.0f} s"
+            self.status.value = show.progress(min(1.0, passed / most), text)
+
+    def begun(self, run: Run) -> None:
+        """The button gives way to Stop."""
+        self._running = True
+        self.status.value = show.progress(0.0, "looking at an epoch of each side")
+        self._arrange()
+
+    def finish(self, run: Run, result: Found) -> str:
+        """What the board says of it."""
+        return self.board.said
+
+    def over(self, run: Run) -> None:
+        """The figure, or what ended the run, and the buttons that follow."""
+        if run.error is None and run.ended and not self.board.undecided:
+            self.board.said = CELL_BEGAN
+        elif run.error is not None:
+            self.board.said = f"{type(run.error).__name__}: {run.error}"
+        self._running = False
+        self.refresh()
+
+    def say(self, text: str, tone: str = "") -> None:
+        """Set the line behind the buttons."""
+        colour = {"bad": "color:#d55e00"}.get(tone, "")
+        self.status.value = show.element("span", text, style=colour) if text else ""
+
+    def context(self) -> contextvars.Context:
+        """That of the cell which shows the board."""
+        return self._context.copy()

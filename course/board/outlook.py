@@ -1,0 +1,72 @@
+"""What is likely of a switch before it is measured: what this machine lacks, what others found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from course.board import recorded
+from course.board.recorded import ADDED, FORWARD
+from course.notebook_files import NOTEBOOKS, place
+from course.probe import abilities
+from course.switches import SWITCHES
+from labkit.text import format_factor
+
+MOST = 3
+
+
+class Likely(NamedTuple):
+    """A switch that is still to try: how many times as fast it was elsewhere, and its notebook.
+
+    ``path`` is that of the notebook among the notebooks, without its ending.
+    """
+
+    switch: str
+    factor: float
+    path: str
+
+
+def doubt(switch: str) -> str:
+    """Why a switch is likely to gain nothing here; empty where nothing is known against it."""
+    if switch == "mixed_precision" and not abilities().bf16:
+        times = format_factor(abilities().bf16_speedup)
+        return f"A large product in bf16 is {times} times as fast as in fp32 here: likely a loss."
+    if switch == "data_loading" and abilities().cores < 2:
+        return "This machine has one core: a worker takes its time from the training. No gain here."
+    if switch == "compile" and not abilities().compiler:
+        return "torch.compile needs a C++ compiler, and finds none here."
+    return ""
+
+
+def likely(tried: Collection[str]) -> tuple[Likely, ...]:
+    """Of the switches not tried yet the three that brought the nearest recorded machine most.
+
+    Those that cannot gain here are left out.
+    """
+    found: list[Likely] = []
+    for factor, switch in sorted(_brought(), reverse=True):
+        if switch not in tried and not doubt(switch):
+            found.append(Likely(switch, factor, notebook_of(switch)))
+        if len(found) == MOST:
+            break
+    return tuple(found)
+
+
+def _brought() -> list[tuple[float, str]]:
+    """What each switch brought where it was recorded; those that lost are left out."""
+    machine = recorded.nearest()
+    known = {}
+    for effect in machine.effects if machine else ():
+        if effect.how in (FORWARD, ADDED) and effect.factor > 1 and effect.switch in SWITCHES:
+            known[effect.switch] = effect.factor
+    return [(factor, switch) for switch, factor in known.items()]
+
+
+def notebook_of(switch: str) -> str:
+    """The path of the notebook that explains a switch; empty where it is not there."""
+    number, deeper = SWITCHES[switch].notebook, SWITCHES[switch].deeper
+    folders = [NOTEBOOKS / "deeper"] if deeper else [NOTEBOOKS, NOTEBOOKS / "deeper"]
+    for folder in folders:
+        for path in folder.glob(f"{number:02}_*.ipynb"):
+            return place(path)
+    return ""

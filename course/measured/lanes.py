@@ -1,0 +1,130 @@
+"""The lanes of one epoch of both sides: the explorable of notebook 04 with the reader's times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from course.measured.epochs import TRAINING, Batch, Epoch, Epochs, Loader
+from labkit.charts import svg
+from labkit.charts.plot import Box, field
+from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
+from labkit.results import Comparison
+from labkit.show import Markup
+from labkit.text import format_seconds
+
+LEFT, LANE, GAP = 104.0, 22.0, 4.0
+LOADS, TRAINS, WAITS = "fill candidate", "fill faster", "fill slower"
+LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting for data"))
+
+
+def of(epochs: Epochs) -> Callable[[object], str]:
+    """For a panel's ``picture``: the newest epochs of the two sides of a comparison; "" for
+    other results, and where no epoch was noted.
+    """
+
+    def picture(result: object) -> str:
+        if not isinstance(result, Comparison):
+            return ""
+        sides = []
+        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+            if epoch := epochs.of(side.settings):
+                sides.append((role, epoch))
+        return draw(sides) if sides else ""
+
+    return picture
+
+
+def draw(sides: Sequence[tuple[str, Epoch]]) -> Markup:
+    """The lanes of each side, on one scale of time."""
+    longest = max(epoch.seconds for _, epoch in sides)
+    parts, top = [], 0.0
+    for role, epoch in sides:
+        parts += _heading(role, epoch, top)
+        top += 1.7 * LINE
+        parts += _lanes(epoch, top, longest)
+        top += (1 + len(epoch.loaders)) * (LANE + GAP) + 6
+    parts += _axis(_box(top, longest), longest)
+    parts += _legend(top + 2 * LINE)
+    words = [f"{role}: {_in_words(epoch)}" for role, epoch in sides]
+    return svg.picture(top + 2.4 * LINE, "One epoch. " + ". ".join(words), parts)
+
+
+def _heading(role: str, epoch: Epoch, top: float) -> list[Markup]:
+    """The side and its epoch; below, what a batch takes."""
+    found = f"L = {format_seconds(epoch.load)}, T = {format_seconds(epoch.train)}"
+    return svg.named(top + 0.9 * LINE, role, f"{format_seconds(epoch.seconds)} per epoch", found)
+
+
+def _in_words(epoch: Epoch) -> str:
+    """What a heading says, for who does not see it."""
+    return (
+        f"{format_seconds(epoch.seconds)}, of which {epoch.waits / epoch.seconds:.0%} without "
+        f"training; loading a batch takes {format_seconds(epoch.load)}, "
+        f"training on it {format_seconds(epoch.train)}"
+    )
+
+
+def _box(top: float, longest: float) -> Box:
+    return Box(LEFT, top, WIDTH - EDGE, top + LANE, (0.0, longest))
+
+
+def _lanes(epoch: Epoch, top: float, longest: float) -> list[Markup]:
+    """Training, and a lane for each worker, or for the thread that loads in their place."""
+    parts, boxes = [], {}
+    for number, loader in enumerate((TRAINING, *epoch.loaders)):
+        box = boxes[loader] = _box(top + number * (LANE + GAP), longest)
+        name = f"{loader.kind} {number}" if number else loader.kind
+        kind = "" if number else "bold"
+        parts += [field(box), svg.text(LEFT - 8, box.bottom - 5, name, kind, "end")]
+    # When each loader begins its next batch.
+    following: dict[Loader, float] = {}
+    for number, batch in reversed(list(enumerate(epoch.batches, 1))):
+        until = min(batch.take, following.get(batch.loader, batch.take))
+        following[batch.loader] = batch.begin
+        if batch.loader == TRAINING:
+            parts += _bar(boxes[TRAINING], batch.begin, batch.end, LOADS, str(number))
+        else:
+            parts += _loaded(str(number), batch, until, boxes[batch.loader])
+            parts += _bar(boxes[TRAINING], batch.want, batch.take, WAITS)
+        parts += _bar(boxes[TRAINING], batch.take, batch.done, TRAINS, str(number))
+    last = epoch.batches[-1].done
+    return [*parts, *_bar(boxes[TRAINING], last, epoch.seconds, WAITS)]
+
+
+def _loaded(number: str, batch: Batch, until: float, box: Box) -> list[Markup]:
+    """A batch in the lane of who loads it, and a line while it is kept in the queue."""
+    parts = _bar(box, batch.begin, batch.end, LOADS, number)
+    if until > batch.end:
+        middle = (box.top + box.bottom) / 2
+        kept = [(box.x(batch.end), middle), (box.x(until), middle)]
+        parts.append(svg.path(kept, "line thin candidate"))
+    return parts
+
+
+def _bar(box: Box, begin: float, end: float, kind: str, word: str = "") -> list[Markup]:
+    """A bar, and its word where there is room for it."""
+    left, right = box.x(begin), box.x(end)
+    parts = [svg.rect(left + 0.5, box.top, max(0.5, right - left - 1), LANE, kind)]
+    if word and right - left > LETTER * len(word) + 4:
+        parts.append(svg.text((left + right) / 2, box.bottom - 5, word, "", "middle"))
+    return parts
+
+
+def _axis(box: Box, longest: float) -> list[Markup]:
+    """Round times below the lanes."""
+    rough = longest / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
+    times = [step * number for number in range(int(longest / step) + 1)]
+    words = [format_seconds(at) if at else "0" for at in times]
+    return [svg.below(box.x(at), box.top + 16, word) for at, word in zip(times, words, strict=True)]
+
+
+def _legend(y: float) -> list[Markup]:
+    parts, x = [], LEFT
+    for kind, word in LEGEND:
+        parts.append(svg.rect(x, y - 11, 12, 12, kind))
+        parts.append(svg.text(x + 18, y, word, "small"))
+        x += 36 + LETTER * len(word)
+    return parts

@@ -1,0 +1,137 @@
+"""The timeline of 23, measured: the lanes of host and device in a step of the reader's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+
+from course.measured.recording import Block, Recording, record
+from labkit import Workload, seed_all
+from labkit.charts import svg
+from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
+from labkit.plots import Drawing
+from labkit.restore import preserve_flags, preserve_rng
+from labkit.results import Comparison, Measurement
+from labkit.show import Markup
+from labkit.text import format_seconds, format_short
+
+# In the colours of the explorable.
+LOOKS = {
+    "data": "fill arm3",
+    "forward": "fill candidate",
+    "backward": "fill faster",
+    "update": "fill baseline",
+    "waits": "band slower",
+}
+LEFT, LANE, STRIDE = 96.0, 24.0, 28.0
+# Pixels between two blocks of one part below which they are drawn as one.
+NARROW = 0.6
+
+
+class Row(NamedTuple):
+    """A recorded step, its name, and what is said of it."""
+
+    label: str
+    words: str
+    recording: Recording
+
+
+def one_step(step: Callable[[], object]) -> Drawing:
+    """The lanes of a step, as the output of a cell; the step is run five times."""
+    found = record(step)
+    words = f"no operator runs in {found.idle:.0%} of it"
+    picture = draw([Row("one step", words, found)])
+    return Drawing(f"One step of {found.milliseconds:.1f} ms: {words}", picture)
+
+
+def both_steps(make_workload: Callable[..., Workload]) -> Callable[[object], str]:
+    """For a panel's ``picture``: from a Comparison to the lanes of both sides; "" for others."""
+
+    def picture(result: object) -> str:
+        if not isinstance(result, Comparison) or result.missing:
+            return ""
+        rows = []
+        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+            found = _recorded(make_workload, side, result.threads)
+            rows.append(Row(role, format_seconds(side.median), found))
+        return draw(rows)
+
+    return picture
+
+
+def _recorded(make: Callable[..., Workload], side: Measurement, threads: int) -> Recording:
+    """A step of one side, built as the lab builds it."""
+    with preserve_rng(), preserve_flags():
+        if threads:
+            torch.set_num_threads(threads)
+        seed_all(0)
+        workload = make(**side.settings)
+        try:
+            return record(workload.step)
+        finally:
+            if workload.close:
+                workload.close()
+
+
+# ------------------------------------------------------------------------------------ the picture
+
+
+def draw(rows: Sequence[Row]) -> Markup:
+    """Two lanes for each step, on one scale of time from the step's beginning."""
+    longest = max(row.recording.milliseconds for row in rows)
+    parts: list[Markup] = []
+    top = 0.0
+    for row in rows:
+        parts += svg.named(top + 18, row.label, row.words)
+        parts += _lanes(row.recording, longest, top + 26)
+        top += 30 + 2 * STRIDE
+    parts += _scale(longest, top)
+    parts += _legend(rows, top + LINE + 22)
+    words = [f"{row.label}: {row.recording.milliseconds:.1f} ms, {row.words}" for row in rows]
+    return svg.picture(top + LINE + 30, "; ".join(words), parts)
+
+
+def _lanes(recording: Recording, longest: float, top: float) -> Iterator[Markup]:
+    wide = WIDTH - EDGE - LEFT
+    for name, blocks in (("host", recording.host), (recording.where, recording.work)):
+        yield svg.text(LEFT - 8, top + 17, name, "small", "end")
+        yield svg.rect(LEFT, top, wide, LANE, "field")
+        for part, begin, end in _joined(blocks, NARROW * longest / wide):
+            x, width = LEFT + wide * begin / longest, wide * (end - begin) / longest
+            yield svg.rect(x, top + 2, max(0.6, width - 0.4), LANE - 4, LOOKS[part])
+        top += STRIDE
+
+
+def _joined(blocks: Sequence[Block], gap: float) -> list[Block]:
+    """The blocks with neighbours of one part joined, where hardly anything lies between them."""
+    joined: list[Block] = []
+    for block in blocks:
+        before = joined[-1] if joined else None
+        if before and before.part == block.part and block.begin - before.end < gap:
+            joined[-1] = before._replace(end=block.end)
+        else:
+            joined.append(block)
+    return joined
+
+
+def _scale(longest: float, top: float) -> Iterator[Markup]:
+    """Marks at round milliseconds, five at most."""
+    power = 10.0 ** math.floor(math.log10(longest / 4))
+    apart = next(power * digit for digit in (1, 2, 5, 10) if 5 * power * digit > longest)
+    for number in range(math.floor(longest / apart) + 1):
+        x = LEFT + (WIDTH - EDGE - LEFT) * number * apart / longest
+        yield svg.path([(x, top), (x, top + 4)], "grid")
+        yield svg.below(x, top + 20, format_short(number * apart) if number else "0 ms")
+
+
+def _legend(rows: Sequence[Row], y: float) -> Iterator[Markup]:
+    there = {block.part for row in rows for block in row.recording.host}
+    x = LEFT
+    for part, look in LOOKS.items():
+        if part in there:
+            yield svg.rect(x, y - 10, 11, 11, look)
+            yield svg.text(x + 16, y, part, "small")
+            x += 36 + LETTER * len(part)
