@@ -5,7 +5,6 @@ returns which.
 from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_15 import check_15_flat_gradients
-from course.exercises.front_18 import check_18_clipped_update
 from course.exercises.front_18 import check_18_clip
 from course.exercises.front_23 import check_23_find
 from course.exercises.lab_00 import check_00_speedup
