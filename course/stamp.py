@@ -62,8 +62,7 @@ class Stamp:
         letters = self.word.upper()
         wide = LETTER * 1.6 * len(letters) + 30
         left, top, hue = 24.0, 1.6 * LINE, HUES[self.word]
-        corners = [(0, 0), (wide, 0), (wide, 40), (0, 40), (0, 0)]
-        frame = svg.path([(left + x, top + y) for x, y in corners], f"line middle {hue}")
+        frame = svg.rect(left, top, wide, 40, f"line middle {hue}")
         words = svg.element(
             "text",
             letters,
