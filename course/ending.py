@@ -15,7 +15,7 @@ from labkit.panel.guess import Decided, score_in_words
 from labkit.show import Markup, element
 from labkit.text import aligned
 
-HEAD = ["", "question", "you bet", "you measured"]
+HEAD = ["question", "you bet", "you measured", ""]
 NO_BETS = "No bet was decided here. Place one in the panel, press Run, then run this cell again."
 DONE, OPEN = "●", "○"
 
@@ -40,7 +40,7 @@ class Ending:
             return []
         rows = [HEAD]
         for bet in self.bets:
-            rows.append(["✓" if bet.right else "✗", bet.question, bet.bet, bet.measured])
+            rows.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
         return rows
 
     @property

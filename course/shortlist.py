@@ -31,7 +31,7 @@ MORE = (
     "20_validation_without_grad",
     "22_compile_and_cuda_graphs",
 )
-HEAD = ["", "notebook", "relieves", "your bets", "you", "recorded", "of what"]
+HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
 DONE, NOTHING = "✓", "–"
 
 
@@ -70,8 +70,9 @@ class Entry:
             recorded = [self.recorded.text, self.recorded.headline]
         right = sum(bet.right for bet in self.bets)
         bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
-        name = self.title if self.front else f"{self.title} (long)"
-        return [DONE if self.finished else "", name, self.relieves, bets, yours, *recorded]
+        done = f" {DONE}" if self.finished else ""
+        form = "" if self.front else " (long)"
+        return [f"{self.title}{form}{done}", self.relieves, bets, yours, *recorded]
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class Shortlist:
     def _repr_html_(self) -> str:
         rows: list[list[str]] = [HEAD]
         for entry in self.entries:
-            done, title, *texts = entry.texts()
+            title, *texts = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
-            rows.append([done, link, *texts])
+            rows.append([link, *texts])
         return show.result(show.table(rows), show.note(self.said))
 
 

@@ -63,6 +63,9 @@ SWITCHES = {
     "compile": Switch(22, "compile the model"),
 }
 
+# What leaves a switch nothing to do.
+IN_THE_WAY = {"data_loading": "decode_once"}
+
 
 def checked(names: Iterable[str]) -> frozenset[str]:
     """The names as a set; ValueError for one that is no switch, TypeError for a single word."""

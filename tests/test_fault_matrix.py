@@ -568,15 +568,15 @@ def test_a_kernel_that_is_restarted_finds_what_was_kept(path: Path) -> None:
 def test_a_board_cell_that_is_run_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def measured(switch: str, present: tuple[str, ...], *_: Any) -> Figure:
+    def measured(switch: str, present: tuple[str, ...], *_: Any, **__: Any) -> Figure:
         asked.append(present)
         return figure(switch, present)
 
     monkeypatch.setattr(cell, "measure", measured)
     for _ in range(2):
-        board("as_tensor").keep()
+        board("as_tensor", seconds=1).keep()
     once = path.read_text()
-    board("as_tensor").keep()
+    board("as_tensor", seconds=1).keep()
     assert path.read_text() == once and Board().choices.switches == ("as_tensor",)
     assert len(asked) == 3
 

@@ -22,16 +22,16 @@ def advised(figure: Figure) -> str:
 
 
 def advice(figure: Figure) -> str:
-    """What to do with a switch, and why."""
+    """What to do with a switch, and why; its name stands before it."""
     if saves_memory(figure):
-        return f"It needs less memory{_costs(figure)}: keep it where memory is short."
+        return f"needs less memory{_costs(figure)}: keep it where memory is short."
     if figure.direction == "slower":
-        return f"{_loss(figure)}: better not kept. {doubt(figure.switch)}".strip()
+        return f"{_loss(figure)}: better not kept. {doubt(figure.switch, figure.on_top_of)}".strip()
     if figure.direction == "faster":
-        return f"{figure.switch} is {_gain(figure)}."
+        return f"{_gain(figure)}."
     if figure.direction == "same":
-        return f"{figure.switch} makes no difference here."
-    return f"What {figure.switch} does here is not clear: run it again, beside fewer programs."
+        return "makes no difference here."
+    return "is not clear here: run it again, beside fewer programs."
 
 
 def saves_memory(figure: Figure) -> bool:
@@ -45,7 +45,7 @@ def after_keeping(figure: Figure) -> str:
     if figure.direction != "slower":
         return ""
     return (
-        f"{_loss(figure)}, and all that you measure later is measured on top of it. "
+        f"{figure.switch} {_loss(figure)}, and all that comes later is measured on top of it. "
         "Undo (--leave on the command line) takes it out again."
     )
 
@@ -81,18 +81,17 @@ def _costs(figure: Figure) -> str:
 
 def _loss(figure: Figure) -> str:
     if figure.factor <= 0:
-        return f"The target was reached only without {figure.switch}"
+        return "kept the training from its target"
     times = format_factor(1 / figure.factor)
     if figure.verdict == "slower":
-        return f"With {figure.switch} a training takes {times} times as long here"
-    return (
-        f"With {figure.switch} a training takes about {times} times as long here, "
-        f"{pairs_in_words(figure)}"
-    )
+        return f"makes a training take {times} times as long here"
+    return f"makes a training take about {times} times as long here, {pairs_in_words(figure)}"
 
 
 def _gain(figure: Figure) -> str:
-    if figure.verdict == "faster" or math.isinf(figure.factor):
-        return "faster here: worth keeping"
+    if math.isinf(figure.factor):
+        return "brought the training to its target: worth keeping"
+    if figure.verdict == "faster":
+        return f"is {format_factor(figure.factor)} times as fast here: worth keeping"
     where = pairs_in_words(figure).removeprefix("faster")
-    return f"faster here{where}; by how much is not clear yet"
+    return f"is faster here{where}; by how much is not clear yet"

@@ -10,31 +10,52 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import ipywidgets as W
 
 from course.board.advice import KEEP, LEAVE, advised
-from course.board.measure import promised, seconds_at_most
+from course.board.measure import Tell, promised, seconds_at_most
+from course.board.page import body, head
+from course.board.store import Figure
+from course.board.waterfall import Waterfall
 from labkit import show
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
-
-if TYPE_CHECKING:
-    from course.board.cell import Board
 
 CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
 # Seconds between two lines of progress.
 SELDOM = 0.5
 
 
-class Page(Watcher):
+class Measurable(Protocol):
+    """What the buttons of a board act on, and what they show of it."""
+
+    switch: str | None
+    latest: Figure | None
+    said: str
+
+    @property
+    def undecided(self) -> bool: ...
+    @property
+    def undoable(self) -> bool: ...
+    @property
+    def doubt(self) -> str: ...
+    @property
+    def waterfall(self) -> Waterfall: ...
+    def measure(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None: ...
+    def keep(self) -> None: ...
+    def leave(self) -> None: ...
+    def undo(self) -> None: ...
+
+
+class Buttons(Watcher):
     """Shows a board: its head, its buttons, its picture."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Measurable) -> None:
         self.board = board
-        self.status = W.HTML()
+        self.status = W.HTML(layout=W.Layout(flex="1 1 240px"))
         self.buttons = {
             "measure": self._button("Measure it", self.start),
             "stop": self._button("Stop", lambda: self.runs.stop()),
@@ -83,10 +104,9 @@ class Page(Watcher):
 
     def _bundles(self) -> dict[str, dict[str, str]]:
         found = self.board.waterfall
-        head, body = show.result(found.head()), show.result(found.body())
         return {
-            "head": {"text/html": head, "text/plain": str(found)},
-            "body": {"text/html": body, "text/plain": ""},
+            "head": {"text/html": show.result(head(found)), "text/plain": str(found)},
+            "body": {"text/html": show.result(body(found)), "text/plain": ""},
         }
 
     def _arrange(self) -> None:

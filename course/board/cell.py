@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -10,23 +11,31 @@ from typing import Any
 
 from course.board import recorded, store
 from course.board.advice import after_keeping
-from course.board.buttons import Page
+from course.board.buttons import Buttons
 from course.board.measure import NoFigure, Tell, machine_name, measure, promised
 from course.board.outlook import doubt, likely
+from course.board.page import html
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import SWITCHES, checked
 from labkit.device import test_size
 
 
-def board(switch: str | None = None, *, seconds: float | None = None, whole: bool = False) -> Board:
+def board(
+    switch: str | None = None,
+    *,
+    seconds: float | None = None,
+    whole: bool = False,
+    rate: float | None = None,
+) -> Board:
     """The reader's speedrun: its goal, what was kept, and a button that measures ``switch``.
 
     Given ``seconds``, a budget for the measuring proper, the cell itself measures; a race takes one
     seed at least. ``whole`` races to the target of the task on five seeds: minutes to an hour. An
-    interrupt shows what there is by then. ValueError for an unknown switch.
+    interrupt shows what there is by then. ``rate`` is the slow script's, `images_per_second()`, as
+    long as no switch was timed on it. ValueError for an unknown switch.
     """
-    found = Board(switch)
+    found = Board(switch, rate)
     if switch is not None and (whole or seconds is not None):
         found.measure(seconds, whole)
     return found
@@ -40,24 +49,25 @@ class Board:
     and the next choice tries to save them again.
     """
 
-    def __init__(self, switch: str | None = None) -> None:
+    def __init__(self, switch: str | None = None, rate: float | None = None) -> None:
         if switch is not None:
             checked([switch])
-        self.switch = switch
+        self.switch, self._rate = switch, rate
         self.machine = machine_name()
         self.path = None if _for_tests() else store.board_path()
         self.choices, self.said = Choices(), ""
+        # What is wrong with the reader's file.
+        self._trouble = ""
         self.latest: Figure | None = None
         self._unsaved: list[Choice] = []
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
-        self._doubt: str | None = None
-        self._page: Page | None = None
+        self._buttons: Buttons | None = None
         if self.path is not None:
             try:
                 self.choices = store.read(self.path, self.machine)
             except BoardError as error:
-                self.said = str(error)
+                self.said = self._trouble = str(error)
 
     def measure(
         self,
@@ -77,7 +87,7 @@ class Board:
             print(
                 f"Training without and with {self.switch}: {promised(self.switch, seconds, whole)}"
             )
-        self.latest, self._undo, self.said = None, None, ""
+        self.latest, self._undo, self.said = None, None, self._trouble
         bounded = seconds is None and not whole
         try:
             self.latest = measure(
@@ -173,23 +183,25 @@ class Board:
     @property
     def waterfall(self) -> Waterfall:
         """The steps as they are now."""
-        found = waterfall(
-            self.choices, self.latest if self.undecided else None, recorded.images_to_target()
-        )
+        choices = self.choices
+        if self._rate and math.isnan(choices.rate):
+            choices = replace(choices, rate=self._rate)
+        latest = self.latest if self.undecided else None
+        found = waterfall(choices, latest, recorded.images_to_target())
         named: dict[str, Any] = {}
         if self.switch is not None:
             named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
         if self.switch is not None and self.latest is None:
             named |= {"armed": self.switch, "doubt": self.doubt}
-        ahead = likely({*self.choices.made, self.switch or ""})
+        if self._undo is not None and not self.undecided:
+            named["decided"] = self._undo[0]
+        ahead = likely({*self.choices.made, self.switch or ""}, self.choices.switches)
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
 
     @property
     def doubt(self) -> str:
         """What speaks against the switch on this machine, before it is measured."""
-        if self._doubt is None:
-            self._doubt = doubt(self.switch) if self.switch else ""
-        return self._doubt
+        return doubt(self.switch, self.choices.switches) if self.switch else ""
 
     def __str__(self) -> str:
         return str(self.waterfall)
@@ -197,17 +209,17 @@ class Board:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.waterfall._repr_html_()
+        return html(self.waterfall)
 
     def _ipython_display_(self) -> None:
-        if self._page is not None:
-            self._page.close()
-        self._page = Page(self)
-        self._page.open()
+        if self._buttons is not None:
+            self._buttons.close()
+        self._buttons = Buttons(self)
+        self._buttons.open()
 
     def _show_again(self) -> None:
-        if self._page is not None:
-            self._page.refresh()
+        if self._buttons is not None:
+            self._buttons.refresh()
 
     # --------------------------------------------------------------------------- in the background
 
@@ -218,14 +230,14 @@ class Board:
         """
         if self.switch is None:
             raise ValueError("name the switch: board('data_loading') measures one")
-        if self._page is None:
-            self._page = Page(self)
-        self._page.start()
+        if self._buttons is None:
+            self._buttons = Buttons(self)
+        self._buttons.start()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for what `start` began; raise what ended it, TimeoutError after so many seconds."""
-        if self._page is not None:
-            self._page.wait(timeout)
+        if self._buttons is not None:
+            self._buttons.wait(timeout)
 
 
 def _for_tests() -> bool:

@@ -9,7 +9,7 @@ from course.board import recorded
 from course.board.recorded import ADDED, FORWARD
 from course.notebook_files import NOTEBOOKS, place
 from course.probe import abilities
-from course.switches import SWITCHES
+from course.switches import IN_THE_WAY, SWITCHES
 from labkit.text import format_factor
 
 MOST = 3
@@ -26,8 +26,13 @@ class Likely(NamedTuple):
     path: str
 
 
-def doubt(switch: str) -> str:
-    """Why a switch is likely to gain nothing here; empty where nothing is known against it."""
+def doubt(switch: str, kept: Collection[str] = ()) -> str:
+    """Why a switch is likely to gain nothing here; empty where nothing is known against it.
+
+    ``kept`` is what it is put on top of.
+    """
+    if (other := IN_THE_WAY.get(switch)) in kept:
+        return f"You have kept {other}, which leaves it nothing to do."
     if switch == "mixed_precision" and not abilities().bf16:
         times = format_factor(abilities().bf16_speedup)
         return f"A large product in bf16 is {times} times as fast as in fp32 here: likely a loss."
@@ -38,14 +43,14 @@ def doubt(switch: str) -> str:
     return ""
 
 
-def likely(tried: Collection[str]) -> tuple[Likely, ...]:
+def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:
     """Of the switches not tried yet the three that brought the nearest recorded machine most.
 
     Those that cannot gain here are left out.
     """
     found: list[Likely] = []
     for factor, switch in sorted(_brought(), reverse=True):
-        if switch not in tried and not doubt(switch):
+        if switch not in tried and not doubt(switch, kept):
             found.append(Likely(switch, factor, notebook_of(switch)))
         if len(found) == MOST:
             break

@@ -17,7 +17,7 @@ from labkit.show import Markup
 
 # Room for the name of a goal, and for its time.
 NAME, TIME = 168.0, 110.0
-GOAL, ROW, THIN = 30.0, 46.0, 18.0
+GOAL, NOTE, ROW, THIN = 30.0, 24.0, 46.0, 18.0
 HIGH = 14.0
 # Between two lines of a hatching.
 APART = 7.0
@@ -41,7 +41,7 @@ class Goal:
 class Row:
     """What a switch did: from ``before`` to ``after``, which is ``hatched`` where it is unclear.
 
-    ``thin`` is a second figure on a scale of its own, nan where there is none.
+    ``thin`` is a second figure on a scale of its own, nan where there is none; it was ``thin_was``.
     """
 
     label: str
@@ -53,6 +53,8 @@ class Row:
     hatched: bool = False
     thin: float = math.nan
     thin_text: str = ""
+    thin_was: float = math.nan
+    thin_tone: str = "arm3"
 
 
 def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
@@ -62,14 +64,14 @@ def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
     parts, y = [], 0.0
     for goal in goals:
         parts += _goal(goal, ghosts, y)
-        y += GOAL + (22 if goal.note else 0)
+        y += GOAL + (NOTE if goal.note else 0)
     y += 10 if rows else 0
-    thickest = most_of(row.thin for row in rows)
+    widest = most_of(end for row in rows for end in (row.thin, row.thin_was))
     for row in rows:
         parts += _row(row, most, y)
         y += ROW
         if math.isfinite(row.thin):
-            parts += _thin(row, thickest, y)
+            parts += _thin(row, widest, y)
             y += THIN + 6
     return svg.picture(y, words, parts)
 
@@ -86,7 +88,7 @@ def _goal(goal: Goal, most: float, y: float) -> list[Markup]:
         length = wide * goal.value / most
         parts.append(svg.rect(EDGE + NAME, y + 7, length, HIGH, f"band {goal.tone}"))
     if goal.note:
-        parts.append(svg.text(WIDTH - EDGE, y + GOAL + 10, goal.note, "small", "end"))
+        parts.append(svg.text(WIDTH - EDGE, y + GOAL + 14, goal.note, "small", "end"))
     return parts
 
 
@@ -99,7 +101,7 @@ def _row(row: Row, most: float, y: float) -> list[Markup]:
         return parts
     low, high = sorted((WIDE * row.before / most, WIDE * min(row.after, most) / most))
     longer = row.after > row.before
-    tone = row.tone if not longer else "candidate"
+    tone = "candidate" if longer and row.tone == "slower" else row.tone
     parts.append(svg.rect(EDGE, top, low, HIGH, f"fill {tone}"))
     if row.hatched:
         parts += _hatching(EDGE + low, EDGE + high, top, "slower" if longer else "unclear")
@@ -115,8 +117,10 @@ def _thin(row: Row, most: float, y: float) -> list[Markup]:
         svg.rect(EDGE, y + 2, THIN_WIDE, 6, "field"),
         svg.text(WIDTH - EDGE, y + 11, row.thin_text, "small", "end"),
     ]
+    if most and math.isfinite(row.thin_was):
+        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin_was / most, 6, "floor"))
     if most:
-        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, "fill arm3"))
+        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, f"fill {row.thin_tone}"))
     return parts
 
 

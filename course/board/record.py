@@ -23,7 +23,7 @@ from course.board import recorded
 from course.board.measure import MOST_SEEDS, machine_name, measure, prepared, run_once
 from course.board.recorded import ADDED, FORWARD, LEFT_OUT, Effect, Machine, Training
 from course.records.store import reference_folder
-from course.switches import SWITCHES, TASK
+from course.switches import IN_THE_WAY, SWITCHES, TASK
 from labkit.busy import Others, cores
 from labkit.text import write_whole
 
@@ -48,8 +48,6 @@ HELPFUL = (
     "learning_rate_schedules",
 )
 
-# What leaves a switch nothing to do is off where it is measured.
-IN_THE_WAY = {"data_loading": {"decode_once"}}
 # The part of the machine that other programs may use meanwhile.
 MOST_OTHERS = 0.05
 # A switch, how its effect is taken, and what is on beside it.
@@ -115,7 +113,7 @@ def wanted_effects() -> list[Wanted]:
         wanted.append((switch, LEFT_OUT, tuple(name for name in HELPFUL if name != switch)))
     for switch in SWITCHES:
         if switch not in HELPFUL:
-            below = [name for name in HELPFUL if name not in IN_THE_WAY.get(switch, ())]
+            below = [name for name in HELPFUL if name != IN_THE_WAY.get(switch)]
             wanted.append((switch, ADDED, tuple(below)))
     return wanted
 

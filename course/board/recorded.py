@@ -13,7 +13,7 @@ from typing import Any
 
 from course.board.words import as_json, from_json, told
 from course.records.store import reference_folder
-from course.switches import TASK
+from course.switches import IN_THE_WAY, TASK
 from labkit.racing import RaceResult, RaceRun
 
 SCHEMA = 1
@@ -148,13 +148,20 @@ def images_to_target() -> float:
     return TASK.images * median(run.epochs for run in machine.of())
 
 
+def on_top_of(effect: Effect) -> str:
+    """On top of which switches an effect was taken, in words."""
+    other = IN_THE_WAY.get(effect.switch)
+    but = f" but {other}" if other and other not in effect.on_top_of else ""
+    return ON_TOP[effect.how] + but
+
+
 def beside(switch: str) -> str:
     """What a recorded machine found for a switch, in a sentence; empty without any."""
     texts = []
     for machine in machines():
         for effect in machine.effects:
             if effect.switch == switch:
-                texts.append(f"{effect} {ON_TOP[effect.how]}")
+                texts.append(f"{effect} {on_top_of(effect)}")
         if texts:
             return f"Recorded on {machine.name}: {', '.join(texts)}."
     return ""

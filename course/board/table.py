@@ -7,6 +7,7 @@ from statistics import median
 
 from course.board.record import HELPFUL
 from course.board.recorded import FORWARD, LEFT_OUT, Effect, Machine, Training
+from course.switches import IN_THE_WAY
 from labkit.text import format_factor, markdown
 
 HEAD = """## The speedrun
@@ -57,7 +58,9 @@ def _rows(machine: Machine) -> list[list[str]]:
         rows.append([f"`{switch}`", *cells])
     for (switch, _), effect in known.items():
         if switch not in HELPFUL:
-            rows.append([f"`{switch}`, added to all", _cell(effect), ""])
+            other = IN_THE_WAY.get(switch)
+            but = f" but `{other}`" if other else ""
+            rows.append([f"`{switch}`, added to all{but}", _cell(effect), ""])
     return rows
 
 

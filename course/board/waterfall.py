@@ -9,17 +9,14 @@ unclear loss is counted, since all that comes later is measured on top of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
-from course.board.picture import Goal, Row, picture
 from course.board.recorded import Machine
-from course.board.store import Choices, Figure
+from course.board.store import Choice, Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit import show
-from labkit.show import Markup
 from labkit.text import aligned, format_bytes, format_factor, format_rate
 
 SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
@@ -62,6 +59,7 @@ class Waterfall:
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
     ``left`` was not kept, ``tried`` counts all. ``armed`` is the switch that can be measured now,
     ``doubt`` what speaks against it. ``saves`` is what the bars show: "time" or "memory".
+    ``decided`` is the choice that was made last.
     """
 
     steps: tuple[Step, ...]
@@ -75,6 +73,7 @@ class Waterfall:
     best: Machine | None = None
     ahead: tuple[Likely, ...] = ()
     saves: str = "time"
+    decided: Choice | None = None
 
     @property
     def latest(self) -> Figure | None:
@@ -86,21 +85,25 @@ class Waterfall:
         """Whether the slow script's seconds are known."""
         return math.isfinite(self.rate)
 
-    # ------------------------------------------------------------------------------------ text
-
     def __str__(self) -> str:
         rows = []
         for step in self.steps:
             measured = _told(step.figure) if step.figure else ""
-            rows.append([step.name, self.time(step.after), measured, _peak(step), _question(step)])
+            rows.append(
+                [step.name, self.time(step.after), measured, peak_in_words(step), _question(step)]
+            )
         if self.best:
-            rows.append([BEST, *_best(self.best), "", ""])
+            rows.append([BEST, *best_recorded(self.best), "", ""])
         parts = [f"{self.headline()} {self.caption()}", aligned(rows), *self.notes()]
         return "\n".join(filter(None, [*parts, self.about(), self.next_in_words(), self.said]))
 
     def headline(self) -> str:
         """``17.5 min → 14.1 min``: the slow script, and the last step."""
         slow, last = self.steps[0].after, self.steps[-1]
+        if self.by_memory:
+            return f"{format_bytes(self.peaks[0])} → {format_bytes(self.peaks[-1])}"
+        if self.fresh and self.best:
+            return f"{duration(self.best.seconds())} → {duration(self.best.best()[0])}"
         if len(self.steps) == 1:
             return self.time(slow)
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
@@ -109,18 +112,40 @@ class Waterfall:
 
     def caption(self) -> str:
         """What the headline is of, and how many switches were tried."""
-        what = f"until {TASK.target:.0%} of unseen images are right, estimated"
-        if not self.timed:
+        what = f"until {TASK.target:.0%} of unseen images are right"
+        if self.by_memory:
+            what = f"at the peak of a step, and {self.time(self.steps[-1].after)} {what}"
+        elif self.fresh:
+            where = ", on a recorded machine; yours is" if self.best else "; the slow script is"
+            what += f"{where} not timed yet"
+        elif not self.timed:
             what = "of the slow script's time"
+        else:
+            what += ", estimated"
         kept = "if you keep it; " if self.latest else ""
-        if len(self.steps) == 1 and not self.timed:
-            what = "Your slow script is not timed yet"
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing is known of this machine yet."""
+        return len(self.steps) == 1 and not self.timed
+
+    @property
+    def by_memory(self) -> bool:
+        """Whether the peak of the last step stands in the headline."""
+        return self.saves == "memory" and math.isfinite(self.steps[-1].peak)
+
+    @property
+    def peaks(self) -> list[float]:
+        """Bytes before the first switch that was looked at, and with each."""
+        figures = [step.figure for step in self.steps if step.figure]
+        known = [each for each in figures if math.isfinite(each.peak * each.memory)]
+        return [*(each.peak for each in known[:1]), *(each.peak * each.memory for each in known)]
 
     def about(self) -> str:
         """What is to be decided, or can be measured."""
         if self.latest is not None:
-            return advice(self.latest)
+            return f"{self.latest.switch} {advice(self.latest)}"
         if self.armed:
             return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
         return ""
@@ -139,6 +164,10 @@ class Waterfall:
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
         if self.left:
             notes.append(f"Tried and not kept: {', '.join(self.left)}.")
+        if self.best:
+            seconds, switches = self.best.best()
+            listed = ", ".join(switches)
+            notes.append(f"The best recorded, {duration(seconds)}, has {listed} switched on.")
         return [note for note in [*notes, self.beside] if note]
 
     def whole(self) -> str:
@@ -160,91 +189,6 @@ class Waterfall:
         if self.timed:
             return duration(value)
         return "?" if len(self.steps) == 1 else format_factor(value)
-
-    # ------------------------------------------------------------------------------------ page
-
-    def _repr_html_(self) -> str:
-        return show.result(self.head(), self.body(), show.note(self.said) if self.said else "")
-
-    def head(self) -> Markup:
-        """The big times, and what is to be decided or measured."""
-        big = show.element("b", self.headline(), kind="factor")
-        blocks = [show.sentence(big, " ", show.element("small", self.caption()))]
-        if figure := self.latest:
-            badge = show.badge(figure.direction)
-            text = f" {in_short(figure)}{_memory(figure)}. {self.about()}"
-            blocks.append(show.sentence(badge, show.element("b", figure.switch), text))
-        elif self.armed:
-            name, _, text = self.about().partition(":")
-            blocks.append(show.sentence(show.element("b", name), f":{text}"))
-        return show.join(blocks)
-
-    def body(self) -> Markup:
-        """The picture, what comes next, and how it is known."""
-        parts = [picture(f"{self.headline()} {self.caption()}", self.goals(), self.rows())]
-        if self.ahead:
-            links: list[str] = []
-            for each in self.ahead:
-                name = each.switch.replace("_", " ")
-                link = show.element("a", name, href=f"{each.path}.ipynb") if each.path else name
-                links.append(show.join([link, f" {format_factor(each.factor)}x"]))
-            listed = show.join(links, " · ")
-            text = "Next on this machine, likely (as recorded elsewhere): "
-            parts.append(show.sentence(text, listed))
-        return show.join([*parts, show.details(*self.notes(), summary="How is this known?")])
-
-    def goals(self) -> list[Goal]:
-        """The slow script, today's reader, and the best that was recorded."""
-        today = [step for step in self.steps if not step.undecided][-1]
-        found = [Goal(SLOW, self.steps[0].after, self.time(self.steps[0].after), "baseline")]
-        found.append(Goal(TODAY, today.after, self.time(today.after), "candidate"))
-        if self.best:
-            seconds, _ = self.best.best()
-            value = seconds if self.timed else seconds / self.best.seconds()
-            text, note = _best(self.best)
-            found.append(Goal(BEST, value, text, "recorded", note))
-        return found
-
-    def rows(self) -> list[Row]:
-        """A bar for each switch."""
-        rows = []
-        for step in self.steps:
-            if step.figure is not None:
-                row = self._row(step, step.figure)
-                rows.append(_by_memory(row, step.figure) if self.saves == "memory" else row)
-        return rows
-
-    def _row(self, step: Step, figure: Figure) -> Row:
-        after = step.measured
-        lost = figure.factor <= 0
-        return Row(
-            label=figure.switch,
-            note=in_short(figure),
-            text=self.time(step.after),
-            before=step.before,
-            after=2 * step.before if lost else after if math.isfinite(after) else step.before,
-            tone=figure.direction if step.undecided else "candidate",
-            hatched=lost or figure.verdict == "unclear",
-            thin=step.peak,
-            thin_text=_peak(step),
-        )
-
-
-def _by_memory(row: Row, figure: Figure) -> Row:
-    """The row with its peak as the thick bar, and its time as the thin one."""
-    after = figure.peak * figure.memory
-    text = row.thin_text or "memory not measured"
-    return replace(
-        row,
-        note=f"{format_factor(figure.memory)}x" if row.thin_text else "",
-        text=text,
-        before=figure.peak,
-        after=after,
-        tone="candidate",
-        hatched=False,
-        thin=row.after,
-        thin_text=row.text,
-    )
 
 
 def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
@@ -297,7 +241,7 @@ def _memory(figure: Figure) -> str:
     return f"; peak memory {format_factor(figure.memory)}x"
 
 
-def _peak(step: Step) -> str:
+def peak_in_words(step: Step) -> str:
     return format_bytes(step.peak) if math.isfinite(step.peak) else ""
 
 
@@ -309,12 +253,12 @@ def _told(figure: Figure) -> str:
     return told(figure.factor, figure.interval, pairs_in_words(figure))
 
 
-def _best(machine: Machine) -> tuple[str, str]:
+def best_recorded(machine: Machine) -> tuple[str, str]:
     """The best recorded time; whose, when, and from what."""
-    seconds, switches = machine.best()
+    seconds, _ = machine.best()
     whose = machine.name.replace("(R)", "").replace(" Processor", "")
     day = machine.date.rpartition(" to ")[2]
-    note = f"{whose}, {day}: {len(switches)} switches, from {duration(machine.seconds())}"
+    note = f"{whose}, {day}; from {duration(machine.seconds())}"
     return duration(seconds), note
 
 
@@ -326,6 +270,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if seconds < 120:
         return f"{seconds:.0f} s"
-    if seconds < 7200:
+    if seconds < 6000:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:.1f} h"

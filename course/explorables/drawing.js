@@ -216,8 +216,9 @@ class Frame {
   }
 
   // A row of buttons under the question. `options`: pairs [value, text], one of them right;
-  // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one.
-  bet({ name = "", options, answer }) {
+  // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one;
+  // `play(value)`: what a bet changes, to be seen at once.
+  bet({ name = "", options, answer, play = () => ({}) }) {
     this.betting = true;
     this.wagers.dataset.name = name;
     this.wagers.setAttribute("role", "group");
@@ -232,6 +233,7 @@ class Frame {
       node.addEventListener("click", () => {
         const right = answer(this.state).includes(value);
         this.wager = { text, right, fresh: true };
+        Object.assign(this.state, play(value));
         for (const other of this.wagers.querySelectorAll("button")) {
           other.setAttribute("aria-pressed", other === node);
         }
@@ -239,6 +241,17 @@ class Frame {
         this.request();
       });
     }
+  }
+
+  // Another question of the same kind: nothing is bet on it yet.
+  reopen() {
+    this.wager = undefined;
+    this.moved = false;
+    for (const node of this.wagers.querySelectorAll("button")) {
+      node.setAttribute("aria-pressed", "false");
+      node.classList.remove("xp-right", "xp-wrong");
+    }
+    this.request();
   }
 
   // Takes the focus, and keeps its keys to itself.

@@ -87,7 +87,8 @@ function drawBar(pen, x, [begin, end], y, height, look, word) {
   pen.rect(left + 0.5, y, Math.max(1, right - left - 1), height, look, 3);
   const room = right - left > 8 + 7 * String(word ?? "").length;
   if (word === undefined || !room) return;
-  pen.text((left + right) / 2, y + height / 2 + 4, word, "small bold on middle");
+  const on = look.includes("half") ? "" : "on";
+  pen.text((left + right) / 2, y + height / 2 + 4, word, `small bold ${on} middle`);
 }
 
 // Where boxes are in the strip: those of workers, of the queue (0 is next), of training.
@@ -126,6 +127,30 @@ function drawModel(pen, now, { model }, time) {
   else drawBox(pen, at, 56, 1, "fill red half", "waits");
 }
 
+function drawWorkers(pen, now, at, { workers, time }) {
+  for (let number = 0; number < workers; number++) {
+    const batch = now.loading.find(({ worker }) => worker === number);
+    const part = batch ? (time - batch.begin) / (batch.end - batch.begin) : 0;
+    drawBox(pen, at.worker(number), BOX, part, "fill blue", batch ? batch.i + 1 : "");
+  }
+}
+
+// From a worker to its place in the queue, and from there to training.
+function drawTravel(pen, now, at, time) {
+  // All of the queue moves up when its first batch is taken.
+  const late = clamp(1 - (time - now.taken) / GLIDE, 0, 1);
+  const placeOf = ({ i }) => Math.min(i - now.next, at.room - 1) + (now.next ? late : 0);
+  for (const batch of [...now.loaded].reverse()) {
+    const part = clamp((time - batch.end) / GLIDE, 0, 1);
+    drawBatch(pen, between(at.worker(batch.worker), at.slot(placeOf(batch)), part), batch.i);
+  }
+  const { training } = now;
+  if (training?.worker >= 0 && late > 0) {
+    const from = training.take > training.end ? at.slot(0) : at.worker(training.worker);
+    drawBatch(pen, between(from, [at.model + 14, 44], 1 - late), training.i);
+  }
+}
+
 // Batches on their way, at this moment.
 function drawStrip(pen, state, batches, area) {
   const [now, at] = [momentOf(batches, state.time), stripPlaces(area)];
@@ -135,23 +160,8 @@ function drawStrip(pen, state, batches, area) {
   pen.text(at.model + 28, 12, "training", "small faint middle");
   for (let place = 0; place < slots; place++) pen.rect(...at.slot(place), BOX, BOX, "fill pale", 5);
   drawModel(pen, now, at, state.time);
-  for (let number = 0; number < state.workers; number++) {
-    const batch = now.loading.find(({ worker }) => worker === number);
-    const part = batch ? (state.time - batch.begin) / (batch.end - batch.begin) : 0;
-    drawBox(pen, at.worker(number), BOX, part, "fill blue", batch ? batch.i + 1 : "");
-  }
-  // All of the queue moves up when its first batch is taken.
-  const late = clamp(1 - (state.time - now.taken) / GLIDE, 0, 1);
-  const placeOf = ({ i }) => Math.min(i - now.next, at.room - 1) + (now.next ? late : 0);
-  for (const batch of [...now.loaded].reverse()) {
-    const part = clamp((state.time - batch.end) / GLIDE, 0, 1);
-    drawBatch(pen, between(at.worker(batch.worker), at.slot(placeOf(batch)), part), batch.i);
-  }
-  const { training } = now;
-  if (training?.worker >= 0 && late > 0) {
-    const from = training.take > training.end ? at.slot(0) : at.worker(training.worker);
-    drawBatch(pen, between(from, [at.model + 14, 44], 1 - late), training.i);
-  }
+  drawWorkers(pen, now, at, state);
+  drawTravel(pen, now, at, state.time);
 }
 
 function drawLanes(pen, state, batches, { left, right, top }) {
@@ -270,10 +280,9 @@ function render({ el }) {
     },
   });
   const options = [3, 4, 5, 6].map((workers) => [workers, String(workers)]);
-  frame.bet({ name: "workers", options, answer });
-  const change = (workers) => {
-    frame.set({ workers, tried: [...new Set([...state.tried, workers])] });
-  };
+  const tryOut = (workers) => ({ workers, tried: [...new Set([...state.tried, workers])] });
+  const change = (workers) => frame.set(tryOut(workers));
+  frame.bet({ name: "workers", options, answer, play: tryOut });
   const values = steps(0, MOST, 1);
   frame.slider({ name: "workers", label: "workers", values, change });
   frame.slider({ name: "load", label: "loading a batch", values: steps(5, 150, 5), text: ms });

@@ -55,7 +55,7 @@ const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
 const HIGH = 10; // the scale of losses has room for this one, and for all that are seen
 const RATES = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3];
-const BETS = [0.05, 0.5, 5, 20];
+const BETS = [0.05, 0.5, 5, 10];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
@@ -88,7 +88,8 @@ function drawBall(pen, area, places, now, hue, lift) {
     pen.arrow(...from, short(0), short(1), hue);
   }
   if (w >= LEFT && w <= RIGHT) {
-    pen.dot(...spot(w), 8, `fill ${hue}`);
+    // Where both are at one place, red is seen around blue.
+    pen.dot(...spot(w), hue === "red" ? 10 : 7, `fill ${hue}`);
     return;
   }
   const [side, look] = w < LEFT ? [area.left + 6, ""] : [area.right - 6, "end"];
@@ -108,13 +109,14 @@ function drawLosses(pen, walks, now, { left, right, top, bottom }) {
   rows(pen, marks, y, left, right, (value) => value.toLocaleString("en"));
   columns(pen, steps(0, STEPS, 20), x, bottom);
   pen.text(right, bottom + 33, "steps", "small faint end");
+  if (!now) pen.text((left + right) / 2, top + 50, "? who ends lower ?", "bold middle faint");
   seen.forEach((losses, i) => {
     const [hue] = BALLS[i];
     const points = losses.map((value, step) => [x(step), y(clamp(value, 0.08, most))]);
     pen.path(points, `line ${hue}`);
     const event = thrown(walks[i], now);
     if (event) burst(pen, points[event.step], hue);
-    pen.dot(...points[now], 5, `fill ${hue}`);
+    pen.dot(...points[now], hue === "red" ? 6 : 4, `fill ${hue}`);
   });
 }
 
@@ -143,10 +145,13 @@ function places({ width, narrow }) {
 function inWords(state) {
   const walks = both(state);
   const now = walks.map((all) => short(loss(all[state.step])));
-  const losses = `the loss is ${now[0]} without clipping, ${now[1]} with threshold ${state.clip}.`;
-  if (state.step === 0) return "Both balls wait at the start. Press Play.";
+  const losses = `the loss is ${now[0]} unclipped, ${now[1]} clipped.`;
+  if (state.step === 0) {
+    const longest = short(state.rate * state.clip);
+    return `No step of the blue ball will be longer than ${longest}. Press Play.`;
+  }
   if (state.step < STEPS) return `${throws(walks[0], state.step)}After step ${state.step} ${losses}`;
-  return `${throws(walks[0], STEPS)}After all ${STEPS} steps ${losses} ${verdict(state)}`;
+  return `${throws(walks[0], STEPS)}After ${STEPS} steps ${losses} ${verdict(state)}`;
 }
 
 const short = (value) => Number(value.toPrecision(3));
@@ -154,7 +159,7 @@ const short = (value) => Number(value.toPrecision(3));
 function throws(places, now) {
   const event = thrown(places, now);
   if (!event) return "";
-  return `Step ${event.step} throws the unclipped ball by ${Math.round(event.length)}. `;
+  return `Step ${event.step} throws the red ball by ${Math.round(event.length)}. `;
 }
 
 function verdict(state) {
@@ -196,7 +201,13 @@ function render({ el }) {
       return inWords(now);
     },
   });
-  frame.bet({ name: "clip", options: BETS.map((norm) => [norm, String(norm)]), answer });
+  frame.bet({
+    name: "clip",
+    options: BETS.map((norm) => [norm, String(norm)]),
+    answer,
+    // The bet is what Play shows then.
+    play: (clip) => ({ clip, step: 0 }),
+  });
   frame.slider({ name: "clip", label: "threshold of clipping", values: NORMS });
   frame.slider({ name: "rate", label: "learning rate", values: RATES });
   frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1) });
@@ -217,5 +228,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { loss, gradient, walk, thrown, answer, OPENS };
+export { loss, gradient, walk, thrown, answer, NORMS, OPENS };
 export default { render };

@@ -126,13 +126,14 @@ function strip({ width }, blocks) {
 // The network as a row of blocks, and which of its tensors are in memory now.
 function drawStrip(pen, state, now, size) {
   const { x, size: wide, top } = strip(size, state.blocks);
-  pen.text(x(0), 12, "the blocks, and what they keep at the grey line", "small faint");
+  pen.text(x(0), 12, `what blocks keep at the ${size.narrow ? "" : "grey "}line`, "small faint");
+  const [edge, inset] = wide > 24 ? [3, 4] : [1, 2];
   now.held.forEach((what, block) => {
     const runs = block === now.block;
-    const [left, inner] = [x(block) + 3, wide - 6];
+    const [left, inner] = [x(block) + edge, wide - 2 * edge];
     pen.rect(left, top, inner, STRIP_HEIGHT, runs ? `fill ${HUES[now.kind]}` : "fill pale", 4);
     if (runs) pen.rect(left + 2, top + 2, inner - 4, STRIP_HEIGHT - 4, "fill paper", 3);
-    drawTensors(pen, what, state.saved, left + 4, top + 4, inner - 8);
+    drawTensors(pen, what, state.saved, left + inset, top + 4, inner - 2 * inset);
     if (wide > 18) pen.text(left + inner / 2, top + 60, block + 1, "small faint middle");
   });
   for (const cut of cutsOf(state)) {
@@ -158,7 +159,7 @@ function drawTime(pen, state, { left, right, top, bottom }) {
   const longest = account(state.blocks, regular(state.blocks, 1)).seconds;
   const x = linear(0, longest, left, right);
   const y = linear(0, most, bottom, top);
-  pen.text(left, top - 10, "tensors in memory, over the time of one step", "small faint");
+  pen.text(left, top - 10, "memory of one step, in tensors", "small faint");
   rows(pen, ticks(0, most, 4), y, left, right);
   for (const { kind, peak, begin, end } of now.events) {
     pen.rect(x(begin), y(peak), x(end) - x(begin) + 0.4, bottom - y(peak), `fill ${HUES[kind]}`);
@@ -191,7 +192,7 @@ function drawCurve(pen, state, peak, { left, right, top, bottom }, revealed) {
     pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
     all.forEach((value, i) => pen.dot(x(i + 1), y(value), 3.5, "fill grey"));
   } else {
-    pen.text((left + right) / 2, top + 24, "? where is it lowest ?", "bold middle faint");
+    pen.text((left + right) / 2, top + 24, "where is it lowest?", "bold middle faint");
   }
   if (state.own) {
     pen.line(left, y(peak), right, y(peak), "orange dash");
@@ -205,7 +206,7 @@ function places({ width, narrow }) {
   if (narrow) {
     return {
       time: { left: 52, right: width - 8, top, bottom: top + 170 },
-      curve: { left: 52, right: width - 8, top: top + 272, bottom: top + 382 },
+      curve: { left: 52, right: width - 8, top: top + 300, bottom: top + 410 },
     };
   }
   const split = Math.round(width * 0.66);
@@ -287,7 +288,9 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "memory-saw",
     ask: "How many blocks between two checkpoints have the lowest peak?",
-    task: "Drag the orange dot. Press Play and watch the blocks.",
+    task:
+      "Drag the orange dot. Press Play and watch the blocks. " +
+      "Then click between two blocks to place a checkpoint yourself.",
     caption:
       "Simulated: a chain of equal blocks. Each saves some tensors for its backward, one of which " +
       "is its output; a backward takes twice the time of a forward. With checkpoints, forward " +
@@ -295,7 +298,7 @@ function render({ el }) {
       "again before its backward. Parameters and the optimizer are left out. " +
       "Nothing here is measured; the panel below measures.",
     state,
-    height: (width) => STRIP + (width < NARROW ? 468 : 275),
+    height: (width) => STRIP + (width < NARROW ? 496 : 275),
     draw: (pen, now, size) => {
       const area = places(size);
       const found = drawTime(pen, now, area.time);
@@ -308,8 +311,9 @@ function render({ el }) {
   });
   frame.bet({
     name: "every",
-    options: [1, 2, 4, 8].map((every) => [every, String(every)]),
+    options: [1, 2, 4, 8].map((every) => [every, every === 1 ? "1 block" : `${every} blocks`]),
     answer,
+    play: (every) => ({ every, own: null }),
   });
   const text = (every) => {
     if (state.own) return "your own";

@@ -225,13 +225,14 @@ function render({ el }) {
   let covered = true;
   const frame = new Frame(el, {
     name: "noisy-timing",
-    ask: "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
+    ask:
+      "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
     task: "Then raise the drift, or make B really slower: which order finds it?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
       "(heat, other programs); each run adds random noise. " +
       "An experiment claims a difference when the 95 % interval of B − A leaves out 0: " +
-      "a range that holds the true difference 95 times in 100. " +
+      "a range that contains the true difference 95 times in 100. " +
       "Each square is one experiment on another machine. " +
       "Nothing here is measured. The panels of this course measure in turn.",
     state,

@@ -193,7 +193,12 @@ function render({ el }) {
     },
   });
   const text = (fault) => `${fault} µs`;
-  frame.bet({ name: "fault", options: [0.2, 1, 2, 5].map((each) => [each, text(each)]), answer });
+  frame.bet({
+    name: "fault",
+    options: [0.2, 1, 2, 5].map((fault) => [fault, text(fault)]),
+    answer,
+    play: (fault) => ({ fault }),
+  });
   const options = Object.entries(ALLOCATORS).map(([name, each]) => [name, each.text]);
   frame.choice({ name: "allocator", label: "freed memory", options });
   frame.slider({ name: "size", label: "a gradient has", values: SIZES, text: sizeText });

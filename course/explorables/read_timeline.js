@@ -8,7 +8,7 @@ const PARTS = ["forward", "backward", "update"];
 const FAULTS = ["data", "read", "launch", "update", "none"];
 // Savings below this share of a step are none; those above this part of the largest are as good.
 const [LEAST, NEAR] = [0.08, 0.9];
-const OPENS = { game: 2, round: 0, shown: 3, marks: [] };
+const OPENS = { game: 147, round: 0, shown: 3, marks: [] };
 
 // Milliseconds: `load` a batch, `launch` an operator on the host, `work` on one on the device,
 // by part; `operators` of each part; `reads`: the host waits for the device after each part.
@@ -225,7 +225,7 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "read-timeline",
     ask: "What slows this program down?",
-    task: "The host launches operators, the device works on them in order. Where does it wait?",
+    task: "The host launches operators, the device works on them in order. Look where it waits.",
     caption:
       "Simulated: ten programs, each with one fault drawn at random, or none. The host runs " +
       "ahead until its queue is full. A profiler draws such lanes of your own program. Nothing " +
@@ -246,7 +246,7 @@ function render({ el }) {
       return inWords(now, told);
     },
   });
-  frame.bet({ name: "fault", options: Object.entries(WORDS), answer });
+  frame.bet({ options: Object.entries(WORDS), answer });
   frame.slider({ name: "shown", label: "steps shown", values: steps(1, 5, 1) });
   frame.button({
     name: "next",

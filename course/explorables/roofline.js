@@ -275,7 +275,8 @@ function render({ el }) {
     },
   });
   const text = (value) => value.toLocaleString("en");
-  frame.bet({ name: "width", options: BETS.map((width) => [width, text(width)]), answer });
+  const options = BETS.map((width) => [width, text(width)]);
+  frame.bet({ name: "width", options, answer, play: (width) => ({ width }) });
   frame.slider({
     name: "width",
     label: "width of the layer",

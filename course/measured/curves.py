@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain, cycle
-from statistics import median
 
 from labkit.charts import svg
 from labkit.charts.plot import TONES, Box, field
@@ -68,7 +67,7 @@ def exploded(run: RaceRun) -> bool:
 
 
 def in_words(runs: Sequence[RaceRun]) -> str:
-    """What became of the runs of a side: ``4 arrive (steps 41 to 54), 1 explodes (step 3)``."""
+    """What became of the runs of a side: ``4 arrive (steps 41–54)``, ``1 arrives, 3 explode``."""
     ended = {
         "arrive": [run for run in runs if run.reached],
         "explode": [run for run in runs if exploded(run)],
@@ -80,16 +79,17 @@ def in_words(runs: Sequence[RaceRun]) -> str:
             continue
         if len(those) == 1:
             verb = verb.replace("arrive", "arrives").replace("explode", "explodes")
-        at = "" if verb.startswith("never") else f" ({steps_of(those)})"
+        # Where a side's runs end in several ways there is no room for their steps.
+        at = f" ({steps_of(those)})" if len(those) == len(runs) and "never" not in verb else ""
         words.append(f"{len(those)} {verb}{at}")
     return ", ".join(words)
 
 
 def steps_of(runs: Sequence[RaceRun]) -> str:
-    """``step 3``, or ``steps 41 to 54``: where their curves end."""
+    """``step 3``, or ``steps 41–54``: where their curves end."""
     ends = [run.curve[-1][0] for run in runs]
     low, high = min(ends), max(ends)
-    return f"step {low}" if low == high else f"steps {low} to {high}"
+    return f"step {low}" if low == high else f"steps {low}–{high}"
 
 
 # --------------------------------------------------------------------------------------- drawing
@@ -97,10 +97,9 @@ def steps_of(runs: Sequence[RaceRun]) -> str:
 
 def box_of(result: RaceResult, least: float) -> Box:
     """Where the curves are drawn; its scale up is one of logarithms."""
-    first = [value for run in result.runs for value in finite([run])][:1]
-    began = [next(finite([run]), math.nan) for run in result.runs]
-    usual = median([value for value in began if math.isfinite(value)] or first)
-    low, high = 0.8 * min(least, result.target), BEYOND * max(usual, result.target)
+    # Where one step is enough to explode, the lowest beginning is the usual one.
+    began = min(next(finite([run]), math.inf) for run in result.runs)
+    low, high = 0.8 * min(least, result.target), BEYOND * max(began, result.target)
     top = LINE * (len(result.arms) + 1) + ROOF + 8
     last = max(run.curve[-1][0] for run in result.runs if run.curve)
     up = math.log(low), math.log(high)
@@ -173,8 +172,8 @@ def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
     right = max(ends)
     words = f"exploded: {steps_of(those)}"
     if right > (box.left + box.right) / 2:
-        return [svg.text(min(ends) - 16, box.top + 5, words, "bold", "end")]
-    return [svg.text(right + 16, box.top + 5, words, "bold")]
+        return [svg.text(min(ends) - 16, box.top + 24, words, "bold", "end")]
+    return [svg.text(right + 16, box.top + 24, words, "bold")]
 
 
 def target(value: float, box: Box) -> list[Markup]:

@@ -7,13 +7,17 @@ from labkit.plots import Drawing
 from whyslow import Diagnosis, Finding
 
 HEAD = ("finding", "costs", "without it", "remedy")
+# In the note of `labkit.busy`.
+BUSY = "other programs"
 
 
 def in_short(diagnosis: Diagnosis) -> Drawing:
     """One line for each finding: its share, what its remedy gains at most, and the remedy."""
     table = show.table([HEAD, *map(_line, diagnosis)]) if len(diagnosis) else ""
-    sentence = diagnosis.sentence
-    return Drawing(str(diagnosis), show.join([show.sentence(sentence), table]))
+    # Of the notes only what disturbs the figures.
+    notes = [show.note(f"{note.capitalize()}.") for note in diagnosis.notes if BUSY in note]
+    shown = show.join([show.sentence(diagnosis.sentence), table, *notes])
+    return Drawing(str(diagnosis), shown)
 
 
 def _line(finding: Finding) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ panel.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,7 +23,8 @@ from whyslow.events import Listener, listening
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 MARK = "a part begins: "
-WARM, STEPS = 2, 3
+# Steps that only warm up, that are recorded at least and at most, and seconds for all of them.
+WARM, LEAST, MOST, SECONDS = 2, 3, 12, 0.5
 
 
 class Block(NamedTuple):
@@ -52,12 +54,14 @@ class Recording:
 
 
 def record(step: Callable[[], object]) -> Recording:
-    """The shortest of three steps, behind two that only warm up."""
+    """The shortest of a few steps, as other programs disturb it least."""
     for _ in range(WARM):
         step()
     synchronize()
     with profile(activities=supported_activities()) as taken, listening(_Parts()):
-        for _ in range(STEPS):
+        count, end = 0, time.perf_counter() + SECONDS
+        while count < LEAST or (count < MOST and time.perf_counter() < end):
+            count += 1
             _mark("data")
             step()
             _mark("waits")
@@ -112,7 +116,7 @@ def _cut(marks: Sequence[tuple[str, float]], work: Iterable[_Work], where: str) 
         if first <= each.launched < last:
             before = [block.part for block in host if block.begin <= each.launched - first]
             found.append(Block(before[-1], each.begin - first, each.end - first))
-    return Recording(tuple(host), tuple(found), where, last - first)
+    return Recording(tuple(host), tuple(found), where, host[-1].end)
 
 
 class _Work(NamedTuple):

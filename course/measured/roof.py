@@ -73,10 +73,17 @@ def under_roofs(lab: Lab, recorded: Recorded | None = None) -> Callable[[object]
         threads = result.threads or None
         dots = [_dot(lab, side, threads) for side in result.arms]
         found = recorded.matching(result) if recorded and result.speedup < 1 else ()
-        best = max(found, key=lambda each: each[1].speedup, default=None)
+        alike = [each for each in found if _same_words(result, each[1])]
+        best = max(alike, key=lambda each: each[1].speedup, default=None)
         return draw(measured_roofs(threads), dots, best)
 
     return picture
+
+
+def _same_words(own: Comparison, other: Comparison) -> bool:
+    """Whether both are of one model, and what else is a word; a label names other sizes."""
+    words = {name: value for name, value in own.shared.items() if isinstance(value, str)}
+    return words.items() <= other.shared.items()
 
 
 @cache
@@ -113,8 +120,9 @@ def draw(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None = None) -> Mar
     for form in roofs.peaks:
         parts += _roof(roofs, form, box)
     parts += _arrow(dots, box)
-    for place, dot in enumerate(dots):
-        parts += _under(roofs, dot, box, left=place == 0)
+    least = min(dots, key=lambda dot: dot.work.intensity)
+    for dot in dots:
+        parts += _under(roofs, dot, box, left=dot is least)
     y = box.bottom + 2.6 * LINE
     for line in _notes(roofs, dots, beside):
         parts.append(svg.text(box.left, y, line, "small"))

@@ -14,7 +14,7 @@ from labkit.text import format_bytes
 AGAIN = "forward again"
 # The moving picture's colours, by the classes of labkit's pictures.
 HUES = {FORWARD: "candidate", AGAIN: "arm5", BACKWARD: "faster"}
-LEFT, TOP, HEIGHT = 84.0, 24.0, 190.0
+LEFT, TOP, HEIGHT = 84.0, 24.0, 270.0
 # A rise is a tooth from this part of the highest one on, and of what the step adds.
 TOOTH, LEAST = 0.5, 0.1
 # Columns of a drawing.
@@ -157,10 +157,15 @@ def _area(side: Timeline, begin: int, end: int, box: Box) -> list[tuple[float, f
 
 
 def _peak(side: Timeline, box: Box) -> list[Markup]:
-    y = box.y(max(side.alive))
-    line = svg.path([(box.left, y), (box.right, y)], "line thin arm3", "5 4")
+    """A line at the highest place, a dot on it."""
+    highest = max(side.alive)
+    y = box.y(highest)
     words = f"peak {side.peak_text} · {teeth(side)}"
-    return [line, svg.text(box.right - 4, y - 7, words, "bold", "end")]
+    return [
+        svg.path([(box.left, y), (box.right, y)], "line thin arm3", "5 4"),
+        svg.dots([(box.x(side.alive.index(highest) + 0.5), y)], "end arm3"),
+        svg.text(box.right - 4, y - 9, words, "bold", "end"),
+    ]
 
 
 def _legend(y: float, lines: Sequence[tuple[str, Timeline, str]]) -> list[Markup]:

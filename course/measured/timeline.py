@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from course.measured.recording import Block, Recording, record
-from labkit import Workload, seed_all
+from labkit import Workload, seed_all, show
 from labkit.charts import svg
 from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
 from labkit.plots import Drawing
@@ -40,10 +40,12 @@ class Row(NamedTuple):
 
 
 def one_step(step: Callable[[], object]) -> Drawing:
-    """The lanes of a step, as the output of a cell; the step is run five times."""
+    """The lanes of a step, as the output of a cell; the step is run a few times."""
     found = record(step)
-    words = f"no operator runs in {found.idle:.0%} of it"
-    picture = draw([Row("one step", words, found)])
+    words = f"no operator runs in {100 * found.idle:.0f} % of it"
+    # JupyterLab widens whatever has no room of its own.
+    room = "max-width: 720px"
+    picture = show.element("div", draw([Row("one step", words, found)]), style=room)
     return Drawing(f"One step of {found.milliseconds:.1f} ms: {words}", picture)
 
 

@@ -1,9 +1,9 @@
-"""The three annotated pictures of the first notebook, taken from its own panel in a real browser.
+"""The labelled picture of the first notebook, taken from its own panel in a real browser.
 
-    uv run python -m course.site.pictures      writes notebooks/pictures/panel-*.svg
+    uv run python -m course.site.pictures      writes notebooks/pictures/panel-time.svg
 
-Each holds the panel in both themes; a browser shows the one that its page asks for. Needs Chromium
-or Chrome. Look at them before you commit them: they show whatever this machine measured.
+It holds the panel in both themes; a browser shows the one that its page asks for. Needs Chromium
+or Chrome. Look at it before you commit it: it shows whatever this machine measured.
 """
 
 from __future__ import annotations
@@ -28,50 +28,28 @@ COLOURS = 40
 MARGIN = 14
 
 
-class Picture(NamedTuple):
-    """A part of the panel, from the top of one element to the end of another, and its numbers.
+class Label(NamedTuple):
+    """Words on an element: so far to its right and down, as parts of its size."""
 
-    A number stands on an element: so far to its right and down, as parts of its size.
-    """
-
-    title: str
-    first: str
-    last: str
-    numbers: tuple[tuple[str, float, float], ...]
+    words: str
+    selector: str
+    right: float
+    down: float
 
 
-PICTURES = {
-    "panel-set": Picture(
-        "The upper half of a panel",
-        ".labkit-modes",
-        ".labkit-run",
-        (
-            (".labkit-modes", 1, 0),
-            (".labkit-scenario >> nth=-1", 1, 0),
-            (".labkit-rows-candidate .widget-readout", 0.9, 0.5),
-            (".labkit-summary", 0.33, 0.5),
-            (".labkit-guessed", 0.5, -0.5),
-        ),
-    ),
-    "panel-time": Picture(
-        "The result of a run",
-        ".labkit-results",
-        ".labkit-picture",
-        (
-            (".labkit-speedup", 0.6, 0.5),
-            (".labkit-head .labkit-badge", 1.25, 0.5),
-            (".labkit-caption", 0.65, 0.5),
-            (".labkit-picture", 0.77, 0.62),
-            (".labkit-picture", 0.42, 0.72),
-        ),
-    ),
-    "panel-memory": Picture(
-        "Memory during a step",
-        ".labkit-results",
-        ".labkit-picture",
-        ((".labkit-picture", 0.52, 0.4), (".labkit-picture", 0.46, 0.68)),
-    ),
-}
+NAME, TITLE = "panel-time", "The result of a run in a panel"
+# The picture reaches from the top of the first to the end of the last.
+FIRST, LAST = ".labkit-results", ".labkit-picture"
+LABELS = (
+    Label("factor", ".labkit-speedup", 0.54, 0.5),
+    Label("verdict", ".labkit-head .labkit-badge", 1.1, 0.5),
+    Label("time of a step; below, its memory", LAST, 0.14, 0.12),
+    Label("noise floor", LAST, 0.04, 0.72),
+    Label("a pair", LAST, 0.905, 0.76),
+    Label("interval", LAST, 0.67, 0.78),
+)
+# Pixels of a letter, and around the words of a label.
+LETTER, ROOM, HIGH = 8.3, 9, 24
 
 
 def main() -> int:
@@ -81,35 +59,30 @@ def main() -> int:
         panel.run()
         panel.wait_finished()
         print(panel.speedup(), panel.verdict())
-        take(page, panel, "panel-set")
-        take(page, panel, "panel-time")
-        panel.mode("Memory")
-        panel.run()
-        panel.wait_finished()
-        take(page, panel, "panel-memory")
+        take(page, panel)
     return 0
 
 
-def take(page: NotebookPage, panel: Panel, name: str) -> None:
-    """Write one picture, in both themes."""
-    picture = PICTURES[name]
+def take(page: NotebookPage, panel: Panel) -> None:
+    """Write the picture, in both themes."""
     shots: dict[str, bytes] = {}
     for theme in ("light", "dark"):
         page.set_theme(theme)
         panel.root.scroll_into_view_if_needed()
         whole = box(panel, None)
-        first, last = box(panel, picture.first), box(panel, picture.last)
+        first, last = box(panel, FIRST), box(panel, LAST)
         top, bottom = first["y"] - MARGIN, last["y"] + last["height"] + MARGIN
         part = FloatRect(x=whole["x"], y=top, width=whole["width"], height=bottom - top)
         shots[theme] = page.page.screenshot(clip=part)
     page.set_theme("light")
     spots = []
-    for selector, right, down in picture.numbers:
-        found = box(panel, selector)
-        x = found["x"] + found["width"] * right
-        spots.append((x - part["x"], found["y"] + found["height"] * down - part["y"]))
-    path = FOLDER / f"{name}.svg"
-    path.write_text(drawing(picture.title, part, shots, spots), encoding="utf-8")
+    for label in LABELS:
+        found = box(panel, label.selector)
+        x = found["x"] + found["width"] * label.right - part["x"]
+        y = found["y"] + found["height"] * label.down - part["y"]
+        spots.append((label.words, x, y))
+    path = FOLDER / f"{NAME}.svg"
+    path.write_text(drawing(part, shots, spots), encoding="utf-8")
     print(path.relative_to(ROOT), path.stat().st_size, "bytes")
 
 
@@ -121,15 +94,13 @@ def box(panel: Panel, selector: str | None) -> FloatRect:
     return place
 
 
-def drawing(
-    title: str, part: FloatRect, shots: dict[str, bytes], spots: list[tuple[float, float]]
-) -> str:
-    """The SVG: a screenshot a theme, and the numbers on top."""
+def drawing(part: FloatRect, shots: dict[str, bytes], spots: list[tuple[str, float, float]]) -> str:
+    """The SVG: a screenshot a theme, and the labels on top, each at the left end of its words."""
     width, height = round(part["width"]), round(part["height"])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img">',
-        f"<title>{title}</title>",
+        f"<title>{TITLE}</title>",
         "<style>.dark { display: none } @media (prefers-color-scheme: dark) "
         "{ .dark { display: inline } .light { display: none } }</style>",
     ]
@@ -138,13 +109,14 @@ def drawing(
             f'<image class="{theme}" width="{width}" height="{height}" '
             f'href="data:image/png;base64,{small(shot)}"/>'
         )
-    lines.append(
-        '<g font-family="sans-serif" font-size="16" font-weight="bold" text-anchor="middle">'
-    )
-    for number, (x, y) in enumerate(spots, 1):
+    lines.append('<g font-family="sans-serif" font-size="14" font-weight="bold">')
+    for words, x, y in spots:
+        wide = LETTER * len(words) + 2 * ROOM
         lines.append(
-            f'<circle cx="{x:.0f}" cy="{y:.0f}" r="13" fill="#d55e00" stroke="#fff" '
-            f'stroke-width="2"/><text x="{x:.0f}" y="{y + 6:.0f}" fill="#fff">{number}</text>'
+            f'<rect x="{x:.0f}" y="{y - HIGH / 2:.0f}" width="{wide:.0f}" height="{HIGH}" '
+            f'rx="{HIGH / 2:.0f}" fill="#b34a00"/>'
+            f'<text x="{x + wide / 2:.0f}" y="{y + 5:.0f}" fill="#fff" text-anchor="middle">'
+            f"{words}</text>"
         )
     return "\n".join([*lines, "</g>", "</svg>", ""])
 

@@ -279,9 +279,9 @@ class View(Watcher):
         self.history += kept if isinstance(kept, Sweep) else [kept]
         told = self._bets.reveal(run, kept)
         drawing = self._drawing(run, kept)
-        own = None
+        own = Markup()
         if self._picture and not isinstance(kept, Sweep):
-            own = Markup(self._picture(kept))
+            own = Markup(self._picture(kept) or "")
         state = {
             "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
             "verdict": tone_of(kept),
@@ -296,9 +296,9 @@ class View(Watcher):
         word = "Stopped" if run.stop.is_set() else "Done"
         return f"{word}: {kept.sentence}"
 
-    def _publish(self, kept: Found, own: str | None) -> None:
+    def _publish(self, kept: Found, own: str) -> None:
         """The result as an output of the cell that shows the panel."""
-        markup, text = f"{own or ''}{kept._repr_html_()}", str(kept)
+        markup, text = f"{own}{kept._repr_html_()}", str(kept)
         picked = self._picked()
         if picked and not isinstance(kept, MemoryComparison):
             beside = picked.beside(kept)

@@ -87,17 +87,16 @@ class Control:
         self.values = offered(lab, self.name)
         self.label.value = _heading(lab, self.name)
         for widget in (self.baseline, self.candidate):
+            widget.disabled = not self.settable
+            if self.settable:
+                widget.remove_class("labkit-disabled")
             if isinstance(widget, W.Checkbox):
-                widget.disabled = not self.settable
                 continue
             kept, pairs = widget.value, _texts(self.values)
             if isinstance(widget, W.SelectionSlider):
                 pairs.sort(key=lambda pair: pair[1])
             widget.options = pairs
             widget.value = kept
-            widget.disabled = not self.settable
-            if self.settable:
-                widget.remove_class("labkit-disabled")
 
     @property
     def settable(self) -> bool:

@@ -11,9 +11,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from course import probe
 from course.measured import epochs as noting
 from course.measured import lanes
 from course.measured.epochs import TRAINING, Batch, Epoch, Epochs, Loader, Stamped
+from course.notebook_files import code_cells, notebook_path, read_notebook
+from labkit.restore import preserve_flags
 from labkit.results import Comparison, Measurement, RaceResult
 
 
@@ -161,3 +164,45 @@ def test_a_panel_s_picture_has_both_sides_of_a_comparison() -> None:
     assert "baseline" in drawn and "candidate" in drawn
     assert "worker 2" in drawn and "worker 3" not in drawn
     assert picture(RaceResult((), 0.5, "accuracy", True)) == ""
+
+
+# ----------------------------------------------------------------------------------- the notebook
+
+
+def names_of(tags: tuple[str, ...]) -> dict[str, Any]:
+    """What the notebook's cells with these tags define."""
+    names: dict[str, Any] = {}
+    notebook = read_notebook(notebook_path("04_data_loading"))
+    with preserve_flags():
+        for tag in tags:
+            for cell in code_cells(notebook, tag):
+                exec(compile(cell.source, tag, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(("cores", "kind"), [("one-core", "order"), ("", "factor")])
+def test_with_one_core_the_panel_asks_another_question_before_run(
+    cores: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(probe.PRETEND, cores)
+    if not cores and probe.abilities().cores == 1:
+        pytest.skip("this machine has one core")
+    panel = names_of(("setup", "workload", "panel"))["panel"]
+    assert panel.scenario == "large pictures" and panel.bet.bet.kind == kind
+    assert ("one core" in panel.bet.bet.question) == bool(cores)
+
+
+def test_the_reader_s_own_loader_is_raced_and_drawn() -> None:
+    names = names_of(("setup", "workload", "panel", "solution", "raced"))
+    panel, epochs = names["panel"], names["epochs"]
+    assert panel.scenario == "your prefetch"
+    panel.run(wait=True)
+    settings = {"num_workers": 0, "loader": "your prefetch"}
+    assert set(kinds(epochs.of(settings))) == {"thread"}
+    assert set(kinds(epochs.of(settings | {"loader": "DataLoader"}))) == {"training"}
+    assert "thread 1" in texts(panel.view.live.state["picture"])
+
+
+def test_without_an_answer_nothing_is_raced() -> None:
+    names = names_of(("setup", "workload", "panel", "exercise", "raced"))
+    assert "your prefetch" not in names["lab"].scenarios

@@ -24,7 +24,7 @@ def plain():
 
 def saw(pieces, **settings):
     """Forward keeps little; then so many teeth, each with small bumps on its way down."""
-    tooth = [20, 40, 60, 40, 45, 20, 25, 0]
+    tooth = [20, 40, 60, 40, 52, 20, 25, 0]
     alive = [5] * 12 + tooth * pieces + [0, 0]
     end = 12 + 8 * pieces
     parts = [(0, FORWARD), (12, BACKWARD), (end, OPTIMIZER)]

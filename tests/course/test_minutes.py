@@ -49,7 +49,7 @@ def test_other_minutes_are_named(good: nbformat.NotebookNode) -> None:
     wanted = minutes.estimate(good, "_template")
     good.metadata.labkit.minutes = wanted + 10
     far, card = minutes.check_minutes(good, "_template")
-    assert f"is {wanted + 10}; course/minutes.py has {wanted} (reading 1, " in far
+    assert f"is {wanted + 10}; course/minutes.py has {wanted} (reading 2, " in far
     assert f"does not say on its card that it takes {wanted + 10} minutes" in card
     good.metadata.labkit.minutes = wanted - 1
     assert "metadata.labkit.minutes is" in next(minutes.check_minutes(good, "_template"))

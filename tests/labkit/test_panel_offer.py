@@ -55,6 +55,17 @@ def test_a_withheld_value_can_be_chosen_from_then_on(panel: LabPanel) -> None:
     assert result.candidate.settings["update"] == "yours"
 
 
+def test_a_switch_that_was_withheld_is_grey_no_more() -> None:
+    reason = {"flag": {True: "slow here"}}
+    lab = Lab(make_workload, update=["torch"], flag=[False, True], rows=[1], unavailable=reason)
+    panel = LabPanel(lab)
+    switch = panel.controls["flag"].candidate
+    assert switch.disabled and "labkit-disabled" in switch._dom_classes
+    panel.offer("all the same", flag=True)
+    assert switch.value and not switch.disabled
+    assert "labkit-disabled" not in switch._dom_classes
+
+
 def test_offered_again_it_is_replaced_and_its_bet_is_open_again(panel: LabPanel) -> None:
     panel.offer("many", rows=4, flag=True)
     panel.bet.slider.value = 2.0

@@ -1,0 +1,130 @@
+"""The board as a page: its head, its picture, and what comes next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from course.board.advice import advice, in_short, saves_memory
+from course.board.picture import Goal, Row, picture
+from course.board.store import Figure
+from course.board.waterfall import (
+    BEST,
+    SLOW,
+    TODAY,
+    Step,
+    Waterfall,
+    best_recorded,
+    peak_in_words,
+)
+from labkit import show
+from labkit.show import Markup
+from labkit.text import format_factor
+
+
+def html(found: Waterfall) -> Markup:
+    """The whole of a board without its buttons."""
+    said = show.note(found.said) if found.said else ""
+    return show.result(head(found), body(found), said)
+
+
+def head(found: Waterfall) -> Markup:
+    """The big times, and what is to be decided or measured."""
+    big = show.element("b", found.headline(), kind="factor")
+    blocks: list[str] = [show.sentence(big, " ", show.element("small", found.caption()))]
+    if figure := found.latest:
+        blocks.append(_judged(figure, advice(figure)))
+    elif found.decided:
+        kept = "kept" if found.decided.kept else "not kept"
+        blocks.append(_judged(found.decided.figure, f"{kept}."))
+    elif found.armed:
+        text = found.about().removeprefix(found.armed)
+        blocks.append(show.sentence(show.element("b", found.armed), text))
+    return show.join(blocks)
+
+
+def body(found: Waterfall) -> Markup:
+    """The picture, what comes next, and how it is known."""
+    drawn = picture(f"{found.headline()} {found.caption()}", goals(found), rows(found))
+    # JupyterLab stretches a picture else.
+    parts: list[str] = [show.element("div", drawn, style="max-width:640px")]
+    if found.ahead:
+        links: list[str] = []
+        for each in found.ahead:
+            link: str = each.switch.replace("_", " ")
+            if each.path:
+                link = show.element("a", link, href=f"{each.path}.ipynb")
+            links.append(show.join([link, f" {format_factor(each.factor)}x"]))
+        listed = show.join(links, " · ")
+        text = "Next on this machine, likely (as recorded): "
+        parts.append(show.sentence(text, listed))
+    return show.join([*parts, show.details(*found.notes(), summary="How is this known?")])
+
+
+def goals(found: Waterfall) -> list[Goal]:
+    """The slow script, today's reader, and the best that was recorded."""
+    today = [step for step in found.steps if not step.undecided][-1]
+    slow = found.steps[0].after
+    listed = [Goal(SLOW, slow, found.time(slow), "baseline")]
+    if len(found.steps) > 1:
+        listed.append(Goal(TODAY, today.after, found.time(today.after), "candidate"))
+    if found.best:
+        seconds, _ = found.best.best()
+        value = seconds if found.timed else seconds / found.best.seconds()
+        text, note = best_recorded(found.best)
+        listed.append(Goal(BEST, value, text, "recorded", note))
+    return listed
+
+
+def rows(found: Waterfall) -> list[Row]:
+    """A bar for each switch."""
+    rows = []
+    for step in found.steps:
+        if step.figure is not None:
+            row = _row(found, step, step.figure)
+            rows.append(_by_memory(row, step.figure) if found.saves == "memory" else row)
+    return rows
+
+
+def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
+    after = step.measured
+    lost = figure.factor <= 0
+    return Row(
+        label=figure.switch,
+        note=in_short(figure),
+        text=found.time(step.after),
+        before=step.before,
+        after=2 * step.before if lost else after if math.isfinite(after) else step.before,
+        tone=figure.direction if step.undecided else "candidate",
+        hatched=lost or figure.verdict == "unclear",
+        thin=step.peak,
+        thin_was=figure.peak,
+        thin_text=peak_in_words(step),
+    )
+
+
+def _by_memory(row: Row, figure: Figure) -> Row:
+    """The row with its peak as the thick bar, and its time as the thin one."""
+    after = figure.peak * figure.memory
+    text = row.thin_text or "memory not measured"
+    return replace(
+        row,
+        note=f"{format_factor(figure.memory)}x" if row.thin_text else "",
+        text=text,
+        before=figure.peak,
+        after=after,
+        tone="arm3",
+        hatched=False,
+        thin=row.after,
+        thin_was=row.before,
+        thin_text=row.text,
+        thin_tone=row.tone,
+    )
+
+
+def _judged(figure: Figure, text: str) -> Markup:
+    """A switch with what was found of it as a coloured word."""
+    badge = show.badge(figure.direction)
+    if saves_memory(figure):
+        badge = show.badge("faster", "less memory")
+    return show.sentence(badge, show.element("b", figure.switch), f" {text}")

@@ -1,0 +1,50 @@
+"""The board in JupyterLab: nothing runs by itself, and a press of each button does what it says."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator
+
+from .harness import NotebookPage
+
+CELLS = [
+    "from course.board import board\nboard('as_tensor')",
+    "answer = 6 * 7\nprint(answer)",
+]
+
+
+def button(page: NotebookPage, name: str) -> Locator:
+    return page.page.get_by_role("button", name=name, exact=True)
+
+
+def test_a_switch_is_measured_kept_and_taken_back(lab_page: NotebookPage) -> None:
+    lab_page.open(CELLS)
+    assert lab_page.run_all() == []
+    first = lab_page.page.locator(".jp-Notebook .jp-CodeCell").first
+    # The cell is done, and nothing was measured.
+    first.get_by_text("as_tensor").first.wait_for()
+    assert button(lab_page, "Keep it").count() == 0
+    button(lab_page, "Measure it (a minute at most)").click()
+    button(lab_page, "Keep it").wait_for(timeout=60_000)
+    assert button(lab_page, "Stop").count() == 0
+    first.get_by_text("if you keep it").first.wait_for()
+    button(lab_page, "Keep it").click()
+    button(lab_page, "Undo").wait_for()
+    first.get_by_text("Kept.").first.wait_for()
+    assert first.get_by_text("if you keep it").count() == 0
+    button(lab_page, "Undo").click()
+    button(lab_page, "Do not keep it").click()
+    first.get_by_text("Not kept.").first.wait_for()
+    assert lab_page.console == []
+
+
+def test_run_all_again_leaves_one_board_that_works(lab_page: NotebookPage) -> None:
+    lab_page.open(CELLS)
+    for _ in range(2):
+        assert lab_page.run_all() == []
+    assert button(lab_page, "Measure it (a minute at most)").count() == 1
+    button(lab_page, "Measure it (a minute at most)").click()
+    # A cell that begins ends it, or finds it done.
+    lab_page.run_cell(1)
+    last = lab_page.page.get_by_text("another cell began").or_(button(lab_page, "Keep it"))
+    last.first.wait_for(timeout=60_000)
+    assert "42" in lab_page.page.locator(".jp-Notebook .jp-CodeCell").nth(1).inner_text()
