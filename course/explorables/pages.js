@@ -167,7 +167,7 @@ function inWords(state) {
     ? `${none.faults.toLocaleString("en")} page faults, ${span(none.parts.fault)}`
     : "no page fault";
   return (
-    `None: ${faults}. Zeros: four more passes over memory, ${span(more)}. ` +
+    `None: ${faults}. Zeros: four more passes, ${span(more)}. ` +
     `${apart > 0 ? "None saves" : "Zeros save"} ${span(Math.abs(apart))} per step.`
   );
 }
