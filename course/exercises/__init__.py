@@ -4,6 +4,7 @@ returns which.
 
 from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
+from course.exercises.front_15 import check_15_flat_gradients
 from course.exercises.front_18 import check_18_clip
 from course.exercises.front_23 import check_23_find
 from course.exercises.lab_00 import check_00_speedup
@@ -53,6 +54,7 @@ __all__ = [
     "check_13_one_update",
     "check_14_one_reduction",
     "check_15_clip",
+    "check_15_flat_gradients",
     "check_16_to_float32",
     "check_17_replay",
     "check_18_clip",

@@ -11,6 +11,7 @@ __all__ = [
     "LossCliff",
     "MemorySaw",
     "NoisyTiming",
+    "Pages",
     "ReadTimeline",
     "Roofline",
     "alive",
@@ -42,6 +43,13 @@ class MemorySaw(Explorable):
     """Memory over the time of a step, with checkpoints that the reader places."""
 
     number, script = "11", "memory_saw"
+    _esm = module(script)
+
+
+class Pages(Explorable):
+    """The memory of gradients, page by page: filled with zeros, or freed."""
+
+    number, script = "15", "pages"
     _esm = module(script)
 
 

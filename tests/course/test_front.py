@@ -229,6 +229,13 @@ def entrances_are_kept(names: dict[str, Any]) -> None:
     assert peaks[2] < 0.5 * peaks[0]
 
 
+def gradients_are_dropped(names: dict[str, Any]) -> None:
+    """Filling with zeros runs an operator for each of 16 gradients, and keeps them."""
+    zeros, none = counters(names), counters(names, way="none")
+    assert zeros.launches == none.launches + 16
+    assert zeros.flops == none.flops
+
+
 def no_gradient_is_longer(names: dict[str, Any]) -> None:
     norms = []
 
@@ -269,6 +276,7 @@ ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "04_data_loading": workers_load,
     "06_mixed_precision": fewer_bytes_are_kept,
     "11_activation_checkpointing": entrances_are_kept,
+    "15_zeroing_gradients": gradients_are_dropped,
     "18_gradient_clipping": no_gradient_is_longer,
     "23_find_the_bottleneck": remedies_do_less,
 }

@@ -1,0 +1,219 @@
+// 15: the memory of four gradients, page by page: filled with zeros, or freed.
+
+const OPENS = { allocator: "back", size: 4, fault: 0.5, time: 0.3 };
+const GRADIENTS = 4;
+const [PAGE, MIB] = [4096, 2 ** 20]; // bytes
+const KEPT_BELOW = 128 * 1024; // bytes: what is smaller stays with the allocator
+// Bytes per second that a pass over memory moves, and whether freed memory leaves the program.
+const ALLOCATORS = {
+  back: { text: "leaves", speed: 10e9, leaves: true },
+  keeps: { text: "stays", speed: 10e9, leaves: false },
+  gpu: { text: "GPU", speed: 3e12, leaves: false },
+};
+const SIZES = [0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8, 16]; // MiB
+const FAULTS = [0.1, 0.2, 0.5, 1, 2, 5, 10]; // microseconds
+const WAYS = ["zeros", "none"];
+
+// Whether the memory of freed gradients has left the program when the next step needs it.
+function leaves({ allocator, size }) {
+  return ALLOCATORS[allocator].leaves && size * MIB >= KEPT_BELOW;
+}
+
+// What the gradients of one step take: bytes moved, page faults, seconds by kind.
+// zeros: write a new gradient, add it (read both, write the sum), at the end write zeros.
+function account(way, state) {
+  const bytes = GRADIENTS * state.size * MIB;
+  const pass = bytes / ALLOCATORS[state.allocator].speed;
+  const zeros = way === "zeros";
+  const faults = !zeros && leaves(state) ? bytes / PAGE : 0;
+  const parts = {
+    fault: faults * state.fault * 1e-6,
+    write: pass,
+    add: zeros ? 3 * pass : 0,
+    zero: zeros ? pass : 0,
+  };
+  return { bytes: (zeros ? 5 : 1) * bytes, faults, parts, seconds: sum(Object.values(parts)) };
+}
+
+// The shortest page fault at which zeros are faster; none where they never are.
+function answer(state) {
+  const seconds = (way, fault) => account(way, { ...state, fault }).seconds;
+  return FAULTS.filter((fault) => seconds("zeros", fault) < seconds("none", fault)).slice(0, 1);
+}
+
+const CELLS = 12; // of a gradient
+const ALL = GRADIENTS * CELLS;
+
+// What is done to which cell, and when. Cells from ALL on are those of the new gradient, which is
+// added to the zeros.
+function events(way, state) {
+  const { parts } = account(way, state);
+  const found = [];
+  let clock = 0;
+  const note = (kind, cell) => {
+    const begin = clock;
+    clock += parts[kind] / ALL;
+    found.push({ kind, cell, begin, end: clock });
+  };
+  const cells = steps(0, CELLS - 1, 1);
+  for (let first = ALL - CELLS; first >= 0; first -= CELLS) {
+    if (way === "zeros") {
+      cells.forEach((cell) => note("write", ALL + cell));
+      cells.forEach((cell) => note("add", first + cell));
+    } else {
+      for (const cell of cells) {
+        if (parts.fault) note("fault", first + cell);
+        note("write", first + cell);
+      }
+    }
+  }
+  if (way === "zeros") for (let cell = 0; cell < ALL; cell++) note("zero", cell);
+  return found;
+}
+
+// What each cell holds after so many seconds of the step: "gone", "free", "zero", "written", or
+// "fault" while its page comes again. At the end None has freed all.
+function memoryAt(way, state, seconds) {
+  const freed = leaves(state) ? "gone" : "free";
+  const held = Array(ALL).fill(way === "zeros" ? "zero" : freed);
+  if (way === "zeros") held.push(...Array(CELLS).fill("free"));
+  else if (seconds >= account(way, state).seconds) return held;
+  for (const { kind, cell, begin, end } of events(way, state)) {
+    if (begin >= seconds) break;
+    if (kind === "fault") held[cell] = end > seconds ? "fault" : "free";
+    else held[cell] = kind === "zero" ? "zero" : "written";
+    if (kind === "add") held[ALL + (cell % CELLS)] = "free";
+  }
+  return held;
+}
+
+// ---------------------------------------------------------------- drawing
+
+const TIMES = steps(0, 1, 0.005);
+const LEFT = 56; // pixels
+const LANE = 34;
+const BARS = 154; // the top of the bars of time
+const NAMES = { zeros: "zeros", none: "None" };
+const HUES = { fault: "red", write: "blue", add: "purple", zero: "grey" };
+const LOOKS = {
+  gone: "fill edge",
+  free: "hollow grey thin",
+  zero: "fill grey",
+  written: "fill blue",
+  fault: "fill red",
+};
+const LEGEND = [
+  ["fill blue", "backward writes"],
+  ["fill purple", "adds to the zeros"],
+  ["fill grey", "zeros"],
+  ["fill red", "page fault"],
+  ["hollow grey thin", "free, stays"],
+  ["fill edge", "left the program"],
+];
+
+const inUnit = (value, unit) => `${Number(value.toPrecision(2))} ${unit}`;
+const span = (seconds) =>
+  seconds < 1e-4 ? inUnit(1e6 * seconds, "µs") : inUnit(1e3 * seconds, "ms");
+const sizeText = (size) => (size < 1 ? `${Math.round(1024 * size)} KiB` : `${size} MiB`);
+const longest = (state) => Math.max(...WAYS.map((way) => account(way, state).seconds));
+
+// The memory of both ways at the grey line, gradient by gradient.
+function drawMemory(pen, state, { width, narrow }) {
+  const group = (width - LEFT) / (GRADIENTS + 1);
+  const wide = (group - 10) / CELLS;
+  for (let number = 0; number <= GRADIENTS; number++) {
+    const words = number < GRADIENTS ? `${narrow ? "" : "gradient "}${number + 1}` : "new";
+    pen.text(LEFT + group * number, 12, words, "small faint");
+  }
+  WAYS.forEach((way, row) => {
+    const top = 22 + row * (LANE + 14);
+    pen.text(LEFT - 8, top + LANE / 2 + 5, NAMES[way], "bold end");
+    memoryAt(way, state, state.time * longest(state)).forEach((what, cell) => {
+      const left = LEFT + group * Math.floor(cell / CELLS) + wide * (cell % CELLS);
+      pen.rect(left, top, wide - 1, LANE, LOOKS[what], 2);
+    });
+  });
+}
+
+const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
+
+// What each way spends its time on; returns the place of the present moment.
+function drawTime(pen, state, { width }) {
+  const x = scale(state, width);
+  pen.text(LEFT, BARS - 14, "time; above, the memory at the grey line", "small faint");
+  WAYS.forEach((way, row) => {
+    const { parts, seconds } = account(way, state);
+    const top = BARS + row * (LANE - 6);
+    pen.text(LEFT - 8, top + 15, NAMES[way], "bold end");
+    let begin = 0;
+    for (const [kind, length] of Object.entries(parts)) {
+      pen.rect(x(begin), top, x(begin + length) - x(begin), LANE - 14, `fill ${HUES[kind]}`);
+      begin += length;
+    }
+    pen.text(x(seconds) + 8, top + 15, span(seconds), "bold");
+  });
+  const at = x(state.time * longest(state));
+  const bottom = BARS + 2 * LANE - 4;
+  pen.line(at, BARS - 8, at, bottom, "faint");
+  legend(pen, LEGEND, { left: LEFT, right: width, top: bottom + 20 });
+  return [at, bottom];
+}
+
+function inWords(state) {
+  const [zeros, none] = WAYS.map((way) => account(way, state));
+  const more = zeros.seconds - zeros.parts.write;
+  const apart = zeros.seconds - none.seconds;
+  const faults = none.faults
+    ? `${none.faults.toLocaleString("en")} page faults, ${span(none.parts.fault)}`
+    : "no page fault";
+  return (
+    `None: ${faults}. Zeros: four more passes, ${span(more)}. ` +
+    `${apart > 0 ? "None saves" : "Zeros save"} ${span(Math.abs(apart))} per step.`
+  );
+}
+
+function render({ el }) {
+  const state = { ...OPENS };
+  const grips = {};
+  const frame = new Frame(el, {
+    name: "pages",
+    ask: "What is the shortest page fault at which writing zeros is faster?",
+    task: "Press Play. Then make page faults longer, or gradients smaller.",
+    caption:
+      "Simulated: backward writes four gradients, one after the other; the optimizer's part is left " +
+      "out. Gradients of less than 128 KiB stay with the allocator; real allocators have more " +
+      "rules. A pass over memory moves 10 GB per second, on a GPU 3,000. " +
+      "Nothing here is measured; the panel below measures.",
+    state,
+    height: (width) => BARS + (width < NARROW ? 160 : 108),
+    draw: (pen, now, size) => {
+      drawMemory(pen, now, size);
+      grips.time?.(...drawTime(pen, now, size));
+      return inWords(now);
+    },
+  });
+  const text = (fault) => `${fault} µs`;
+  frame.bet({
+    name: "fault",
+    options: [0.2, 1, 2, 5].map((fault) => [fault, text(fault)]),
+    answer,
+    play: (fault) => ({ fault }),
+  });
+  const options = Object.entries(ALLOCATORS).map(([name, each]) => [name, each.text]);
+  frame.choice({ name: "allocator", label: "freed memory", options });
+  frame.slider({ name: "size", label: "a gradient has", values: SIZES, text: sizeText });
+  frame.slider({ name: "fault", label: "a page fault takes", values: FAULTS, text });
+  frame.player({ name: "time", values: TIMES, seconds: 9 });
+  grips.time = frame.grip({
+    name: "time",
+    label: "time in the step",
+    look: "dark",
+    values: TIMES,
+    text: (time) => `${Math.round(100 * time)} % of the longer step`,
+    from: (x) => scale(state, frame.size().width).back(x) / longest(state),
+  });
+  return () => frame.close();
+}
+
+export { account, answer, events, memoryAt, OPENS, ALLOCATORS, FAULTS };
+export default { render };

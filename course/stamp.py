@@ -1,0 +1,97 @@
+"""A claim from the web, and a stamp on it from the reader's own runs: true here, or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from labkit import show
+from labkit.charts import svg
+from labkit.charts.svg import LETTER, LINE
+from labkit.results import Comparison
+from labkit.show import Markup
+from labkit.text import aligned
+
+TRUE, NOT, DEPENDS, OPEN = "true here", "not here", "depends", "not decided"
+# By class of labkit's pictures.
+HUES = {TRUE: "faster", NOT: "slower", DEPENDS: "arm3", OPEN: "baseline"}
+HEAD = ["where", "measured"]
+NO_RUN = "Run the panel's scenarios, then this cell again."
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the runs say of a claim that something is faster: `print` it, or end a cell in it.
+
+    ``runs``: the setting of each run in words, and its result.
+    """
+
+    claim: str
+    runs: tuple[tuple[str, Comparison], ...]
+
+    @property
+    def word(self) -> str:
+        """``true here`` where each decided run is faster, ``not here`` where none is, ``depends``
+        where some are, ``not decided`` without one.
+        """
+        faster = [tone == "faster" for _, run in self.runs if (tone := run.tone) != "unclear"]
+        if not faster:
+            return OPEN
+        if all(faster):
+            return TRUE
+        return DEPENDS if any(faster) else NOT
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The runs as texts, below their head; empty without any."""
+        rows = [[setting, run.in_short()] for setting, run in self.runs]
+        return [HEAD, *rows] if rows else []
+
+    def __str__(self) -> str:
+        return "\n".join([f"“{self.claim}”: {self.word}", aligned(self.rows) or NO_RUN])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        below = show.table(self.rows) if self.rows else show.note(NO_RUN)
+        return show.result(self._picture(), below)
+
+    def _picture(self) -> Markup:
+        """The claim, and the stamp across its end."""
+        letters = self.word.upper()
+        wide = LETTER * 1.6 * len(letters) + 30
+        left, top, hue = 24.0, 1.6 * LINE, HUES[self.word]
+        frame = svg.rect(left, top, wide, 40, f"line middle {hue}")
+        words = svg.element(
+            "text",
+            letters,
+            kind="bold",
+            x=svg.number(left + wide / 2),
+            y=svg.number(top + 28),
+            text_anchor="middle",
+            style="font-size:22px;letter-spacing:0.12em",
+        )
+        stamp = svg.element("g", frame, words, transform=f"rotate(-3 {left} {top})")
+        said = f"“{self.claim}”: {self.word}"
+        return svg.picture(top + 56, said, [svg.text(8, 0.8 * LINE, f"“{self.claim}”"), stamp])
+
+
+def stamp(claim: str, results: Iterable[object], **change: tuple[Any, Any]) -> Stamp:
+    """A stamp on a claim, from the runs whose sides differ as ``change`` says and in nothing else.
+
+    ``results`` are a panel's history, ``way=("zeros", "none")`` a control's value before and after.
+    Of runs with the same settings the newest counts. ValueError without ``change``.
+    """
+    if not change:
+        raise ValueError("stamp(...): say what changes, as in way=('zeros', 'none')")
+    runs: dict[str, Comparison] = {}
+    for result in results:
+        if isinstance(result, Comparison) and result.ratios and result.changed == change:
+            runs[_setting(result.candidate.settings, change)] = result
+    return Stamp(claim, tuple(runs.items()))
+
+
+def _setting(settings: Mapping[str, Any], change: Mapping[str, object]) -> str:
+    rest = {name: value for name, value in settings.items() if name not in change}
+    return ", ".join(f"{name} {value}" for name, value in rest.items()) or "as it is"

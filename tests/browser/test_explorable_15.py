@@ -1,0 +1,101 @@
+"""Notebook 15's moving picture: the model of pages against Python's, and its question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from .test_explorables import Model
+
+pytestmark = pytest.mark.browser
+
+SIZES = (0.0625, 0.125, 4, 16)
+SPEEDS = {"back": 10e9, "keeps": 10e9, "gpu": 3e12}
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def model(blank: Page) -> Model:
+    return Model(blank, "pages")
+
+
+def states(model: Model) -> Iterator[dict[str, Any]]:
+    for allocator, size, fault in product(SPEEDS, SIZES, (0.1, 0.5, 10)):
+        yield {**model.value("OPENS"), "allocator": allocator, "size": size, "fault": fault}
+
+
+def expected(way: str, state: dict[str, Any]) -> tuple[float, float, float]:
+    """Bytes moved, page faults and seconds of four gradients."""
+    held = 4 * state["size"] * 2**20
+    passes = {"zeros": 5, "none": 1}[way]
+    comes_again = way == "none" and state["allocator"] == "back" and state["size"] >= 0.125
+    faults = held / 4096 if comes_again else 0
+    seconds = passes * held / SPEEDS[state["allocator"]] + faults * state["fault"] * 1e-6
+    return passes * held, faults, seconds
+
+
+@pytest.mark.parametrize("way", ["zeros", "none"])
+def test_a_step_takes_its_passes_and_its_page_faults(model: Model, way: str) -> None:
+    for state in states(model):
+        found = model("account", way, state)
+        shown = found["bytes"], found["faults"], found["seconds"]
+        assert shown == pytest.approx(expected(way, state))
+        assert sum(found["parts"].values()) == pytest.approx(found["seconds"])
+
+
+@pytest.mark.parametrize("way", ["zeros", "none"])
+def test_events_follow_each_other_for_as_long_as_the_step(model: Model, way: str) -> None:
+    for state in states(model):
+        taken = model("events", way, state)
+        assert taken[0]["begin"] == 0
+        assert all(before["end"] == after["begin"] for before, after in pairwise(taken))
+        _, faults, seconds = expected(way, state)
+        assert taken[-1]["end"] == pytest.approx(seconds)
+        # 48 cells are drawn; the last gradient is the first that backward makes.
+        kinds = Counter(event["kind"] for event in taken)
+        if way == "zeros":
+            assert kinds == {"write": 48, "add": 48, "zero": 48}
+            assert [event["cell"] for event in taken[:13]] == [*range(48, 60), 36]
+        else:
+            assert kinds == ({"fault": 48, "write": 48} if faults else {"write": 48})
+            assert taken[0]["cell"] == 36
+
+
+def test_memory_before_within_and_after_a_step(model: Model) -> None:
+    opens = model.value("OPENS")
+
+    def held(way: str, seconds: float, **changes: Any) -> Counter[str]:
+        return Counter(model("memoryAt", way, {**opens, **changes}, seconds))
+
+    zeros, none = (model("account", way, opens)["seconds"] for way in ("zeros", "none"))
+    assert held("zeros", 0) == held("zeros", zeros) == {"zero": 48, "free": 12}
+    assert held("none", 0) == held("none", none) == held("none", 2 * none) == {"gone": 48}
+    assert held("none", 0, allocator="keeps") == held("none", 0, size=0.0625) == {"free": 48}
+    # Behind the last of five passes but one, all gradients are there.
+    assert held("zeros", 0.8 * zeros) == {"written": 48, "free": 12}
+    within = [held("none", part / 96 * none) for part in range(1, 96)]
+    assert all(each["fault"] <= 1 for each in within)
+    assert sum(each["fault"] for each in within) > 20
+    assert within[-1]["gone"] == 0
+
+
+def test_zeros_win_where_a_fault_takes_longer_than_four_passes_over_a_page(model: Model) -> None:
+    opens = model.value("OPENS")
+    even = 4 * 4096 / SPEEDS["back"] * 1e6
+    wanted = min(fault for fault in model.value("FAULTS") if fault > even)
+    for size in (0.125, 1, 16):
+        assert model("answer", {**opens, "size": size}) == [wanted]
+    assert wanted == 2
+    never = ({"size": 0.0625}, {"allocator": "keeps"}, {"allocator": "gpu"})
+    assert [model("answer", {**opens, **change}) for change in never] == [[], [], []]

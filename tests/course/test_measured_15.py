@@ -1,0 +1,186 @@
+"""The page faults of a step, counted and drawn: notebook 15's picture of the reader's machine."""
+
+import mmap
+import pickle
+import sys
+import xml.etree.ElementTree as ET
+
+import cloudpickle
+import pytest
+
+from course import allocator
+from course.measured import page_faults, pages
+from course.measured.page_faults import COUNTED, WARM, PageFaults
+from course.measured.pages import Side
+from labkit import Lab, Workload
+from labkit.results import Comparison, Measurement
+
+TOUCHED = 64
+
+
+def touch() -> None:
+    """So many fresh pages, given back at the end."""
+    with mmap.mmap(-1, TOUCHED * mmap.PAGESIZE) as fresh:
+        fresh[:: mmap.PAGESIZE] = b"x" * TOUCHED
+
+
+def use_memory() -> None:
+    """Eight blocks of the allocator, as large as gradients, freed together at the end."""
+    blocks = [bytearray(2**22) for _ in range(8)]
+    blocks.clear()
+
+
+def test_a_step_is_counted_once_it_is_warm():
+    faults = PageFaults()
+    step = faults.watch(touch, way="none", width=4)
+    for _ in range(WARM):
+        step()
+    assert faults.of({"way": "none", "width": 4}) is None
+    for _ in range(COUNTED[-1]):
+        step()
+    # In the order in which they come.
+    found = faults.of({"width": 4, "way": "none"})
+    assert TOUCHED <= found < 2 * TOUCHED
+    assert faults.of({"way": "zeros", "width": 4}) is None
+
+
+def test_a_count_is_the_mean_of_the_steps_so_far():
+    faults, fresh = PageFaults(), iter([False] * WARM + [True, False, False, False, True])
+    step = faults.watch(lambda: next(fresh) and touch(), way="none")
+    found = []
+    for _ in range(WARM + 5):
+        step()
+        found.append(faults.of({"way": "none"}))
+    assert found[WARM] >= TOUCHED
+    # Counted again behind the second and the fourth.
+    assert found[WARM + 1] < found[WARM]
+    assert found[WARM + 1] == found[WARM + 2] > found[WARM + 3] == found[WARM + 4]
+
+
+def test_a_step_returns_what_it_did():
+    step = PageFaults().watch(iter(range(20)).__next__)
+    assert [step() for _ in range(20)] == list(range(20))
+
+
+def test_a_copy_notes_into_the_same_folder_and_leaves_it_there():
+    faults = PageFaults()
+    copy = pickle.loads(pickle.dumps(faults))
+    step = copy.watch(lambda: None, way="zeros")
+    for _ in range(WARM + COUNTED[-1]):
+        step()
+    del copy, step
+    assert faults.of({"way": "zeros"}) < TOUCHED
+
+
+def test_a_page_fault_takes_time_and_much_less_than_a_millisecond():
+    assert 0 <= page_faults.fault_seconds() < 1e-3
+
+
+@pytest.fixture
+def by_value():
+    """The functions of this module go to processes as a notebook's do."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+def test_processes_of_a_lab_tell_what_they_counted(by_value):
+    faults = PageFaults()
+
+    def make_workload(fresh):
+        return Workload(touch if fresh else lambda: None)
+
+    made = faults.counted(make_workload)
+    lab = Lab(made, runs_in="process", memory=False, fresh=[False, True])
+    result = lab.run(fresh=True, seconds=0.2)
+    found = [faults.of(side.settings) for side in result.arms]
+    assert found[0] < TOUCHED <= found[1]
+
+
+@pytest.fixture
+def counted():
+    """Page faults of steps with zeros and with None."""
+    faults = PageFaults()
+    for way, step in (("zeros", lambda: None), ("none", touch)):
+        watched = faults.watch(step, way=way)
+        for _ in range(WARM + COUNTED[-1]):
+            watched()
+    return faults
+
+
+def comparison(*ways):
+    sides = [
+        Measurement(way, {"way": way}, times=(seconds,) * 4)
+        for way, seconds in zip(ways, (0.02, 0.01), strict=True)
+    ]
+    return Comparison(*sides)
+
+
+def test_the_picture_has_the_faults_of_both_sides(counted, monkeypatch):
+    monkeypatch.setattr(pages, "fault_seconds", lambda: 2e-6)
+    draw = pages.of(counted, lambda settings: 4 * TOUCHED * mmap.PAGESIZE)
+    drawn = draw(comparison("zeros", "none"))
+    words = ET.fromstring(drawn).get("aria-label")
+    assert "baseline, zeros: 20.0 ms per step, no page fault" in words
+    assert "candidate, none: 10.0 ms per step, 6" in words
+    assert "2.00 µs each on this machine" in drawn
+    # A quarter of the pages of the candidate, and the red part of its bar and of the legend.
+    assert drawn.count("k-slower") >= 48 / 4 + 2
+
+
+def test_what_it_does_not_draw_is_left_to_the_panel(counted):
+    draw = pages.of(counted, lambda settings: mmap.PAGESIZE)
+    assert draw("a race") == ""
+    assert draw(comparison("zeros", "yours")) == ""
+    none = comparison("zeros", "none").candidate
+    ended = Comparison(Measurement("zeros", {"way": "zeros"}, error="stopped"), none)
+    assert draw(ended) == ""
+
+
+def widths(drawn, kind):
+    """Of the rectangles of a kind, without the legend's."""
+    name = "{http://www.w3.org/2000/svg}rect"
+    kinds = [each for each in ET.fromstring(drawn).iter(name) if each.get("class") == kind]
+    return [float(each.get("width")) for each in kinds if each.get("width") != "12"]
+
+
+def test_red_is_the_share_of_pages_and_of_time():
+    half = Side("none", seconds=0.01, faults=1000, pages=2000)
+    drawn = pages.draw([half], 5e-6)
+    red, rest = widths(drawn, "k-fill k-slower"), widths(drawn, "k-fill k-candidate")
+    assert (len(red), len(rest)) == (25, 25)
+    assert red[-1] == pytest.approx(rest[-1], abs=0.2)
+    assert pages.share(half._replace(faults=9000)) == 1
+    # More time than the step has cannot be lost in it.
+    whole = widths(pages.draw([half._replace(faults=9000)], 5e-6), "k-fill k-slower")
+    assert len(whole) == 49
+
+
+def test_without_a_page_fault_nothing_is_red():
+    drawn = pages.draw([Side("zeros", 0.01, 0, 2000)], 0.0)
+    assert max(widths(drawn, "k-fill k-slower"), default=0) == 0
+    assert "each on this machine" not in drawn
+
+
+def test_the_allocator_says_where_it_cannot_be_told(monkeypatch):
+    assert "GPU" in allocator.why_not("cuda")
+    monkeypatch.setattr(allocator.platform, "libc_ver", lambda: ("", ""))
+    assert "GNU" in allocator.why_not()
+    with pytest.raises(OSError, match="GNU"):
+        allocator.keep_memory()
+
+
+@pytest.mark.skipif(allocator.why_not() is not None, reason=str(allocator.why_not()))
+def test_memory_that_is_kept_comes_without_page_faults(by_value):
+    faults = PageFaults()
+
+    def make_workload(keeps):
+        if keeps:
+            allocator.keep_memory()
+        return Workload(use_memory)
+
+    made = faults.counted(make_workload)
+    lab = Lab(made, runs_in="process", memory=False, keeps=[False, True])
+    result = lab.run(keeps=True, seconds=0.2)
+    given_back, kept = (faults.of(side.settings) for side in result.arms)
+    assert kept < 100 < given_back

@@ -1,0 +1,66 @@
+"""The stamp on a claim: what runs of a reader say."""
+
+import pytest
+
+from course.stamp import DEPENDS, NOT, OPEN, TRUE, stamp
+from labkit.results import Comparison, Measurement
+
+CLAIM = "None is faster"
+WAY = ("zeros", "none")
+
+
+def run(ratio, way=WAY, scatter=0.001, pairs=40, **setting):
+    """A comparison of this speed-up; the sides scatter against each other."""
+    sides = []
+    for side, (value, seconds) in enumerate(zip(way, (ratio, 1.0), strict=True)):
+        times = tuple(seconds * (1 + scatter * ((place // 2 + side) % 2)) for place in range(pairs))
+        settings = {"way": value, **setting}
+        sides.append(Measurement(f"way={value}", settings, times=times))
+    return Comparison(*sides)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word"),
+    [
+        ((1.3, 1.5), TRUE),
+        ((0.8, 0.7), NOT),
+        ((1.0, 0.7), NOT),
+        ((1.3, 0.7), DEPENDS),
+        ((1.3, 1.0), DEPENDS),
+        ((), OPEN),
+    ],
+)
+def test_the_word_is_that_of_all_runs(ratios, word):
+    runs = [run(ratio, width=width) for width, ratio in enumerate(ratios)]
+    found = stamp(CLAIM, runs, way=WAY)
+    assert found.word == word
+    assert str(found).startswith(f"“{CLAIM}”: {word}\n")
+    assert word.upper() in found._repr_html_()
+
+
+def test_what_is_unclear_is_shown_and_decides_nothing():
+    unclear = run(1.02, scatter=0.4, pairs=8, width=8)
+    assert unclear.tone == "unclear"
+    assert stamp(CLAIM, [unclear], way=WAY).word == OPEN
+    found = stamp(CLAIM, [run(1.5, width=4), unclear], way=WAY)
+    assert found.word == TRUE
+    assert [row[0] for row in found.rows] == ["where", "width 4", "width 8"]
+    assert "unclear" in found.rows[2][1]
+
+
+def test_the_newest_run_of_a_setting_counts_and_other_changes_do_not():
+    other = run(0.2, way=("zeros", "yours"), width=8)
+    same = run(1.0, way=("none", "none"), width=16)
+    found = stamp(CLAIM, [run(0.5), other, same, "a race", run(1.5)], way=WAY)
+    assert found.word == TRUE
+    assert len(found.runs) == 1 and found.runs[0][0] == "as it is"
+
+
+def test_without_a_run_it_says_what_to_do():
+    assert "Run the panel's scenarios" in str(stamp(CLAIM, [], way=WAY))
+    assert "Run the panel&#x27;s scenarios" in stamp(CLAIM, [], way=WAY)._repr_html_()
+
+
+def test_a_change_has_to_be_named():
+    with pytest.raises(ValueError, match="say what changes"):
+        stamp(CLAIM, [])
