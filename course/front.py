@@ -20,7 +20,7 @@ from nbformat import NotebookNode
 from course.notebook_files import code_cells, tags
 
 # Cells, words of text, lines of code; of a short topic's notebook, too.
-MOST, SHORT = (17, 700, 110), (13, 400, 75)
+MOST, SHORT = (17, 700, 110), (17, 400, 75)
 LONGEST_CELL = 25
 WORKLOAD_LINES = 15
 COLUMNS = 100
@@ -134,7 +134,7 @@ def limits(notebook: NotebookNode) -> tuple[int, int, int]:
 
 
 def cells(notebook: NotebookNode) -> Problems:
-    """At most 17 cells; 13 for a short topic."""
+    """At most 17 cells."""
     most = limits(notebook)[0]
     if len(notebook.cells) > most:
         yield f"has {len(notebook.cells)} cells; at most {most}"

@@ -345,8 +345,10 @@ def test_each_limit_finds_its_fault(good: nbformat.NotebookNode) -> None:
     many = deepcopy(good)
     many.cells += [nbformat.v4.new_code_cell("1")] * front.MOST[0]
     assert "cells; at most 17" in said(many)
-    many.metadata.labkit.short = True
-    assert "cells; at most 13" in said(many)
+    short = deepcopy(good)
+    short.metadata.labkit.short = True
+    cell(short, "saw").source += "\nword" * 300
+    assert "words of text; at most 400" in said(short)
     assert "words of text; at most 700" in problems("more", "\nword" * 700)
     wordy = deepcopy(good)
     cell(wordy, "saw").source = "word " * 150 + cell(wordy, "saw").source
