@@ -188,14 +188,19 @@ class MemoryMeter:
         self._saved, self._allocator = None, None
         if self.device.type == "cuda":
             self._allocator = _Allocator(self.device)
-        with ExitStack() as stack:
+        stack = ExitStack()
+        try:
             self._tracker = stack.enter_context(StorageTracker(self.device))
             stack.enter_context(in_started_threads(self._tracker))
             if self._count_saved:
                 self._saved = _SavedForBackward(self.device)
                 stack.enter_context(self._saved)
-            self._stack = stack.pop_all()
-        self._open.append(self)
+            self._open.append(self)
+            # No call follows: an interrupt strikes in calls, and would leave all of it on.
+            self._stack = stack
+        except BaseException:
+            stack.close()
+            raise
         return self
 
     def __exit__(self, *exc_info: Any) -> None:

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -375,8 +374,16 @@ def test_an_interrupt_gives_the_waiting_cell_up(
     ended = threading.Event()
     runs.press(asked(lambda *_: ended.wait(30)))
     main = threading.main_thread().ident
-    interrupt = partial(signal.pthread_kill, main, signal.SIGINT)
-    threading.Timer(3 * running.SILENT, interrupt).start()
+    assert main is not None
+
+    def interrupt() -> None:
+        # However long the cell takes to begin.
+        while runs.state is not State.STOPPING:
+            time.sleep(0.01)
+        time.sleep(2 * running.SILENT)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     shell.user_ns["ran"] = False
     result = cell(shell, "ran = True")
     assert not shell.user_ns["ran"] and not result.success
