@@ -116,7 +116,7 @@ class Buttons(Watcher):
         if self._running:
             names = ["stop"]
         elif board.undecided:
-            names = [KEEP, LEAVE]
+            names = [KEEP, LEAVE, "measure"]
         elif board.undoable:
             names = ["undo"]
         elif board.switch is not None:
@@ -126,9 +126,11 @@ class Buttons(Watcher):
             buttons[name].button_style = "primary" if name == advice else ""
         if board.switch is not None:
             promise = promised(board.switch).rstrip(".")
-            buttons["measure"].description = f"Measure it ({promise[0].lower()}{promise[1:]})"
+            words = "Measure again" if board.undecided else "Measure it"
+            buttons["measure"].description = f"{words} ({promise[0].lower()}{promise[1:]})"
             # What speaks against it has been said above.
-            buttons["measure"].button_style = "" if board.doubt else "primary"
+            minor = board.doubt or board.undecided
+            buttons["measure"].button_style = "" if minor else "primary"
         if not self._running:
             self.say(board.said)
         self.box.children = [*(buttons[name] for name in names), self.status]

@@ -20,7 +20,7 @@ _INTRODUCTION = re.compile(r"(?:\A|^#+ )(?:(?!^#+ ).)*\Z", flags=re.MULTILINE | 
 _RECORDED = re.compile(r",\s*recorded=records\.reference\([^()]*\)")
 _PRINTED = re.compile(r"print\(records\.reference\([^()]*\)\)")
 # what a hint says of the cell behind it, which a student's copy does not hold
-_BEHIND = re.compile(r"\n*^The next cell, folded, is a solution\.$", flags=re.MULTILINE)
+_BEHIND = re.compile(r"\n*^The next cell, folded, is a solution\..*$", flags=re.MULTILINE)
 _RESULTS = re.compile(r"\[RESULTS\.md\]\([^)]*\)")
 
 

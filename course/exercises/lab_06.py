@@ -24,6 +24,7 @@ def check_06_mixed_linear(answer: Layer) -> None:
     """
     _is_a_linear_layer(answer)
     _rounds_the_factors(answer)
+    _multiplies_in_bf16(answer)
     _keeps_the_bias(answer)
     if not far(answer):
         _learns(answer)
@@ -69,6 +70,17 @@ def _rounds_the_factors(answer: Layer) -> None:
                 f"{name} of {FINE:.6f} is 1 in bf16, so that 1 times it is 1; yours is "
                 f"{found:.6f}: {name} was multiplied in 32 bits"
             )
+
+
+def _multiplies_in_bf16(answer: Layer) -> None:
+    """On factors that bf16 has, and a sum that it has not: a product in bf16 rounds it."""
+    x, weight = torch.tensor([[1.0, FINE - 1]]), torch.ones(1, 2)
+    found = _call(answer, x, weight, torch.zeros(1)).item()
+    if found != 1:
+        raise NotYet(
+            f"the rounded factors were multiplied in 32 bits, which is no faster: the product "
+            f"itself is bf16, so that 1 + {FINE - 1:.6f} is 1; make it fp32 afterwards"
+        )
 
 
 def _keeps_the_bias(answer: Layer) -> None:

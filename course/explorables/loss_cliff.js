@@ -29,14 +29,27 @@ function walk({ start, rate, noise, seed }, clip) {
 }
 
 const NORMS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
+const BETS = [0.05, 0.5, 5, 10];
 // What `render` starts from.
 const OPENS = { rate: 1, clip: 0.1, noise: 0.4, start: 1, step: 0, seed: 3 };
 
-// The thresholds with which the clipped ball ends lowest: all that are equal.
-function answer(state) {
-  const ends = NORMS.map((clip) => loss(walk(state, clip)[STEPS]));
+// Of these thresholds all with which the clipped ball ends lowest.
+function lowest(state, norms) {
+  const ends = norms.map((clip) => loss(walk(state, clip)[STEPS]));
   const least = Math.min(...ends);
-  return NORMS.filter((_, i) => ends[i] <= least + 1e-9);
+  return norms.filter((_, i) => ends[i] <= least + 1e-9);
+}
+
+const answer = (state) => lowest(state, BETS);
+
+// The next noise with which there is something to see: a throw, and one best bet.
+function nextNoise(state) {
+  const seeds = Array.from({ length: 500 }, (_, i) => state.seed + 1 + i);
+  const shows = (seed) => {
+    const other = { ...state, seed };
+    return thrown(walk(other, null), STEPS) !== null && answer(other).length === 1;
+  };
+  return seeds.find(shows) ?? seeds[0];
 }
 
 // The first step up to `now` that throws the ball: its number and length; null without one.
@@ -55,7 +68,6 @@ const TOP = 9; // highest loss on the hill
 const BALLS = [["red", "not clipped"], ["blue", "clipped"]];
 const HIGH = 10; // the scale of losses has room for this one, and for all that are seen
 const RATES = [0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3];
-const BETS = [0.05, 0.5, 5, 10];
 const STARTS = steps(-4, 8.4, 0.1);
 const both = (state) => [walk(state, null), walk(state, state.clip)];
 
@@ -159,11 +171,11 @@ const short = (value) => Number(value.toPrecision(3));
 function throws(places, now) {
   const event = thrown(places, now);
   if (!event) return "";
-  return `Step ${event.step} throws the red ball by ${Math.round(event.length)}. `;
+  return `Step ${event.step} throws the red ball by ${Math.round(event.length)} units. `;
 }
 
 function verdict(state) {
-  const best = answer(state);
+  const best = lowest(state, NORMS);
   if (best.includes(state.clip)) return "No threshold of the slider ends lower.";
   return `A ${state.clip < best[0] ? "larger" : "smaller"} threshold ends lower.`;
 }
@@ -205,8 +217,8 @@ function render({ el }) {
     name: "clip",
     options: BETS.map((norm) => [norm, String(norm)]),
     answer,
-    // The bet is what Play shows then.
-    play: (clip) => ({ clip, step: 0 }),
+    // The end is there with the verdict; Play walks it again.
+    play: (clip) => ({ clip, step: STEPS }),
   });
   frame.slider({ name: "clip", label: "threshold of clipping", values: NORMS });
   frame.slider({ name: "rate", label: "learning rate", values: RATES });
@@ -216,7 +228,7 @@ function render({ el }) {
   frame.button({
     name: "again",
     text: () => "Other noise",
-    press: () => frame.set({ seed: state.seed + 1 }),
+    press: () => frame.set({ seed: nextNoise(state) }),
   });
   grip = frame.grip({
     name: "start",
@@ -228,5 +240,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { loss, gradient, walk, thrown, answer, NORMS, OPENS };
+export { loss, gradient, walk, thrown, answer, nextNoise, BETS, NORMS, OPENS };
 export default { render };

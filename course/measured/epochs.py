@@ -19,6 +19,8 @@ import torch
 from torch.utils.data import Dataset
 
 clock = time.perf_counter
+# So many epochs of a setting are kept: one of them is a typical one.
+FEW = 40
 
 
 class Loader(NamedTuple):
@@ -89,7 +91,7 @@ class Stamped(Dataset[Any]):
 
 
 class Epochs:
-    """The newest epoch of each setting that was run.
+    """The epochs of each setting that was run, the newest few of them.
 
     >>> epochs, loader = Epochs(), [[torch.ones(2), torch.tensor([[7.0, 7.0, 0.1, 0.2]])]]
     >>> [inputs.sum().item() for (inputs,) in epochs.watch(loader, workers=1)]
@@ -99,7 +101,7 @@ class Epochs:
     """
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[tuple[str, Any], ...], Epoch] = {}
+        self._noted: dict[tuple[tuple[str, Any], ...], list[Epoch]] = {}
 
     def watch(self, batches: Iterable[Any], **settings: Any) -> Iterator[list[Any]]:
         """The batches of a `Stamped` data set without their stamps, noted under ``settings``.
@@ -117,16 +119,22 @@ class Epochs:
             loader = _loader(int(process), int(thread))
             noted.append(Batch(loader, *(each - began for each in times)))
             want = done
+        if not noted:
+            return
         key = tuple(settings.items())
-        self._newest.pop(key, None)
-        if noted:
-            self._newest[key] = Epoch(tuple(noted), clock() - began)
+        kept = self._noted.pop(key, [])
+        self._noted[key] = [*kept[1 - FEW :], Epoch(tuple(noted), clock() - began)]
 
-    def of(self, settings: Mapping[str, Any]) -> Epoch | None:
-        """The newest epoch that was noted under any of these settings."""
-        for key, epoch in reversed(self._newest.items()):
+    def of(self, settings: Mapping[str, Any], seconds: float | None = None) -> Epoch | None:
+        """The epoch noted under any of these settings that took most nearly ``seconds``.
+
+        The newest one without.
+        """
+        for key, epochs in reversed(self._noted.items()):
             if all(settings.get(name) == value for name, value in key):
-                return epoch
+                if seconds is None:
+                    return epochs[-1]
+                return min(epochs, key=lambda epoch: abs(epoch.seconds - seconds))
         return None
 
 

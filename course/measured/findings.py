@@ -6,23 +6,29 @@ from labkit import show
 from labkit.plots import Drawing
 from whyslow import Diagnosis, Finding
 
-HEAD = ("finding", "costs", "without it", "remedy")
+HEAD = ("finding", "costs", "remedy")
 # In the note of `labkit.busy`.
 BUSY = "other programs"
 
 
 def in_short(diagnosis: Diagnosis) -> Drawing:
-    """One line for each finding: its share, what its remedy gains at most, and the remedy."""
+    """One line for each finding, its share and its remedy; and what could not be tried.
+
+    What a remedy gains is left out: that is what the reader bets on.
+    """
     table = show.table([HEAD, *map(_line, diagnosis)]) if len(diagnosis) else ""
     # Of the notes only what disturbs the figures.
-    notes = [show.note(f"{note.capitalize()}.") for note in diagnosis.notes if BUSY in note]
-    shown = show.join([show.sentence(diagnosis.sentence), table, *notes])
+    notes = [f"{note.capitalize()}." for note in diagnosis.notes if BUSY in note]
+    missing: dict[str, list[str]] = {}
+    for name, why in diagnosis.unmeasured.items():
+        missing.setdefault(why, []).append(name)
+    notes += [f"Not tried: {', '.join(names)} ({why})." for why, names in missing.items()]
+    shown = show.join([show.sentence(diagnosis.sentence), table, *map(show.note, notes)])
     return Drawing(str(diagnosis), shown)
 
 
 def _line(finding: Finding) -> tuple[str, ...]:
     low, high = finding.interval
     costs = f"{finding.share:.0%} of the {finding.of} [{low:.0%}, {high:.0%}]"
-    gains = f"{finding.speedup:.2f}× as fast" if finding.of == "time" else "fits in less memory"
     remedy = finding.remedy.splitlines()[0].rstrip(":;,.")
-    return finding.name, costs, gains, remedy
+    return finding.name, costs, remedy

@@ -15,12 +15,13 @@ from labkit.text import format_seconds
 
 LEFT, LANE, GAP = 104.0, 22.0, 4.0
 LOADS, TRAINS, WAITS = "fill candidate", "fill faster", "fill slower"
-LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting for data"))
+LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting"))
 
 
 def of(epochs: Epochs) -> Callable[[object], str]:
-    """For a panel's ``picture``: the newest epochs of the two sides of a comparison; "" for
-    other results, and where no epoch was noted.
+    """For a panel's ``picture``: an epoch of each side that took as long as the median one.
+
+    "" for what is no comparison, and where no epoch was noted.
     """
 
     def picture(result: object) -> str:
@@ -28,7 +29,7 @@ def of(epochs: Epochs) -> Callable[[object], str]:
             return ""
         sides = []
         for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
-            if epoch := epochs.of(side.settings):
+            if epoch := epochs.of(side.settings, side.median if side.times else None):
                 sides.append((role, epoch))
         return draw(sides) if sides else ""
 
@@ -88,6 +89,7 @@ def _lanes(epoch: Epoch, top: float, longest: float) -> list[Markup]:
             parts += _loaded(str(number), batch, until, boxes[batch.loader])
             parts += _bar(boxes[TRAINING], batch.want, batch.take, WAITS)
         parts += _bar(boxes[TRAINING], batch.take, batch.done, TRAINS, str(number))
+    # Workers that are not kept end before the next epoch begins.
     last = epoch.batches[-1].done
     return [*parts, *_bar(boxes[TRAINING], last, epoch.seconds, WAITS)]
 

@@ -121,8 +121,9 @@ def draw(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None = None) -> Mar
         parts += _roof(roofs, form, box)
     parts += _arrow(dots, box)
     least = min(dots, key=lambda dot: dot.work.intensity)
+    fastest = max(dots, key=lambda dot: dot.rate)
     for dot in dots:
-        parts += _under(roofs, dot, box, left=dot is least)
+        parts += _under(roofs, dot, box, left=dot is least, above=dot is fastest)
     y = box.bottom + 2.6 * LINE
     for line in _notes(roofs, dots, beside):
         parts.append(svg.text(box.left, y, line, "small"))
@@ -138,7 +139,7 @@ def _plane(roofs: Roofs, dots: Sequence[Dot]) -> Box:
     least, most = min(across) / 4, 4 * max(*across, *corners)
     low, high = min(up) / 3, 2.5 * max(*up, *roofs.peaks.values())
     left, right, bottom, top = map(math.log10, (least, most, low, high))
-    return Box(60.0, 30.0, WIDTH - EDGE, 250.0, (left, right), (bottom, top))
+    return Box(76.0, 30.0, WIDTH - EDGE, 250.0, (left, right), (bottom, top))
 
 
 def _axes(box: Box) -> list[Markup]:
@@ -175,8 +176,8 @@ def _roof(roofs: Roofs, form: str, box: Box) -> list[Markup]:
     return [svg.path(points, f"line {TONES[form]}"), label]
 
 
-def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool) -> list[Markup]:
-    """A dot with its name, and a dashed line up to its roof."""
+def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool, above: bool) -> list[Markup]:
+    """A dot with its name on its own side, and a dashed line up to its roof."""
     parts, tone = [], TONES[dot.form]
     x, y = _place(box, dot.work.intensity, dot.rate)
     if dot.form in roofs.peaks:
@@ -185,7 +186,7 @@ def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool) -> list[Markup]:
             parts.append(svg.path([(x, y), (x, top)], f"line thin {tone}", "3 4"))
     parts.append(svg.dots([(x, y)], f"end {tone}"))
     place, anchor = (x - 10, "end") if left else (x + 10, "start")
-    return [*parts, svg.text(place, y + 18, dot.label, "bold", anchor)]
+    return [*parts, svg.text(place, y - 6 if above else y + 20, dot.label, "bold", anchor)]
 
 
 def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:
@@ -203,8 +204,8 @@ def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:
 
 def _notes(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None) -> list[str]:
     """What was measured, and where a figure needs a word."""
-    lines = ["dots: a step of your run, counted and timed"]
-    lines.append("roofs: your machine's best product, and its copy")
+    lines = ["dots: a step of your run, its operations and bytes counted, its time measured"]
+    lines.append("roofs: the fastest product of matrices, and the fastest copy, of this machine")
     lines += dict.fromkeys(filter(None, (_why_above(roofs, dot) for dot in dots)))
     if beside:
         label, other = beside

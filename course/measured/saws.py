@@ -14,7 +14,7 @@ from labkit.text import format_bytes
 AGAIN = "forward again"
 # The moving picture's colours, by the classes of labkit's pictures.
 HUES = {FORWARD: "candidate", AGAIN: "arm5", BACKWARD: "faster"}
-LEFT, TOP, HEIGHT = 84.0, 24.0, 270.0
+LEFT, TOP, HEIGHT = 108.0, 24.0, 270.0
 # A rise is a tooth from this part of the highest one on, and of what the step adds.
 TOOTH, LEAST = 0.5, 0.1
 # Columns of a drawing.

@@ -26,7 +26,7 @@ LOOKS = {
     "update": "fill baseline",
     "waits": "band slower",
 }
-LEFT, LANE, STRIDE = 96.0, 24.0, 28.0
+LEFT, LANE, STRIDE = 120.0, 24.0, 28.0
 # Pixels between two blocks of one part below which they are drawn as one.
 NARROW = 0.6
 

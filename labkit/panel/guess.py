@@ -14,7 +14,7 @@ Where a result decides nothing, as where the interval is wide, the bet stays ope
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from labkit.memory_timeline import MemoryComparison
@@ -86,12 +86,17 @@ def checked(bets: Mapping[str, Bet] | None, scenarios: Collection[str]) -> dict[
     return dict(bets or {})
 
 
-def asked(bets: Mapping[str, Bet], mode: str, scenario: str | None) -> Bet:
-    """The bet of a scenario where the mode can decide it, or that of the mode."""
+def asked(
+    bets: Mapping[str, Bet], mode: str, scenario: str | None, modes: Iterable[str] = KINDS
+) -> Bet:
+    """The bet of a scenario in its `home`, else that of the mode."""
     bet = bets.get(scenario or "")
-    if bet is not None and bet.kind in KINDS[mode]:
-        return bet
-    return DEFAULTS[mode]
+    return bet if bet is not None and home(bet, modes) == mode else DEFAULTS[mode]
+
+
+def home(bet: Bet, modes: Iterable[str]) -> str:
+    """The mode that a bet is asked in: the first that can decide it; "" without one."""
+    return next((mode for mode in modes if bet.kind in KINDS[mode]), "")
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ class LabPanel:
         self._scenario_row = marked(W.HBox(), "scenarios")
         self._fill_scenarios()
         self.modes = mode_buttons(modes_of(lab), mode)
-        self.bet = BetRow(guess.checked(bets, lab.scenarios), lab.name)
+        modes = (mode, *modes_of(lab))
+        self.bet = BetRow(guess.checked(bets, lab.scenarios), lab.name, modes)
         self.view = View(lab, self.bet, recorded, picture)
         # Processes take seconds to come up: there nothing starts by itself unless asked.
         self.buttons = Buttons(seconds, self._settable(), quick=lab.runs_in == "kernel")
@@ -238,12 +239,13 @@ class LabPanel:
         return self
 
     def _mode_for(self, bet: Bet | None) -> str:
-        """The mode of now if it can decide the bet, else the first one that can."""
-        modes = (self.modes.value, *modes_of(self.lab))
-        for mode in modes:
-            if bet is None or bet.kind in guess.KINDS[mode]:
-                return mode
-        raise ValueError(f"{bet}: no mode of this lab decides that ({', '.join(modes[1:])})")
+        """The mode of the bet, that of now without one."""
+        if bet is None:
+            return self.modes.value
+        if mode := guess.home(bet, self.bet.modes):
+            return mode
+        known = ", ".join(modes_of(self.lab))
+        raise ValueError(f"{bet}: no mode of this lab decides that ({known})")
 
     def stop(self) -> None:
         """End the run at its next block and keep what it has.

@@ -47,6 +47,7 @@ EMPTY = {
     TIME: "Here: the time of a step of both sides, and a dot for each pair of blocks.",
     MEMORY: "Here: the memory that is alive after each operator, in one step of both sides.",
 }
+OWN = "Here: what your run measured."
 BEGUN = {
     TIME: "Building and warming up both sides ...",
     MEMORY: "Recording one step of each side ...",
@@ -154,7 +155,8 @@ class View(Watcher):
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
         if mode != RACE:
-            return {"mode": mode, "head": "", "picture": element("p", EMPTY[mode], kind="hint")}
+            words = OWN if self._picture else EMPTY[mode]
+            return {"mode": mode, "head": "", "picture": element("p", words, kind="hint")}
         empty = self._no_runs()
         words = f"Race to {empty.aim}, in at most {self._lab.race_options['steps']} steps"
         head = element("div", words, kind="caption")

@@ -269,11 +269,12 @@ class _Placed:
 class BetRow:
     """The bet of the mode and scenario that are shown: a slider for a factor, choices else.
 
-    A run locks it; ``again`` unlocks it. What was never moved is no bet.
+    A run locks it; ``again`` unlocks it. What was never moved is no bet. ``modes``: of the panel,
+    the opening one first.
     """
 
-    def __init__(self, bets: Mapping[str, Bet], lab: str) -> None:
-        self._bets, self._lab = dict(bets), lab
+    def __init__(self, bets: Mapping[str, Bet], lab: str, modes: Sequence[str]) -> None:
+        self._bets, self._lab, self.modes = dict(bets), lab, modes
         self._placed: dict[tuple[str, str | None], _Placed] = {}
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
@@ -309,7 +310,7 @@ class BetRow:
     @property
     def bet(self) -> Bet:
         """The question that is shown."""
-        return guess.asked(self._bets, *self._key)
+        return guess.asked(self._bets, *self._key, self.modes)
 
     @property
     def answer(self) -> Answer | None:
@@ -389,7 +390,7 @@ class BetRow:
         return show.note(f"Your bet. {guess.RULES[self._asked_of(run).kind]}")
 
     def _asked_of(self, run: Run) -> Bet:
-        return guess.asked(self._bets, run.mode, run.scenario)
+        return guess.asked(self._bets, run.mode, run.scenario, self.modes)
 
     def _answered(self, change: Settings) -> None:
         # Another question has set the widget to its own answer: nobody has moved it.

@@ -652,6 +652,10 @@ def test_figures_survive_the_file(path: Path) -> None:
     )
 
 
+# What a figure can be answered with.
+CHOICES = ["Keep it", "Do not keep it", "Measure again (a minute at most)"]
+
+
 def pressable(shown: list[Any]) -> list[str]:
     """The buttons that a displayed board has now."""
     *buttons, _ = shown[1].children
@@ -678,7 +682,7 @@ def test_the_cell_shows_head_buttons_and_picture(
     head, _, body = displayed
     assert "data_loading" in head["text/html"] and "keep it?" in head["text/plain"]
     assert "<svg" in body["text/html"] and "<svg" not in head["text/html"]
-    assert pressable(displayed) == ["Keep it", "Do not keep it"]
+    assert pressable(displayed) == CHOICES
     press(displayed, "Keep it")
     assert found.choices.switches == ("data_loading",) and "Kept" in said(displayed)
     assert "if you keep it" not in displayed[-2]["text/html"]
@@ -687,7 +691,7 @@ def test_the_cell_shows_head_buttons_and_picture(
     assert pressable(displayed) == ["Undo"]
     press(displayed, "Undo")
     assert Board().choices.switches == () and "Undone" in said(displayed)
-    assert pressable(displayed) == ["Keep it", "Do not keep it"]
+    assert pressable(displayed) == CHOICES
     press(displayed, "Do not keep it")
     assert Board().choices.switches == () and "Not kept" in said(displayed)
     assert "data_loading" in Board().choices.made
@@ -707,7 +711,7 @@ def test_a_cell_measures_nothing_by_itself(
     press(displayed, "Measure it")
     shown.wait(10)
     assert figures == [("data_loading", ())]
-    assert pressable(displayed) == ["Keep it", "Do not keep it"]
+    assert pressable(displayed) == CHOICES
     assert not path.exists()
 
 

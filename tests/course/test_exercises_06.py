@@ -31,6 +31,10 @@ def only_weight(x, weight, bias):
     return x @ weight.bfloat16().float().T + bias
 
 
+def rounds_and_multiplies_in_fp32(x, weight, bias):
+    return x.bfloat16().float() @ weight.bfloat16().float().T + bias
+
+
 def stays_in_bf16(x, weight, bias):
     return x.bfloat16() @ weight.bfloat16().T + bias.bfloat16()
 
@@ -91,6 +95,7 @@ def test_solutions_pass(answer, capsys):
         (in_fp32, "x of 1.000977 is 1 in bf16"),
         (only_x, "the weight of 1.000977 is 1 in bf16"),
         (only_weight, "x of 1.000977 is 1 in bf16"),
+        (rounds_and_multiplies_in_fp32, "the rounded factors were multiplied in 32 bits"),
         (stays_in_bf16, "the result is torch.bfloat16"),
         (rounds_the_bias, "the bias was rounded"),
         (rounds_the_sum, "the bias was rounded"),

@@ -94,7 +94,21 @@ def test_the_newest_epoch_of_the_asked_settings() -> None:
     assert len(epochs.of({"workers": 0, "kept": True, "side": 32}).batches) == 2
     assert epochs.of({"workers": 0, "kept": False}) is None
     assert list(epochs.watch([], workers=0, kept=True)) == []
-    assert epochs.of({"workers": 0, "kept": True}) is None
+    assert len(epochs.of({"workers": 0, "kept": True}).batches) == 2, "an empty one is not noted"
+
+
+def test_the_epoch_that_took_most_nearly_the_asked_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = Epochs()
+    for size in (1, 2, 4, 8):
+        list(epochs.watch(DataLoader(Stamped(Numbers()), size), workers=0))
+    for epoch in epochs._noted[("workers", 0),]:
+        assert epochs.of({"workers": 0}, epoch.seconds) is epoch
+    assert epochs.of({"workers": 0}, 1e9).seconds == max(
+        epoch.seconds for epoch in epochs._noted[("workers", 0),]
+    )
+    monkeypatch.setattr("course.measured.epochs.FEW", 3)
+    list(epochs.watch(DataLoader(Stamped(Numbers()), 8), workers=0))
+    assert len(epochs._noted[("workers", 0),]) == 3
 
 
 def test_the_stamp_is_the_last_of_a_sample() -> None:

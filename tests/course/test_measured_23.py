@@ -220,19 +220,26 @@ def finding(**changes: Any) -> Finding:
     return Finding(**given | changes)
 
 
-def test_a_finding_is_one_line_with_what_its_remedy_gains() -> None:
+def test_a_finding_is_one_line_and_does_not_tell_what_its_remedy_gains() -> None:
     notes = "a note", "other programs took 1.5 of 2 cores"
     shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))._repr_html_()
-    for words in ("anomaly mode", "50% of the time [48%, 52%]", "2.00× as fast", "Take it out"):
+    for words in ("anomaly mode", "50% of the time [48%, 52%]", "Take it out"):
         assert words in shown
     assert "Other programs took 1.5 of 2 cores." in shown
-    for words in ("a note", "really", "by experiment", "Took"):
+    for words in ("a note", "really", "by experiment", "Took", "2.00×"):
         assert words not in shown
 
 
 def test_no_finding_is_a_sentence_without_a_table() -> None:
     shown = in_short(Diagnosis((), 0.01, 8.0))._repr_html_()
     assert "Nothing found" in shown and "<table" not in shown
+
+
+def test_what_was_not_tried_is_said() -> None:
+    unmeasured = {"anomaly mode": "no time", "workers": "one core", "lists": "no time"}
+    shown = in_short(Diagnosis((), 0.01, 8.0, unmeasured=unmeasured))._repr_html_()
+    assert "Not tried: anomaly mode, lists (no time)." in shown
+    assert "Not tried: workers (one core)." in shown
 
 
 def test_what_fills_memory_makes_no_step_faster() -> None:

@@ -145,6 +145,10 @@ def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
     assert guess.asked(bets, MEMORY, "large") is guess.DEFAULTS[MEMORY]
     assert guess.asked(bets, TIME, "tiny") is guess.DEFAULTS[TIME]
     assert guess.asked(bets, TIME, "other") is guess.DEFAULTS[TIME]
+    # Of a step, and so not of a race; in a panel that opens with one, of the race.
+    assert guess.asked(bets, RACE, "large") is guess.DEFAULTS[RACE]
+    assert guess.asked(bets, RACE, "large", (RACE, TIME)).question == "Which is faster?"
+    assert guess.asked(bets, TIME, "large", (RACE, TIME)) is guess.DEFAULTS[TIME]
 
 
 @pytest.mark.parametrize(
