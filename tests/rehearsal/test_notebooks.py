@@ -13,7 +13,7 @@ from tests.rehearsal.notebooks import rehearse_notebook
 FRONT = [path for path in course_notebooks() if is_front(read_notebook(path))]
 FEW = [*map(place, FRONT), "deeper/11_activation_checkpointing"]
 CARDS = ("80", "16", "8")
-# Nothing of these is on the card before their reader presses Run.
+# Its sides live in processes of their own.
 WAITS = {"15_zeroing_gradients"}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,13 +111,20 @@ def text_of(cell: NotebookNode) -> str:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """What this thread starts meanwhile has one core, where the system can say so."""
+    """What this process starts meanwhile has one core, where the system can say so."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
+    _on({min(cores)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
+        _on(cores)
+
+
+def _on(cores: set[int]) -> None:
+    """All threads: a kernel may be started by another one than this."""
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), cores)
