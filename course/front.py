@@ -49,8 +49,13 @@ PARTS = [
     *(CARD, EXPLORABLE, RECIPE, WORKLOAD, PANEL, SAW),
     *(BREAKS, EXERCISE, SOLUTION, RACED, BOARD, MORE),
 ]
-# Orders of their own: a detective begins with a program, and comes to the remedy last.
+# Orders of their own: a detective begins with a program, and comes to the remedy last; a duel opens
+# in a race, and says then what the winner does.
 PLOTS = {
+    "duel": [
+        *(CARD, EXPLORABLE, WORKLOAD, PANEL, RECIPE, SAW),
+        *(BREAKS, EXERCISE, SOLUTION, RACED, BOARD, MORE),
+    ],
     "detective": [
         *(CARD, EXPLORABLE, WORKLOAD, PANEL, SAW),
         *(BREAKS, EXERCISE, SOLUTION, RACED, RECIPE, BOARD, MORE),

@@ -690,8 +690,9 @@ def test_dark_theme_and_narrow_page(notebook: NotebookPage) -> None:
         for each, name, before in zip(every, NAMES, light, strict=True):
             now = each.root.evaluate(ground), each.root.evaluate(ink)
             assert now[0] != before[0] and now[1] != before[1], name
-            # A busy browser draws anew some time after the page has become narrow.
-            for _ in range(50):
+            # A browser draws anew only what is in sight, and a busy one some time later.
+            each.root.scroll_into_view_if_needed()
+            for _ in range(100):
                 if each.overflow() <= 0:
                     break
                 notebook.page.wait_for_timeout(100)
