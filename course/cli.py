@@ -101,10 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     data_commands.add_parser(commands)
     _add_recorder(commands)
     results = commands.add_parser(
-        "results", help="hold the records against the notebooks' claims: writes RESULTS.md"
+        "results",
+        help="hold the records against the notebooks' claims: writes RESULTS.md and sources.md",
     )
     results.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 when RESULTS.md is out of date"
+        "--check", action="store_true", help="write nothing; exit 1 when a page is out of date"
     )
     results.add_argument(
         "--machines", nargs="+", default=(), metavar="MACHINE", help="columns of the figure"

@@ -67,7 +67,7 @@ class Claim:
 
     ``expect`` is where our figure should lie, on machines with at most ``cores`` cores where that
     decides; ``why`` explains it. A claim with a ``headline``, a few words on what was compared,
-    stands on the map.
+    stands on the map. ``statements`` are the numbers in `statements.csv` that it is about.
     """
 
     text: str
@@ -91,6 +91,7 @@ class Claim:
     target: float | None = None
     cores: int | None = None
     headline: str = ""
+    statements: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -157,3 +158,4 @@ class Correction:
     right: str
     evidence: str
     holds: Callable[[], bool] | None = None
+    statements: tuple[str, ...] = ()

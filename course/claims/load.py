@@ -27,6 +27,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "float | None": (float, int),
     "int | None": (int,),
     "Callable[[], bool] | None": (str,),
+    "tuple[str, ...]": (list,),
 }
 
 Entry = Mapping[str, object]
@@ -102,8 +103,17 @@ def _checked(entry: Entry, known: Iterable[Field[object]]) -> dict[str, object]:
             raise ValueError(f"{name}={value!r}: use {kinds[0].__name__}")
         if isinstance(value, str):
             value = " ".join(value.split())
+        if str(each.type) == "tuple[str, ...]":
+            value = _numbers(name, value)
         values[name] = value
     return values
+
+
+def _numbers(name: str, value: object) -> tuple[str, ...]:
+    numbers = cast(list[object], value)
+    if not all(isinstance(number, str) for number in numbers):
+        raise ValueError(f'{name}={value!r}: use texts, such as ["000.22"]')
+    return tuple(cast(list[str], numbers))
 
 
 def _range(name: str, value: object) -> Range:

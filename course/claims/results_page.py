@@ -1,17 +1,19 @@
-"""``RESULTS.md``: one page of summary,
-then the claims of all notebooks beside all recorded runs.
+"""``course results`` writes two pages. ``RESULTS.md``: a summary, then the claims of all notebooks
+beside all recorded runs. ``course/sources.md``: the sources' statements (`sources_page`).
 """
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from course.board.recorded import machines
 from course.board.table import speedrun_table
 from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledgers
+from course.claims.sources_page import SOURCES_PAGE, sources_text
 from course.claims.summary import summary
 from course.notebook_files import ROOT, long_path
 from labkit.text import write_whole
@@ -39,29 +41,39 @@ def results_text(every: Sequence[Ledger]) -> str:
 
 
 def main(args: Namespace) -> int:
-    """``course results``: write RESULTS.md, or with ``--check`` say whether it is up to date.
+    """``course results``: write both pages, or with ``--check`` say whether they are up to date.
 
     With ``--figure`` also draws the heat map, of ``--machines`` or of all.
     """
     try:
         every = ledgers()
-        text = results_text(every)
+        pages = {RESULTS: results_text(every), SOURCES_PAGE: sources_text(every)}
         _draw(args, every)
     except (OSError, ValueError) as error:
         print(f"course: {error}", file=sys.stderr)
         return 1
     if args.check:
-        if RESULTS.exists() and RESULTS.read_text(encoding="utf-8") == text:
-            print("RESULTS.md is up to date")
-            return 0
-        print("RESULTS.md is out of date: run `python -m course results`")
-        return 1
+        return _check(pages)
     refused = [reason for book in every for reason in book.references.refused]
     for reason in dict.fromkeys(refused):
         print(f"not shown: {reason}", file=sys.stderr)
-    write_whole(RESULTS, text)
-    print(f"written: {RESULTS.name}, {sum(len(book.claims) for book in every)} claims")
+    for page, text in pages.items():
+        write_whole(page, text)
+    names = " and ".join(page.name for page in pages)
+    print(f"written: {names}, {sum(len(book.claims) for book in every)} claims")
     return 0
+
+
+def _check(pages: Mapping[Path, str]) -> int:
+    stale = []
+    for page, text in pages.items():
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            stale.append(page.name)
+    for name in stale:
+        print(f"{name} is out of date: run `python -m course results`")
+    if not stale:
+        print(f"{' and '.join(page.name for page in pages)} are up to date")
+    return int(bool(stale))
 
 
 def _draw(args: Namespace, every: Sequence[Ledger]) -> None:
