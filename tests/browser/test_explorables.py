@@ -479,18 +479,9 @@ def test_the_game_counts_what_is_right_in_a_row_and_begins_anew(blank: Page) -> 
 
 # --------------------------------------------------------------------------------------- in a page
 
-NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff", "ReadTimeline"]
-NAMES += ["Pages"]
-# A slider of each, and what it is called on the screen.
-SLIDERS = {
-    "NoisyTiming": "drift",
-    "LoaderPipeline": "load",
-    "Roofline": "width",
-    "MemorySaw": "every",
-    "LossCliff": "clip",
-    "ReadTimeline": "shown",
-    "Pages": "fault",
-}
+NAMES = [each.__name__ for each in stills.every()]
+# A slider to press, by its name, where the first one will not do.
+SLIDERS = {"LoaderPipeline": "load", "LossCliff": "clip", "Pages": "fault"}
 
 
 class Moving:
@@ -520,8 +511,10 @@ class Moving:
             "() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
         )
 
-    def slider(self, name: str) -> Locator:
-        return self.root.locator(f"input.xp-range.xp-{name}")
+    def slider(self, name: str | None) -> Locator:
+        """The slider of a name, or the first one."""
+        look = f".xp-{name}" if name else ""
+        return self.root.locator(f"input.xp-range{look}").first
 
     def rows_of_buttons(self) -> int:
         tops = "all => new Set(all.map(node => node.getBoundingClientRect().top)).size"
@@ -569,14 +562,13 @@ def on(notebook: NotebookPage, index: int) -> Moving:
 @pytest.mark.parametrize("name", NAMES)
 def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, name: str) -> None:
     moving, cells = on(notebook, NAMES.index(name)), notebook.cells()
-    slider = moving.slider(SLIDERS[name])
+    slider = moving.slider(SLIDERS.get(name))
     for key in ("ArrowRight", "ArrowLeft"):
         before = moving.shown()
         moving.press(slider, key)
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
-    expected = {"NoisyTiming": 0, "ReadTimeline": 0, "LossCliff": 1, "Pages": 1}
-    assert len(grips) == expected.get(name, 2)
+    assert len(grips) == getattr(explorables, name)._esm.count("frame.grip({")
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
         assert label and value
@@ -636,7 +628,7 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
         assert wager.get_attribute("aria-pressed") == "true"
         assert f"xp-{judged}" in (wager.get_attribute("class") or "")
     assert moving.root.locator(".xp-wager[aria-pressed=true]").count() == 1
-    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
     assert "Your bet" not in moving.result()
 
 
@@ -644,7 +636,7 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
 def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
     static.reload()
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
-    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
     assert moving.result() not in ("", BET_FIRST)
 
 
@@ -739,7 +731,7 @@ def page_of(path: Path, folder: Path) -> nbformat.NotebookNode:
 def test_on_the_static_site_it_lives_without_a_kernel(static: Page, name: str) -> None:
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
     before = moving.shown()
-    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
     assert moving.shown() != before
     assert moving.overflow() <= 0
 
@@ -855,8 +847,3 @@ def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
     nbformat.write(notebook, path)
     with pytest.raises(ValueError, match="a: a cell tagged 'explorable' ends in one of"):
         page_of(path, tmp_path)
-
-
-def test_every_explorable_is_tried_here() -> None:
-    known = {each.__name__ for each in explorables.Explorable.__subclasses__()}
-    assert known == set(NAMES)
