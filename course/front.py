@@ -402,10 +402,11 @@ def calls(source: str, function: str) -> Iterator[ast.Call]:
 
 
 def sentences(notebook: NotebookNode) -> Iterator[str]:
-    """The whole sentences of the text, without code, formulas, and those of the form (`FORM`)."""
+    """The whole sentences of the text, without code, formulas, pictures, and those of `FORM`."""
     for cell in texts(notebook):
-        text = re.sub(r"```.*?```|\$\$.*?\$\$|<[^>]*>", "\n\n", cell.source, flags=re.DOTALL)
-        text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("*", "")
+        no_prose = r"```.*?```|\$\$.*?\$\$|<[^>]*>|!\[[^\]]*\]\([^)]*\)"
+        text = re.sub(no_prose, "\n\n", cell.source, flags=re.DOTALL)
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("*", "")
         for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-#])", text):
             for sentence in re.split(r"(?<=[.?!:])\s+", " ".join(paragraph.split())):
                 if count_words(sentence) > LONG_SENTENCE and not re.search(FORM, sentence):
