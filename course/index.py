@@ -71,7 +71,9 @@ def sections() -> list[str]:
     for path in first_notebooks():
         file = SECTIONS / f"{path.stem}.md"
         if not file.exists():
-            raise ValueError(f"course/teaching/{file.name} is missing: what a teacher needs to know")
+            raise ValueError(
+                f"course/teaching/{file.name} is missing: what a teacher needs to know"
+            )
         said, text = about(path), file.read_text(encoding="utf-8")
         head = f"**Class** {said.minutes + IN_CLASS}. **Level** {said.level}."
         found.append(f"\n### {path.stem}\n\n{head}\n{text.strip()}\n")

@@ -44,7 +44,6 @@ from course.classroom.build import student_copy
 from course.headless import errors_of, without_widgets
 from course.notebook_files import (
     NOTEBOOKS,
-    ROOT,
     code_cells,
     course_notebooks,
     notebook_path,
