@@ -15,7 +15,6 @@ import anywidget
 
 HERE = Path(__file__).parent
 STYLE = HERE / "explorable.css"
-SHARED = "drawing.js"
 
 # What a page without a kernel gives `render` for a model: an explorable asks nothing of it.
 STAND_IN = "{ get() {}, set() {}, on() {}, off() {}, save_changes() {}, send() {} }"
@@ -25,7 +24,7 @@ _places = itertools.count()
 
 def module(name: str) -> str:
     """``NAME.js`` behind ``drawing.js``, as one ES module."""
-    parts = [HERE / SHARED, HERE / f"{name}.js"]
+    parts = [HERE / "drawing.js", HERE / f"{name}.js"]
     return "\n".join(part.read_text(encoding="utf-8") for part in parts)
 
 
@@ -47,7 +46,7 @@ def every() -> list[type[Explorable]]:
 
     ValueError for a file that does not begin with ``// NN: what it shows.``
     """
-    files = [path for path in HERE.glob("*.js") if path.name != SHARED]
+    files = [path for path in HERE.glob("*.js") if path.name != "drawing.js"]
     return sorted(map(_made, files), key=lambda each: (each.number, each.script))
 
 
