@@ -11,7 +11,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from itertools import pairwise, product
 from pathlib import Path
@@ -481,7 +481,9 @@ def test_the_game_counts_what_is_right_in_a_row_and_begins_anew(blank: Page) -> 
 
 NAMES = [each.__name__ for each in stills.every()]
 # A slider to press, by its name, where the first one will not do.
-SLIDERS = {"LoaderPipeline": "load", "LossCliff": "clip", "Pages": "fault"}
+SLIDERS: defaultdict[str, str | None] = defaultdict(
+    lambda: None, LoaderPipeline="load", LossCliff="clip", Pages="fault"
+)
 
 
 class Moving:
@@ -562,7 +564,7 @@ def on(notebook: NotebookPage, index: int) -> Moving:
 @pytest.mark.parametrize("name", NAMES)
 def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, name: str) -> None:
     moving, cells = on(notebook, NAMES.index(name)), notebook.cells()
-    slider = moving.slider(SLIDERS.get(name))
+    slider = moving.slider(SLIDERS[name])
     for key in ("ArrowRight", "ArrowLeft"):
         before = moving.shown()
         moving.press(slider, key)
@@ -628,7 +630,7 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
         assert wager.get_attribute("aria-pressed") == "true"
         assert f"xp-{judged}" in (wager.get_attribute("class") or "")
     assert moving.root.locator(".xp-wager[aria-pressed=true]").count() == 1
-    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert "Your bet" not in moving.result()
 
 
@@ -636,7 +638,7 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
 def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
     static.reload()
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
-    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert moving.result() not in ("", BET_FIRST)
 
 
@@ -731,7 +733,7 @@ def page_of(path: Path, folder: Path) -> nbformat.NotebookNode:
 def test_on_the_static_site_it_lives_without_a_kernel(static: Page, name: str) -> None:
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
     before = moving.shown()
-    moving.press(moving.slider(SLIDERS.get(name)), "ArrowRight")
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert moving.shown() != before
     assert moving.overflow() <= 0
 
