@@ -14,8 +14,8 @@ from course.classroom.slices import names
 from course.coverage import NEEDS
 from course.front import PARTS, check_front, count_lines, in_order, is_front, language
 from course.minutes import check_minutes
+from course.new import TEMPLATE, TEMPLATE_FILE, unchanged
 from course.notebook_files import (
-    ROOT,
     code_cells,
     is_stub,
     long_path,
@@ -27,9 +27,6 @@ from course.notebook_files import (
 
 CHECKED = "nbval-check-output"
 MARK = "# <- technique"
-# The notebook that authors copy; records and claims of a copy go by the copy's own name.
-TEMPLATE = "_template"
-TEMPLATE_FILE = ROOT / "course" / "authoring" / f"{TEMPLATE}.ipynb"
 
 # The anatomy of a long notebook: tag, kind of cell, what it holds; in the order in which the tags
 # must first appear.
@@ -183,7 +180,7 @@ def check_copied(notebook: NotebookNode, name: str) -> list[str]:
             problems.append(f"{where} names the template: write {name!r} for {TEMPLATE!r}")
         if "card" in tags(cell) and "Copy this notebook" in cell.source:
             problems.append(f"{where} still tells to copy the notebook: it is the template's card")
-    return problems
+    return [*problems, *unchanged(notebook, name)]
 
 
 def check_anatomy(notebook: NotebookNode, name: str) -> list[str]:

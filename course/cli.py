@@ -1,5 +1,5 @@
-"""`python -m course`: for authors `record`, `results`; for readers `open`, `doctor`, `data`, and
-`board`.
+"""`python -m course`: for authors `new`, `record`, `results`; for readers `open`, `doctor`, `data`,
+and `board`.
 
 For teachers `build`, `check`, `otter`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from course import classroom, data_commands
+from course import classroom, data_commands, new
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -99,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     card = "print this machine's card, and which notebooks it shows in full"
     commands.add_parser("doctor", help=card, description=card)
     data_commands.add_parser(commands)
+    new.add_parser(commands)
     _add_recorder(commands)
     results = commands.add_parser(
         "results",
@@ -124,6 +125,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from course.coverage import doctor
 
         return doctor()
+    if args.command == "new":
+        return new.main(args)
     if args.command == "data":
         return data_commands.main(parser, args)
     if args.command == "record":

@@ -17,7 +17,9 @@ from itertools import pairwise
 
 from nbformat import NotebookNode
 
-from course.notebook_files import code_cells, tags
+from course.notebook_files import ROOT, code_cells, tags
+
+EXPLORABLES = ROOT / "course" / "explorables"
 
 # Cells, words of text, lines of code; of a short topic's notebook, too.
 MOST, SHORT = (17, 700, 110), (17, 400, 75)
@@ -49,8 +51,8 @@ PARTS = [
     *(CARD, EXPLORABLE, RECIPE, WORKLOAD, PANEL, SAW),
     *(BREAKS, EXERCISE, SOLUTION, RACED, BOARD, MORE),
 ]
-# Orders of their own: a detective begins with a program, and comes to the remedy last; a duel opens
-# in a race, and says then what the winner does.
+# The orders of the plots. A duel opens in a race, and says then what the winner does; a detective
+# begins with a program, and comes to the remedy last. `PLOT_LIMITS` has what else they ask for.
 PLOTS = {
     "duel": [
         *(CARD, EXPLORABLE, WORKLOAD, PANEL, RECIPE, SAW),
@@ -60,13 +62,28 @@ PLOTS = {
         *(CARD, EXPLORABLE, WORKLOAD, PANEL, SAW),
         *(BREAKS, EXERCISE, SOLUTION, RACED, RECIPE, BOARD, MORE),
     ],
+    "puzzle": PARTS,
+    "myth": PARTS,
+    "build-up": PARTS,
 }
+# Scenarios of a build-up's panel, each of which keeps what the one before has.
+STEPS = 3
 # A notebook with one of these tags has this form.
 OWN = {"explorable", "saw", "breaks", "board", "more"}
 # The first one has no technique that what was built could be raced as.
 EXEMPT = {"00_start_here": {"raced"}}
 # Cells that are closed until the reader opens them.
 FOLDED = ("setup", "panel", "solution")
+
+# Words of a sentence that no two front notebooks share, and the sentences that they all have.
+LONG_SENTENCE = 6
+FORM = "|".join(
+    [
+        r"^\d+ minutes with the exercise, ",
+        r"^The next cell, folded, is a solution\.",
+        r"^Run it, and it takes the place of yours\.",
+    ]
+)
 
 # What the course does not say, and what it says instead.
 WORDS = {
@@ -110,6 +127,7 @@ def parts(notebook: NotebookNode, exempt: Collection[str] = ()) -> Problems:
     plot = said(notebook, "plot")
     if plot is not None and plot not in PLOTS:
         yield f"has the plot {plot!r}; use {', '.join(PLOTS)}, or none"
+        return
     yield from in_order(notebook, PLOTS.get(str(plot), PARTS), exempt)
 
 
@@ -287,7 +305,57 @@ def budget(notebook: NotebookNode) -> Problems:
         yield f"times for {spent:g} s; at most {MOST_SECONDS}"
 
 
+# ---------------------------------------------------------------------------- what a plot asks for
+
+
+def plot(notebook: NotebookNode) -> Problems:
+    """What the notebook's plot asks for is there, beside its order."""
+    if wanted := PLOT_LIMITS.get(str(said(notebook, "plot"))):
+        yield from wanted(notebook)
+
+
+def race(notebook: NotebookNode) -> Problems:
+    """A duel's panel opens in a race."""
+    values = [ast.unparse(value) for value in keywords(notebook, "LabPanel", "opens")]
+    if values != ["'race'"]:
+        yield f"is a duel that opens in {values[0] if values else 'Time'}; LabPanel(opens='race')"
+
+
+def score(notebook: NotebookNode) -> Problems:
+    """A puzzle's picture has a score to beat."""
+    name = f"{script(notebook)}.js"
+    # A long model has a file of its own.
+    sources = [path.read_text(encoding="utf-8") for path in EXPLORABLES.rglob(name)]
+    if not re.search(r"\bbeat\b", "\n".join(sources)):
+        yield f"is a puzzle without a score: {name} says nowhere what is to beat"
+
+
+def stamped(notebook: NotebookNode) -> Problems:
+    """A myth's end has a stamp on its claim, from the reader's own runs."""
+    for cell in code_cells(notebook, "more"):
+        if any(calls(cell.source, "stamp")):
+            return
+    yield "is a myth without a stamp at its end: stamp(claim, panel.history, ...) of course.stamp"
+
+
+def steps(notebook: NotebookNode) -> Problems:
+    """A build-up's panel begins with three scenarios, its steps."""
+    found = 0
+    for value in keywords(notebook, "Lab", "scenarios"):
+        found += len(value.keys) if isinstance(value, ast.Dict) else 0
+    if found < STEPS:
+        yield f"is a build-up of {found} scenarios in Lab(scenarios={{...}}); {STEPS} steps"
+
+
+PLOT_LIMITS: dict[str, Callable[[NotebookNode], Problems]] = {
+    "duel": race,
+    "puzzle": score,
+    "myth": stamped,
+    "build-up": steps,
+}
+
 LIMITS: list[Callable[[NotebookNode], Problems]] = [
+    plot,
     cells,
     words,
     lines,
@@ -310,6 +378,41 @@ def recipe(notebook: NotebookNode) -> list[str]:
     """Its two blocks of Python: before and after."""
     text = "\n".join(cell.source for cell in texts(notebook) if "recipe" in tags(cell))
     return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def script(notebook: NotebookNode) -> str:
+    """The name of the picture's file, without ``.js``: that of its class, ``loss_cliff``."""
+    source = "\n".join(cell.source for cell in code_cells(notebook, "explorable"))
+    found = re.search(r"^from course\.explorables import (\w+)$", source, re.M)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", found[1] if found else "").lower()
+
+
+def keywords(notebook: NotebookNode, function: str, keyword: str) -> list[ast.expr]:
+    """What the calls of a function in the panel's cells hand over under a keyword."""
+    found = []
+    for cell in code_cells(notebook, "panel"):
+        for call in calls(cell.source, function):
+            found += [each.value for each in call.keywords if each.arg == keyword]
+    return found
+
+
+def calls(source: str, function: str) -> Iterator[ast.Call]:
+    """The calls of a function in a cell."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
+            yield node
+
+
+def sentences(notebook: NotebookNode) -> Iterator[str]:
+    """The whole sentences of the text, without code, formulas, pictures, and those of `FORM`."""
+    for cell in texts(notebook):
+        no_prose = r"```.*?```|\$\$.*?\$\$|<[^>]*>|!\[[^\]]*\]\([^)]*\)"
+        text = re.sub(no_prose, "\n\n", cell.source, flags=re.DOTALL)
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("*", "")
+        for paragraph in re.split(r"\n\s*\n|\n(?=\s*[-#])", text):
+            for sentence in re.split(r"(?<=[.?!:])\s+", " ".join(paragraph.split())):
+                if count_words(sentence) > LONG_SENTENCE and not re.search(FORM, sentence):
+                    yield sentence
 
 
 def texts(notebook: NotebookNode) -> list[NotebookNode]:

@@ -7,7 +7,7 @@
     uv run python -m course.notebooks twice [NAME ...]
         execute the student's copy, then all cells, in one kernel; both print what is stored
     uv run python -m course.notebooks index
-        bring the README's table of notebooks up to date
+        bring up to date what the README and the teacher's guide say of each notebook
 
 NAME is a notebook's file name in notebooks/, with or without `.ipynb`, such as
 deeper/06_mixed_precision; none means all of them.
@@ -38,14 +38,12 @@ import nbclient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 
+from course import index
 from course.anatomy import NAMES, TEMPLATE, TEMPLATE_FILE, check, is_checked, label
 from course.classroom.build import student_copy
 from course.headless import errors_of, without_widgets
-from course.minutes import REFERENCE
 from course.notebook_files import (
     NOTEBOOKS,
-    ROOT,
-    about,
     code_cells,
     course_notebooks,
     notebook_path,
@@ -54,7 +52,6 @@ from course.notebook_files import (
     tags,
     write_notebook,
 )
-from course.overview import techniques
 
 # `jupyter` holds source_hidden: the folded cells
 CELL_METADATA = ("tags", "jupyter")
@@ -291,41 +288,14 @@ def refresh(path: Path) -> float:
     return seconds
 
 
-# ------------------------------------------------------------------------------- the README's table
-
-
-def index(readme: str) -> str:
-    """`readme` with its table of notebooks up to date.
-
-    What a notebook shows is written there by hand, and kept.
-    """
-    effects = {each.notebook: each.effects.get(REFERENCE, "–") for each in techniques().techniques}
-    lines = []
-    for line in readme.splitlines():
-        if found := re.match(r"\| \[\d+\]\(notebooks/(?:\w+/)?(\w+)\.ipynb\) (.*?) \|", line):
-            name, shows = found.groups()
-            path = notebook_path(name)
-            # RESULTS.md has all
-            effect = "; ".join(effects.get(name, "–").split("; ")[:2])
-            line = f"| [{name[:2]}](notebooks/{place(path)}.ipynb) {shows} "
-            line += f"| {about(path).minutes} | {effect} |"
-        lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def write_index() -> int:
-    path = ROOT / "README.md"
-    path.write_text(index(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return 0
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("action", choices=["refresh", "check", "twice", "index"])
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args(arguments)
     if options.action == "index":
-        return write_index()
+        index.write()
+        return 0
     act = {"refresh": refresh, "twice": run_twice}.get(options.action)
     failed = False
     with private_jupyter() as environment, as_own(environment):

@@ -56,7 +56,13 @@ QUICK = """
 # long ones, in about equal parts; the quick ones come last, so that both end at the same time.
 LONG = (
     ("browser/", "rehearsal/"),
-    ("course/test_notebooks", "course/test_record", "test_fault_matrix", "test_project"),
+    (
+        "course/test_notebooks",
+        "course/test_new",
+        "course/test_record",
+        "test_fault_matrix",
+        "test_project",
+    ),
 )
 
 

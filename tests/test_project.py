@@ -19,7 +19,7 @@ import yaml
 import labkit
 import sublinear
 import whyslow
-from course import notebooks as notebook_tool
+from course import index
 from course.notebook_files import first_notebooks, place
 from course.site import pages
 
@@ -402,7 +402,12 @@ def test_readme_indexes_exactly_the_notebooks() -> None:
     linked = re.findall(r"\]\(notebooks/([\w/]+)\.ipynb\)", README)
     there = [place(path) for path in first_notebooks()]
     assert linked == there
-    assert notebook_tool.index(README) == README, "run `python -m course.notebooks index`"
+    assert index.readme(README) == README, "run `python -m course.notebooks index`"
+
+
+def test_the_guide_says_what_the_notebooks_and_the_notes_for_teachers_say() -> None:
+    guide = index.GUIDE.read_text(encoding="utf-8")
+    assert index.guide(guide) == guide, "run `python -m course.notebooks index`"
 
 
 def test_the_quick_tier_names_modules_that_are_there() -> None:

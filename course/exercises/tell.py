@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, ParamSpec
 
 Arguments = ParamSpec("Arguments")
-HERE = Path(__file__).parent
+# Characters of a hint.
+LONGEST = 500
 
 
 class NotYet(Exception):
@@ -39,7 +39,10 @@ def check(
             except NotYet as missing:
                 return verdict(False, praise, str(missing))
             except Exception as error:
-                error.__traceback__ = of_reader(error.__traceback__)
+                cause: BaseException | None = error
+                while cause is not None:
+                    cause.__traceback__ = of_reader(cause.__traceback__)
+                    cause = cause.__cause__ or cause.__context__
                 raise
             return verdict(True, praise, "")
 
@@ -55,10 +58,12 @@ def far(answer: Callable[..., Any]) -> bool:
 
 
 def verdict(right: bool, praise: str, hint: str) -> bool:
-    """Print ``✓ praise`` or ``not yet: hint``."""
+    """Print ``✓ praise`` or ``not yet: hint``, cut where it shows a value that has no end."""
     if right:
         print(f"✓ {praise}")
     else:
+        if len(hint) > LONGEST:
+            hint = f"{hint[:LONGEST]} …"
         print(f"not yet: {hint}")
     return right
 
@@ -75,16 +80,17 @@ def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def of_reader(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the lines of checks, where the reader's own function was called."""
+    """A traceback of the reader's own lines: without those of checks, and of what either calls.
+
+    Whole where the reader has no line in it: then the fault is in the check.
+    """
     frames = []
     while traceback is not None:
         frames.append(traceback)
         traceback = traceback.tb_next
-    # Cells are run as this module. Without one of theirs the fault is in the check.
-    if not any(each.tb_frame.f_globals.get("__name__") == "__main__" for each in frames):
-        return frames[0]
+    # Cells are run as this module.
+    own = [each for each in frames if each.tb_frame.f_globals.get("__name__") == "__main__"]
     kept: TracebackType | None = None
-    for each in reversed(frames):
-        if Path(each.tb_frame.f_code.co_filename).parent != HERE:
-            kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    for each in reversed(own or frames):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return kept

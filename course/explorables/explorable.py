@@ -7,7 +7,9 @@ all of them share. An anywidget's module cannot import its neighbours, so that t
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
+from types import new_class
 
 import anywidget
 
@@ -27,7 +29,7 @@ def module(name: str) -> str:
 
 
 class Explorable(anywidget.AnyWidget):
-    """One explorable. A class of its own names its notebook, and its module in ``_esm``."""
+    """One explorable; `every` makes a class of each file."""
 
     # Of the notebook, such as "06".
     number: str
@@ -37,6 +39,37 @@ class Explorable(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(): a moving picture; it needs JupyterLab or a browser"
+
+
+def every() -> list[type[Explorable]]:
+    """A class for each file of an explorable, in the order of their notebooks.
+
+    ValueError for a file that does not begin with ``// NN: what it shows.``
+    """
+    files = [path for path in HERE.glob("*.js") if path.name != "drawing.js"]
+    return sorted(map(_made, files), key=lambda each: (each.number, each.script))
+
+
+def _made(path: Path) -> type[Explorable]:
+    with path.open(encoding="utf-8") as file:
+        first = file.readline().strip()
+    head = re.fullmatch(r"// (\d\d): (.+)", first)
+    if head is None:
+        raise ValueError(f"{path.name} begins with {first!r}, not with '// 06: what it shows.'")
+    name = class_name(path.stem)
+    content = {
+        "__module__": "course.explorables",
+        "__doc__": head[2][0].upper() + head[2][1:],
+        "number": head[1],
+        "script": path.stem,
+        "_esm": module(path.stem),
+    }
+    return new_class(name, (Explorable,), exec_body=lambda names: names.update(content))
+
+
+def class_name(script: str) -> str:
+    """The class of a file: ``LossCliff`` for ``loss_cliff``."""
+    return "".join(word.capitalize() for word in script.split("_"))
 
 
 def alive(explorable: type[Explorable]) -> str:

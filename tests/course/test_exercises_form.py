@@ -57,7 +57,19 @@ def test_an_error_shows_the_reader_s_lines_and_none_of_the_check() -> None:
     for frame, line in traceback.walk_tb(caught.tb):
         shown.append((Path(frame.f_code.co_filename).name, line))
     # The line that called the check, then the reader's own functions.
-    assert shown[1:] == [("<cell>", 7), (Path(__file__).name, 15), ("<cell>", 2), ("<cell>", 5)]
+    assert shown[1:] == [("<cell>", 7), ("<cell>", 2), ("<cell>", 5)]
+
+
+def test_a_hint_that_shows_an_endless_value_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    @check("short")
+    def check_short(answer: object) -> None:
+        """`answer` is short."""
+        raise NotYet(f"{answer} is too long")
+
+    assert check_short("no" * 1000) is False
+    said = capsys.readouterr().out
+    assert said.startswith("not yet: nono") and said.endswith("no …\n")
+    assert len(said) < 600
 
 
 def test_an_error_of_the_check_itself_shows_the_check() -> None:

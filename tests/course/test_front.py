@@ -5,7 +5,6 @@ template, and each is shown to find what it is there for.
 """
 
 import contextlib
-import multiprocessing
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import labkit
 import whyslow
@@ -34,8 +32,9 @@ from course.notebook_files import (
     read_notebook,
     tags,
 )
-from labkit import MemoryMeter, count, seed_all
+from labkit import seed_all
 from labkit.restore import preserve_flags
+from tests.labs import lab_of
 
 PATHS = [path for path in tool.notebooks() if front.is_front(read_notebook(path))]
 each_front = pytest.mark.parametrize("path", PATHS, ids=place)
@@ -167,119 +166,8 @@ def names_of(path: Path, *others: str) -> Iterator[dict[str, Any]]:
         yield names
 
 
-def counters(names: dict[str, Any], **settings: Any) -> Any:
-    """What a step with these settings does."""
-    seed_all(0)
-    workload = names["make_workload"](**names["lab"].settings(settings))
-    try:
-        return count(workload.step)
-    finally:
-        if workload.close:
-            workload.close()
-
-
-def fewer_bytes_are_kept(names: dict[str, Any]) -> None:
-    plain, cast = counters(names), counters(names, precision="bf16")
-    assert cast.saved_bytes < 0.75 * plain.saved_bytes
-    assert cast.flops == plain.flops
-
-
-def fewer_calls(names: dict[str, Any]) -> None:
-    one_by_one, at_once = counters(names), counters(names, rows=names["rows_in_all"])
-    assert at_once.launches < one_by_one.launches / 10
-    assert at_once.flops == one_by_one.flops
-
-
-def less_work_is_done(names: dict[str, Any]) -> None:
-    assert counters(names).flops == 64 * counters(names, rows=1).flops
-
-
-def workers_load(names: dict[str, Any]) -> None:
-    """Workers are processes, which last as long as they are kept; without them training loads."""
-    # Workers and whether they are kept; then who loaded an epoch, and who is there after it.
-    for workers, loader, loaded, kept in (
-        (0, "DataLoader", 0, 0),
-        (2, "DataLoader", 2, 2),
-        (2, "new workers", 2, 0),
-    ):
-        settings = names["lab"].defaults | {"num_workers": workers, "loader": loader}
-        workload = names["make_workload"](**settings)
-        workload.step()
-        assert len(names["epochs"].of(settings).loaders) == loaded
-        assert len(multiprocessing.active_children()) == kept
-        del workload
-        assert not multiprocessing.active_children()
-
-
-def entrances_are_kept(names: dict[str, Any]) -> None:
-    plain, whole, pieces = (counters(names, pieces=number) for number in (0, 1, 8))
-    assert pieces.saved_bytes < 0.3 * plain.saved_bytes
-    # A second forward pass of all blocks, but for the last product of a piece, which nobody needs.
-    assert 1.25 < pieces.flops / plain.flops < 4 / 3
-    assert pieces.flops <= whole.flops < 4 / 3 * plain.flops
-    # One piece keeps little as well, until all of it is computed again.
-    peaks = []
-    for number in (0, 1, 8):
-        step = names["make_workload"](**names["lab"].settings({"pieces": number})).step
-        step()
-        with MemoryMeter(saved=False) as memory:
-            step()
-        peaks.append(memory.peak)
-    assert peaks[1] > 0.95 * peaks[0]
-    assert peaks[2] < 0.5 * peaks[0]
-
-
-def gradients_are_dropped(names: dict[str, Any]) -> None:
-    """Filling with zeros runs an operator for each of 16 gradients, and keeps them."""
-    zeros, none = counters(names), counters(names, way="none")
-    assert zeros.launches == none.launches + 16
-    assert zeros.flops == none.flops
-
-
-def no_gradient_is_longer(names: dict[str, Any]) -> None:
-    norms = []
-
-    def note(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        norms.append(nn.utils.get_total_norm([weight.grad for weight in weights]).item())
-
-    hook = register_optimizer_step_pre_hook(note)
-    try:
-        for max_norm in ("off", 0.01):
-            counters(names, max_norm=max_norm)
-    finally:
-        hook.remove()
-    off, clipped = norms
-    assert off > 0.1
-    assert clipped == pytest.approx(0.01, rel=1e-3)
-
-
-def remedies_do_less(names: dict[str, Any]) -> None:
-    """Fewer operators without anomaly mode and with a fused update, fewer bytes kept in bf16."""
-    counted = {}
-    for mended in ({}, {"tools_off": True}, {"fused": True}, {"tools_off": True, "bf16": True}):
-        # Also where bf16 is withheld, because it is slow.
-        step = names["make_workload"](**names["lab"].defaults | mended).step
-        step()
-        counted[tuple(mended)] = count(step)
-    slow = counted[()]
-    assert counted["tools_off",].launches < 0.8 * slow.launches
-    assert counted["fused",].launches < 0.8 * slow.launches
-    kept = counted["tools_off", "bf16"].saved_bytes
-    assert 0 < kept < counted["tools_off",].saved_bytes
-
-
-# By notebook: a counter that only the technique moves.
-ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
-    "_template": fewer_calls,
-    "00_start_here": less_work_is_done,
-    "04_data_loading": workers_load,
-    "06_mixed_precision": fewer_bytes_are_kept,
-    "11_activation_checkpointing": entrances_are_kept,
-    "15_zeroing_gradients": gradients_are_dropped,
-    "18_gradient_clipping": no_gradient_is_longer,
-    "23_find_the_bottleneck": remedies_do_less,
-}
+# By notebook: a counter that only the technique moves; those of `tests/labs` are not named here.
+ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 
 @each_front
@@ -287,7 +175,7 @@ def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Also where no data were ever downloaded: pictures have a stand-in, a text has none."""
     monkeypatch.setattr(data, "time_machine", lambda: "the time machine by h g wells " * 6000)
     with names_of(path) as names:
-        ALIVE[path.stem](names)
+        (ALIVE.get(path.stem) or lab_of(path.stem).alive)(names)
 
 
 @each_front
@@ -391,15 +279,101 @@ def test_what_is_missing_is_said(good: nbformat.NotebookNode) -> None:
     assert "does not end in ending" in "\n".join(front.check_front(good, "24_other"))
 
 
+def moved(notebook: nbformat.NotebookNode, tag: str, before: str) -> None:
+    """The part of a tag stands right before another one."""
+    part = cell(notebook, tag)
+    notebook.cells.remove(part)
+    notebook.cells.insert(notebook.cells.index(cell(notebook, before)), part)
+
+
+def replaced(notebook: nbformat.NotebookNode, tag: str, text: str, new: str) -> None:
+    assert text in cell(notebook, tag).source
+    cell(notebook, tag).source = cell(notebook, tag).source.replace(text, new)
+
+
 def test_a_plot_has_an_order_of_its_own(good: nbformat.NotebookNode) -> None:
-    recipe = cell(good, "recipe")
-    good.cells.remove(recipe)
-    good.cells.insert(good.cells.index(cell(good, "board")) - 1, recipe)
+    good.cells.remove(heading := good.cells[good.cells.index(cell(good, "board")) - 1])
+    moved(good, "recipe", before="board")
+    good.cells.insert(good.cells.index(cell(good, "board")), heading)
     assert said(good) == "has 'workload' before 'recipe'"
     good.metadata.labkit.plot = "detective"
     assert said(good) == ""
     good.metadata.labkit.plot = "soap opera"
-    assert "has the plot 'soap opera'; use detective" in said(good)
+    known = "duel, detective, puzzle, myth, build-up"
+    assert f"has the plot 'soap opera'; use {known}, or none" in said(good)
+
+
+def test_a_duel_opens_in_a_race(good: nbformat.NotebookNode) -> None:
+    good.metadata.labkit.plot = "duel"
+    moved(good, "recipe", before="saw")
+    assert said(good) == "is a duel that opens in Time; LabPanel(opens='race')"
+    replaced(good, "panel", "LabPanel(lab, ", 'LabPanel(lab, opens="race", ')
+    assert said(good) == ""
+    moved(good, "recipe", before="setup")
+    assert said(good) == "has 'recipe' before 'panel'"
+
+
+def test_a_puzzle_has_a_score(good: nbformat.NotebookNode) -> None:
+    good.metadata.labkit.plot = "puzzle"
+    fault = "is a puzzle without a score: noisy_timing.js says nowhere what is to beat"
+    assert said(good) == fault
+    replaced(good, "explorable", "NoisyTiming", "MemorySaw")
+    assert said(good) == ""
+
+
+def test_a_myth_is_stamped(good: nbformat.NotebookNode) -> None:
+    good.metadata.labkit.plot = "myth"
+    assert "is a myth without a stamp at its end" in said(good)
+    stamp = 'stamp("it is faster", panel.history, rows=(1, 64))\n\nending('
+    good.cells[-1].source = good.cells[-1].source.replace("ending(", stamp)
+    assert said(good) == ""
+
+
+def test_a_build_up_has_three_steps(good: nbformat.NotebookNode) -> None:
+    good.metadata.labkit.plot = "build-up"
+    assert said(good) == "is a build-up of 1 scenarios in Lab(scenarios={...}); 3 steps"
+    more = 'scenarios={\n"4": {"rows": 4}, "16": {"rows": 16}, '
+    replaced(good, "panel", "scenarios={", more)
+    assert said(good) == ""
+
+
+# Front notebooks that tell in the plain order; 18 is a duel as soon as its panel opens it.
+PLAIN = {
+    *("_template", "00_start_here", "04_data_loading", "06_mixed_precision"),
+    "18_gradient_clipping",
+}
+
+
+def test_front_notebooks_name_their_plots() -> None:
+    without = {path.stem for path in PATHS if not front.said(read_notebook(path), "plot")}
+    assert without <= PLAIN
+
+
+# ----------------------------------------------------------------------------- sentences of its own
+
+
+def test_no_two_front_notebooks_share_a_sentence() -> None:
+    found: dict[str, list[str]] = {}
+    for path in set(PATHS) - {anatomy.TEMPLATE_FILE}:
+        for sentence in set(front.sentences(read_notebook(path))):
+            found.setdefault(sentence, []).append(path.stem)
+    assert len(found) > 10 * len(PATHS)
+    assert [(each, where) for each, where in found.items() if len(where) > 1] == []
+
+
+def test_whole_sentences_are_found_in_text_alone(good: nbformat.NotebookNode) -> None:
+    good.cells = good.cells[:1]
+    good.cells[0].source = (
+        "# A title is no sentence of the text at all, in fact\n\n"
+        "25 minutes with the exercise, beginner. Six words are not too many.\n"
+        "A *sentence* of more than six words,\nover [two lines](a.html), ends here. Short.\n\n"
+        "```python\na = 1  # code has words too, and they are not counted\n```\n\n"
+        "- What begins with a dash is one, too."
+    )
+    heading, sentence, item = front.sentences(good)
+    assert heading == "# A title is no sentence of the text at all, in fact"
+    assert sentence == "A sentence of more than six words, over two lines, ends here."
+    assert item == "- What begins with a dash is one, too."
 
 
 def test_the_panel_is_early_and_the_order_holds(good: nbformat.NotebookNode) -> None:

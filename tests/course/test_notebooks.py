@@ -15,6 +15,7 @@ from course import anatomy
 from course import notebooks as tool
 from course.classroom.build import student_copy
 from course.notebook_files import (
+    ROOT,
     long_path,
     notebook_path,
     notebook_text,
@@ -70,7 +71,7 @@ def by_nbval(file: Path, environment: dict[str, str]) -> tuple[bool, str]:
     command += ["--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
     done = subprocess.run(
         [*command, str(file)],
-        cwd=tool.ROOT,
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
