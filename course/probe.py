@@ -53,18 +53,15 @@ class Abilities:
 
     @property
     def bf16_in_words(self) -> str:
-        """What bf16 does to a large product here, in a line or two: before a reader bets on it."""
+        """What bf16 does to a large product here, without a figure: a reader bets on it next."""
         if self.bf16_speedup < SLOWER:
             return (
-                f"bf16 is slow on this machine: a large product takes {1 / self.bf16_speedup:.1f} "
-                "times as long as in fp32.\nIt has no units for bf16, so each number is widened "
-                "to 32 bits, multiplied, and rounded again."
+                "bf16 is slow on this machine: it has no units for it, so each number is\n"
+                "widened to 32 bits, multiplied, and rounded again."
             )
-        verb = "is fast" if self.bf16 else "brings little"
-        return (
-            f"bf16 {verb} on this machine: a large product is {self.bf16_speedup:.2g} times as "
-            "fast as in fp32."
-        )
+        if self.bf16:
+            return "bf16 is fast on this machine: a large product gains by it. A whole step, too?"
+        return "bf16 brings little on this machine: a large product gains next to nothing."
 
 
 # What can be pretended, and how.
@@ -80,7 +77,9 @@ def abilities() -> Abilities:
 
     Draws and switches of torch are as before at its end. ``LABKIT_PRETEND="no-bf16,one-core"`` in
     the environment takes abilities away, for tests and for a teacher who wants to see what a weak
-    machine shows: "no-bf16", "one-core", "no-compiler", with commas between. ValueError for others.
+    machine shows: "no-bf16", "one-core", "no-compiler", with commas between. What is measured stays
+    as it is: ``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2`` makes bf16 slow, too. ValueError
+    for others.
 
     >>> abilities().cores >= 1
     True

@@ -208,13 +208,12 @@ function render({ el }) {
     ask: "What is the smallest number of workers with which training never waits?",
     task: "Press Play, and add workers. Then take 3 and a longer queue: raise prefetch.",
     caption:
-      "Simulated: each batch is loaded by one worker and trained on in order, as PyTorch's " +
-      "DataLoader does; prefetch is the number of batches that each worker may be ahead. " +
-      "Every worker has a core of its own, and handing a batch over takes no time. The time per " +
-      `batch is the mean of ${COUNTED}; less than 1 % of it is no waiting. ` +
-      "The panel below measures your machine.",
+      "Simulated: one worker loads a batch, and training takes them in order, as with PyTorch's " +
+      "DataLoader. Each worker may be prefetch batches ahead, has a core of its own, and hands " +
+      `over in no time. The time is the mean of ${COUNTED} batches; less than 1 % of it is no ` +
+      "waiting. The panel below measures your machine.",
     state,
-    height: () => STRIP + 294,
+    height: (width) => STRIP + (width < NARROW ? 314 : 294),
     draw: (pen, now, size) => {
       const batches = pipeline(now, 1 + Math.ceil(SHOWN / now.train) + now.workers * now.prefetch);
       const at = placesOf(now, area(size));
