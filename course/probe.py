@@ -24,6 +24,7 @@ from labkit.device import pick_device, synchronize
 from labkit.restore import preserve_flags, preserve_rng
 
 PRETEND = "LABKIT_PRETEND"
+PRETENCE = f"\n({PRETEND} pretends that: what you measure is your machine as it is.)"
 # From this ratio on bf16 is worth a notebook's while.
 FASTER = 1.2
 # Widths of the square product. Emulated bf16 shows at the first one, and is not asked further.
@@ -42,7 +43,7 @@ class Abilities:
     ``bf16``: a large product is at least 1.2 times as fast in bf16, under autocast, as in fp32;
     ``bf16_speedup``: how many times as fast, on one thread of a CPU. ``cores``: those that this
     process may use. ``gpu``: the labs train on one. ``compiler``: the C++ compiler that
-    `torch.compile` looks for answers.
+    `torch.compile` looks for answers. ``pretended``: bf16 was taken away, and is there.
     """
 
     bf16: bool
@@ -50,6 +51,7 @@ class Abilities:
     cores: int
     gpu: bool
     compiler: bool
+    pretended: bool = False
 
     @property
     def bf16_in_words(self) -> str:
@@ -57,7 +59,7 @@ class Abilities:
         if self.bf16_speedup < SLOWER:
             return (
                 "bf16 is slow on this machine: it has no units for it, so each number is\n"
-                "widened to 32 bits, multiplied, and rounded again."
+                f"widened to 32 bits, multiplied, and rounded again.{PRETENCE * self.pretended}"
             )
         if self.bf16:
             return "bf16 is fast on this machine: a large product gains by it. A whole step, too?"
@@ -66,7 +68,9 @@ class Abilities:
 
 # What can be pretended, and how.
 LACKS: dict[str, Callable[[Abilities], Abilities]] = {
-    "no-bf16": lambda has: replace(has, bf16=False, bf16_speedup=min(has.bf16_speedup, 0.5)),
+    "no-bf16": lambda has: replace(
+        has, bf16=False, bf16_speedup=min(has.bf16_speedup, 0.5), pretended=has.bf16
+    ),
     "one-core": lambda has: replace(has, cores=1),
     "no-compiler": lambda has: replace(has, compiler=False),
 }

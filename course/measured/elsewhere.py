@@ -111,4 +111,4 @@ def in_lines(found: Sequence[Found]) -> list[str]:
     machine, _, rest = label.partition(", ")
     when, _, unlike = rest.partition(", at ")
     first = f"recorded: {format_factor(best.speedup)}× as fast on {machine}"
-    return [first, when, *([f"there {unlike}"] if unlike else [])]
+    return [first, f"on {when}", *([f"there {unlike}"] if unlike else [])]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -89,10 +90,19 @@ def test_draws_and_switches_stay_as_they_were():
 def test_each_ability_can_be_taken_away(monkeypatch):
     assert abilities() == STRONG
     monkeypatch.setenv(probe.PRETEND, "no-bf16, one-core,no-compiler")
-    weak = Abilities(bf16=False, bf16_speedup=0.5, cores=1, gpu=False, compiler=False)
-    assert abilities() == weak
+    lacks = {"bf16": False, "cores": 1, "gpu": False, "compiler": False}
+    assert abilities() == Abilities(**lacks, bf16_speedup=0.5, pretended=True)
     monkeypatch.setenv(probe.PRETEND, "one-core")
     assert (abilities().bf16, abilities().cores, abilities().compiler) == (True, 1, True)
+
+
+@pytest.mark.usefixtures("strong")
+def test_a_pretence_is_told_where_bf16_is_there(monkeypatch):
+    """A reader who then measures a gain is not left alone with it."""
+    monkeypatch.setenv(probe.PRETEND, "no-bf16")
+    assert "LABKIT_PRETEND pretends that" in abilities().bf16_in_words
+    monkeypatch.setattr(probe, "_found", lambda device: replace(STRONG, bf16=False))
+    assert "pretends" not in abilities().bf16_in_words
 
 
 @pytest.mark.usefixtures("strong")
