@@ -118,7 +118,7 @@ function drawGap(pen, across, up, roof, format) {
   pen.line(across, up, across, roof, `dash ${HUES[format]}`);
   pen.dot(across, roof, 4, `hollow ${HUES[format]}`);
   if (format === "bf16" && up - roof > 40) {
-    pen.text(across + 8, (up + roof) / 2 + 4, "fixed cost", "small faint");
+    pen.text(across + 8, up - 18, "fixed cost", "small faint");
   }
 }
 
@@ -148,7 +148,7 @@ function drawCurve(pen, state, { left, right, top, bottom }) {
   const most = Math.max(2, ...WIDTHS.map((width) => speedup(state, width))) * 1.12;
   const x = logarithmic(WIDTHS[0], WIDTHS[WIDTHS.length - 1], left + 10, right - 10);
   const y = linear(0, most, bottom, top);
-  pen.text(left, top - 10, "speed-up of bf16, up to this width", "small faint");
+  pen.text(left, top - 10, "speed-up, up to this width", "small faint");
   rows(pen, ticks(0, most, 4), y, left, right, (value) => `${value}×`);
   columns(pen, [64, 1024, 16384], x, bottom, text);
   pen.line(left, y(1), right, y(1), "grey thin");

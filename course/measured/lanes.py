@@ -53,7 +53,7 @@ def draw(sides: Sequence[tuple[str, Epoch]], notes: Sequence[str] = ()) -> Marku
     bottom = top + 2.4 * LINE
     for note in notes:
         bottom += 0.75 * LINE
-        parts.append(svg.text(LEFT, bottom - 6, note, "small"))
+        parts.append(svg.text(EDGE, bottom - 6, note, "small"))
     words = [f"{role}: {_in_words(epoch)}" for role, epoch in sides]
     return svg.picture(bottom, "One epoch. " + ". ".join(words), parts)
 

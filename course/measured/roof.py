@@ -116,7 +116,7 @@ def draw(roofs: Roofs, dots: Sequence[Dot], notes: Sequence[str] = ()) -> Markup
         parts += _under(roofs, dot, box, left=dot is least, above=dot is fastest)
     y = box.bottom + 2.6 * LINE
     for line in [*_notes(roofs, dots), *notes]:
-        parts.append(svg.text(box.left, y, line, "small"))
+        parts.append(svg.text(EDGE, y, line, "small"))
         y += 0.75 * LINE
     return svg.picture(y, ". ".join(_in_words(roofs, dot) for dot in dots), parts)
 
@@ -194,7 +194,7 @@ def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:
 
 def _notes(roofs: Roofs, dots: Sequence[Dot]) -> list[str]:
     """What was measured, and where a figure needs a word."""
-    lines = ["dots: your steps; roofs: the most that this machine does"]
+    lines = ["dots: your steps; roofs: this machine's most"]
     lines.append("dashed: what a step does beside its products")
     return lines + list(dict.fromkeys(filter(None, (_why_above(roofs, dot) for dot in dots))))
 
