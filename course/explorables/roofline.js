@@ -200,7 +200,7 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "roofline",
     ask:
-      "On an 8 GB GPU: which is the narrowest layer " +
+      "On a GPU (RTX 3070): which is the narrowest layer " +
       "that bf16 makes at least 1.5 times as fast?",
     task: "Drag the blue dot under its roof. Then take the machine that is most like yours.",
     caption: "",
