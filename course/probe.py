@@ -24,6 +24,7 @@ from labkit.device import pick_device, synchronize
 from labkit.restore import preserve_flags, preserve_rng
 
 PRETEND = "LABKIT_PRETEND"
+PRETENCE = f"\n({PRETEND} pretends that: what you measure is your machine as it is.)"
 # From this ratio on bf16 is worth a notebook's while.
 FASTER = 1.2
 # Widths of the square product. Emulated bf16 shows at the first one, and is not asked further.
@@ -42,7 +43,7 @@ class Abilities:
     ``bf16``: a large product is at least 1.2 times as fast in bf16, under autocast, as in fp32;
     ``bf16_speedup``: how many times as fast, on one thread of a CPU. ``cores``: those that this
     process may use. ``gpu``: the labs train on one. ``compiler``: the C++ compiler that
-    `torch.compile` looks for answers.
+    `torch.compile` looks for answers. ``pretended``: bf16 was taken away, and is there.
     """
 
     bf16: bool
@@ -50,26 +51,26 @@ class Abilities:
     cores: int
     gpu: bool
     compiler: bool
+    pretended: bool = False
 
     @property
     def bf16_in_words(self) -> str:
-        """What bf16 does to a large product here, in a line or two: before a reader bets on it."""
+        """What bf16 does to a large product here, without a figure: a reader bets on it next."""
         if self.bf16_speedup < SLOWER:
             return (
-                f"bf16 is slow on this machine: a large product takes {1 / self.bf16_speedup:.1f} "
-                "times as long as in fp32.\nIt has no units for bf16, so each number is widened "
-                "to 32 bits, multiplied, and rounded again."
+                "bf16 is slow on this machine: it has no units for it, so each number is\n"
+                f"widened to 32 bits, multiplied, and rounded again.{PRETENCE * self.pretended}"
             )
-        verb = "is fast" if self.bf16 else "brings little"
-        return (
-            f"bf16 {verb} on this machine: a large product is {self.bf16_speedup:.2g} times as "
-            "fast as in fp32."
-        )
+        if self.bf16:
+            return "bf16 is fast on this machine: a large product gains by it. A whole step, too?"
+        return "bf16 brings little on this machine: a large product gains next to nothing."
 
 
 # What can be pretended, and how.
 LACKS: dict[str, Callable[[Abilities], Abilities]] = {
-    "no-bf16": lambda has: replace(has, bf16=False, bf16_speedup=min(has.bf16_speedup, 0.5)),
+    "no-bf16": lambda has: replace(
+        has, bf16=False, bf16_speedup=min(has.bf16_speedup, 0.5), pretended=has.bf16
+    ),
     "one-core": lambda has: replace(has, cores=1),
     "no-compiler": lambda has: replace(has, compiler=False),
 }
@@ -80,7 +81,9 @@ def abilities() -> Abilities:
 
     Draws and switches of torch are as before at its end. ``LABKIT_PRETEND="no-bf16,one-core"`` in
     the environment takes abilities away, for tests and for a teacher who wants to see what a weak
-    machine shows: "no-bf16", "one-core", "no-compiler", with commas between. ValueError for others.
+    machine shows: "no-bf16", "one-core", "no-compiler", with commas between. What is measured stays
+    as it is: ``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2`` makes bf16 slow, too. ValueError
+    for others.
 
     >>> abilities().cores >= 1
     True

@@ -11,8 +11,8 @@ from torch import Tensor
 from course.exercises.tell import NotYet, attempt, check, far
 
 Layer = Callable[[Tensor, Tensor, Tensor], Any]
-# The nearest number of bf16 is 1.
-FINE = 1 + 2.0**-10
+# The nearest number of bf16 is 1; fp16 has the first one and not the second.
+FINE, FINER = 1 + 2.0**-10, 1 + 2.0**-12
 
 
 @check("bf16 in the product, 32 bits in all that stays", judged="both")
@@ -62,14 +62,23 @@ def _is_a_linear_layer(answer: Layer) -> None:
 
 
 def _rounds_the_factors(answer: Layer) -> None:
-    one, fine, zero = torch.ones(1, 1), torch.full((1, 1), FINE), torch.zeros(1)
-    for name, x, weight in (("x", fine, one), ("the weight", one, fine)):
-        found = _call(answer, x, weight, zero).item()
+    for name, place in (("x", 0), ("the weight", 1)):
+        found = _times_one(answer, FINE, place)
         if found != 1:
+            to_fp16 = _times_one(answer, FINER, place) == 1
+            how = "rounded to fp16, as .half() does" if to_fp16 else "multiplied in 32 bits"
             raise NotYet(
                 f"{name} of {FINE:.6f} is 1 in bf16, so that 1 times it is 1; yours is "
-                f"{found:.6f}: {name} was multiplied in 32 bits"
+                f"{found:.6f}: {name} was {how}; .bfloat16() rounds to bf16"
             )
+
+
+def _times_one(answer: Layer, number: float, place: int) -> float:
+    """The product of this number, as x (place 0) or as the weight, and 1."""
+    factors = [torch.ones(1, 1), torch.ones(1, 1)]
+    factors[place] *= number
+    x, weight = factors
+    return _call(answer, x, weight, torch.zeros(1)).item()
 
 
 def _multiplies_in_bf16(answer: Layer) -> None:

@@ -3,7 +3,6 @@
 const WARM = 168; // batches that are not counted
 const COUNTED = 840; // a multiple of every number of workers
 const MOST = 8; // workers
-const known = new Map(); // step times, as Play asks for the same ones in every frame
 
 // Milliseconds that each load takes: between load (1 - uneven) and load (1 + uneven).
 function lengths({ load, uneven, seed }, count) {
@@ -32,25 +31,18 @@ function pipeline(settings, count) {
   return batches;
 }
 
-// Milliseconds a step, and how many of them training waits, once the pipeline has filled.
-function stepTime({ workers, load, train, prefetch, uneven, seed }) {
-  const settings = { workers, load, train, prefetch, uneven, seed };
-  const key = Object.values(settings).join();
-  if (!known.has(key)) known.set(key, counted(settings));
-  return known.get(key);
-}
-
-function counted(settings) {
+// Milliseconds per batch, and those of them that training waits, once the pipeline has filled.
+function perBatch(settings) {
   const batches = pipeline(settings, WARM + COUNTED).slice(WARM);
   const last = batches[COUNTED - 1];
   const wait = mean(batches.map(({ want, take }) => take - want));
-  return { step: (last.done - batches[0].want) / COUNTED, wait };
+  return { time: (last.done - batches[0].want) / COUNTED, wait };
 }
 
 // Whether training waits for no more than 1 % of its time.
 function keepsBusy(settings) {
-  const { step, wait } = stepTime(settings);
-  return wait < 0.01 * step;
+  const { time, wait } = perBatch(settings);
+  return wait < 0.01 * time;
 }
 
 // The fewest workers with which training never waits.
@@ -68,7 +60,6 @@ function momentOf(batches, time) {
     loaded: numbered.filter(({ end, take }) => end <= time && time < take),
     training: numbered.find(({ take, done }) => take <= time && time < done),
     next,
-    taken: next > 0 ? batches[next - 1].take : 0,
   };
 }
 
@@ -79,6 +70,7 @@ const TIMES = steps(0, SHOWN, 1);
 const GLIDE = 9; // milliseconds that a batch is seen on its way
 const [LANE, STRIP, BOX] = [23, 104, 28]; // pixels
 
+const differ = (value) => `± ${Math.round(100 * value)} %`;
 const ms = (value) => `${Number(value.toPrecision(3))} ms`;
 
 function drawBar(pen, x, [begin, end], y, height, look, word) {
@@ -91,12 +83,14 @@ function drawBar(pen, x, [begin, end], y, height, look, word) {
   pen.text((left + right) / 2, y + height / 2 + 4, word, `small bold ${on} middle`);
 }
 
-// Where boxes are in the strip: those of workers, of the queue (0 is next), of training.
-function stripPlaces({ right }) {
+// Corners of boxes: in the queue (0 is next), at the end of a worker's lane, in training.
+function placesOf(state, { left, right, top }) {
+  const x = linear(0, SHOWN, left, right);
   const model = right - 58;
   const slot = (place) => [model - 22 - 32 * (place + 1), 44];
-  const worker = (number) => [2 + 33 * (number % 4), 28 + 33 * Math.floor(number / 4)];
-  return { model, slot, worker, room: Math.floor((model - 164) / 32) };
+  const lane = (worker) => top + 56 + LANE * worker;
+  const worker = (number) => [x(state.time) - BOX / 2, lane(number) - 4];
+  return { x, lane, model, slot, worker, room: Math.floor((model - 30) / 32) };
 }
 
 const between = ([x, y], [toX, toY], part) => [x + (toX - x) * part, y + (toY - y) * part];
@@ -106,67 +100,49 @@ function drawBatch(pen, [x, y], number) {
   pen.text(x + BOX / 2, y + BOX / 2 + 4, number + 1, "small bold on middle");
 }
 
-// What is done of a batch rises in the box.
-function drawBox(pen, [x, y], size, part, look, word) {
-  pen.rect(x, y, size, size, "fill edge", 5);
-  if (part > 0) pen.rect(x, y + size * (1 - part), size, size * part, look, 5);
-  const written = `bold middle ${part > 0.55 ? "on" : ""} ${size > BOX ? "" : "small"}`;
-  pen.text(x + size / 2, y + size / 2 + 4, word, written);
+// What is done rises in the box.
+function drawBox(pen, x, part, look, word) {
+  pen.rect(x, 30, 56, 56, "fill edge", 5);
+  pen.rect(x, 30 + 56 * (1 - part), 56, 56 * part, look, 5);
+  pen.text(x + 28, 62, word, `bold middle ${part > 0.55 ? "on" : ""}`);
 }
 
-function drawModel(pen, now, { model }, time) {
-  const at = [model, 30];
-  const { training } = now;
+function drawModel(pen, { training, loading }, { model }, time) {
+  const own = loading.find(({ worker }) => worker < 0);
   if (training) {
     const part = (time - training.take) / (training.done - training.take);
-    drawBox(pen, at, 56, part, "fill green", training.i + 1);
-    return;
-  }
-  const own = now.loading.find(({ worker }) => worker < 0);
-  if (own) drawBox(pen, at, 56, (time - own.begin) / (own.end - own.begin), "fill blue", "loads");
-  else drawBox(pen, at, 56, 1, "fill red half", "waits");
+    drawBox(pen, model, part, "fill green", training.i + 1);
+  } else if (own) {
+    drawBox(pen, model, (time - own.begin) / (own.end - own.begin), "fill blue", "loads");
+  } else drawBox(pen, model, 1, "fill red half", "waits");
 }
 
-function drawWorkers(pen, now, at, { workers, time }) {
-  for (let number = 0; number < workers; number++) {
-    const batch = now.loading.find(({ worker }) => worker === number);
-    const part = batch ? (time - batch.begin) / (batch.end - batch.begin) : 0;
-    drawBox(pen, at.worker(number), BOX, part, "fill blue", batch ? batch.i + 1 : "");
-  }
-}
-
-// From a worker to its place in the queue, and from there to training.
-function drawTravel(pen, now, at, time) {
-  // All of the queue moves up when its first batch is taken.
-  const late = clamp(1 - (time - now.taken) / GLIDE, 0, 1);
-  const placeOf = ({ i }) => Math.min(i - now.next, at.room - 1) + (now.next ? late : 0);
-  for (const batch of [...now.loaded].reverse()) {
+// From the end of a worker's lane to the queue, and from there to training.
+function drawTravel(pen, { loaded, training, next }, at, time) {
+  const placeOf = ({ i }) => at.slot(Math.min(i - next, at.room - 1));
+  for (const batch of [...loaded].reverse()) {
     const part = clamp((time - batch.end) / GLIDE, 0, 1);
-    drawBatch(pen, between(at.worker(batch.worker), at.slot(placeOf(batch)), part), batch.i);
+    drawBatch(pen, between(at.worker(batch.worker), placeOf(batch), part), batch.i);
   }
-  const { training } = now;
-  if (training?.worker >= 0 && late > 0) {
+  const part = (time - training?.take) / GLIDE;
+  if (training?.worker >= 0 && part < 1) {
     const from = training.take > training.end ? at.slot(0) : at.worker(training.worker);
-    drawBatch(pen, between(from, [at.model + 14, 44], 1 - late), training.i);
+    drawBatch(pen, between(from, [at.model + 14, 44], part), training.i);
   }
 }
 
 // Batches on their way, at this moment.
-function drawStrip(pen, state, batches, area) {
-  const [now, at] = [momentOf(batches, state.time), stripPlaces(area)];
+function drawStrip(pen, state, batches, at) {
+  const now = momentOf(batches, state.time);
   const slots = Math.min(at.room, state.workers * state.prefetch);
-  pen.text(0, 12, state.workers ? "workers load" : "no worker", "small faint");
-  pen.text(at.model - 22, 12, slots ? "loaded, in order" : "", "small faint end");
+  pen.text(at.model - 22, 12, slots ? "loaded, in order" : "no worker", "small faint end");
   pen.text(at.model + 28, 12, "training", "small faint middle");
   for (let place = 0; place < slots; place++) pen.rect(...at.slot(place), BOX, BOX, "fill pale", 5);
   drawModel(pen, now, at, state.time);
-  drawWorkers(pen, now, at, state);
   drawTravel(pen, now, at, state.time);
 }
 
-function drawLanes(pen, state, batches, { left, right, top }) {
-  const x = linear(0, SHOWN, left, right);
-  const lane = (worker) => top + 56 + LANE * worker;
+function drawLanes(pen, state, batches, { x, lane }, { left, right, top }) {
   pen.text(left - 8, top + 24, "training", "end bold");
   pen.rect(left, top, right - left, 36, "fill pale", 4);
   for (let worker = 0; worker < MOST; worker++) {
@@ -201,122 +177,73 @@ function drawLanes(pen, state, batches, { left, right, top }) {
   return [now, bottom];
 }
 
-// Step time of the numbers of workers that were tried; returns the place of the present one.
-function drawCurve(pen, state, { left, right, top, bottom }) {
-  const stepOf = (workers) => stepTime({ ...state, workers }).step;
-  const tried = [...state.tried].sort((a, b) => a - b);
-  const most = 1.1 * stepOf(0);
-  const x = linear(0, MOST, left, right);
-  const y = linear(0, most, bottom, top);
-  pen.text(left, top - 10, "time of a step, by workers tried", "small faint");
-  rows(pen, ticks(0, most, 6), y, left, right, (value) => `${value}${value ? "" : " ms"}`);
-  columns(pen, steps(0, MOST, 2), x, bottom);
-  pen.line(left, y(state.train), right, y(state.train), "green dash");
-  pen.text(right, y(state.train) + 15, "training alone", "small bold green end");
-  pen.path(tried.map((workers) => [x(workers), y(stepOf(workers))]), "line grey");
-  for (const workers of tried) pen.dot(x(workers), y(stepOf(workers)), 4, "fill grey");
-  pen.text(right, bottom + 33, "workers", "small faint end");
-  const now = stepOf(state.workers);
-  const before = state.workers > 4;
-  const shift = before ? -4 : 14;
-  pen.text(x(state.workers) + shift, y(now) - 16, ms(now), `big ${before ? "end" : ""}`);
-  return [x(state.workers), y(now)];
-}
-
-function places({ width, narrow }) {
-  const lanes = { left: 66, right: narrow ? width - 4 : Math.round(width * 0.68), top: STRIP };
-  const curve = narrow
-    ? { left: 66, right: width - 12, top: STRIP + 344, bottom: STRIP + 474 }
-    : { left: lanes.right + 48, right: width - 12, top: 34, bottom: STRIP + 226 };
-  return { lanes, curve };
+// Why training waits, or that it does not and fewer workers are enough.
+function reason(state) {
+  const { workers, load, train } = state;
+  const [enough] = answer(state);
+  if (workers > enough) return `${enough} are enough; more of them only take memory.`;
+  if (workers === enough) return "One worker fewer would keep it waiting.";
+  if (load > workers * train) {
+    return `One is loaded every ${ms(load / workers)}, and training takes ${ms(train)}.`;
+  }
+  return "On average they are fast enough, but a long load holds up all behind it.";
 }
 
 function inWords(state) {
-  const { step, wait } = stepTime(state);
-  const names = ["No worker", "One worker"];
-  const who = names[state.workers] ?? `${state.workers} workers`;
-  let waits = `${ms(wait)} of it waiting for data`;
-  if (!state.workers) waits = `${ms(state.load)} of it loading`;
-  else if (keepsBusy(state)) waits = "no waiting";
-  return `${who}: ${ms(step)} a step, ${waits}.`;
+  const { time, wait } = perBatch(state);
+  if (!state.workers) return `No worker: ${ms(time)} per batch, ${ms(state.load)} of it loading.`;
+  const who = state.workers > 1 ? `${state.workers} workers` : "One worker";
+  const waits = keepsBusy(state) ? "no waiting after the first one" : `${ms(wait)} of it waiting`;
+  return `${who}: ${ms(time)} per batch, ${waits}. ${reason(state)}`;
 }
 
-const OPENS = {
-  workers: 2,
-  tried: [2],
-  load: 75,
-  train: 25,
-  prefetch: 2,
-  uneven: 0.9,
-  seed: 3,
-  time: 218,
-};
+const OPENS = { workers: 2, load: 75, train: 25, prefetch: 2, uneven: 0.9, seed: 3, time: 218 };
 
 function render({ el }) {
   const state = { ...OPENS };
-  const grips = {};
+  const area = ({ width }) => ({ left: 66, right: width - 4, top: STRIP });
+  let put;
   const frame = new Frame(el, {
     name: "loader-pipeline",
-    ask: "How many workers until training never waits?",
-    task:
-      "Press Play. Drag the orange dot to add workers. " +
-      "Then take 3 workers and a longer queue: raise prefetch.",
+    ask: "What is the smallest number of workers with which training never waits?",
+    task: "Press Play, and add workers. Then take 3 and a longer queue: raise prefetch.",
     caption:
-      "Simulated: each batch is loaded by one worker and trained on in order, as PyTorch's " +
-      "DataLoader does; prefetch is the number of batches that each worker may be ahead. " +
-      "Every worker has a " +
-      "core of its own here, and handing a batch over takes no time. The step time is the mean " +
-      `of ${COUNTED} steps; less than 1 % of it is no waiting. Nothing here is measured; the ` +
-      "panel below measures your machine.",
+      "Simulated: one worker loads a batch, and training takes them in order, as with PyTorch's " +
+      "DataLoader. Each worker may be prefetch batches ahead, has a core of its own, and hands " +
+      `over in no time. The time is the mean of ${COUNTED} batches; less than 1 % of it is no ` +
+      "waiting. The panel below measures your machine.",
     state,
-    height: (width) => STRIP + (width < NARROW ? 514 : 294),
+    height: (width) => STRIP + (width < NARROW ? 314 : 294),
     draw: (pen, now, size) => {
-      const area = places(size);
       const batches = pipeline(now, 1 + Math.ceil(SHOWN / now.train) + now.workers * now.prefetch);
-      drawStrip(pen, now, batches, area.lanes);
-      grips.time?.(...drawLanes(pen, now, batches, area.lanes));
-      grips.workers?.(...drawCurve(pen, now, area.curve));
+      const at = placesOf(now, area(size));
+      put?.(...drawLanes(pen, now, batches, at, area(size)));
+      drawStrip(pen, now, batches, at);
       return inWords(now);
     },
   });
   const options = [3, 4, 5, 6].map((workers) => [workers, String(workers)]);
-  const tryOut = (workers) => ({ workers, tried: [...new Set([...state.tried, workers])] });
-  const change = (workers) => frame.set(tryOut(workers));
-  frame.bet({ name: "workers", options, answer, play: tryOut });
-  const values = steps(0, MOST, 1);
-  frame.slider({ name: "workers", label: "workers", values, change });
+  frame.bet({ name: "workers", options, answer, play: (workers) => ({ workers }) });
+  frame.slider({ name: "workers", label: "workers", values: steps(0, MOST, 1) });
   frame.slider({ name: "load", label: "loading a batch", values: steps(5, 150, 5), text: ms });
   frame.slider({ name: "train", label: "training on it", values: steps(5, 100, 5), text: ms });
   frame.slider({ name: "prefetch", label: "prefetch", values: steps(1, 8, 1) });
-  frame.slider({
-    name: "uneven",
-    label: "loads differ by",
-    values: steps(0, 0.9, 0.1),
-    text: (value) => `± ${Math.round(100 * value)} %`,
-  });
+  const parts = steps(0, 0.9, 0.1);
+  frame.slider({ name: "uneven", label: "loads differ by", values: parts, text: differ });
   frame.player({ name: "time", values: TIMES, seconds: 14 });
-  const along = (part, low, high) => (x) => {
-    const { left, right } = places(frame.size())[part];
-    return linear(low, high, left, right).back(x);
-  };
-  grips.workers = frame.grip({
-    name: "workers",
-    label: "workers, on the curve",
-    look: "orange",
-    values,
-    change,
-    from: along("curve", 0, MOST),
-  });
-  grips.time = frame.grip({
+  put = frame.grip({
     name: "time",
     label: "time",
     look: "dark",
     values: TIMES,
     text: ms,
-    from: along("lanes", 0, SHOWN),
+    from: (x) => {
+      const { left, right } = area(frame.size());
+      return linear(0, SHOWN, left, right).back(x);
+    },
   });
   return () => frame.close();
 }
 
-export { lengths, pipeline, stepTime, momentOf, answer, OPENS };
+export { lengths, pipeline, perBatch, momentOf, answer, OPENS };
 export default { render };

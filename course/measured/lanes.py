@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from course.measured.elsewhere import Elsewhere, in_lines
 from course.measured.epochs import TRAINING, Batch, Epoch, Epochs, Loader
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
@@ -18,10 +19,11 @@ LOADS, TRAINS, WAITS = "fill candidate", "fill faster", "fill slower"
 LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting"))
 
 
-def of(epochs: Epochs) -> Callable[[object], str]:
+def of(epochs: Epochs, recorded: Elsewhere | None = None) -> Callable[[object], str]:
     """For a panel's ``picture``: an epoch of each side that took as long as the median one.
 
-    "" for what is no comparison, and where no epoch was noted.
+    What the best machine of ``recorded`` gained is written below. "" for what is no comparison,
+    and where no epoch was noted.
     """
 
     def picture(result: object) -> str:
@@ -31,13 +33,14 @@ def of(epochs: Epochs) -> Callable[[object], str]:
         for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
             if epoch := epochs.of(side.settings, side.median if side.times else None):
                 sides.append((role, epoch))
-        return draw(sides) if sides else ""
+        found = recorded.matching(result) if recorded and sides else ()
+        return draw(sides, in_lines(found)) if sides else ""
 
     return picture
 
 
-def draw(sides: Sequence[tuple[str, Epoch]]) -> Markup:
-    """The lanes of each side, on one scale of time."""
+def draw(sides: Sequence[tuple[str, Epoch]], notes: Sequence[str] = ()) -> Markup:
+    """The lanes of each side, on one scale of time; ``notes`` below them."""
     longest = max(epoch.seconds for _, epoch in sides)
     parts, top = [], 0.0
     for role, epoch in sides:
@@ -47,8 +50,12 @@ def draw(sides: Sequence[tuple[str, Epoch]]) -> Markup:
         top += (1 + len(epoch.loaders)) * (LANE + GAP) + 6
     parts += _axis(_box(top, longest), longest)
     parts += _legend(top + 2 * LINE)
+    bottom = top + 2.4 * LINE
+    for note in notes:
+        bottom += 0.75 * LINE
+        parts.append(svg.text(EDGE, bottom - 6, note, "small"))
     words = [f"{role}: {_in_words(epoch)}" for role, epoch in sides]
-    return svg.picture(top + 2.4 * LINE, "One epoch. " + ". ".join(words), parts)
+    return svg.picture(bottom, "One epoch. " + ". ".join(words), parts)
 
 
 def _heading(role: str, epoch: Epoch, top: float) -> list[Markup]:

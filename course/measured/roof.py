@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from course.machine import copy_rate, matmul_rate
+from course.measured.elsewhere import Found, alike, in_lines
 from course.measured.work import Work, work_of
 from labkit import Lab, pick_device, seed_all
 from labkit.charts import svg
@@ -19,12 +20,10 @@ from labkit.comparing import measuring
 from labkit.restore.switches import torch_flags
 from labkit.results import Comparison, Measurement
 from labkit.show import Markup
-from labkit.text import format_factor, format_rate, format_short
+from labkit.text import format_rate, format_short
 
 FULL, HALF = "fp32", "bf16"
 TONES = {FULL: "baseline", HALF: "candidate"}
-# A label, and what was recorded under it.
-Beside = tuple[str, Comparison]
 
 
 class Roofs(NamedTuple):
@@ -55,15 +54,14 @@ class Dot(NamedTuple):
 class Recorded(Protocol):
     """Recorded runs of other machines, as `course.records.reference` has them."""
 
-    def matching(self, own: Any) -> Sequence[Beside]: ...
+    def matching(self, own: Any) -> Sequence[Found]: ...
 
 
 def under_roofs(lab: Lab, recorded: Recorded | None = None) -> Callable[[object], str]:
     """For a panel's ``picture``: both sides of a Comparison as dots under measured roofs.
 
-    A side's format is its ``precision``; whatever is not "fp32" is taken for bf16. Where the
-    candidate loses, what it gained on the best machine of ``recorded`` is written below. "" for
-    other results.
+    A side's format is its ``precision``; whatever is not "fp32" is taken for bf16. What the best
+    machine of ``recorded`` gained is written below. "" for other results.
     """
 
     def picture(result: object) -> str:
@@ -72,18 +70,10 @@ def under_roofs(lab: Lab, recorded: Recorded | None = None) -> Callable[[object]
         # 0: not known.
         threads = result.threads or None
         dots = [_dot(lab, side, threads) for side in result.arms]
-        found = recorded.matching(result) if recorded and result.speedup < 1 else ()
-        alike = [each for each in found if _same_words(result, each[1])]
-        best = max(alike, key=lambda each: each[1].speedup, default=None)
-        return draw(measured_roofs(threads), dots, best)
+        found = alike(result, recorded.matching(result)) if recorded else []
+        return draw(measured_roofs(threads), dots, in_lines(found))
 
     return picture
-
-
-def _same_words(own: Comparison, other: Comparison) -> bool:
-    """Whether both are of one model, and what else is a word; a label names other sizes."""
-    words = {name: value for name, value in own.shared.items() if isinstance(value, str)}
-    return words.items() <= other.shared.items()
 
 
 @cache
@@ -113,7 +103,7 @@ def _dot(lab: Lab, side: Measurement, threads: int | None) -> Dot:
 # ------------------------------------------------------------------------------------ the picture
 
 
-def draw(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None = None) -> Markup:
+def draw(roofs: Roofs, dots: Sequence[Dot], notes: Sequence[str] = ()) -> Markup:
     """Operations per byte across, operations per second upwards, as in the explorable."""
     box = _plane(roofs, dots)
     parts = [field(box), *_axes(box)]
@@ -125,8 +115,8 @@ def draw(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None = None) -> Mar
     for dot in dots:
         parts += _under(roofs, dot, box, left=dot is least, above=dot is fastest)
     y = box.bottom + 2.6 * LINE
-    for line in _notes(roofs, dots, beside):
-        parts.append(svg.text(box.left, y, line, "small"))
+    for line in [*_notes(roofs, dots), *notes]:
+        parts.append(svg.text(EDGE, y, line, "small"))
         y += 0.75 * LINE
     return svg.picture(y, ". ".join(_in_words(roofs, dot) for dot in dots), parts)
 
@@ -202,17 +192,11 @@ def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:
     return [svg.path(line, "line arm3"), svg.path([wings[0], tip, wings[1]], "line arm3")]
 
 
-def _notes(roofs: Roofs, dots: Sequence[Dot], beside: Beside | None) -> list[str]:
+def _notes(roofs: Roofs, dots: Sequence[Dot]) -> list[str]:
     """What was measured, and where a figure needs a word."""
-    lines = ["dots: a step of your run, its operations and bytes counted, its time measured"]
-    lines.append("roofs: the fastest product of matrices, and the fastest copy, of this machine")
-    lines += dict.fromkeys(filter(None, (_why_above(roofs, dot) for dot in dots)))
-    if beside:
-        label, other = beside
-        machine, _, rest = label.partition(", ")
-        lines.append(f"recorded: {format_factor(other.speedup)}× as fast on {machine}")
-        lines.append(rest)
-    return lines
+    lines = ["dots: your steps; roofs: this machine's most"]
+    lines.append("dashed: what a step does beside its products")
+    return lines + list(dict.fromkeys(filter(None, (_why_above(roofs, dot) for dot in dots))))
 
 
 def _why_above(roofs: Roofs, dot: Dot) -> str:

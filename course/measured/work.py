@@ -1,4 +1,4 @@
-"""What a step has to do, counted: its operations, and the bytes that its operators move."""
+"""What a step has to do, counted: its operations, and the bytes that its products move."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from labkit.counters import CountingMode
 
 
 class Work(NamedTuple):
-    """``flops``: operations of products and convolutions. ``bytes``: each operator reads its
-    inputs from memory and writes its result there; where a cache helps, fewer go to memory.
+    """``flops``: operations of products and convolutions. ``bytes``: each of them reads its
+    factors from memory and writes its result there; where a cache helps, fewer go to memory.
+    What else a step computes, such as a conversion between formats, counts in neither.
     """
 
     flops: int
@@ -33,7 +34,7 @@ def work_of(step: Callable[[], Any]) -> Work:
 
 
 class _Moving(CountingMode):
-    """Counts bytes as well, of the operators that compute."""
+    """Counts bytes as well, of the operators that have FLOPs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,9 +43,9 @@ class _Moving(CountingMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        before = self.launches
+        before = self.flops
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        if self.launches > before:
+        if self.flops > before:
             for leaf in tree_leaves((args, kwargs or {}, result)):
                 self.bytes += leaf.nbytes if isinstance(leaf, Tensor) else 0
         return result

@@ -89,12 +89,13 @@ def test_roofline_is_the_formula(blank: Page) -> None:
     tiny = {"machine": "h100", "format": "bf16", "rows": 32, "fixed": 1e-4}
     assert model("speedup", tiny, 64) < 1.01
     assert model("speedup", {**tiny, "fixed": 0}, 64) == pytest.approx(2)
-    # The narrowest of the bet's widths that gains enough, and none where bf16 is emulated.
+    # The narrowest of the bet's widths that gains enough, on the GPU that the question names.
+    opens = model.value("OPENS")
+    assert opens["machine"] == "gpu8"
+    enough = [width for width in model.value("BETS") if model("speedup", opens, width) >= 1.5]
     for name in machines:
-        state = {**model.value("OPENS"), "machine": name}
-        enough = [width for width in model.value("BETS") if model("speedup", state, width) >= 1.5]
-        assert model("answer", state) == enough[:1]
-        assert bool(enough) == (name != "avx2")
+        assert model("answer", {**opens, "machine": name}) == enough[:1] == [512]
+    assert model("speedup", {**opens, "machine": "avx2"}, 8192) < 1
 
 
 class Mulberry32:
@@ -244,9 +245,9 @@ def test_even_loads_take_the_longer_of_training_and_loading_by_workers(blank: Pa
     model = Model(blank, "loader_pipeline")
     for workers, load, train, prefetch in product((0, 1, 3, 7), (60, 20), (25,), (1, 2)):
         settings = {"workers": workers, "load": load, "train": train, "prefetch": prefetch}
-        found = model("stepTime", settings | {"uneven": 0, "seed": 3})
+        found = model("perBatch", settings | {"uneven": 0, "seed": 3})
         expected = max(train, load / workers) if workers else load + train
-        assert found["step"] == pytest.approx(expected, rel=0.01)
+        assert found["time"] == pytest.approx(expected, rel=0.01)
         assert found["wait"] == pytest.approx(expected - train, abs=0.5)
 
 
@@ -254,20 +255,20 @@ def test_prefetch_helps_uneven_loads_only(blank: Page) -> None:
     model = Model(blank, "loader_pipeline")
     settings = {"workers": 2, "load": 50, "train": 25, "seed": 3}
 
-    def step(prefetch: int, uneven: float) -> float:
+    def time(prefetch: int, uneven: float) -> float:
         changes = {"prefetch": prefetch, "uneven": uneven}
-        return model("stepTime", settings | changes)["step"]
+        return model("perBatch", settings | changes)["time"]
 
-    assert step(8, 0) == pytest.approx(step(1, 0), rel=0.01)
-    assert step(8, 0.9) < 0.95 * step(1, 0.9)
+    assert time(8, 0) == pytest.approx(time(1, 0), rel=0.01)
+    assert time(8, 0.9) < 0.95 * time(1, 0.9)
 
 
 def test_prefetch_is_seen_with_three_workers_at_the_opening(blank: Page) -> None:
-    """As many as load in the time of a step, on average; the answer is one more."""
+    """As many as load in the time of a batch, on average; the answer is one more."""
     model = Model(blank, "loader_pipeline")
     three = {**model.value("OPENS"), "workers": 3}
-    steps = [model("stepTime", {**three, "prefetch": ahead})["step"] for ahead in (1, 2, 4, 8)]
-    assert steps == pytest.approx([34.8, 28.7, 26.6, 25.7], abs=0.05)
+    times = [model("perBatch", {**three, "prefetch": ahead})["time"] for ahead in (1, 2, 4, 8)]
+    assert times == pytest.approx([34.8, 28.7, 26.6, 25.7], abs=0.05)
     assert [model("answer", {**three, "prefetch": ahead}) for ahead in (1, 2, 8)] == [[6], [4], [4]]
     assert model("answer", {**three, "uneven": 0}) == [3]
     assert model("answer", {**three, "train": 5}) == []
@@ -659,6 +660,29 @@ def test_in_the_game_the_first_bet_counts_and_the_next_program_takes_another(sta
     assert "1 of 2 right." in moving.result()
 
 
+def test_why_a_bet_is_wrong_is_said(static: Page) -> None:
+    static.reload()
+    for name, bets in (
+        ("LoaderPipeline", ("a long load holds up all behind it", "fewer would", "4 are enough")),
+        ("Roofline", ("is the fixed cost of a call", "fixed cost", "Arithmetic is", "A narrower")),
+    ):
+        moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+        for wager, reason in zip(moving.wagers(), bets, strict=False):
+            moving.press(wager, "Enter")
+            assert reason in moving.result()
+
+
+def test_a_bet_on_the_gpu_is_played_there(static: Page) -> None:
+    """Its question names the machine, whatever the reader has tried meanwhile."""
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index("Roofline")))
+    machine = moving.root.locator("select")
+    machine.select_option("avx2")
+    moving.press(moving.root.get_by_label("bet: 512 wide", exact=True), "Enter")
+    assert ", 512 wide, is right. Width 512: 1.57×" in moving.result()
+    assert machine.input_value() == "gpu8"
+
+
 def test_two_of_one_kind_do_not_disturb_each_other(notebook: NotebookPage) -> None:
     first, second = on(notebook, NAMES.index("Roofline")), on(notebook, len(NAMES))
     still, before = first.shown(), second.shown()
@@ -756,8 +780,7 @@ def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, 
 
 def test_grips_are_dragged(static: Page) -> None:
     for name, grip, across in (
-        ("Roofline", ".xp-grip.xp-orange", 60),
-        ("LoaderPipeline", ".xp-grip.xp-workers", 60),
+        ("Roofline", ".xp-grip", 60),
         ("LoaderPipeline", ".xp-grip.xp-time", 60),
         ("MemorySaw", ".xp-grip.xp-every", -60),
         ("MemorySaw", ".xp-grip.xp-time", 120),

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -89,10 +90,19 @@ def test_draws_and_switches_stay_as_they_were():
 def test_each_ability_can_be_taken_away(monkeypatch):
     assert abilities() == STRONG
     monkeypatch.setenv(probe.PRETEND, "no-bf16, one-core,no-compiler")
-    weak = Abilities(bf16=False, bf16_speedup=0.5, cores=1, gpu=False, compiler=False)
-    assert abilities() == weak
+    lacks = {"bf16": False, "cores": 1, "gpu": False, "compiler": False}
+    assert abilities() == Abilities(**lacks, bf16_speedup=0.5, pretended=True)
     monkeypatch.setenv(probe.PRETEND, "one-core")
     assert (abilities().bf16, abilities().cores, abilities().compiler) == (True, 1, True)
+
+
+@pytest.mark.usefixtures("strong")
+def test_a_pretence_is_told_where_bf16_is_there(monkeypatch):
+    """A reader who then measures a gain is not left alone with it."""
+    monkeypatch.setenv(probe.PRETEND, "no-bf16")
+    assert "LABKIT_PRETEND pretends that" in abilities().bf16_in_words
+    monkeypatch.setattr(probe, "_found", lambda device: replace(STRONG, bf16=False))
+    assert "pretends" not in abilities().bf16_in_words
 
 
 @pytest.mark.usefixtures("strong")
@@ -128,12 +138,19 @@ def test_only_usable_cores_count():
 @pytest.mark.parametrize(
     ("fast", "speedup", "words"),
     [
-        (True, 5.24, "bf16 is fast on this machine: a large product is 5.2 times as fast"),
-        (False, 1.05, "bf16 brings little on this machine: a large product is 1.1 times as fast"),
-        (False, 0.05, "bf16 is slow on this machine: a large product takes 20.0 times as long"),
+        (True, 5.24, "bf16 is fast on this machine"),
+        (False, 1.05, "bf16 brings little on this machine"),
+        (False, 0.05, "bf16 is slow on this machine"),
     ],
 )
 def test_what_is_known_of_bf16_in_words(fast, speedup, words):
     found = Abilities(bf16=fast, bf16_speedup=speedup, cores=2, gpu=False, compiler=True)
     assert found.bf16_in_words.startswith(words)
     assert ("widened" in found.bf16_in_words) == (speedup < 0.9)
+
+
+@pytest.mark.parametrize("speedup", [5.24, 1.05, 0.05])
+def test_a_reader_who_bets_next_is_told_no_factor(speedup):
+    found = Abilities(speedup > 2, bf16_speedup=speedup, cores=2, gpu=False, compiler=True)
+    figures = set(found.bf16_in_words.split()) & {f"{speedup:.2g}", f"{1 / speedup:.1f}"}
+    assert not figures and "times" not in found.bf16_in_words

@@ -23,6 +23,19 @@ def in_fp32(x, weight, bias):
     return x @ weight.T + bias
 
 
+def in_fp16(x, weight, bias):
+    return (x.half() @ weight.half().T).float() + bias
+
+
+def by_autocast_in_fp16(x, weight, bias):
+    with torch.autocast("cpu", torch.float16):
+        return F.linear(x, weight).float() + bias
+
+
+def only_the_weight_in_fp16(x, weight, bias):
+    return (x.bfloat16().float() @ weight.half().float().T) + bias
+
+
 def only_x(x, weight, bias):
     return x.bfloat16().float() @ weight.T + bias
 
@@ -92,7 +105,14 @@ def test_solutions_pass(answer, capsys):
     ("answer", "hint"),
     [
         (empty, "return a tensor; returned was None"),
-        (in_fp32, "x of 1.000977 is 1 in bf16"),
+        (
+            in_fp32,
+            "x of 1.000977 is 1 in bf16",
+        ),
+        (in_fp32, "x was multiplied in 32 bits"),
+        (in_fp16, "x was rounded to fp16, as .half() does; .bfloat16() rounds to bf16"),
+        (by_autocast_in_fp16, "x was rounded to fp16"),
+        (only_the_weight_in_fp16, "the weight was rounded to fp16"),
         (only_x, "the weight of 1.000977 is 1 in bf16"),
         (only_weight, "x of 1.000977 is 1 in bf16"),
         (rounds_and_multiplies_in_fp32, "the rounded factors were multiplied in 32 bits"),

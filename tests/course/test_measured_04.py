@@ -180,6 +180,26 @@ def test_a_panel_s_picture_has_both_sides_of_a_comparison() -> None:
     assert picture(RaceResult((), 0.5, "accuracy", True)) == ""
 
 
+class Records:
+    def matching(self, own: Comparison) -> list[tuple[str, Comparison]]:
+        faster = Comparison(side("baseline"), Measurement("x", {}, (0.05,)))
+        return [
+            ("old-cpu, 2026-11-21", Comparison(side("a"), side("b"))),
+            ("new-cpu, 2026", faster),
+        ]
+
+
+def test_the_machine_that_gained_most_is_written_below() -> None:
+    epochs = Epochs()
+    list(epochs.watch(DataLoader(Stamped(Numbers()), batch_size=2), workers=0))
+    result = Comparison(side("baseline", workers=0), side("x", workers=0))
+    drawn = texts(lanes.of(epochs, Records())(result))
+    assert "recorded: 2.00× as fast on new-cpu" in drawn and not any(
+        "old" in each for each in drawn
+    )
+    assert not any("recorded" in each for each in texts(lanes.of(epochs)(result)))
+
+
 # ----------------------------------------------------------------------------------- the notebook
 
 

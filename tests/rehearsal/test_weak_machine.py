@@ -68,7 +68,7 @@ def test_a_front_notebook_runs_and_promises_nothing_that_is_missing(name: str) -
 
 def takes_another_road(found: Weak) -> None:
     """06: what emulation costs is said first, no race, and a recorded machine is shown beside."""
-    assert re.search(r"a large product takes [\d.]+ times as long as in fp32", found.printed)
+    assert "it has no units for it" in found.printed
     assert found.asked["modes"] == ["Time", "Memory"]
     asked = {question for question, _ in found.asked["scenarios"].values()}
     assert asked == {"bf16 is slow here. What is left of the speed?"}
