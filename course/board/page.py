@@ -40,23 +40,24 @@ def head(found: Waterfall) -> Markup:
     if figure := found.latest:
         blocks.append(_judged(figure, advice(figure)))
     elif found.decided:
-        blocks.append(_judged(found.decided.figure, decided(found, found.decided)))
+        blocks.append(_decided(found, found.decided))
     elif found.armed:
         text = labelled(found.about().removeprefix(found.armed))
         blocks.append(show.sentence(show.element("b", label(found.armed)), text))
     return show.join(blocks)
 
 
-def decided(found: Waterfall, choice: Choice) -> str:
+def _decided(found: Waterfall, choice: Choice) -> Markup:
     """What the latest choice was, and what it won."""
-    if not choice.kept:
-        return "not kept."
     last = found.steps[-1]
-    if last.figure is not choice.figure or not last.after < last.before:
-        return "kept."
+    won = choice.kept and last.figure is choice.figure and last.after < last.before
+    if not won:
+        return _judged(choice.figure, "kept." if choice.kept else "not kept.")
+    words = f"{format_factor(last.before / last.after)} times as fast"
     if found.timed:
-        return f"kept: {duration(last.before - last.after)} less."
-    return f"kept: {format_factor(last.before / last.after)} times as fast as before."
+        words = f"{duration(last.before - last.after)} less"
+    badge = show.element("span", show.badge("faster", f"✓ {words}"), kind="new")
+    return show.sentence(badge, show.element("b", label(choice.figure.switch)), " kept.")
 
 
 def _stars(stars: Stars) -> Markup:

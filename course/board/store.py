@@ -44,8 +44,9 @@ class Figure:
     ``factor`` is the time without it over the time with it, nan where neither side arrived, and
     ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
     with it over ``peak``, that without it in bytes. ``mode`` is "time", "race" (to an accuracy that
-    is reached early) or "whole race". ``stopped`` says that it was interrupted. It rests on so many
-    ``pairs``; ``agree`` is what each of them says: "faster", "slower", or nothing.
+    is reached early), "cut race" (to what both sides had reached in time) or "whole race".
+    ``stopped`` says that it was interrupted. It rests on so many ``pairs``; ``agree`` is what each
+    of them says: "faster", "slower", or nothing.
     """
 
     switch: str

@@ -24,6 +24,7 @@ SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
 HOW = {
     "time": "timed in turn",
     "race": "raced to an accuracy that is reached early",
+    "cut race": "raced as far as two minutes allowed",
     "whole race": f"raced to {TASK.target:.0%}",
 }
 # What comes next is the path's to say: these may be of any notebook.

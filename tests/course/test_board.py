@@ -210,6 +210,49 @@ def test_a_race_ends_within_two_minutes(script: Any, epoch: float, arrives: bool
     assert run.now <= 120
 
 
+def test_a_race_that_is_too_slow_goes_as_far_as_both_have_come(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the time for each side: in six epochs one learns half as much as the other in two."""
+    run = script(0.01, 0.03, epochs=20)
+
+    def train(switches: Any, task: Any, seed: int = 0) -> Any:
+        on = "optimizers" in switches
+        begin = run.now
+        for epoch in range(1, 21):
+            run.now += 29.0 if on else 9.0
+            yield run.now - begin, 0.12 * epoch if on else 0.04 * epoch, 0.0
+
+    monkeypatch.setattr(measure, "train", train)
+    monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
+    found = measure.measure("optimizers", [], bounded=True)
+    assert run.now <= 120
+    # 0.24 of the accuracy: after 54 s, and after 58 s.
+    assert (found.mode, found.pairs, found.stopped) == ("cut race", 1, True)
+    assert found.factor == pytest.approx(54 / 58) and found.verdict == "unclear"
+    assert "as far as two minutes allowed" in str(waterfall(Choices(), found, images=20_000))
+
+
+def test_a_race_that_was_stopped_or_has_learned_nothing_has_no_figure(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = script(0.01, 0.03)
+    stop = threading.Event()
+
+    def train(switches: Any, task: Any, seed: int = 0) -> Any:
+        for _ in range(20):
+            run.now += 20.0
+            yield run.now, 0.1, 0.0
+
+    monkeypatch.setattr(measure, "train", train)
+    monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
+    with pytest.raises(measure.NoFigure, match="too slow here"):
+        measure.measure("optimizers", [], bounded=True)
+    end = stop.set
+    with pytest.raises(measure.NoFigure, match="was stopped"):
+        measure.measure("optimizers", [], bounded=True, stop=stop, tell=lambda _: end())
+
+
 @pytest.mark.parametrize(
     ("switch", "options", "words"),
     [
@@ -687,7 +730,8 @@ def test_the_cell_shows_head_buttons_and_picture(
     press(displayed, "Keep it")
     assert found.choices.switches == ("data_loading",) and "Kept" in said(displayed)
     assert "if you keep it" not in displayed[-2]["text/html"]
-    assert "</b> kept: 2.9 s less." in displayed[-2]["text/html"]
+    assert "✓ 2.9 s less" in displayed[-2]["text/html"]
+    assert "</b> kept." in displayed[-2]["text/html"]
     # What was pressed goes, and can be taken back.
     assert pressable(displayed) == ["Undo"]
     press(displayed, "Undo")
