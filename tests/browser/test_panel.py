@@ -415,7 +415,7 @@ def test_guess_run_and_change_by_one_click(opened: NotebookPage) -> None:
     told = panel.root.locator(".labkit-told")
     assert told.inner_text().startswith("You bet 2.0×")
     assert "2.00×" in panel.root.locator(".labkit-picture").inner_text()
-    locked = panel.root.locator(".labkit-guess .noUi-handle")
+    locked = panel.root.locator(".labkit-guess:visible .noUi-handle")
     locked.focus()
     opened.page.keyboard.press("ArrowRight")
     assert panel.root.locator(".labkit-guessed").inner_text() == "2.0× as fast"
