@@ -385,7 +385,7 @@ class BetRow:
         return answer if isinstance(answer, float) else None
 
     def reveal(self, run: Run, result: object) -> Markup:
-        """Whether a run proves its bet right, and by what rule; empty without one. It counts once."""
+        """Whether a run proves its bet right, and the rule; empty without one. It counts once."""
         answer = self.placed_on(run)
         if answer is None:
             return Markup()
