@@ -10,7 +10,7 @@ from course.claims.gains import Gains
 from course.exercises import own
 from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, next_after
-from course.way import way, way_in_text, way_in_words
+from course.way import rows, way, way_in_text, way_in_words
 from labkit import show
 from labkit.panel import guess
 from labkit.panel.guess import Decided
@@ -39,10 +39,10 @@ class Ending:
         """The bets as texts, below their head; empty without any."""
         if not self.bets:
             return []
-        rows = [HEAD]
+        texts = [HEAD]
         for bet in self.bets:
-            rows.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
-        return rows
+            texts.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
+        return texts
 
     @property
     def way(self) -> str:
@@ -73,7 +73,7 @@ class Ending:
             folded = show.details(
                 Markup(self.recorded._repr_html_()), summary="What other machines gained"
             )
-        table = show.table(self.rows) if self.bets else show.note(NO_BETS)
+        table = rows(self.rows) if self.bets else show.note(NO_BETS)
         return show.result(
             table,
             way(self.progress, self.notebook),

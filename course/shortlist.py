@@ -18,7 +18,7 @@ from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
 from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
-from course.way import STAR, way, way_in_words
+from course.way import STAR, rows, way, way_in_words
 from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
@@ -93,13 +93,13 @@ class Shortlist:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows: list[list[str]] = [HEAD]
+        texts: list[list[str]] = [HEAD]
         for entry in self.entries:
-            title, *texts = entry.texts()
+            title, *cells = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
-            rows.append([link, *texts])
+            texts.append([link, *cells])
         path = show.join([way(self.way), show.sentence(way_in_words(self.way))])
-        return show.result(path, show.table(rows), show.note(self.said))
+        return show.result(path, rows(texts), show.note(self.said))
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:

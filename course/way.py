@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from course.notebook_files import notebook_path, place
 from course.progress import PATH, Progress
 from labkit import show
@@ -27,6 +29,8 @@ STYLE = """
 .labkit-way .labkit-done { border-color: #009e73; background: #009e7333; }
 .labkit-way .labkit-here { box-shadow: 0 0 0 2px #009e73; }
 .labkit-way .labkit-star { position: absolute; top: -9px; right: -7px; font-size: 16px; }
+/* Names break, so that there is room for what stands beside them. */
+.labkit-rows .labkit-scroll > table tbody th:nth-child(n) { min-width: 9em; white-space: normal; }
 """
 
 
@@ -53,6 +57,11 @@ def _mark(progress: Progress, name: str) -> str:
     if name not in progress.finished:
         return OPEN
     return STAR if progress.finished[name].solved else DONE
+
+
+def rows(texts: Sequence[Sequence[str]]) -> Markup:
+    """A table of notebooks or questions, below their head."""
+    return element("div", show.table(texts), kind="rows")
 
 
 def way(progress: Progress, here: str = "") -> Markup:

@@ -199,8 +199,9 @@ class Buttons(Watcher):
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the line behind the buttons."""
-        colour = {"bad": "color:#d55e00"}.get(tone, "")
-        self.status.value = show.element("span", text, style=colour) if text else ""
+        colour = {"bad": "color:#d55e00;"}.get(tone, "")
+        style = f"{colour}overflow-wrap:anywhere"
+        self.status.value = show.element("span", text, style=style) if text else ""
 
     def context(self) -> contextvars.Context:
         """That of the cell which shows the board."""

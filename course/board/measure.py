@@ -353,7 +353,7 @@ def race_to(
             stopped = True
             break
         if limit.over:
-            return _as_far_as_all(runs)
+            return _as_far_as_all(runs, task.target)
         spent = time.perf_counter() - begin
         if task is not TASK and spent * (seed + 2) / (seed + 1) > budget:
             break
@@ -378,11 +378,14 @@ def _one_seed(
     return runs
 
 
-def _as_far_as_all(runs: Sequence[RaceRun]) -> RaceResult:
-    """A race that was cut, to the accuracy that each side has reached; OutOfTime without one."""
+def _as_far_as_all(runs: Sequence[RaceRun], goal: float) -> RaceResult:
+    """A race that was cut, to the accuracy that each side has reached.
+
+    Where a side has learned nothing by then the goal stays, and there may be no factor.
+    """
     target = min(max(accuracy for *_, accuracy in run.curve) for run in runs)
     if target < LEARNED:
-        raise OutOfTime
+        return RaceResult(tuple(runs), goal, "accuracy", True, stopped=True)
     there = []
     for run in runs:
         arrives = next(i for i, (*_, accuracy) in enumerate(run.curve, 1) if accuracy >= target)

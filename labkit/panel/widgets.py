@@ -358,7 +358,6 @@ class BetRow:
             self._setting = False
         for slider in self._sliders.values():
             slider.layout.display = "" if slider is self.slider and not bet.choices else "none"
-        self.even.layout.display = "none" if bet.choices else ""
         self.choices.layout.display = "" if bet.choices else "none"
         self._refresh()
 
@@ -419,8 +418,9 @@ class BetRow:
             self.ask(*self._key)
 
     def _refresh(self) -> None:
-        for widget in (*self._sliders.values(), self.choices, self.even):
+        for widget in (*self._sliders.values(), self.choices):
             widget.disabled = self.locked
+        self.even.layout.display = "none" if self.locked or self.bet.choices else ""
         self.again.layout.visibility = "visible" if self.locked else "hidden"
         self.text.value = self._in_words()
         self.score.value = str(guess.SCORE)
