@@ -420,7 +420,9 @@ class BetRow:
     def _refresh(self) -> None:
         for widget in (*self._sliders.values(), self.choices):
             widget.disabled = self.locked
-        self.even.layout.display = "none" if self.locked or self.bet.choices else ""
+        self.even.layout.display = "none" if self.bet.choices else ""
+        # Its place is kept: nothing jumps.
+        self.even.layout.visibility = "hidden" if self.locked else "visible"
         self.again.layout.visibility = "visible" if self.locked else "hidden"
         self.text.value = self._in_words()
         self.score.value = str(guess.SCORE)

@@ -832,7 +832,7 @@ def test_no_difference_is_one_press(learner: LabPanel) -> None:
     assert bet.answer == 1.0 and bet.text.value == "1.0× as fast (no difference)"
     learner.run(wait=True)
     assert "You bet 1.0×" in words(state(learner)["head"])
-    assert bet.even.layout.display == "none"
+    assert bet.even.layout.visibility == "hidden"
     bet.again.click()
     bet.slider.value = 4.0
     bet.even.click()
