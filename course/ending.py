@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from course import progress
 from course.claims import gains
 from course.claims.gains import Gains
+from course.exercises import own
 from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, next_after
+from course.way import rows, way, way_in_text, way_in_words
 from labkit import show
 from labkit.panel import guess
-from labkit.panel.guess import Decided, score_in_words
+from labkit.panel.guess import Decided
 from labkit.show import Markup, element
 from labkit.text import aligned
 
 HEAD = ["question", "you bet", "you measured", ""]
 NO_BETS = "No bet was decided here. Place one in the panel, press Run, then run this cell again."
-DONE, OPEN = "●", "○"
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,15 @@ class Ending:
         """The bets as texts, below their head; empty without any."""
         if not self.bets:
             return []
-        rows = [HEAD]
+        texts = [HEAD]
         for bet in self.bets:
-            rows.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
-        return rows
+            texts.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
+        return texts
 
     @property
     def way(self) -> str:
-        """``●●○○○○ 2 of 6 finished, 7 of 11 bets right``."""
-        done = [name in self.progress.finished for name in PATH]
-        dots = "".join(DONE if each else OPEN for each in done)
-        score = score_in_words(self.progress.bets)
-        words = f"{sum(done)} of {len(PATH)} finished"
-        return f"{dots} {words}, {score} so far" if score else f"{dots} {words}"
+        """``●★○○○○ 2 of 6 finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
+        return f"{way_in_text(self.progress)} {way_in_words(self.progress)}"
 
     @property
     def goes_on(self) -> tuple[str, str]:
@@ -76,10 +73,11 @@ class Ending:
             folded = show.details(
                 Markup(self.recorded._repr_html_()), summary="What other machines gained"
             )
-        table = show.table(self.rows) if self.bets else show.note(NO_BETS)
+        table = rows(self.rows) if self.bets else show.note(NO_BETS)
         return show.result(
             table,
-            show.sentence(self.way),
+            way(self.progress, self.notebook),
+            show.sentence(way_in_words(self.progress)),
             show.sentence("Next: ", element("b", link)),
             show.note(self.progress.said) if self.progress.said else "",
             folded,
@@ -92,4 +90,5 @@ def ending(notebook: str) -> Ending:
     Notes in the reader's file that it is finished. ValueError for a notebook without claims.
     """
     recorded = gains(notebook)
-    return Ending(notebook, progress.finish(notebook, guess.SCORE.decided), recorded)
+    solved = own.solved(notebook[:2])
+    return Ending(notebook, progress.finish(notebook, guess.SCORE.decided, solved=solved), recorded)

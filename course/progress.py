@@ -42,15 +42,19 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True)
 class Finished:
-    """A notebook that was read to its end: the first day, and the bets that were decided in it."""
+    """A notebook that was read to its end: the first day, and the bets that were decided in it.
+
+    ``solved`` says that the reader's own answer to its exercise has passed.
+    """
 
     date: str
     bets: tuple[Decided, ...] = ()
+    solved: bool = False
 
-    def joined(self, bets: Iterable[Decided]) -> Finished:
+    def joined(self, bets: Iterable[Decided], solved: bool) -> Finished:
         """With more bets; a question counts by its first answer."""
         known = {bet.question: bet for bet in bets} | {bet.question: bet for bet in self.bets}
-        return replace(self, bets=tuple(known.values()))
+        return replace(self, bets=tuple(known.values()), solved=self.solved or solved)
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,10 @@ class Progress:
         """The bets of one notebook."""
         return self.finished[notebook].bets if notebook in self.finished else ()
 
-    def with_end(self, notebook: str, bets: Iterable[Decided]) -> Progress:
+    def with_end(self, notebook: str, bets: Iterable[Decided], *, solved: bool = False) -> Progress:
         """With one more notebook finished, or finished again."""
         before = self.finished.get(notebook, Finished(date.today().isoformat()))
-        return replace(self, finished={**self.finished, notebook: before.joined(bets)})
+        return replace(self, finished={**self.finished, notebook: before.joined(bets, solved)})
 
 
 def next_after(notebook: str) -> str:
@@ -103,15 +107,22 @@ def read() -> Progress:
         return Progress(said=_told(path, error))
 
 
-def finish(notebook: str, bets: Iterable[Decided] = ()) -> Progress:
-    """Note that the reader has come to the end of a notebook, with these bets."""
+def finish(notebook: str, bets: Iterable[Decided] = (), *, solved: bool = False) -> Progress:
+    """Note that the reader has come to the end of a notebook, with these bets.
+
+    ``solved`` says that the reader's own answer to its exercise has passed.
+    """
     path, bets = progress_path(), tuple(bets)
+
+    def ended(present: Progress) -> Progress:
+        return present.with_end(notebook, bets, solved=solved)
+
     if path is None:
-        return Progress().with_end(notebook, bets)
+        return ended(Progress())
     try:
-        return _change(path, lambda present: present.with_end(notebook, bets))
+        return _change(path, ended)
     except (OSError, Timeout) as error:
-        return replace(read().with_end(notebook, bets), said=_told(path, error))
+        return replace(ended(read()), said=_told(path, error))
 
 
 def _change(path: Path, how: Callable[[Progress], Progress]) -> Progress:
@@ -152,7 +163,7 @@ def _finished(entry: Mapping[str, Any]) -> Finished:
     for bet in entry["bets"]:
         question, answer, measured = (str(bet[name]) for name in ("question", "bet", "measured"))
         bets.append(Decided(question, answer, measured, bool(bet["right"])))
-    return Finished(str(entry["date"]), tuple(bets))
+    return Finished(str(entry["date"]), tuple(bets), bool(entry.get("solved", False)))
 
 
 def _told(path: Path, error: Exception) -> str:

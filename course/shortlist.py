@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from course.board import Board
 from course.board.words import factor_in_words
@@ -18,6 +18,7 @@ from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
 from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
+from course.way import STAR, rows, way, way_in_words
 from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
@@ -50,7 +51,8 @@ class Entry:
     """A row: ``yours`` is the factor in the reader's own speedrun, nan where it was not measured.
 
     ``relieves`` is the first of its bottlenecks, ``recorded`` the largest gain among the headlines
-    of the notebook's claims. ``bets`` are those that were decided there.
+    of the notebook's claims. ``bets`` are those that were decided there, ``solved`` says that the
+    reader's own answer to its exercise has passed.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Entry:
     recorded: Gain | None
     finished: bool
     bets: tuple[Decided, ...]
+    solved: bool = False
 
     def texts(self) -> list[str]:
         """The row as texts."""
@@ -71,6 +74,7 @@ class Entry:
         right = sum(bet.right for bet in self.bets)
         bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
         done = f" {DONE}" if self.finished else ""
+        done += STAR if self.solved else ""
         form = "" if self.front else " (long)"
         return [f"{self.title}{form}{done}", self.relieves, bets, yours, *recorded]
 
@@ -81,6 +85,7 @@ class Shortlist:
 
     entries: tuple[Entry, ...]
     said: str
+    way: Progress = field(default_factory=Progress)
 
     def __str__(self) -> str:
         return aligned([HEAD, *(entry.texts() for entry in self.entries)])
@@ -88,12 +93,13 @@ class Shortlist:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows: list[list[str]] = [HEAD]
+        texts: list[list[str]] = [HEAD]
         for entry in self.entries:
-            title, *texts = entry.texts()
+            title, *cells = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
-            rows.append([link, *texts])
-        return show.result(show.table(rows), show.note(self.said))
+            texts.append([link, *cells])
+        path = show.join([way(self.way), show.sentence(way_in_words(self.way))])
+        return show.result(path, rows(texts), show.note(self.said))
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:
@@ -101,24 +107,24 @@ def shortlist(*, yours: bool = True) -> Shortlist:
 
     Without ``yours`` the reader's own ticks, bets and figures are left out.
     """
-    own, way, said = {}, Progress(), []
+    own, progress, said = {}, Progress(), []
     if yours:
-        way, board = read(), Board()
-        said = [way.said, board.said]
+        progress, board = read(), Board()
+        said = [progress.said, board.said]
         for name, choice in board.choices.made.items():
             # A file of an older version may hold a switch that there is no more.
             if name in SWITCHES:
                 own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
-    more = [_entry(name, own, way) for name in MORE]
+    more = [_entry(name, own, progress) for name in MORE]
     # Those of the new form first.
     more.sort(key=lambda entry: not entry.front)
-    entries = (*(_entry(name, own, way) for name in PATH[1:]), *more)
+    entries = (*(_entry(name, own, progress) for name in PATH[1:]), *more)
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
-    return Shortlist(entries, " ".join(filter(None, [where, *said])))
+    return Shortlist(entries, " ".join(filter(None, [where, *said])), progress)
 
 
-def _entry(name: str, own: Mapping[str, float], way: Progress) -> Entry:
+def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
     path = notebook_path(name)
     said = about(path)
     return Entry(
@@ -128,8 +134,9 @@ def _entry(name: str, own: Mapping[str, float], way: Progress) -> Entry:
         front=is_front(read_notebook(path)),
         yours=own.get(name[:2], math.nan),
         recorded=_recorded(name),
-        finished=name in way.finished,
-        bets=way.bets_in(name),
+        finished=name in progress.finished,
+        bets=progress.bets_in(name),
+        solved=name in progress.finished and progress.finished[name].solved,
     )
 
 

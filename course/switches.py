@@ -1,5 +1,6 @@
 """The task of `course.speedrun`, and its switches, with the notebook that explains each."""
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ class Switch(NamedTuple):
     """``notebook`` is its number; ``learns`` says that it changes what is learned.
 
     ``saves`` is what it is for: "time", or "memory", which may cost time. ``deeper`` says that the
-    deeper notebook explains it, and not the front one.
+    deeper notebook explains it, and not the front one. ``label`` is what its notebook calls it; by
+    default its name.
     """
 
     notebook: int
@@ -35,36 +37,76 @@ class Switch(NamedTuple):
     learns: bool = False
     saves: str = "time"
     deeper: bool = False
+    label: str = ""
 
 
 SWITCHES = {
     "vectorization": Switch(1, "flip and scale a whole batch at once, not image by image"),
-    "learning_rate_schedules": Switch(3, "let the rate rise and fall (1cycle)", learns=True),
-    "data_loading": Switch(4, "let worker processes decode the next images meanwhile"),
-    "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
-    "batch_size": Switch(5, "take 128 images a step, not 64", learns=True),
-    "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it"),
-    "optimizers": Switch(8, "add Nesterov's momentum and weight decay, fused", learns=True),
-    "cudnn_benchmark": Switch(9, "lay images out channels last; on a GPU let cuDNN search"),
-    "host_device_transfers": Switch(10, "read the loss once an epoch, not every step"),
-    "activation_checkpointing": Switch(
-        11, "compute activations again instead of keeping them", saves="memory"
+    "learning_rate_schedules": Switch(
+        3, "let the rate rise and fall (1cycle)", learns=True, label="1cycle schedule"
     ),
-    "gradient_accumulation": Switch(13, "take each batch in four parts", saves="memory"),
-    "zeroing_gradients": Switch(15, "drop old gradients instead of filling them with zeros"),
-    "as_tensor": Switch(16, "share NumPy's memory instead of copying number by number"),
-    "debug_tools": Switch(17, "turn anomaly mode off, which had been left on"),
-    "gradient_clipping": Switch(18, "limit the norm of the gradient to 1", learns=True),
+    "data_loading": Switch(
+        4, "let worker processes decode the next images meanwhile", label="loading by workers"
+    ),
+    "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
+    "batch_size": Switch(5, "take 128 images a step, not 64", learns=True, label="larger batch"),
+    "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it", label="bf16"),
+    "optimizers": Switch(
+        8, "add Nesterov's momentum and weight decay, fused", learns=True, label="fused optimizer"
+    ),
+    "cudnn_benchmark": Switch(
+        9, "lay images out channels last; on a GPU let cuDNN search", label="channels last"
+    ),
+    "host_device_transfers": Switch(
+        10, "read the loss once an epoch, not every step", label="loss read once"
+    ),
+    "activation_checkpointing": Switch(
+        11,
+        "compute activations again instead of keeping them",
+        saves="memory",
+        label="checkpointing",
+    ),
+    "gradient_accumulation": Switch(
+        13, "take each batch in four parts", saves="memory", label="batch in parts"
+    ),
+    "zeroing_gradients": Switch(
+        15, "drop old gradients instead of filling them with zeros", label="None for gradients"
+    ),
+    "as_tensor": Switch(
+        16, "share NumPy's memory instead of copying number by number", label="as_tensor"
+    ),
+    "debug_tools": Switch(
+        17, "turn anomaly mode off, which had been left on", label="no anomaly mode"
+    ),
+    "gradient_clipping": Switch(
+        18, "limit the norm of the gradient to 1", learns=True, label="clipping"
+    ),
     "bias_before_batchnorm": Switch(
-        19, "leave out biases that batch norm takes away again, if there is one"
+        19,
+        "leave out biases that batch norm takes away again, if there is one",
+        label="no bias before norm",
     ),
     "validation_without_grad": Switch(20, "validate without recording a graph"),
-    "normalization": Switch(21, "put batch norm behind each convolution", learns=True),
+    "normalization": Switch(
+        21, "put batch norm behind each convolution", learns=True, label="batch norm"
+    ),
     "compile": Switch(22, "compile the model"),
 }
 
 # What leaves a switch nothing to do.
 IN_THE_WAY = {"data_loading": "decode_once"}
+
+
+def label(switch: str) -> str:
+    """What a switch is called where nobody types it: ``bf16`` for ``mixed_precision``."""
+    known = SWITCHES.get(switch)
+    return (known.label if known else "") or switch.replace("_", " ")
+
+
+def labelled(text: str) -> str:
+    """A text with the labels of the switches in it; what is quoted stays: it is to be typed."""
+    names = "|".join(SWITCHES)
+    return re.sub(rf"(?<![\w'./])({names})(?![\w'])", lambda found: label(found[0]), text)
 
 
 def checked(names: Iterable[str]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from course.board.measure import Tell, promised, seconds_at_most
 from course.board.page import body, head
 from course.board.store import Figure
 from course.board.waterfall import Waterfall
+from course.switches import labelled
 from labkit import show
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
@@ -132,7 +133,7 @@ class Buttons(Watcher):
             minor = board.doubt or board.undecided
             buttons["measure"].button_style = "" if minor else "primary"
         if not self._running:
-            self.say(board.said)
+            self.say(labelled(board.said))
         self.box.children = [*(buttons[name] for name in names), self.status]
 
     def _button(self, text: str, call: Callable[[], None]) -> W.Button:
@@ -198,8 +199,9 @@ class Buttons(Watcher):
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the line behind the buttons."""
-        colour = {"bad": "color:#d55e00"}.get(tone, "")
-        self.status.value = show.element("span", text, style=colour) if text else ""
+        colour = {"bad": "color:#d55e00;"}.get(tone, "")
+        style = f"{colour}overflow-wrap:anywhere"
+        self.status.value = show.element("span", text, style=style) if text else ""
 
     def context(self) -> contextvars.Context:
         """That of the cell which shows the board."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Callable
@@ -32,8 +31,9 @@ def board(
 
     Given ``seconds``, a budget for the measuring proper, the cell itself measures; a race takes one
     seed at least. ``whole`` races to the target of the task on five seeds: minutes to an hour. An
-    interrupt shows what there is by then. ``rate`` is the slow script's, `images_per_second()`, as
-    long as no switch was timed on it. ValueError for an unknown switch.
+    interrupt shows what there is by then. ``rate`` is the slow script's, `images_per_second()`: it
+    is noted for later boards, as long as no switch was timed on it. ValueError for an unknown
+    switch.
     """
     found = Board(switch, rate)
     if switch is not None and (whole or seconds is not None):
@@ -52,7 +52,7 @@ class Board:
     def __init__(self, switch: str | None = None, rate: float | None = None) -> None:
         if switch is not None:
             checked([switch])
-        self.switch, self._rate = switch, rate
+        self.switch = switch
         self.machine = machine_name()
         self.path = None if _for_tests() else store.board_path()
         self.choices, self.said = Choices(), ""
@@ -68,6 +68,18 @@ class Board:
                 self.choices = store.read(self.path, self.machine)
             except BoardError as error:
                 self.said = self._trouble = str(error)
+        if rate:
+            self._note(rate)
+
+    def _note(self, rate: float) -> None:
+        """Keep the slow script's rate, here and in the reader's file."""
+        before, self.choices = self.choices, self.choices.with_rate(rate)
+        if self.path is None or self._trouble or self.choices == before:
+            return
+        try:
+            store.change(self.path, self.machine, lambda choices: choices.with_rate(rate))
+        except BoardError as error:
+            self.said = self._trouble = str(error)
 
     def measure(
         self,
@@ -183,11 +195,8 @@ class Board:
     @property
     def waterfall(self) -> Waterfall:
         """The steps as they are now."""
-        choices = self.choices
-        if self._rate and math.isnan(choices.rate):
-            choices = replace(choices, rate=self._rate)
         latest = self.latest if self.undecided else None
-        found = waterfall(choices, latest, recorded.images_to_target())
+        found = waterfall(self.choices, latest, recorded.images_to_target())
         named: dict[str, Any] = {}
         if self.switch is not None:
             named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}

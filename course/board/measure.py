@@ -4,7 +4,8 @@ A switch that leaves the mathematics alone is timed: both sides train and valida
 turn (`Lab`). One that changes what is learned has to race: both sides train from the same seeds to
 one accuracy. A whole training takes minutes in a slow script, so the race is a short one, to an
 accuracy that is reached early, unless the whole is asked for. Both sides of a short race have
-batch norm: without it nothing is reached early.
+batch norm: without it nothing is reached early. Where even that takes too long each side has half
+of the time, and the goal is the accuracy that both have reached by then.
 
 A reader is promised a time, by the clock on the wall. So an epoch of each side is looked at first:
 in a slow script the epochs that are timed become shorter, down to one batch, and none begins that
@@ -53,6 +54,8 @@ EARLY = TASK._replace(
     epochs=pick(cpu=24, cuda=20, test=2),
     cycle=pick(cpu=3, cuda=5, test=2),
 )
+# From here on something was learned; one in ten is right by chance.
+LEARNED = 0.15
 MOST_SEEDS = 5
 # For what is timed, and up to three times as long where epochs are slow.
 SECONDS = pick(cpu=10.0, test=0.3)
@@ -92,8 +95,10 @@ class Limit:
         self.seconds = seconds
         self.stop = stop or threading.Event()
         self.tell = tell
+        # Whether an epoch was refused.
+        self.over = False
         self._begin = time.perf_counter()
-        self._end = self._begin + seconds
+        self._end = self._until = self._begin + seconds
         # Seconds of the latest epoch of these switches, of so many images.
         self._known: dict[tuple[frozenset[str], int], float] = {}
 
@@ -111,6 +116,7 @@ class Limit:
             seconds = time.perf_counter() - begin
             if compiling:
                 self._end += seconds
+                self._until += seconds
             else:
                 self._known[side] = seconds
             compiling = False
@@ -123,9 +129,15 @@ class Limit:
         if self.tell:
             self.tell(time.perf_counter() - self._begin)
 
+    def divide(self, parts: int) -> None:
+        """Let what follows have one of so many equal parts of the time that is left."""
+        now = time.perf_counter()
+        self._until = now + (self._end - now) / parts
+
     def _allow(self, side: tuple[frozenset[str], int]) -> float:
         now = time.perf_counter()
-        if self.stop.is_set() or now + self._known.get(side, 0.0) > self._end:
+        if self.stop.is_set() or now + self._known.get(side, 0.0) > self._until:
+            self.over = True
             raise OutOfTime
         return now
 
@@ -301,9 +313,10 @@ def _raced(
     ratio, low, high = result.speedup("on")
     reached = [run for run in result.of("off") if run.curve]
     epochs = sum(len(run.curve) for run in reached)
+    mode = "race" if task is EARLY else "whole race"
     return _figure(
         switch,
-        "race" if task is EARLY else "whole race",
+        mode if result.target == task.target else "cut race",
         below,
         factor=ratio,
         interval=(low, high),
@@ -322,8 +335,9 @@ def race_to(
 ) -> RaceResult:
     """Train each side, seed by seed, for about ``seconds``: one seed at least, five at most.
 
-    An interrupt ends it with the seeds that are complete, and so does the ``limit``;
-    KeyboardInterrupt if none is.
+    An interrupt ends it with the seeds that are complete, and so does the ``limit``, which cuts the
+    first one: its goal is what both sides have reached by then. KeyboardInterrupt if there is
+    nothing to compare.
     """
     limit = limit or Limit()
     budget = seconds or pick(cpu=10.0, test=0.1)
@@ -338,6 +352,8 @@ def race_to(
                 raise
             stopped = True
             break
+        if limit.over:
+            return _as_far_as_all(runs, task.target)
         spent = time.perf_counter() - begin
         if task is not TASK and spent * (seed + 2) / (seed + 1) > budget:
             break
@@ -356,23 +372,53 @@ def _one_seed(
     # Who is told needs no bar.
     hidden = {"disable": True} if limit.tell else {}
     bar = {"desc": f"race, seed {seed}", "unit": "training", "delay": 2}
-    for name in progress(iterable=names, **bar, **hidden):
-        runs.append(run_once(task, name, sides[name], seed, limit))
+    for place, name in enumerate(progress(iterable=names, **bar, **hidden)):
+        limit.divide(1 if seed else len(names) - place)
+        runs.append(run_once(task, name, sides[name], seed, limit, cut=not seed))
     return runs
 
 
+def _as_far_as_all(runs: Sequence[RaceRun], goal: float) -> RaceResult:
+    """A race that was cut, to the accuracy that each side has reached.
+
+    Where a side has learned nothing by then the goal stays, and there may be no factor.
+    """
+    target = min(max(accuracy for *_, accuracy in run.curve) for run in runs)
+    if target < LEARNED:
+        return RaceResult(tuple(runs), goal, "accuracy", True, stopped=True)
+    there = []
+    for run in runs:
+        arrives = next(i for i, (*_, accuracy) in enumerate(run.curve, 1) if accuracy >= target)
+        there.append(RaceRun(run.arm, run.seed, run.curve[:arrives], True))
+    return RaceResult(tuple(there), target, "accuracy", True, stopped=True)
+
+
 def run_once(
-    task: Task, name: str, switches: Sequence[str], seed: int, limit: Limit | None = None
+    task: Task,
+    name: str,
+    switches: Sequence[str],
+    seed: int,
+    limit: Limit | None = None,
+    *,
+    cut: bool = False,
 ) -> RaceRun:
-    """One training to the target: steps are epochs, seconds are all that passed."""
-    curve = []
-    epochs = (limit or Limit()).train(switches, task, seed)
-    # One switch sets a flag of the whole process, which the other side must not find.
-    with preserve_flags():
-        for epoch, (seconds, accuracy, _) in enumerate(epochs, 1):
-            curve.append((epoch, seconds, accuracy))
-            if accuracy >= task.target:
-                break
+    """One training to the target: steps are epochs, seconds are all that passed.
+
+    With ``cut`` one for which there is no more time ends with the epochs that it has.
+    """
+    curve: list[tuple[int, float, float]] = []
+    limit = limit or Limit()
+    epochs = limit.train(switches, task, seed)
+    try:
+        # One switch sets a flag of the whole process, which the other side must not find.
+        with preserve_flags():
+            for epoch, (seconds, accuracy, _) in enumerate(epochs, 1):
+                curve.append((epoch, seconds, accuracy))
+                if accuracy >= task.target:
+                    break
+    except OutOfTime:
+        if not cut or not curve or limit.stop.is_set():
+            raise
     return RaceRun(name, seed, tuple(curve), curve[-1][2] >= task.target)
 
 

@@ -1,4 +1,4 @@
-"""The board as a page: its head, its picture, and what comes next."""
+"""The board as a page: its head, its picture, and what there is still to win."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import math
 from dataclasses import replace
 
 from course.board.advice import advice, in_short, saves_memory
-from course.board.picture import Goal, Row, picture
-from course.board.store import Figure
+from course.board.picture import Goal, Row, picture, styles
+from course.board.stars import EMPTY, FULL, Stars
+from course.board.store import Choice, Figure
 from course.board.waterfall import (
     BEST,
     SLOW,
+    STILL,
     TODAY,
     Step,
     Waterfall,
     best_recorded,
+    duration,
     peak_in_words,
 )
+from course.switches import label, labelled
 from labkit import show
 from labkit.show import Markup
 from labkit.text import format_factor
@@ -24,41 +28,66 @@ from labkit.text import format_factor
 
 def html(found: Waterfall) -> Markup:
     """The whole of a board without its buttons."""
-    said = show.note(found.said) if found.said else ""
+    said = show.note(labelled(found.said)) if found.said else ""
     return show.result(head(found), body(found), said)
 
 
 def head(found: Waterfall) -> Markup:
-    """The big times, and what is to be decided or measured."""
+    """The big times, the stars, and what is to be decided or measured."""
     big = show.element("b", found.headline(), kind="factor")
     blocks: list[str] = [show.sentence(big, " ", show.element("small", found.caption()))]
+    blocks += [styles(), _stars(found.stars)]
     if figure := found.latest:
         blocks.append(_judged(figure, advice(figure)))
     elif found.decided:
-        kept = "kept" if found.decided.kept else "not kept"
-        blocks.append(_judged(found.decided.figure, f"{kept}."))
+        blocks.append(_decided(found, found.decided))
     elif found.armed:
-        text = found.about().removeprefix(found.armed)
-        blocks.append(show.sentence(show.element("b", found.armed), text))
+        text = labelled(found.about().removeprefix(found.armed))
+        blocks.append(show.sentence(show.element("b", label(found.armed)), text))
     return show.join(blocks)
 
 
+def _decided(found: Waterfall, choice: Choice) -> Markup:
+    """What the latest choice was, and what it won."""
+    last = found.steps[-1]
+    won = choice.kept and last.figure is choice.figure and last.after < last.before
+    if not won:
+        return _judged(choice.figure, "kept." if choice.kept else "not kept.")
+    words = f"{format_factor(last.before / last.after)} times as fast"
+    if found.timed:
+        words = f"{duration(last.before - last.after)} less"
+    badge = show.element("span", show.badge("faster", f"✓ {words}"), kind="new")
+    return show.sentence(badge, show.element("b", label(choice.figure.switch)), " kept.")
+
+
+def _stars(stars: Stars) -> Markup:
+    """Those that were won, the latest of them moving, and those that are left."""
+    old, new = FULL * (stars.won - stars.new), FULL * stars.new
+    row = show.element(
+        "span",
+        old,
+        show.element("span", new, kind="new"),
+        show.element("span", EMPTY * stars.left, kind="left"),
+        kind="stars",
+    )
+    return show.element("p", row, " ", show.element("small", stars.words), kind="sentence")
+
+
 def body(found: Waterfall) -> Markup:
-    """The picture, what comes next, and how it is known."""
-    drawn = picture(f"{found.headline()} {found.caption()}", goals(found), rows(found))
-    # JupyterLab stretches a picture else.
-    parts: list[str] = [show.element("div", drawn, style="max-width:640px")]
+    """The picture, what there is still to win, and how it is known."""
+    words = f"{found.headline()} {found.caption()}"
+    parts: list[str] = [picture(words, goals(found), rows(found))]
     if found.ahead:
         links: list[str] = []
         for each in found.ahead:
-            link: str = each.switch.replace("_", " ")
+            link: str = label(each.switch)
             if each.path:
                 link = show.element("a", link, href=f"{each.path}.ipynb")
             links.append(show.join([link, f" {format_factor(each.factor)}x"]))
         listed = show.join(links, " · ")
-        text = "Next on this machine, likely (as recorded): "
-        parts.append(show.sentence(text, listed))
-    return show.join([*parts, show.details(*found.notes(), summary="How is this known?")])
+        parts.append(show.sentence(f"{STILL}: ", listed))
+    notes = map(labelled, found.notes())
+    return show.join([*parts, show.details(*notes, summary="How is this known?")])
 
 
 def goals(found: Waterfall) -> list[Goal]:
@@ -90,7 +119,7 @@ def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
     after = step.measured
     lost = figure.factor <= 0
     return Row(
-        label=figure.switch,
+        label=label(figure.switch),
         note=in_short(figure),
         text=found.time(step.after),
         before=step.before,
@@ -127,4 +156,5 @@ def _judged(figure: Figure, text: str) -> Markup:
     badge = show.badge(figure.direction)
     if saves_memory(figure):
         badge = show.badge("faster", "less memory")
-    return show.sentence(badge, show.element("b", figure.switch), f" {text}")
+    name = show.element("b", label(figure.switch))
+    return show.sentence(badge, name, f" {labelled(text)}")

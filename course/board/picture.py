@@ -1,7 +1,7 @@
 """The board's one picture: the goal, then what each switch did, on one scale from 0 on.
 
 What is clear is solid, what was taken away is grey, what is unclear is hatched, and a loss makes
-its bar longer.
+its bar longer. Words are those of the page, of its size at any width; only the bars stretch.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
+from labkit import show
 from labkit.charts import svg
 from labkit.charts.plot import most_of
-from labkit.charts.svg import EDGE, WIDTH
 from labkit.show import Markup
 
-# Room for the name of a goal, and for its time.
-NAME, TIME = 168.0, 110.0
-GOAL, NOTE, ROW, THIN = 30.0, 24.0, 46.0, 18.0
-HIGH = 14.0
+# Of a bar, in units of its own: it is as wide as there is room.
+WIDE, HIGH, LOW = 624.0, 14.0, 6.0
 # Between two lines of a hatching.
 APART = 7.0
-WIDE = WIDTH - 2 * EDGE
-# Of the width; behind it stand the words of a thin bar.
-THIN_WIDE = WIDE - TIME
 
 
 @dataclass(frozen=True)
@@ -59,80 +56,88 @@ class Row:
 
 def picture(words: str, goals: Sequence[Goal], rows: Sequence[Row]) -> Markup:
     """``words`` say what it shows, for who does not see it."""
-    most = most_of(end for row in rows for end in (row.before, row.after))
     ghosts = most_of(goal.value for goal in goals)
-    parts, y = [], 0.0
-    for goal in goals:
-        parts += _goal(goal, ghosts, y)
-        y += GOAL + (NOTE if goal.note else 0)
-    y += 10 if rows else 0
+    parts = [_goal(goal, ghosts) for goal in goals]
+    most = most_of(end for row in rows for end in (row.before, row.after))
     widest = most_of(end for row in rows for end in (row.thin, row.thin_was))
     for row in rows:
-        parts += _row(row, most, y)
-        y += ROW
+        parts.append(_named(row))
+        parts.append(_row(row, most))
         if math.isfinite(row.thin):
-            parts += _thin(row, widest, y)
-            y += THIN + 6
-    return svg.picture(y, words, parts)
+            parts.append(_thin(row, widest))
+    return show.element("div", styles(), *parts, kind="board", role="group", aria_label=words)
 
 
-def _goal(goal: Goal, most: float, y: float) -> list[Markup]:
+@cache
+def styles() -> Markup:
+    """Those of the bars, of the picture, and of the stars."""
+    text = Path(__file__).with_name("board.css").read_text(encoding="utf-8")
+    return Markup(f"<style>{svg.styles()} {text}</style>")
+
+
+def _bar(parts: Sequence[str], high: float = HIGH) -> Markup:
+    """A bar that stretches; where styles are lost it has a height, too."""
+    size = {"width": "100%", "height": svg.number(high), "preserveAspectRatio": "none"}
+    box = f"0 0 {WIDE:.0f} {high:.0f}"
+    return show.element("svg", *parts, kind="svg", viewBox=box, **size, aria_hidden="true")
+
+
+def _goal(goal: Goal, most: float) -> Markup:
     """Name, bar and time in one line."""
-    wide = WIDE - NAME - TIME
-    parts = [
-        svg.text(EDGE, y + 19, goal.label, "bold"),
-        svg.rect(EDGE + NAME, y + 7, wide, HIGH, "field"),
-        svg.text(WIDTH - EDGE, y + 19, goal.text, "", "end"),
-    ]
+    bar = [svg.rect(0, 0, WIDE, HIGH, "field")]
     if most and math.isfinite(goal.value):
-        length = wide * goal.value / most
-        parts.append(svg.rect(EDGE + NAME, y + 7, length, HIGH, f"band {goal.tone}"))
+        bar.append(svg.rect(0, 0, WIDE * goal.value / most, HIGH, f"band {goal.tone}"))
+    time = show.element("span", goal.text, kind="time")
+    parts = [show.element("b", goal.label), _bar(bar), time]
     if goal.note:
-        parts.append(svg.text(WIDTH - EDGE, y + GOAL + 14, goal.note, "small", "end"))
-    return parts
+        parts.append(show.element("small", goal.note, kind="whose"))
+    return show.element("div", *parts, kind="goal")
 
 
-def _row(row: Row, most: float, y: float) -> list[Markup]:
-    """A line of words, and the bar below it."""
-    parts = [*svg.named(y + 18, row.label, row.text, row.note)]
-    top = y + 25
-    parts.append(svg.rect(EDGE, top, WIDE, HIGH, "field"))
+def _named(row: Row) -> Markup:
+    """The line of words above a bar."""
+    time = show.element("span", row.text, kind="time")
+    note = show.element("small", row.note)
+    return show.element("div", show.element("b", row.label), " ", note, " ", time, kind="words")
+
+
+def _row(row: Row, most: float) -> Markup:
+    """The bar of a switch."""
+    parts = [svg.rect(0, 0, WIDE, HIGH, "field")]
     if not most or math.isnan(row.before + row.after):
-        return parts
+        return _bar(parts)
     low, high = sorted((WIDE * row.before / most, WIDE * min(row.after, most) / most))
     longer = row.after > row.before
     tone = "candidate" if longer and row.tone == "slower" else row.tone
-    parts.append(svg.rect(EDGE, top, low, HIGH, f"fill {tone}"))
+    parts.append(svg.rect(0, 0, low, HIGH, f"fill {tone}"))
     if row.hatched:
-        parts += _hatching(EDGE + low, EDGE + high, top, "slower" if longer else "unclear")
+        parts += _hatching(low, high, "slower" if longer else "unclear")
     elif high > low:
         kind = "fill slower" if longer else "floor"
-        parts.append(svg.rect(EDGE + low, top, high - low, HIGH, kind))
-    return parts
+        parts.append(svg.rect(low, 0, high - low, HIGH, kind))
+    return _bar(parts)
 
 
-def _thin(row: Row, most: float, y: float) -> list[Markup]:
+def _thin(row: Row, most: float) -> Markup:
     """A second bar, with its words behind it."""
-    parts = [
-        svg.rect(EDGE, y + 2, THIN_WIDE, 6, "field"),
-        svg.text(WIDTH - EDGE, y + 11, row.thin_text, "small", "end"),
-    ]
+    parts = [svg.rect(0, 0, WIDE, LOW, "field")]
     if most and math.isfinite(row.thin_was):
-        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin_was / most, 6, "floor"))
+        parts.append(svg.rect(0, 0, WIDE * row.thin_was / most, LOW, "floor"))
     if most:
-        parts.append(svg.rect(EDGE, y + 2, THIN_WIDE * row.thin / most, 6, f"fill {row.thin_tone}"))
-    return parts
+        parts.append(svg.rect(0, 0, WIDE * row.thin / most, LOW, f"fill {row.thin_tone}"))
+    words = show.element("small", row.thin_text)
+    return show.element("div", _bar(parts, LOW), words, kind="thin")
 
 
-def _hatching(left: float, right: float, top: float, tone: str) -> list[Markup]:
+def _hatching(left: float, right: float, tone: str) -> list[Markup]:
     """Slanted lines within a frame."""
-    frame = [(left, top), (right, top), (right, top + HIGH), (left, top + HIGH), (left, top)]
+    frame = [(left, 0.0), (right, 0.0), (right, HIGH), (left, HIGH), (left, 0.0)]
     parts = [svg.path(frame, f"line thin {tone}")]
     begin, strokes = left - HIGH, []
     while begin < right:
         first, last = max(begin, left), min(begin + HIGH, right)
         if first < last:
-            ends = [(x, top + HIGH - (x - begin)) for x in (first, last)]
+            ends = [(x, HIGH - (x - begin)) for x in (first, last)]
             strokes.append("L".join(f"{svg.number(x)} {svg.number(y)}" for x, y in ends))
         begin += APART
     if strokes:

@@ -44,8 +44,9 @@ class Figure:
     ``factor`` is the time without it over the time with it, nan where neither side arrived, and
     ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
     with it over ``peak``, that without it in bytes. ``mode`` is "time", "race" (to an accuracy that
-    is reached early) or "whole race". ``stopped`` says that it was interrupted. It rests on so many
-    ``pairs``; ``agree`` is what each of them says: "faster", "slower", or nothing.
+    is reached early), "cut race" (to what both sides had reached in time) or "whole race".
+    ``stopped`` says that it was interrupted. It rests on so many ``pairs``; ``agree`` is what each
+    of them says: "faster", "slower", or nothing.
     """
 
     switch: str
@@ -123,15 +124,22 @@ class Choices:
             rate = choice.figure.rate
         return Choices(rate, made)
 
+    def with_rate(self, rate: float) -> Choices:
+        """With the slow script's rate, unless a switch was timed on it: that counts more."""
+        if any(not choice.figure.on_top_of for choice in self.made.values()):
+            return self
+        return Choices(rate, self.made)
+
     def undone(self, choice: Choice, before: Choices) -> Choices:
-        """Without a choice that was made after ``before``: what was there then is there again."""
-        name, rate = choice.figure.switch, self.rate
-        if not choice.figure.on_top_of and rate == choice.figure.rate:
-            rate = before.rate
+        """Without a choice that was made after ``before``: what was chosen then is chosen again.
+
+        The rate stays: it was measured, not chosen.
+        """
+        name = choice.figure.switch
         made = [each for each in self.made.items() if each[0] != name]
         if name in before.made:
             made.insert(list(before.made).index(name), (name, before.made[name]))
-        return Choices(rate, dict(made))
+        return Choices(self.rate, dict(made))
 
 
 def board_path() -> Path:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
 from course.board.recorded import Machine
+from course.board.stars import Stars
 from course.board.store import Choice, Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
@@ -23,8 +24,11 @@ SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
 HOW = {
     "time": "timed in turn",
     "race": "raced to an accuracy that is reached early",
+    "cut race": "raced as far as two minutes allowed",
     "whole race": f"raced to {TASK.target:.0%}",
 }
+# What comes next is the path's to say: these may be of any notebook.
+STILL = "Still to win on this machine, likely, by what was recorded"
 UNTIMED = "The slow script was not timed here yet: the first switch that is timed does that."
 
 
@@ -94,8 +98,9 @@ class Waterfall:
             )
         if self.best:
             rows.append([BEST, *best_recorded(self.best), "", ""])
-        parts = [f"{self.headline()} {self.caption()}", aligned(rows), *self.notes()]
-        return "\n".join(filter(None, [*parts, self.about(), self.next_in_words(), self.said]))
+        parts = [f"{self.headline()} {self.caption()}", str(self.stars), aligned(rows)]
+        parts += [*self.notes(), self.about(), self.still_in_words(), self.said]
+        return "\n".join(filter(None, parts))
 
     def headline(self) -> str:
         """``17.5 min → 14.1 min``: the slow script, and the last step."""
@@ -150,10 +155,21 @@ class Waterfall:
             return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
         return ""
 
-    def next_in_words(self) -> str:
+    @property
+    def stars(self) -> Stars:
+        """Those of what is kept."""
+        kept = [step for step in self.steps if not step.undecided]
+        slow, last = kept[0].after, kept[-1]
+        choice = self.decided
+        fresh = choice is not None and choice.kept and choice.figure is last.figure
+        before = last.before if fresh else last.after
+        best = self.best.seconds() / self.best.best()[0] if self.best else math.nan
+        return Stars(slow / last.after, slow / before, best)
+
+    def still_in_words(self) -> str:
         """The switches that are likely to bring most."""
-        named = [f"{each.switch} ({format_factor(each.factor)}x recorded)" for each in self.ahead]
-        return f"Next on this machine, likely: {', '.join(named)}." if named else ""
+        named = [f"{each.switch} ({format_factor(each.factor)}x)" for each in self.ahead]
+        return f"{STILL}: {', '.join(named)}." if named else ""
 
     def notes(self) -> list[str]:
         """How all this is known."""

@@ -17,6 +17,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, ParamSpec
 
+from course.exercises import own
+
 Arguments = ParamSpec("Arguments")
 # Characters of a hint.
 LONGEST = 500
@@ -37,6 +39,7 @@ def check(
             try:
                 cases(*args, **kwargs)
             except NotYet as missing:
+                own.note(cases.__name__, right=False)
                 return verdict(False, praise, str(missing))
             except Exception as error:
                 cause: BaseException | None = error
@@ -44,7 +47,9 @@ def check(
                     cause.__traceback__ = of_reader(cause.__traceback__)
                     cause = cause.__cause__ or cause.__context__
                 raise
-            return verdict(True, praise, "")
+            verdict(True, praise, "")
+            own.note(cases.__name__, right=True)
+            return True
 
         checked.__dict__["judged"] = judged
         return checked

@@ -212,12 +212,15 @@ class Frame {
   told(words) {
     if (!this.revealed()) return BET_FIRST;
     if (!this.wager?.fresh) return words;
-    return `Your bet, ${this.wager.text}, is ${this.wager.right ? "right" : "wrong"}. ${words}`;
+    const { text, right, answer } = this.wager;
+    if (answer) return `Yours: ${text}. It is ${answer}. ${words}`;
+    return `Your bet, ${text}, is ${right ? "right" : "wrong"}. ${words}`;
   }
 
   // A row of buttons under the question. `options`: pairs [value, text], one of them right;
   // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one;
-  // `play(value)`: what a bet changes, to be seen at once.
+  // `play(value)`: what a bet changes, to be seen at once. A wrong one leaves the answer to be
+  // found by moving, or shown by a button.
   bet({ name = "", options, answer, play = () => ({}) }) {
     this.betting = true;
     this.wagers.dataset.name = name;
@@ -234,23 +237,42 @@ class Frame {
         const right = answer(this.state).includes(value);
         this.wager = { text, right, fresh: true };
         Object.assign(this.state, play(value));
-        for (const other of this.wagers.querySelectorAll("button")) {
+        for (const other of this.wagers.querySelectorAll(".xp-wager")) {
           other.setAttribute("aria-pressed", other === node);
+          other.classList.remove("xp-answer");
         }
         node.classList.add(right ? "xp-right" : "xp-wrong");
+        show.hidden = right;
         this.request();
       });
     }
+    const show = html("button", "show", this.wagers, "Show the answer");
+    Object.assign(show, { type: "button", hidden: true });
+    this.adopt(show, "show the answer");
+    show.addEventListener("click", () => {
+      // Of the settings of now.
+      const answers = answer(this.state);
+      const index = options.findIndex(([value]) => answers.includes(value));
+      if (index >= 0) Object.assign(this.state, play(options[index][0]));
+      const found = index < 0 ? "none of them" : options[index][1];
+      Object.assign(this.wager, { answer: found, fresh: true });
+      const nodes = this.wagers.querySelectorAll(".xp-wager");
+      nodes.forEach((node, i) => node.classList.toggle("xp-answer", i === index));
+      nodes[Math.max(0, index)].focus();
+      show.hidden = true;
+      this.request();
+    });
   }
 
   // Another question of the same kind: nothing is bet on it yet.
   reopen() {
     this.wager = undefined;
     this.moved = false;
-    for (const node of this.wagers.querySelectorAll("button")) {
+    for (const node of this.wagers.querySelectorAll(".xp-wager")) {
       node.setAttribute("aria-pressed", "false");
-      node.classList.remove("xp-right", "xp-wrong");
+      node.classList.remove("xp-right", "xp-wrong", "xp-answer");
     }
+    this.wagers.querySelector(".xp-show").hidden = true;
     this.request();
   }
 

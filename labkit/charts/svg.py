@@ -18,7 +18,7 @@ LETTER = WIDTH / LETTERS
 
 def picture(height: float, words: str, parts: Iterable[str]) -> Markup:
     """The frame of a picture; ``words`` say what it shows."""
-    style = Markup(f"<style>{_styles()}</style>")
+    style = Markup(f"<style>{styles()}</style>")
     return show.element(
         "svg",
         style,
@@ -40,7 +40,8 @@ def themed(picture: Markup, *, dark: bool) -> Markup:
 
 
 @cache
-def _styles() -> str:
+def styles() -> str:
+    """Those of all that is drawn."""
     lines = Path(__file__).with_name("chart.css").read_text(encoding="utf-8").splitlines()
     return " ".join(line.strip() for line in lines)
 

@@ -220,8 +220,15 @@ class Score:
         """The bets that count, in the order in which they were decided."""
         return tuple(self._decided.values())
 
+    @property
+    def streak(self) -> int:
+        """How many of the latest bets are right, one after the other."""
+        rights = [bet.right for bet in self.decided]
+        return len(rights) if all(rights) else rights[::-1].index(False)
+
     def __str__(self) -> str:
-        return score_in_words(self.decided)
+        row = f", {self.streak} in a row" if self.streak > 1 else ""
+        return score_in_words(self.decided) + row
 
 
 def score_in_words(decided: Collection[Decided]) -> str:

@@ -103,6 +103,8 @@ class LabPanel:
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
         self._chosen = ""
+        # Offered and not chosen yet, with the mode that decides its bet.
+        self._offered: dict[str, str] = {}
         # What the candidate had before it was set to the baseline's settings.
         self._differed: Settings = {}
         self.summary = marked(W.Label(), "summary")
@@ -196,6 +198,7 @@ class LabPanel:
         technique stay, unless it names one.
         """
         settings = self.lab.scenarios[scenario]
+        self.modes.value = self._offered.pop(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
             for name in self.lab.technique:
@@ -215,6 +218,7 @@ class LabPanel:
     def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
         """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
 
+        While all cells are run it is only added, unless the reader has bet or run something before.
         Values that the lab withheld, each with a reason of its own, are available from now on.
         TypeError or ValueError as for ``scenarios`` and ``bets``; nothing has changed then.
         """
@@ -234,8 +238,11 @@ class LabPanel:
         finally:
             self._choosing = False
         self.buttons.swept.options = self._settable()
-        self.modes.value = mode
-        self.choose(scenario)
+        self._offered[scenario] = mode
+        if CELLS.queued and self.latest is None and not self.bet.placed:
+            self._settings_changed(None)
+        else:
+            self.choose(scenario)
         return self
 
     def _mode_for(self, bet: Bet | None) -> str:

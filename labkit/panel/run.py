@@ -49,6 +49,8 @@ Settings = dict[str, Any]
 STILL = 0.12
 # Seconds that a cell waits for the end of a block before it says so.
 SILENT = 0.3
+# A cell that begins so soon after another one was waiting for its end: no reader is as quick.
+AT_ONCE = 0.15
 
 CELL_BEGAN = "Ended: another cell began. Press Run to measure again."
 CELL_WAITS = (
@@ -327,10 +329,14 @@ class Runs:
 
 
 class Cells:
-    """Whether a cell of this kernel runs; before one does, the panels end their runs."""
+    """Whether a cell of this kernel runs; before one does, the panels end their runs.
+
+    ``queued`` says that it was waiting for the one before: all cells are run, or several of them.
+    """
 
     def __init__(self) -> None:
-        self.running = False
+        self.running = self.queued = False
+        self._over = -math.inf
         self._panels: WeakSet[Runs] = WeakSet()
 
     def add(self, runs: Runs) -> None:
@@ -345,7 +351,7 @@ class Cells:
         # Variable inspectors and the like ask the kernel without a number of their own.
         if info.silent or not info.store_history:
             return
-        self.running = True
+        self.running, self.queued = True, time.monotonic() - self._over < AT_ONCE
         try:
             for runs in list(self._panels):
                 runs.make_way()
@@ -354,7 +360,7 @@ class Cells:
 
     def _ended(self, result: Any) -> None:
         if result is None or (result.info.store_history and not result.info.silent):
-            self.running = False
+            self.running, self.queued, self._over = False, False, time.monotonic()
 
 
 # Those of this process.

@@ -1,7 +1,7 @@
 """What a panel shows of its runs: the live part of the page, and the outputs of its cell.
 
 While something is timed the browser shares its cores with it. So what is drawn is one SVG made
-between two blocks, twice a second at most, and nothing is animated.
+between two blocks, twice a second at most, and nothing is animated before the run has ended.
 """
 
 from __future__ import annotations
@@ -285,10 +285,10 @@ class View(Watcher):
         if self._picture and not isinstance(kept, Sweep):
             own = Markup(self._picture(kept) or "")
         state = {
-            "head": show.join([head_of(kept), element("p", told, kind="told") if told else ""]),
+            "head": show.join([head_of(kept), told]),
             "verdict": tone_of(kept),
             "picture": own or drawing,
-            "sure": show.join([grounds_of(kept), drawing if own else "", self._bets.rule(run)]),
+            "sure": show.join([grounds_of(kept), drawing if own else ""]),
             "progress": 1.0,
             "left": "",
         }

@@ -30,6 +30,8 @@ BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 # A bet's powers of two: from an eighth to 128 times. An arrow key moves by an eighth of a power,
 # 9 %; Page Up by five of them.
 LEAST, MOST, STEP = -3, 7, 0.125
+# Of the baseline's memory, an even share in the middle.
+SHARES = {"min": 0.01, "max": 2.0, "step": 0.01}
 
 
 def marked(widget: AnyWidget, *names: str) -> AnyWidget:
@@ -269,8 +271,8 @@ class _Placed:
 class BetRow:
     """The bet of the mode and scenario that are shown: a slider for a factor, choices else.
 
-    A run locks it; ``again`` unlocks it. What was never moved is no bet. ``modes``: of the panel,
-    the opening one first.
+    A run locks it; ``again`` unlocks it. What was never moved is no bet; ``even`` bets on 1.
+    ``modes``: of the panel, the opening one first.
     """
 
     def __init__(self, bets: Mapping[str, Bet], lab: str, modes: Sequence[str]) -> None:
@@ -279,16 +281,20 @@ class BetRow:
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
         self.question = marked(W.Label(), "question")
-        self.slider = marked(
-            W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False),
-            "guess",
-        )
+        factor = W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False)
+        share = W.FloatSlider(value=1.0, readout=False, **SHARES)
+        self._sliders = {
+            guess.FACTOR: marked(factor, "guess"),
+            guess.BYTES: marked(share, "guess", "share"),
+        }
+        self.even = marked(W.Button(description="no difference", tooltip="Bet on 1×"), "even")
         self.choices = marked(W.ToggleButtons(options=guess.CHOICES[guess.ARRIVES]), "choices")
         self.text = marked(W.Label(), "guessed")
         self.again = marked(W.Button(description="Bet again", tooltip="Unlock the bet"), "again")
         self.score = marked(W.Label(), "score")
-        self.slider.observe(self._answered, "value")
-        self.choices.observe(self._answered, "value")
+        for widget in (*self._sliders.values(), self.choices):
+            widget.observe(self._answered, "value")
+        self.even.on_click(lambda _: self._bet_even())
         self.again.on_click(lambda _: self.unlock())
         self.ask(*self._key)
 
@@ -304,13 +310,23 @@ class BetRow:
 
     def row(self) -> W.HBox:
         """The line in which it stands."""
-        answers = (self.slider, self.choices, self.text)
+        answers = (*self._sliders.values(), self.choices, self.even, self.text)
         return row(self.question, *answers, self.again, self.score, kind="betting")
 
     @property
     def bet(self) -> Bet:
         """The question that is shown."""
         return guess.asked(self._bets, *self._key, self.modes)
+
+    @property
+    def slider(self) -> W.FloatLogSlider | W.FloatSlider:
+        """That of the question which is shown: of powers of two, or of shares of memory."""
+        return self._sliders.get(self.bet.kind, self._sliders[guess.FACTOR])
+
+    @property
+    def placed(self) -> bool:
+        """Whether there is any bet."""
+        return any(each.answer is not None for each in self._placed.values())
 
     @property
     def answer(self) -> Answer | None:
@@ -340,7 +356,8 @@ class BetRow:
                 self.slider.value = 1.0 if answer is None else answer
         finally:
             self._setting = False
-        self.slider.layout.display = "none" if bet.choices else ""
+        for slider in self._sliders.values():
+            slider.layout.display = "" if slider is self.slider and not bet.choices else "none"
         self.choices.layout.display = "" if bet.choices else "none"
         self._refresh()
 
@@ -366,28 +383,24 @@ class BetRow:
         answer = self.placed_on(run)
         return answer if isinstance(answer, float) else None
 
-    def reveal(self, run: Run, result: object) -> str:
-        """Whether the bet on a run was right, in a sentence; "" without one. It counts once."""
+    def reveal(self, run: Run, result: object) -> Markup:
+        """Whether a run proves its bet right, and the rule; empty without one. It counts once."""
         answer = self.placed_on(run)
         if answer is None:
-            return ""
+            return Markup()
         bet = self._asked_of(run)
         judgement = guess.judge(bet, answer, result)
         if judgement is None:
-            return ""
+            return Markup()
         if judgement.right is not None:
             question = f"{run.scenario}: {bet.question}" if run.scenario else bet.question
             found = judgement.bet, judgement.measured, judgement.right
             key = self._lab, run.mode, run.scenario
             guess.SCORE.count(key, guess.Decided(question, *found))
         self._refresh()
-        return judgement.words
-
-    def rule(self, run: Run) -> Markup:
-        """What makes a bet on this run right; nothing without one."""
-        if self.placed_on(run) is None:
-            return Markup()
-        return show.note(f"Your bet. {guess.RULES[self._asked_of(run).kind]}")
+        right = {True: "yes", False: "no", None: "open"}[judgement.right]
+        told = show.element("p", judgement.words, kind="told", data_right=right)
+        return show.join([told, show.element("p", guess.RULES[bet.kind], kind="rule")])
 
     def _asked_of(self, run: Run) -> Bet:
         return guess.asked(self._bets, run.mode, run.scenario, self.modes)
@@ -399,9 +412,17 @@ class BetRow:
         self._now.answer = change["new"]
         self._refresh()
 
+    def _bet_even(self) -> None:
+        if not self.locked:
+            self._now.answer = 1.0
+            self.ask(*self._key)
+
     def _refresh(self) -> None:
-        for widget in (self.slider, self.choices):
+        for widget in (*self._sliders.values(), self.choices):
             widget.disabled = self.locked
+        self.even.layout.display = "none" if self.bet.choices else ""
+        # Its place is kept: nothing jumps.
+        self.even.layout.visibility = "hidden" if self.locked else "visible"
         self.again.layout.visibility = "visible" if self.locked else "hidden"
         self.text.value = self._in_words()
         self.score.value = str(guess.SCORE)
@@ -415,10 +436,13 @@ class BetRow:
 
 
 def in_words(kind: str, factor: float) -> str:
-    """``2.0, "factor"`` -> ``2.0× as fast``."""
-    unit = "the memory" if kind == guess.BYTES else "as fast"
-    even = " (no difference)" if math.isclose(factor, 1) else ""
-    return f"{guess.short(factor)}× {unit}{even}"
+    """``2.0, "factor"`` -> ``2.0× as fast``; ``0.5, "bytes"`` -> ``0.50× the memory (50 %)``."""
+    unit, more = "as fast", ""
+    if kind == guess.BYTES:
+        unit, more = "the memory", f" ({100 * factor:.0f} %)"
+    if math.isclose(factor, 1):
+        more = " (no difference)"
+    return f"{guess.short(factor)}× {unit}{more}"
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,7 @@ class Panel:
 
     def guess(self, steps: int) -> str:
         """Move the guess by so many positions with the arrow keys; its words then."""
-        self.root.locator(".labkit-guess .noUi-handle").focus()
+        self.root.locator(".labkit-guess:visible .noUi-handle").focus()
         words = self.root.locator(".labkit-guessed")
         for _ in range(abs(steps)):
             before = words.inner_text()

@@ -636,6 +636,34 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_after_a_wrong_bet_the_answer_is_shown_when_it_is_asked_for(
+    blank: Page, static: Page, name: str
+) -> None:
+    model = Model(blank, getattr(explorables, name).script)
+    (answer,) = model("answer", model.value("OPENS"))
+    static.reload()
+    moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+    show = moving.root.locator("button.xp-show")
+    assert not show.is_visible()
+    values = [json.loads(wager.get_attribute("value") or "") for wager in moving.wagers()]
+    place = values.index(answer)
+    wrong, right = moving.wagers()[place - 1], moving.wagers()[place]
+    moving.press(wrong, "Enter")
+    assert "xp-answer" not in (right.get_attribute("class") or "")
+    # The reader may move first, and look then.
+    moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
+    moving.press(moving.slider(SLIDERS[name]), "ArrowLeft")
+    moving.press(show, "Enter")
+    told = f"Yours: {wrong.inner_text()}. It is {right.inner_text()}. "
+    assert moving.result().startswith(told)
+    assert "xp-answer" in (right.get_attribute("class") or "") and not show.is_visible()
+    # The right one, bet on now, needs no answer.
+    moving.press(right, "Enter")
+    assert ", is right. " in moving.result() and not show.is_visible()
+    assert moving.root.locator(".xp-answer").count() == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
     static.reload()
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))

@@ -7,10 +7,12 @@ import pytest
 from filelock import FileLock
 
 from course import progress
-from course.ending import DONE, NO_BETS, OPEN, ending
+from course.ending import NO_BETS, ending
+from course.exercises import own
 from course.front import is_front
 from course.notebook_files import course_notebooks, read_notebook
 from course.progress import PATH, finish, next_after, read
+from course.way import DONE, OPEN, STAR
 from labkit.panel import guess
 from labkit.panel.guess import Decided
 
@@ -50,8 +52,12 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     for shown in (text, html):
         assert "1.02×" in shown and "64×" in shown and "✓" in shown and "✗" in shown
         assert "1 of 6 finished, 1 of 2 bets right so far" in shown
-        assert OPEN + DONE + 4 * OPEN in shown
         assert "04 Data loading" in shown and "04_data_loading.ipynb" in shown
+    assert OPEN + DONE + 4 * OPEN in text
+    # A step for each, as a link; that of this notebook moves, unless the reader wants no motion.
+    assert html.count('title="open"') == 5 and 'href="18_gradient_clipping.ipynb"' in html
+    assert html.count('class="labkit-done labkit-here labkit-new"') == 1
+    assert "prefers-reduced-motion" in html
     assert "<details><summary>What other machines gained" in html
     assert "labkit-svg" in html.split("<details>")[1]
 
@@ -85,6 +91,24 @@ def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -
     assert set(found.bets_in("00_start_here")) == {WRONG, other}
     assert found == read()
     assert [bet.right for bet in found.bets].count(True) == 1 and len(found.bets) == 3
+
+
+def test_a_solved_exercise_is_a_star_that_stays(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "_own", {"check_06_mixed_linear": {}})
+    for name in ("06_mixed_precision", "04_data_loading"):
+        ending(name)
+    monkeypatch.setattr(own, "_own", {})
+    found = ending("06_mixed_precision")
+    assert OPEN + STAR + DONE + 3 * OPEN in str(found)
+    assert "2 of 6 finished, 1 exercise solved (★)" in str(found)
+    assert found._repr_html_().count('<span class="labkit-star">★</span>') == 1
+    # Files from before say nothing of it.
+    content = json.loads(file.read_text())
+    del content["notebooks"]["06_mixed_precision"]["solved"]
+    file.write_text(json.dumps(content))
+    assert not read().finished["06_mixed_precision"].solved
 
 
 def test_nothing_is_written_in_the_test_size(

@@ -14,6 +14,7 @@ from course.notebook_files import NOTEBOOKS, read_notebook
 from course.overview import BOTTLENECKS
 from course.progress import PATH, finish
 from course.shortlist import DONE, MORE, shortlist
+from course.way import STAR
 from labkit.panel.guess import Decided
 
 
@@ -50,10 +51,10 @@ def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
 def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
     right, wrong = (Decided(f"{truth}?", "1.0×", "2.0×", truth) for truth in (True, False))
     finish("04_data_loading", [right, wrong])
-    finish("11_activation_checkpointing")
+    finish("11_activation_checkpointing", solved=True)
     ticks = {row[0][:2]: row for row in (entry.texts() for entry in shortlist().entries)}
     assert ticks["04"][0].endswith(DONE) and ticks["04"][2] == "1 of 2"
-    assert ticks["11"][0].endswith(DONE) and ticks["11"][2] == "–"
+    assert ticks["11"][0].endswith(DONE + STAR) and ticks["11"][2] == "–"
     assert DONE not in ticks["06"][0] and ticks["06"][2] == "–"
     assert DONE not in str(shortlist(yours=False))
 

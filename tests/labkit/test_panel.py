@@ -700,7 +700,7 @@ def test_a_scenario_arms_its_question_and_run_reveals(learner: LabPanel) -> None
     learner.run(wait=True)
     assert learner.bet.choices.disabled
     assert "You bet on neither:" in words(state(learner)["head"])
-    assert guess.RULES["order"] in words(state(learner)["sure"])
+    assert guess.RULES["order"] in words(state(learner)["head"])
     learner.scenarios["many rows"].click()
     assert learner.bet.question.value == "How many times as fast will the candidate be?"
     assert not learner.bet.slider.disabled
@@ -786,7 +786,7 @@ def test_the_bet_is_locked_by_run_drawn_and_held_against_it(learner: LabPanel) -
     assert not bet.slider.disabled and bet.answer is None
     assert bet.question.value == "How many times the memory will the candidate need?"
     bet.slider.value = 0.5
-    assert bet.text.value == "0.50× the memory"
+    assert bet.text.value == "0.50× the memory (50 %)"
     learner.modes.value = "Race"
     assert bet.slider.layout.display == "none" and bet.choices.value is None
     learner.modes.value = "Time"
@@ -797,12 +797,12 @@ def test_the_bet_is_locked_by_run_drawn_and_held_against_it(learner: LabPanel) -
 def test_a_bet_is_for_the_settings_that_it_was_made_for(learner: LabPanel, mode: str) -> None:
     learner.buttons.follow_changes.value = False
     learner.modes.value = mode
-    learner.bet.slider.value = 4.0
+    learner.bet.slider.value = 2.0
     told = []
     for rate in (0.1, 0.2, 0.2, 0.1):
         learner.controls["rate"].candidate.value = rate
         learner.run(wait=True)
-        told.append("You bet 4.0×" in words(state(learner)["head"]))
+        told.append("You bet 2.0×" in words(state(learner)["head"]))
     assert told == [True, False, False, True]
 
 
@@ -824,6 +824,45 @@ def test_what_was_never_moved_is_no_bet(learner: LabPanel) -> None:
     bet.slider.value = 1.0
     learner.run(wait=True)
     assert "You bet 1.0×" in state(learner)["head"]
+
+
+def test_no_difference_is_one_press(learner: LabPanel) -> None:
+    bet = learner.bet
+    bet.even.click()
+    assert bet.answer == 1.0 and bet.text.value == "1.0× as fast (no difference)"
+    learner.run(wait=True)
+    assert "You bet 1.0×" in words(state(learner)["head"])
+    assert bet.even.layout.visibility == "hidden"
+    bet.again.click()
+    bet.slider.value = 4.0
+    bet.even.click()
+    assert bet.slider.value == 1.0 and bet.answer == 1.0
+    learner.modes.value = "Race"
+    assert bet.even.layout.display == "none"
+
+
+def test_a_bet_on_memory_is_a_share_of_it(learner: LabPanel) -> None:
+    factors = learner.bet.slider
+    learner.modes.value = "Memory"
+    shares = learner.bet.slider
+    assert shares is not factors and factors.layout.display == "none"
+    assert (shares.min, shares.max) == (0.01, 2.0) and shares.value == 1.0
+    shares.value = 0.25
+    assert learner.bet.text.value == "0.25× the memory (25 %)"
+    learner.modes.value = "Time"
+    assert learner.bet.answer is None and shares.layout.display == "none"
+    learner.modes.value = "Memory"
+    assert learner.bet.answer == shares.value == 0.25
+
+
+def test_a_right_bet_is_marked_and_the_rule_stands_below(learner: LabPanel) -> None:
+    learner.modes.value = "Memory"
+    learner.bet.even.click()
+    learner.run(wait=True)
+    head = state(learner)["head"]
+    right = learner.result.ratio <= guess.NEAR and learner.result.ratio >= 1 / guess.NEAR
+    assert f'data-right="{"yes" if right else "no"}"' in head
+    assert guess.RULES["bytes"] in words(head)
 
 
 def test_a_bet_reaches_far_and_moves_by_few_per_cent(learner: LabPanel) -> None:

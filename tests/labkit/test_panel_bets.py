@@ -176,6 +176,10 @@ def test_a_question_counts_once() -> None:
     score.count("b", right)
     assert str(score) == "1 of 2 bets right"
     assert score.decided == (wrong, right)
+    score.count("c", right)
+    assert str(score) == "2 of 3 bets right, 2 in a row"
+    score.count("d", wrong)
+    assert str(score) == "2 of 4 bets right"
 
 
 def test_a_bet_has_few_digits() -> None:

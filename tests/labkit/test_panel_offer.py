@@ -6,6 +6,7 @@ import pytest
 
 from labkit import Lab, Workload
 from labkit.panel import Bet, LabPanel
+from labkit.panel.run import CELLS
 
 
 def make_workload(update: str, rows: int, flag: bool) -> Workload:
@@ -100,6 +101,57 @@ def test_nothing_runs_before_it_is_asked_to(panel: LabPanel) -> None:
     panel.offer("many", rows=4, flag=True)
     panel.wait()
     assert len(panel.history) == 1
+
+
+@pytest.fixture
+def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell that offers was waiting for the one before."""
+    monkeypatch.setattr(CELLS, "queued", True)
+
+
+@pytest.mark.usefixtures("run_all")
+def test_while_all_cells_are_run_the_first_scenario_stays(panel: LabPanel) -> None:
+    first, before = panel.scenario, panel.settings()
+    panel.offer("many", Bet("Which is faster?", "order"), rows=4, flag=True)
+    panel.offer("your own", update="yours")
+    assert panel.scenario == first and list(panel.scenarios) == ["few", "many", "your own"]
+    assert panel.settings() == before | {"update": "torch"}
+    panel.scenarios["many"].click()
+    assert panel.scenario == "many" and panel.bet.bet.kind == "order"
+    panel.scenarios["your own"].click()
+    assert panel.settings()["update"] == "yours"
+
+
+@pytest.mark.usefixtures("run_all")
+def test_what_is_offered_to_a_reader_who_has_begun_is_chosen(panel: LabPanel) -> None:
+    panel.bet.even.click()
+    panel.offer("many", rows=4, flag=True)
+    assert panel.scenario == "many"
+
+
+@pytest.mark.usefixtures("run_all")
+def test_it_is_chosen_after_a_run(panel: LabPanel) -> None:
+    panel.run(wait=True)
+    panel.offer("many", rows=4, flag=True)
+    assert panel.scenario == "many"
+
+
+@pytest.mark.usefixtures("run_all")
+def test_its_mode_comes_when_it_is_first_chosen() -> None:
+    lab = Lab(
+        lambda rate: Workload(lambda: None, evaluate=lambda: 1.0),
+        rate=[1, 2],
+        race={"target": 2, "steps": 4, "every": 2, "seeds": 2},
+    )
+    panel = LabPanel(lab)
+    panel.offer("race it", Bet("Who arrives?", "arrives"), rate=2)
+    assert panel.modes.value == "Time"
+    panel.choose("race it")
+    assert panel.modes.value == "Race"
+    # Later the mode is the reader's.
+    panel.modes.value = "Time"
+    panel.choose("race it")
+    assert panel.modes.value == "Time"
 
 
 @pytest.mark.parametrize(

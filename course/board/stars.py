@@ -1,0 +1,62 @@
+"""How far a reader's script has come: a star for each doubling of its speed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from labkit.text import format_factor
+
+FULL, EMPTY = "★", "☆"
+# So many can be seen from the start where nothing is recorded.
+FIRST = 3
+
+
+@dataclass(frozen=True)
+class Stars:
+    """``gain`` is times as fast as the slow script, ``before`` it was before the latest choice.
+
+    ``best`` is the best recorded, nan where nothing is.
+    """
+
+    gain: float
+    before: float
+    best: float
+
+    @property
+    def won(self) -> int:
+        """The stars so far."""
+        return doublings(self.gain)
+
+    @property
+    def new(self) -> int:
+        """Those of the latest choice."""
+        return max(0, self.won - doublings(self.before))
+
+    @property
+    def left(self) -> int:
+        """Those that there still are to win: as many as the best recorded has."""
+        goal = FIRST if math.isnan(self.best) else doublings(self.best)
+        return max(0, goal - self.won)
+
+    @property
+    def words(self) -> str:
+        """What the stars mean, and what brings the next one."""
+        texts = [f"{format_factor(self.gain)} times as fast as the slow script"]
+        if math.isclose(self.gain, 1):
+            texts = ["a star for each doubling of the slow script's speed"]
+        if self.best >= 1:
+            texts.append(f"the best recorded: {format_factor(self.best)} times")
+        return f"{'; '.join(texts)}; next star at {2 ** (self.won + 1)} times"
+
+    def __str__(self) -> str:
+        return f"{FULL * self.won}{EMPTY * self.left} {self.words}."
+
+
+def doublings(factor: float) -> int:
+    """Whole doublings in a factor; 0 for a loss, and for what is not finite.
+
+    >>> [doublings(each) for each in (0.5, 1.9, 2.0, 14.9)]
+    [0, 0, 1, 3]
+    """
+    return int(math.log2(factor) + 1e-9) if 1 <= factor < math.inf else 0

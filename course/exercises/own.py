@@ -1,0 +1,69 @@
+"""What the reader has solved, and that the folded solution does not take its place.
+
+JupyterLab sends a cell's tags with it, so a check knows whose cell calls it: the reader's, tagged
+"exercise", or the solution's. Where the reader's own has passed, it is put back behind the
+solution. A front end that sends no tags runs both as any cell.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import Any
+
+SOLVED_HERE = "Solved by yourself."
+STAYS = "This solution passes, too. Yours has passed before, and stays in use."
+
+# For each check the functions and classes of the reader's cell that passed it last.
+_own: dict[str, dict[str, Any]] = {}
+
+
+def solved(number: str) -> bool:
+    """Whether a check of this notebook passed in the reader's own cell, in this kernel."""
+    return any(name.startswith(f"check_{number}_") for name in _own)
+
+
+def note(check: str, right: bool) -> None:
+    """A check has run: keep what the reader wrote, or put it back; say so, and celebrate."""
+    shell = _shell()
+    if shell is None:
+        return
+    cell = shell.kernel.get_parent()
+    tags = cell.get("metadata", {}).get("tags", ())
+    defined = [name for name in _defined(cell) if name in shell.user_ns]
+    if "exercise" in tags:
+        _own.pop(check, None)
+        if right:
+            _own[check] = {name: shell.user_ns[name] for name in defined}
+            _celebrate()
+    elif "solution" in tags and right and check in _own:
+        shell.user_ns.update(_own[check])
+        print(STAYS)
+
+
+def _shell() -> Any:
+    """The shell of a kernel; None elsewhere, as where what was handed in is judged."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell if hasattr(shell, "kernel") else None
+
+
+def _defined(cell: dict[str, Any]) -> list[str]:
+    """The functions and classes that a cell defines."""
+    try:
+        tree = ast.parse(cell.get("content", {}).get("code", ""))
+    # A line of IPython's own.
+    except SyntaxError:
+        return []
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return [node.name for node in tree.body if isinstance(node, kinds)]
+
+
+def _celebrate() -> None:
+    from IPython.display import display
+
+    from labkit import show
+
+    star = show.element("span", "★", kind="new star")
+    page = show.result(show.sentence(star, " ", show.element("b", SOLVED_HERE)))
+    display({"text/html": page, "text/plain": f"★ {SOLVED_HERE}"}, raw=True)
