@@ -6,6 +6,7 @@ Each answers one question in the browser alone, and says in its caption what is 
 from course.explorables.explorable import Explorable, alive, module
 
 __all__ = [
+    "CacheWalk",
     "Explorable",
     "LoaderPipeline",
     "LossCliff",
@@ -22,6 +23,13 @@ class NoisyTiming(Explorable):
     """Two programs on a machine that drifts, timed one after the other and in turn."""
 
     number, script = "00", "noisy_timing"
+    _esm = module(script)
+
+
+class CacheWalk(Explorable):
+    """A product of matrices walks over memory, and a tray keeps the newest lines."""
+
+    number, script = "01", "cache_walk"
     _esm = module(script)
 
 
