@@ -2,6 +2,7 @@
 returns which.
 """
 
+from course.exercises.front_01 import check_01_product
 from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_15 import check_15_flat_gradients
@@ -38,6 +39,7 @@ __all__ = [
     "attempt",
     "check_00_speedup",
     "check_01_blocked_product",
+    "check_01_product",
     "check_02_largest_rate",
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
