@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.exercises.tell import NotYet, attempt, check
+from course.exercises.tell import NotYet, attempt, check, far
 
 # Rows of B, columns of B, columns of C, and the tile.
 CASES = ((8, 8, 8, 4), (7, 5, 9, 3), (4, 4, 4, 4), (3, 2, 5, 8), (6, 6, 6, 1))
@@ -19,9 +19,7 @@ PRODUCTS = (ops.mm, ops.mv, ops.dot, ops.bmm, ops.addmm, ops.addmv)
 FETCH = "fetch a tile with two slices, as in B[0:4, 4:8]"
 
 
-@check(
-    "every tile is fetched as often as it has to be: yours is in the panel below", judged="inside"
-)
+@check("every tile is fetched as often as it has to be: yours is in the panel below", judged="both")
 def check_01_product(answer: Callable[..., Any]) -> None:
     """`answer(B, C, tile)` is `B @ C`, from tiles of at most `tile` by `tile` numbers.
 
@@ -39,7 +37,8 @@ def _one_case(answer: Callable[..., Any], rows: int, inner: int, columns: int, t
     c = torch.randn(inner, columns, generator=generator)
     B, C = (Counting(each, name, tile) for each, name in ((b, "B"), (c, "C")))
     with Products() as products:
-        found = attempt(answer, B, C, tile)
+        # Only values reach an answer in another process: nothing is counted there.
+        found = attempt(answer, *((b, c) if far(answer) else (B, C)), tile)
     if found is None:
         raise NotYet("write the function, then run this cell again")
     if not isinstance(found, Tensor) or found.shape != (rows, columns):

@@ -20,7 +20,7 @@ from labkit.text import format_bytes, format_factor, format_seconds, number_of
 IN_LINE = 16
 # Numbers of a point, of which distances are taken.
 POINT = 64
-GRID, GAP, ROW = 42.0, 18.0, 66.0
+GRID, GAP, ROW = 42.0, 18.0, 70.0
 # Factors that have room in a line.
 FEW = 3
 # The reader's own tiles; their side is given.
@@ -127,7 +127,7 @@ def draw(ways: Sequence[Way], n: int, newest: str) -> Markup:
         parts += svg.named(top + 14, way.name, format_seconds(way.seconds), left=left)
         parts.append(svg.rect(left, top + 21, box.x(way.seconds) - left, 10, f"fill {tone}"))
         parts.append(
-            svg.text(left, top + 48, f"{number_of(way.calls, 'call')}, {way.note}", "small")
+            svg.text(left, top + 52, f"{number_of(way.calls, 'call')}, {way.note}", "small")
         )
     foot = 8 + ROW * len(ways) + 0.5 * LINE
     parts.append(svg.text(EDGE, foot, _gains(ways), "bold"))
