@@ -490,7 +490,7 @@ SLIDERS = {
     "LossCliff": "clip",
     "ReadTimeline": "shown",
     "Pages": "fault",
-    "CacheWalk": "tile",
+    "CacheWalk": "lines",
 }
 
 
