@@ -157,7 +157,8 @@ class Lab:
         baseline: Mapping[str, Any] | None,
     ) -> tuple[Settings, Settings]:
         """The settings of the baseline and of the candidate, as `run` takes them."""
-        chosen, own = dict(settings), {}
+        chosen: Settings = dict(settings)
+        own: Settings = {}
         if scenario is not None:
             own, known = sides_of(scenario_settings(self.scenarios, scenario))
             chosen = known | chosen
