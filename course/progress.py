@@ -24,6 +24,7 @@ from labkit.text import write_whole
 # The front notebooks, in the order in which they build on each other.
 PATH = (
     "00_start_here",
+    "01_timing_and_vectorization",
     "06_mixed_precision",
     "04_data_loading",
     "11_activation_checkpointing",
@@ -83,7 +84,7 @@ def next_after(notebook: str) -> str:
     """The next notebook of the path; behind the last one, and beside the path, the first: the map.
 
     >>> next_after("00_start_here")
-    '06_mixed_precision'
+    '01_timing_and_vectorization'
     """
     place = PATH.index(notebook) + 1 if notebook in PATH else 0
     return PATH[place % len(PATH)]

@@ -10,6 +10,8 @@ from labkit.results import changed, same_value
 from labkit.text import format_settings
 
 Settings = dict[str, Any]
+# What a scenario calls the settings of its baseline, where these are not the first values.
+BASELINE = "baseline"
 # The values of each control, the baseline's first.
 Controls = Mapping[str, tuple[Any, ...]]
 
@@ -93,9 +95,9 @@ def _is_number(value: Any) -> bool:
 
 
 def all_scenarios(
-    scenarios: Mapping[str, Mapping[str, Any]] | None, controls: Controls
+    scenarios: Mapping[str, Mapping[str, Any]] | None, controls: Controls, technique: Iterable[str]
 ) -> dict[str, Settings]:
-    """What was given as ``scenarios``.
+    """What was given as ``scenarios``; ``"baseline"`` has settings of the technique for that side.
 
     TypeError for an unknown control and for what is no dict, ValueError for a value that is not
     listed: a panel has to show it.
@@ -108,16 +110,29 @@ def all_scenarios(
                 f"scenario {name!r}: {settings!r}: give a name and a dict of settings, as in "
                 f"{example}"
             )
-        check_known(f"scenario {name!r} names", settings, controls)
-        for control, value in settings.items():
-            if not any(_same(value, listed) for listed in controls[control]):
-                accepted = ", ".join(map(repr, controls[control]))
-                raise ValueError(
-                    f"scenario {name!r} sets {control}={value!r}, which is not listed: "
-                    f"use {accepted}"
-                )
+        own, candidate = sides_of(settings)
+        if not isinstance(own, Mapping):
+            raise TypeError(f"scenario {name!r}: baseline={own!r}: give a dict of settings")
+        check_listed(f"scenario {name!r}", candidate, controls)
+        of_technique = {control: controls[control] for control in technique}
+        check_listed(f"the baseline of scenario {name!r}", own, of_technique)
         found[name] = dict(settings)
     return found
+
+
+def sides_of(scenario: Mapping[str, Any]) -> tuple[Any, Settings]:
+    """The baseline's own settings of a scenario, and the rest."""
+    rest = dict(scenario)
+    return rest.pop(BASELINE, {}), rest
+
+
+def check_listed(who: str, settings: Mapping[str, Any], controls: Controls) -> None:
+    """TypeError for an unknown control, ValueError for a value that is not listed."""
+    check_known(f"{who} names", settings, controls)
+    for control, value in settings.items():
+        if not any(_same(value, listed) for listed in controls[control]):
+            accepted = ", ".join(map(repr, controls[control]))
+            raise ValueError(f"{who} sets {control}={value!r}, which is not listed: use {accepted}")
 
 
 def _same(value: Any, listed: Any) -> bool:

@@ -29,6 +29,7 @@ from labkit.controls import (
     difference,
     names,
     scenario_settings,
+    sides_of,
 )
 from labkit.device import survive
 from labkit.memory_timeline import MemoryComparison, Timeline
@@ -50,7 +51,8 @@ class Lab:
     comparison differ in these: they are the technique. The options are:
 
     - ``situation``: controls that are set on both sides alike, name -> values.
-    - ``scenarios``: settings with a name, which a panel shows as buttons.
+    - ``scenarios``: settings with a name, which a panel shows as buttons; under ``"baseline"``
+      those of the technique that its baseline has in place of the first values.
     - ``race``: options of `labkit.race` for this lab, ``target`` and ``steps`` at least.
     - ``runs_in``: where the sides live: in the ``"kernel"``; each in a ``"process"`` of its own,
       for state that cannot be swapped back; or in `labkit.remote.Workers`, whose script serves the
@@ -96,7 +98,7 @@ class Lab:
         check_names(self.controls, (Lab.run, Lab.sweep))
         _check_place(make_workload, runs_in, self.controls)
         _check_types(threads=threads, seed=seed, memory=memory)
-        self.scenarios = all_scenarios(scenarios, self.controls)
+        self.scenarios = all_scenarios(scenarios, self.controls, self.technique)
         self.race_options = _checked_race(race, runs_in)
         self.unavailable = dict(unavailable or {})
         check_known("unavailable names", self.unavailable, self.controls)
@@ -136,9 +138,10 @@ class Lab:
 
         TypeError or ValueError as for ``scenarios``; nothing has changed then.
         """
-        added = all_scenarios({scenario: settings}, self.controls)
+        added = all_scenarios({scenario: settings}, self.controls, self.technique)
         reasons = dict(self.unavailable)
-        for name, value in settings.items():
+        own, candidate = sides_of(settings)
+        for name, value in (*own.items(), *candidate.items()):
             why = reasons.get(name)
             if isinstance(why, Mapping):
                 reasons[name] = {other: text for other, text in why.items() if other != value}
@@ -154,11 +157,13 @@ class Lab:
         baseline: Mapping[str, Any] | None,
     ) -> tuple[Settings, Settings]:
         """The settings of the baseline and of the candidate, as `run` takes them."""
-        chosen = dict(settings)
+        chosen: Settings = dict(settings)
+        own: Settings = {}
         if scenario is not None:
-            chosen = scenario_settings(self.scenarios, scenario) | chosen
+            own, known = sides_of(scenario_settings(self.scenarios, scenario))
+            chosen = known | chosen
         shared = {name: chosen[name] for name in self.situation if name in chosen}
-        return self.settings(shared | dict(baseline or {})), self.settings(chosen)
+        return self.settings(shared | own | dict(baseline or {})), self.settings(chosen)
 
     def settings(self, changes: Mapping[str, Any] | None) -> Settings:
         """The defaults with ``changes``.

@@ -10,6 +10,7 @@ from typing import Any
 
 import ipywidgets as W
 
+from labkit.controls import sides_of
 from labkit.device import test_size
 from labkit.lab import Lab
 from labkit.panel import guess
@@ -150,9 +151,10 @@ class LabPanel:
         """Whether both sides have its situation, and the candidate what it names besides."""
         baseline, candidate = self.settings("baseline"), self.settings()
         situation = self._situation_of(scenario)
-        wanted = {name: value for name, value in scenario.items() if name in candidate} | situation
+        own, rest = sides_of(scenario)
+        wanted = {name: value for name, value in rest.items() if name in candidate} | situation
         return all(candidate[name] == value for name, value in wanted.items()) and all(
-            baseline[name] == value for name, value in situation.items()
+            baseline.get(name, value) == value for name, value in {**situation, **own}.items()
         )
 
     def settings(self, side: str = "candidate") -> Settings:
@@ -197,7 +199,7 @@ class LabPanel:
         Controls of the situation that it does not name go back to their first values; those of the
         technique stay, unless it names one.
         """
-        settings = self.lab.scenarios[scenario]
+        own, settings = sides_of(self.lab.scenarios[scenario])
         self.modes.value = self._offered.pop(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
@@ -207,10 +209,11 @@ class LabPanel:
             self._differed = {}
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
-            named = [name for name in self.lab.technique if name in settings]
+            named = [name for name in self.lab.technique if name in settings or name in own]
             for name in self.lab.technique if named else ():
                 first = self.lab.defaults[name]
-                self.controls[name].put(baseline=first, candidate=settings.get(name, first))
+                sides = own.get(name, first), settings.get(name, first)
+                self.controls[name].put(baseline=sides[0], candidate=sides[1])
         finally:
             self._choosing = False
         self._changed(None)
@@ -233,7 +236,8 @@ class LabPanel:
         self._fill_scenarios()
         self._choosing = True
         try:
-            for name in settings:
+            own, candidate = sides_of(settings)
+            for name in {**own, **candidate}:
                 self.controls[name].allow(self.lab)
         finally:
             self._choosing = False

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import ipywidgets as W
 
 from labkit import show
+from labkit.controls import sides_of
 from labkit.lab import Lab
 from labkit.panel import guess
 from labkit.panel.guess import Answer, Bet
@@ -239,7 +240,8 @@ def scenario_buttons(lab: Lab) -> dict[str, W.Button]:
     made = {}
     for name, settings in lab.scenarios.items():
         button = _button("scenario", name, format_settings(settings) or "the first values")
-        for control, value in settings.items():
+        own, candidate = sides_of(settings)
+        for control, value in (*own.items(), *candidate.items()):
             if reason := lab.why_not(control, value):
                 button.disabled = True
                 button.tooltip = f"{control}={value!r}: {reason}"

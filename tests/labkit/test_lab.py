@@ -467,6 +467,19 @@ def test_a_scenario_is_named_first_and_then_changed(both):
         both.run({"rows": 8})
 
 
+def test_a_scenario_may_name_its_baseline(both):
+    own = {"baseline": {"ahead": 2}, "precise": True, "rows": 8}
+    both.offer("ahead before", **own)
+    before, after = settings_of(both.run("ahead before", seconds=0.05))
+    assert before == {"precise": False, "ahead": 2, "layers": "small", "rows": 8}
+    assert after == before | {"precise": True, "ahead": 0}
+    # What the call says comes last.
+    changed = both.run("ahead before", baseline={"ahead": 0}, rows=4, seconds=0.05)
+    before, after = settings_of(changed)
+    assert before == {"precise": False, "ahead": 0, "layers": "small", "rows": 4}
+    assert both.scenarios["ahead before"] == own
+
+
 def test_a_sweep_of_the_situation_moves_both_sides(both):
     results = both.sweep("rows", precise=True, seconds=0.05)
     rows = [[side["rows"] for side in settings_of(result)] for result in results]
@@ -501,6 +514,17 @@ def test_a_race_takes_the_lab_s_options_and_its_situation(both):
         ({"scenarios": {"a": {"row": 4}}}, TypeError, "'a' names 'row'; .*'precise', 'rows'"),
         ({"scenarios": {"a": {"rows": 5}}}, ValueError, r"rows=5, which is not listed: use 4, 8"),
         ({"scenarios": {"a": {"precise": 1}}}, ValueError, "precise=1, which is not listed"),
+        ({"scenarios": {"a": {"baseline": 3}}}, TypeError, "'a': baseline=3: give a dict"),
+        (
+            {"scenarios": {"a": {"baseline": {"rows": 4}}}},
+            TypeError,
+            "the baseline of scenario 'a' names 'rows'; the controls are 'precise'",
+        ),
+        (
+            {"scenarios": {"a": {"baseline": {"precise": 1}}}},
+            ValueError,
+            "the baseline of scenario 'a' sets precise=1, which is not listed",
+        ),
         ({"race": 400}, TypeError, "race=400: give a dict"),
         ({"race": {"target": 1}}, TypeError, "race needs 'steps'"),
         ({"race": {"target": 1, "step": 3}}, TypeError, "no option 'step'; .*'seeds', 'steps'"),

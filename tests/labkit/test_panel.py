@@ -690,6 +690,20 @@ def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
     assert learner.runs.state is State.IDLE and learner.latest is None
 
 
+def test_a_scenario_may_set_the_baseline_too(learner: LabPanel) -> None:
+    step = {"baseline": {"rate": 0.1}, "rate": 0.2}
+    learner.offer("a step further", None, **step)
+    assert learner.settings("baseline") == {"rate": 0.1, "ahead": 0, "rows": 4}
+    assert learner.settings() == {"rate": 0.2, "ahead": 0, "rows": 4}
+    assert learner.scenario == "a step further"
+    learner.controls["rate"].baseline.value = 0.01
+    assert learner.scenario is None
+    learner.scenarios["fast"].click()
+    assert learner.settings("baseline")["rate"] == 0.01
+    learner.scenarios["a step further"].click()
+    assert learner.settings("baseline")["rate"] == 0.1
+
+
 def test_a_scenario_arms_its_question_and_run_reveals(learner: LabPanel) -> None:
     learner.run(wait=True)
     learner.scenarios["fast"].click()
