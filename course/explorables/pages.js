@@ -161,15 +161,19 @@ function drawTime(pen, state, { width }) {
 
 function inWords(state) {
   const [zeros, none] = WAYS.map((way) => account(way, state));
-  const more = zeros.seconds - zeros.parts.write;
+  const passes = `the four more passes of zeros ${span(zeros.seconds - zeros.parts.write)}`;
   const apart = zeros.seconds - none.seconds;
-  const faults = none.faults
-    ? `${none.faults.toLocaleString("en")} page faults, ${span(none.parts.fault)}`
-    : "no page fault";
-  return (
-    `None: ${faults}. Zeros: four more passes, ${span(more)}. ` +
-    `${apart > 0 ? "None saves" : "Zeros save"} ${span(Math.abs(apart))} per step.`
-  );
+  const winner = `${apart > 0 ? "None wins" : "Zeros win"} by ${span(Math.abs(apart))} per step.`;
+  if (!none.faults) return `Freed memory stays: no page fault, ${passes}. ${winner}`;
+  const count = none.faults.toLocaleString("en");
+  const faults = `${count} page faults take ${span(none.parts.fault)}`;
+  return `${faults}, ${passes}. ${winner} ${hint(state, apart)}`;
+}
+
+// Which way the shortest page fault lies at which zeros win.
+function hint(state, apart) {
+  if (apart > 0) return "Longer page faults?";
+  return answer(state).includes(state.fault) ? "★ No shorter one will do." : "Would shorter ones do?";
 }
 
 function render({ el }) {
