@@ -219,5 +219,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { account, answer, events, memoryAt, OPENS, ALLOCATORS, FAULTS };
+export { account, answer, events, inWords, memoryAt, OPENS, ALLOCATORS, FAULTS };
 export default { render };
