@@ -745,7 +745,7 @@ def test_on_the_static_site_it_lives_without_a_kernel(static: Page, name: str) -
 
 
 # Also where charts begin to stand beside each other.
-@pytest.mark.parametrize("width", [360, 390, 600, 700, 707, 1400])
+@pytest.mark.parametrize("width", [360, 390, 600, 700, 752, 1400])
 def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, width: int) -> None:
     before = static.viewport_size
     assert before
