@@ -103,7 +103,7 @@ function places({ width, narrow }) {
   if (narrow) {
     return {
       time: { left: 52, right: width - 8, top, bottom: top + 170 },
-      curve: { left: 52, right: width - 8, top: top + 300, bottom: top + 410 },
+      curve: { left: 52, right: width - 8, top: top + 322, bottom: top + 432 },
     };
   }
   const split = Math.round(width * 0.66);
@@ -171,7 +171,7 @@ function render({ el }) {
       "checkpoint runs it again, too: one more tooth, the same peak. " +
       "Parameters and the optimizer are left out. Nothing here is measured; the panel measures.",
     state,
-    height: (width) => STRIP + (width < NARROW ? 496 : 288),
+    height: (width) => STRIP + (width < NARROW ? 518 : 288),
     draw: (pen, now, size) => {
       const area = places(size);
       const found = drawTime(pen, now, area.time);

@@ -5,6 +5,7 @@ const PLANS = [
   ["turn", "In turn", "A B B A  A B B A …"],
 ];
 const LETTER = 14; // pixels from one letter beside a line to the next
+const TIGHT = 300; // pixels in which a row has no room for its details
 const ROWS = { narrow: 316, wide: 198 }; // pixels
 const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
 const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)}`;
@@ -61,7 +62,7 @@ function drawWaffle(pen, found, planted, { left, top, size, across }, { revealed
   if (revealed && !planted) {
     const [x, y] = place(0);
     pen.rect(x - 2, y - 2, size * BY_CHANCE + 2, size + 2, "line thin", 3);
-    const words = `in the frame: ${BY_CHANCE}, wrong by chance`;
+    const words = `in the frame: ${BY_CHANCE}, by chance`;
     pen.text(left, top + height + 12, words, "small faint");
   }
   const count = (wanted) => judged.filter((word) => word === wanted).length;
@@ -87,20 +88,21 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow, ...se
   const split = narrow ? width : width - 270;
   const area = { left: 46, right: split - 24, top: top + 42, bottom: top + 158 };
   pen.text(0, top + 12, title, "bold");
-  pen.text(area.right, top + 12, pattern, "small faint end");
+  const tight = width < TIGHT;
+  if (!tight) pen.text(area.right, top + 12, pattern, "small faint end");
   const now = drawRuns(pen, state, plan, area);
   const { claim } = now;
-  const word = claim === "no difference" ? "no claim" : `claims: ${claim}`;
+  const word = claim === "no difference" ? "no claim" : `claim: ${claim}`;
   const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
-  const interval = `[${signed(now.low)}, ${signed(now.high)}]`;
-  const told = `B − A: ${signed(now.difference)} ${interval} %, ${word}`;
-  pen.text(narrow ? 0 : area.left, top + 30, told, `small bold ${hue}`);
+  const interval = tight ? "" : ` [${signed(now.low)}, ${signed(now.high)}]`;
+  const told = `${signed(now.difference)}${interval} %, ${word}`;
+  pen.text(narrow ? 0 : area.left, top + 30, narrow ? told : `B − A: ${told}`, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
     ? { left: 46, top: top + 196, size: Math.min(12.5, (width - 70) / 25), across: 25 }
     : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
   const counts = drawWaffle(pen, found, state.planted, waffle, seen);
-  const entries = [[`${EXPERIMENTS} experiments:`, "small faint"]];
+  const entries = [[tight ? "" : `${EXPERIMENTS} experiments:`, "small faint"]];
   if (seen.revealed) entries.push([`${counts.wrong} wrong`, "small bold red"]);
   if (seen.revealed && state.planted) entries.push([`${counts.right} right`, "small bold green"]);
   drawWords(pen, waffle.left, waffle.top - 11, entries);

@@ -138,9 +138,10 @@ function drawMemory(pen, state, { width, narrow }) {
 const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
 
 // What each way spends its time on; returns the place of the present moment.
-function drawTime(pen, state, { width }) {
+function drawTime(pen, state, { width, narrow }) {
   const x = scale(state, width);
-  pen.text(LEFT, BARS - 14, "time; above, the memory at the grey line", "small faint");
+  const words = narrow ? "time; above, at the line" : "time; above, the memory at the grey line";
+  pen.text(LEFT, BARS - 14, words, "small faint");
   WAYS.forEach((way, row) => {
     const { parts, seconds } = account(way, state);
     const top = BARS + row * (LANE - 6);

@@ -13,9 +13,8 @@ from labkit.show import Markup
 from labkit.text import format_bytes
 
 AGAIN = "forward again"
-# The moving picture's colours, by the classes of labkit's pictures, and its words.
+# The moving picture's colours, by the classes of labkit's pictures.
 HUES = {FORWARD: "arm3", AGAIN: "arm5", BACKWARD: "faster"}
-WORDS = {FORWARD: "forward, keeps ends", AGAIN: AGAIN, BACKWARD: BACKWARD}
 LEFT, TOP, HEIGHT = 108.0, 24.0, 270.0
 # A rise is a tooth from this part of the highest one on, and of what the step adds.
 TOOTH, LEAST = 0.5, 0.1
@@ -192,8 +191,8 @@ def _legend(y: float, lines: Sequence[tuple[str, Timeline, str]]) -> list[Markup
     parts, x = [], LEFT
     for kind, hue in HUES.items():
         parts.append(svg.rect(x, y - 11, 12, 12, f"fill {hue}"))
-        parts.append(svg.text(x + 18, y, WORDS[kind], "small"))
-        x += 34 + svg.LETTER * len(WORDS[kind])
+        parts.append(svg.text(x + 18, y, kind, "small"))
+        x += 34 + svg.LETTER * len(kind)
     for number, (words, side, look) in enumerate(lines, 1):
         below = y + LINE * number
         parts.append(svg.path([(LEFT, below - 5), (LEFT + 24, below - 5)], look))

@@ -23,7 +23,7 @@ from tests.browser.harness import NotebookPage, Panel
 NOTEBOOK = "00_start_here"
 FOLDER = ROOT / "notebooks" / "pictures"
 # Few, for small files; the panel has no more.
-COLOURS = 40
+COLOURS = 64
 
 
 class Label(NamedTuple):

@@ -766,6 +766,23 @@ def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, 
         static.set_viewport_size(before)
 
 
+def test_on_a_phone_in_jupyterlab_nothing_is_cut(static: Page) -> None:
+    """Its side bars leave so little of 390 px."""
+    before = static.viewport_size
+    assert before
+    static.set_viewport_size({"width": 300, "height": 900})
+    static.reload()
+    try:
+        for name in ("NoisyTiming", "MemorySaw", "Pages"):
+            moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
+            moving.press(moving.wagers()[0], "Enter")
+            for node in moving.root.locator("input.xp-range").all():
+                moving.press(node, "End")
+            assert moving.overflow() <= 0, name
+    finally:
+        static.set_viewport_size(before)
+
+
 def test_grips_are_dragged(static: Page) -> None:
     for name, grip, across in (
         ("Roofline", ".xp-grip.xp-orange", 60),

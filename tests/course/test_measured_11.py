@@ -88,7 +88,7 @@ def test_torchs_parts_lie_over_those_of_the_saw():
     """Also where one of the two has more operators in forward."""
     torchs = saw(8, by="torch")
     longer = side(
-        [5] * 24 + list(value - BEFORE for value in torchs.alive[12:]),
+        [5] * 24 + [value - BEFORE for value in torchs.alive[12:]],
         [(begin + 12 * (begin > 0), name) for begin, name in torchs.parts],
         pieces=8,
         by="yours",

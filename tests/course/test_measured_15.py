@@ -168,7 +168,10 @@ def test_what_zeros_cost_more_is_drawn_where_no_page_fault_is_part_of_it():
     more, rest = widths(drawn, "k-fill k-arm5"), widths(drawn, "k-fill k-candidate")
     assert more[0] == pytest.approx(rest[48] / 3, abs=0.2) and more[1] == 0
     assert "what zeros cost more" in drawn and "page faults, " not in drawn
-    for others in ([zeros, none._replace(faults=9)], [zeros, none._replace(name="candidate, yours")]):
+    for others in (
+        [zeros, none._replace(faults=9)],
+        [zeros, none._replace(name="candidate, yours")],
+    ):
         assert "what zeros cost more" not in pages.draw(others, 1e-6)
 
 
