@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,13 +13,19 @@ from course.exercises.tell import NotYet, attempt, check
 from labkit import MemoryMeter
 
 OUTPUT = "the output"
-# What torch says of two mistakes, far from the line that makes them, and what is missing there.
+# What torch says of some mistakes, far from the line that makes them, and what is missing there.
 MISTAKES = {
     "does not require grad": "your backward ran the piece without recording it: autograd records "
     "nothing there, unless the piece runs under `with torch.enable_grad():`",
     "incorrect number of gradients": "your backward has to return a gradient for each argument of "
     "forward after ctx: None for the piece, and that of x",
+    "through the graph a second time": "the x that you kept still belongs to the network, so that "
+    "your backward runs on into the piece before; make a new leaf: `x.detach().requires_grad_()`",
+    "only for scalar outputs": "the piece's output is no single number: hand on the gradient that "
+    "your backward was given, `y.backward(gradient)`",
 }
+# Torch's remark on the third of them, which names a file of its own.
+REMARK = "The .grad attribute of a Tensor that is not a leaf"
 Checkpoint = Callable[[nn.Module, Tensor], Any]
 
 
@@ -88,7 +95,9 @@ def _gradients(call: Checkpoint, dropout: float) -> dict[str, Any]:
 def _backward(loss: Tensor) -> None:
     """Run the reader's backward; a mistake that torch tells of in its own terms in ours."""
     try:
-        loss.backward()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", REMARK)
+            loss.backward()
     except RuntimeError as error:
         for said, missing in MISTAKES.items():
             if said in str(error):

@@ -129,7 +129,7 @@ class Pen {
 // ---------------------------------------------------------------- the frame
 
 // Pixels below which charts stand under each other.
-const NARROW = 620;
+const NARROW = 680;
 
 // What the result says while a bet is open.
 const BET_FIRST = "Bet first, or move something.";

@@ -1,7 +1,8 @@
 """A moving picture that runs in the browser alone: no kernel, no GPU, no waiting.
 
-`NAME.js` holds the model, as functions without a page, and the drawing. `drawing.js` holds what
-all of them share. An anywidget's module cannot import its neighbours, so that the two are joined.
+`NAME.js` holds the model, as functions without a page, and the drawing; a long model has a file of
+its own, `models/NAME.js`. `drawing.js` holds what all of them share. An anywidget's module cannot
+import its neighbours, so that they are joined.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ STAND_IN = "{ get() {}, set() {}, on() {}, off() {}, save_changes() {}, send() {
 _places = itertools.count()
 
 
+def sources(name: str) -> list[Path]:
+    """The scripts of an explorable in their order: the shared one, its model if apart, its own."""
+    model = HERE / "models" / f"{name}.js"
+    return [HERE / "drawing.js", *([model] if model.exists() else []), HERE / f"{name}.js"]
+
+
 def module(name: str) -> str:
-    """``NAME.js`` behind ``drawing.js``, as one ES module."""
-    parts = [HERE / "drawing.js", HERE / f"{name}.js"]
-    return "\n".join(part.read_text(encoding="utf-8") for part in parts)
+    """The scripts of an explorable as one ES module."""
+    return "\n".join(part.read_text(encoding="utf-8") for part in sources(name))
 
 
 class Explorable(anywidget.AnyWidget):

@@ -1,110 +1,14 @@
-// 00: two programs on a machine whose speed drifts, timed in two orders.
-
-const RUN = 10; // milliseconds of program A on a calm machine
-const EXPERIMENTS = 200;
-const OPENS = { drift: 0.06, noise: 0.02, planted: 0, runs: 20, seed: 5 };
-// Experiments of the 200 that one can bet on.
-const BETS = [10, 50, 100, 150];
-// A 95 % interval leaves out the true value so often, whatever the order.
-const BY_CHANCE = 0.05 * EXPERIMENTS;
-
-// Which program runs when: A A A B B B, or A B B A A B B A. `runs` of each, an even number.
-function order(plan, runs) {
-  if (plan === "sequence") {
-    return Array.from({ length: 2 * runs }, (_, i) => (i < runs ? "A" : "B"));
-  }
-  return Array.from({ length: 2 * runs }, (_, i) => "ABBA"[i % 4]);
-}
-
-// Relative speed of the machine over the whole measurement, t from 0 to 1: one slow wave.
-function weather(seed) {
-  const next = uniform(seed);
-  const [waves, phase] = [0.3 + 0.5 * next(), next()];
-  return (t) => 0.5 * Math.sin(2 * Math.PI * (waves * t + phase));
-}
-
-// Times in milliseconds of all runs in this order. drift, noise, planted: fractions.
-function experiment({ plan, runs, drift, noise, planted, seed }) {
-  const wave = weather(seed);
-  const next = uniform(seed + 1000003);
-  const count = 2 * runs;
-  return order(plan, runs).map((program, i) => {
-    const length = program === "A" ? RUN : RUN * (1 + planted);
-    const time = length * (1 + drift * wave((i + 0.5) / count)) * (1 + noise * normal(next));
-    return { program, time };
-  });
-}
-
-// 97.5 % quantile of Student's t, from the normal one (Abramowitz and Stegun 26.7.5).
-function quantile(freedom) {
-  const z = 1.959963985;
-  const terms = [
-    (z ** 3 + z) / 4,
-    (5 * z ** 5 + 16 * z ** 3 + 3 * z) / 96,
-    (3 * z ** 7 + 19 * z ** 5 + 17 * z ** 3 - 15 * z) / 384,
-    (79 * z ** 9 + 776 * z ** 7 + 1482 * z ** 5 - 1920 * z ** 3 - 945 * z) / 92160,
-  ];
-  return z + sum(terms.map((term, i) => term / freedom ** (i + 1)));
-}
-
-const variance = (values) => {
-  const middle = mean(values);
-  return sum(values.map((value) => (value - middle) ** 2)) / (values.length - 1);
-};
-
-// How much longer B takes (a fraction), with the 95 % interval that a reader would compute:
-// from two groups of runs, or from the differences inside each A B B A.
-function verdict(plan, taken) {
-  const of = (program) => taken.filter((run) => run.program === program).map((run) => run.time);
-  const [a, b] = [of("A"), of("B")];
-  const difference = mean(b) - mean(a);
-  let half = 0;
-  if (plan === "sequence") {
-    const error = Math.sqrt((variance(a) + variance(b)) / a.length);
-    half = quantile(2 * a.length - 2) * error;
-  } else {
-    const inside = Array.from({ length: taken.length / 4 }, (_, i) => {
-      const [a1, b1, b2, a2] = taken.slice(4 * i, 4 * i + 4).map((run) => run.time);
-      return (b1 + b2 - a1 - a2) / 2;
-    });
-    half = quantile(inside.length - 1) * Math.sqrt(variance(inside) / inside.length);
-  }
-  const [low, high] = [(difference - half) / mean(a), (difference + half) / mean(a)];
-  const claim = low > 0 ? "B slower" : high < 0 ? "B faster" : "no difference";
-  return { difference: difference / mean(a), low, high, claim };
-}
-
-// What many experiments on as many machines claim.
-function claims(settings) {
-  return Array.from({ length: EXPERIMENTS }, (_, i) => {
-    const seed = settings.seed + 7919 * i;
-    return verdict(settings.plan, experiment({ ...settings, seed })).claim;
-  });
-}
-
-// right: the claim is true; missed: a difference is there, and none is claimed
-function judge(claim, planted) {
-  if (claim === "no difference") return planted ? "missed" : "none";
-  return planted && claim === "B slower" ? "right" : "wrong";
-}
-
-// The bets that are right: the one next to what is claimed one after the other.
-function answer(state) {
-  const found = claims({ ...state, plan: "sequence" });
-  const wrong = found.filter((claim) => judge(claim, 0) === "wrong").length;
-  return [BETS[nearest(BETS, wrong)]];
-}
-
-// ---------------------------------------------------------------- drawing
+// 00: the drawing of models/noisy_timing.js.
 
 const PLANS = [
   ["sequence", "One after the other", "A A A … B B B"],
   ["turn", "In turn", "A B B A  A B B A …"],
 ];
 const LETTER = 14; // pixels from one letter beside a line to the next
-const ROWS = { narrow: 304, wide: 198 }; // pixels
+const TIGHT = 300; // pixels in which a row has no room for its details
+const ROWS = { narrow: 316, wide: 198 }; // pixels
 const percent = (part) => `${Number((100 * part).toPrecision(2))} %`;
-const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)} %`;
+const signed = (part) => `${part < 0 ? "−" : "+"}${Math.abs(100 * part).toFixed(1)}`;
 
 function drawRuns(pen, state, plan, { left, right, top, bottom }) {
   const taken = experiment({ ...state, plan });
@@ -158,7 +62,7 @@ function drawWaffle(pen, found, planted, { left, top, size, across }, { revealed
   if (revealed && !planted) {
     const [x, y] = place(0);
     pen.rect(x - 2, y - 2, size * BY_CHANCE + 2, size + 2, "line thin", 3);
-    const words = `in the frame: ${BY_CHANCE}, wrong by chance`;
+    const words = `in the frame: ${BY_CHANCE}, by chance`;
     pen.text(left, top + height + 12, words, "small faint");
   }
   const count = (wanted) => judged.filter((word) => word === wanted).length;
@@ -184,20 +88,21 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow, ...se
   const split = narrow ? width : width - 270;
   const area = { left: 46, right: split - 24, top: top + 42, bottom: top + 158 };
   pen.text(0, top + 12, title, "bold");
-  pen.text(area.right, top + 12, pattern, "small faint end");
+  const tight = width < TIGHT;
+  if (!tight) pen.text(area.right, top + 12, pattern, "small faint end");
   const now = drawRuns(pen, state, plan, area);
   const { claim } = now;
-  const word = claim === "no difference" ? "no claim" : `claims: ${claim}`;
+  const word = claim === "no difference" ? "no claim" : `claim: ${claim}`;
   const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
-  const interval = `[${signed(now.low)}, ${signed(now.high)}]`;
-  const told = `B − A: ${signed(now.difference)} ${interval}, ${word}`;
-  pen.text(narrow ? 0 : area.left, top + 30, told, `small bold ${hue}`);
+  const interval = tight ? "" : ` [${signed(now.low)}, ${signed(now.high)}]`;
+  const told = `${signed(now.difference)}${interval} %, ${word}`;
+  pen.text(narrow ? 0 : area.left, top + 30, narrow ? told : `B − A: ${told}`, `small bold ${hue}`);
   const found = claims({ ...state, plan });
   const waffle = narrow
     ? { left: 46, top: top + 196, size: Math.min(12.5, (width - 70) / 25), across: 25 }
     : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
   const counts = drawWaffle(pen, found, state.planted, waffle, seen);
-  const entries = [[`${EXPERIMENTS} experiments:`, "small faint"]];
+  const entries = [[tight ? "" : `${EXPERIMENTS} experiments:`, "small faint"]];
   if (seen.revealed) entries.push([`${counts.wrong} wrong`, "small bold red"]);
   if (seen.revealed && state.planted) entries.push([`${counts.right} right`, "small bold green"]);
   drawWords(pen, waffle.left, waffle.top - 11, entries);
@@ -209,9 +114,9 @@ function inWords(state, counts) {
   const all = `of ${EXPERIMENTS}`;
   if (!state.planted) {
     return (
-      `The programs are equal. One after the other, ${sequence.wrong} ${all} claim a difference; ` +
-      `in turn, ${turn.wrong}. Why not 0? A 95 % interval is wrong 5 times in 100: ` +
-      `about ${BY_CHANCE} ${all}, by chance alone.`
+      `The programs are equal. One after the other, ${sequence.wrong} ${all} claim a difference` +
+      `${state.drift ? ", for the machine drifts between A and B" : ""}; in turn, ${turn.wrong}. ` +
+      `Why not 0? A 95 % interval is wrong 5 times in 100: about ${BY_CHANCE} ${all}, by chance.`
     );
   }
   return (

@@ -138,9 +138,10 @@ function drawMemory(pen, state, { width, narrow }) {
 const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
 
 // What each way spends its time on; returns the place of the present moment.
-function drawTime(pen, state, { width }) {
+function drawTime(pen, state, { width, narrow }) {
   const x = scale(state, width);
-  pen.text(LEFT, BARS - 14, "time; above, the memory at the grey line", "small faint");
+  const words = narrow ? "time; above, at the line" : "time; above, the memory at the grey line";
+  pen.text(LEFT, BARS - 14, words, "small faint");
   WAYS.forEach((way, row) => {
     const { parts, seconds } = account(way, state);
     const top = BARS + row * (LANE - 6);
@@ -161,15 +162,19 @@ function drawTime(pen, state, { width }) {
 
 function inWords(state) {
   const [zeros, none] = WAYS.map((way) => account(way, state));
-  const more = zeros.seconds - zeros.parts.write;
+  const passes = `the four more passes of zeros ${span(zeros.seconds - zeros.parts.write)}`;
   const apart = zeros.seconds - none.seconds;
-  const faults = none.faults
-    ? `${none.faults.toLocaleString("en")} page faults, ${span(none.parts.fault)}`
-    : "no page fault";
-  return (
-    `None: ${faults}. Zeros: four more passes, ${span(more)}. ` +
-    `${apart > 0 ? "None saves" : "Zeros save"} ${span(Math.abs(apart))} per step.`
-  );
+  const winner = `${apart > 0 ? "None wins" : "Zeros win"} by ${span(Math.abs(apart))} per step.`;
+  if (!none.faults) return `Freed memory stays: no page fault, ${passes}. ${winner}`;
+  const count = none.faults.toLocaleString("en");
+  const faults = `${count} page faults take ${span(none.parts.fault)}`;
+  return `${faults}, ${passes}. ${winner} ${hint(state, apart)}`;
+}
+
+// Which way the shortest page fault lies at which zeros win.
+function hint(state, apart) {
+  if (apart > 0) return "Longer page faults?";
+  return answer(state).includes(state.fault) ? "★ No shorter one will do." : "Would shorter ones do?";
 }
 
 function render({ el }) {
@@ -215,5 +220,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { account, answer, events, memoryAt, OPENS, ALLOCATORS, FAULTS };
+export { account, answer, events, inWords, memoryAt, OPENS, ALLOCATORS, FAULTS };
 export default { render };

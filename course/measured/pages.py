@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from mmap import PAGESIZE
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ from labkit.text import format_seconds
 STRIP, BAR, GAP = 30.0, 16.0, 5.0
 # Cells of a strip, in groups as the gradients are.
 GRADIENTS, CELLS = 8, 6
-LEGEND = (("fill slower", "page faults"), ("fill candidate", "the rest"))
+FAULTS, REST = ("fill slower", "page faults"), ("fill candidate", "the rest")
+MORE = ("fill arm5", "what zeros cost more")
 
 
 class Side(NamedTuple):
@@ -53,13 +55,15 @@ def of(faults: PageFaults, size: Callable[[dict[str, Any]], float]) -> Callable[
 def draw(sides: list[Side], fault: float) -> Markup:
     """A strip of pages and a bar of time for each side; ``fault``: seconds of a page fault."""
     longest = max(side.seconds for side in sides)
+    more = passes(sides)
     parts, top = [], 0.0
     for side in sides:
         parts += _heading(side, top)
         parts += _strip(side, top + LINE)
-        parts += _bar(side, fault, Box(EDGE, top, WIDTH - EDGE, top, (0, longest)))
+        end = more if side is sides[0] else 0.0
+        parts += _bar(side, fault, end, Box(EDGE, top, WIDTH - EDGE, top, (0, longest)))
         top += LINE + STRIP + BAR + 3 * GAP
-    parts += _legend(top + 0.7 * LINE, fault)
+    parts += _legend(top + 0.7 * LINE, fault, more)
     words = "; ".join(f"{side.name}: {_in_words(side)}" for side in sides)
     return svg.picture(top + 1.1 * LINE, words, parts)
 
@@ -67,6 +71,15 @@ def draw(sides: list[Side], fault: float) -> Markup:
 def share(side: Side) -> float:
     """The part of the gradients' pages that came again, at most all."""
     return min(1.0, side.faults / side.pages)
+
+
+def passes(sides: list[Side]) -> float:
+    """Seconds that zeros cost more than None, where no page fault is part of it; else 0."""
+    zeros, none = sides[0], sides[-1]
+    calm = zeros.faults < 0.5 and none.faults < 0.5
+    if not calm or not zeros.name.endswith("zeros") or not none.name.endswith("none"):
+        return 0.0
+    return max(0.0, zeros.seconds - none.seconds)
 
 
 def _in_words(side: Side) -> str:
@@ -92,22 +105,24 @@ def _strip(side: Side, top: float) -> list[Markup]:
     return parts
 
 
-def _bar(side: Side, fault: float, box: Box) -> list[Markup]:
-    """The step's time, of which page faults take the red part."""
+def _bar(side: Side, fault: float, more: float, box: Box) -> list[Markup]:
+    """The step's time: page faults first, at its end what zeros cost ``more``."""
     top = box.top + LINE + STRIP + GAP
     lost = min(side.seconds, side.faults * fault)
-    begin, middle, end = (box.x(seconds) for seconds in (0, lost, side.seconds))
+    ends = [box.x(seconds) for seconds in (0, lost, side.seconds - more, side.seconds)]
     return [
-        svg.rect(begin, top, middle - begin, BAR, "fill slower"),
-        svg.rect(middle, top, end - middle, BAR, "fill candidate"),
+        svg.rect(begin, top, end - begin, BAR, kind)
+        for (begin, end), (kind, _) in zip(pairwise(ends), (FAULTS, REST, MORE), strict=True)
     ]
 
 
-def _legend(y: float, fault: float) -> list[Markup]:
-    parts, x = [], EDGE
+def _legend(y: float, fault: float, more: float) -> list[Markup]:
+    """Of what was seen: page faults and how long one takes, or what zeros cost more."""
     each = f", {format_seconds(fault)} each on this machine" if fault else ""
-    for (kind, words), more in zip(LEGEND, (each, ""), strict=True):
+    first = MORE if more else (FAULTS[0], FAULTS[1] + each)
+    parts, x = [], EDGE
+    for kind, words in (first, REST):
         parts.append(svg.rect(x, y - 11, 12, 12, kind))
-        parts.append(svg.text(x + 18, y, words + more, "small"))
-        x += 34 + svg.LETTER * len(words + more)
+        parts.append(svg.text(x + 18, y, words, "small"))
+        x += 34 + svg.LETTER * len(words)
     return parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
@@ -13,7 +14,7 @@ from labkit.text import format_bytes
 
 AGAIN = "forward again"
 # The moving picture's colours, by the classes of labkit's pictures.
-HUES = {FORWARD: "candidate", AGAIN: "arm5", BACKWARD: "faster"}
+HUES = {FORWARD: "arm3", AGAIN: "arm5", BACKWARD: "faster"}
 LEFT, TOP, HEIGHT = 108.0, 24.0, 270.0
 # A rise is a tooth from this part of the highest one on, and of what the step adds.
 TOOTH, LEAST = 0.5, 0.1
@@ -53,7 +54,8 @@ class Saws:
 def picture(plain: Timeline, side: Timeline, name: str, torchs: Timeline | None = None) -> Markup:
     """The plain step as a line, the other one as a saw under it, both up to the optimizer.
 
-    ``torchs`` is a third, a line as long as the saw. What was there before the step is grey.
+    ``torchs`` is a third, a line whose parts are as long as the saw's. What was there before the
+    step is grey.
     """
     every = [plain, side, *([torchs] if torchs else [])]
     most = 1.12 * max(max(each.alive) for each in every)
@@ -70,11 +72,10 @@ def picture(plain: Timeline, side: Timeline, name: str, torchs: Timeline | None 
     parts.append(svg.rect(box.left, ground, box.right - box.left, box.bottom - ground, "floor"))
     parts.append(svg.text(LEFT + 6, box.bottom - 6, "there before the step", "small"))
     parts.append(svg.path(_corners(plain, 0, worked(plain), box), "line baseline"))
-    lines = [("plain", plain, "baseline")]
+    lines = [("without checkpoints", plain, "line baseline")]
     if torchs:
-        own = box._replace(across=(0, box.across[1] * worked(torchs) / worked(side)))
-        parts.append(svg.path(_corners(torchs, 0, worked(torchs), own), "line arm3"))
-        lines.append(("torch's checkpoint", torchs, "arm3"))
+        parts.append(svg.path(_over(torchs, side, box), "whisker"))
+        lines.append(("torch's checkpoint", torchs, "whisker"))
     parts += _peak(side, box)
     foot = box.bottom + LINE
     parts += _legend(foot, lines)
@@ -142,7 +143,7 @@ def _swings(alive: Sequence[int], least: float) -> Iterator[tuple[int, int]]:
 
 def _corners(side: Timeline, begin: int, end: int, box: Box) -> list[tuple[float, float]]:
     """The steps of a line, of neighbours the highest."""
-    every = max(1, round(box.across[1] / COLUMNS))
+    every = max(1, round((box.across[1] - box.across[0]) / COLUMNS))
     corners: list[tuple[float, float]] = []
     for place in range(begin, end, every):
         y = box.y(max(side.alive[place : min(end, place + every)]))
@@ -156,11 +157,29 @@ def _area(side: Timeline, begin: int, end: int, box: Box) -> list[tuple[float, f
     return [(corners[0][0], ground), *corners, (corners[-1][0], ground)]
 
 
+def _over(other: Timeline, side: Timeline, box: Box) -> list[tuple[float, float]]:
+    """The line of another step, each of whose parts begins and ends where those of ``side`` do."""
+    ends = [_ends(each) for each in (other, side)]
+    if len(ends[0]) != len(ends[1]):
+        ends = [[0, worked(each)] for each in (other, side)]
+    corners = []
+    for (low, high), (begin, end) in zip(*map(pairwise, ends), strict=True):
+        part = box._replace(left=box.x(begin), right=box.x(end), across=(low, high))
+        corners += _corners(other, low, high, part)
+    return corners
+
+
+def _ends(side: Timeline) -> list[int]:
+    """Where the parts before the optimizer's begin, and where the last of them ends."""
+    return [*(begin for begin, name in side.parts if name != OPTIMIZER), worked(side)]
+
+
 def _peak(side: Timeline, box: Box) -> list[Markup]:
-    """A line at the highest place, a dot on it."""
+    """A line at the highest place, a dot on it; at the right edge where the optimizer has it."""
     highest = max(side.alive)
     y = box.y(highest)
-    words = f"peak {side.peak_text} · {teeth(side)}"
+    place = ", later, in optimizer.step()" if side.peak_part == OPTIMIZER else ""
+    words = f"peak {side.peak_text}{place} · {teeth(side)}"
     return [
         svg.path([(box.left, y), (box.right, y)], "line thin arm3", "5 4"),
         svg.dots([(box.x(side.alive.index(highest) + 0.5), y)], "end arm3"),
@@ -174,8 +193,8 @@ def _legend(y: float, lines: Sequence[tuple[str, Timeline, str]]) -> list[Markup
         parts.append(svg.rect(x, y - 11, 12, 12, f"fill {hue}"))
         parts.append(svg.text(x + 18, y, kind, "small"))
         x += 34 + svg.LETTER * len(kind)
-    for number, (words, side, hue) in enumerate(lines, 1):
+    for number, (words, side, look) in enumerate(lines, 1):
         below = y + LINE * number
-        parts.append(svg.path([(LEFT, below - 5), (LEFT + 24, below - 5)], f"line {hue}"))
+        parts.append(svg.path([(LEFT, below - 5), (LEFT + 24, below - 5)], look))
         parts.append(svg.text(LEFT + 32, below, f"{words}: {side.peak_text}", "small"))
     return parts

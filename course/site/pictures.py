@@ -23,9 +23,7 @@ from tests.browser.harness import NotebookPage, Panel
 NOTEBOOK = "00_start_here"
 FOLDER = ROOT / "notebooks" / "pictures"
 # Few, for small files; the panel has no more.
-COLOURS = 40
-# Around what is shown, in pixels.
-MARGIN = 14
+COLOURS = 64
 
 
 class Label(NamedTuple):
@@ -37,16 +35,19 @@ class Label(NamedTuple):
     down: float
 
 
-NAME, TITLE = "panel-time", "The result of a run in a panel"
-# The picture reaches from the top of the first to the end of the last.
-FIRST, LAST = ".labkit-results", ".labkit-picture"
+NAME, TITLE = "panel-time", "A panel after a run"
+DRAWN = ".labkit-picture"
 LABELS = (
+    Label("what to try", ".labkit-scenarios", 1.05, 0.5),
+    Label("what differs, what is alike", ".labkit-summary", 0.36, 0.5),
+    Label("your bet, above", ".labkit-run", 3.1, 0.5),
     Label("factor", ".labkit-speedup", 0.54, 0.5),
     Label("verdict", ".labkit-head .labkit-badge", 1.1, 0.5),
-    Label("time of a step; below, its memory", LAST, 0.14, 0.12),
-    Label("noise floor", LAST, 0.04, 0.72),
-    Label("a pair", LAST, 0.905, 0.76),
-    Label("interval", LAST, 0.67, 0.78),
+    Label("time of a step; below, its memory", DRAWN, 0.14, 0.12),
+    Label("noise floor", DRAWN, 0.04, 0.72),
+    Label("a pair", DRAWN, 0.905, 0.76),
+    Label("interval", DRAWN, 0.67, 0.78),
+    Label("all figures", ".labkit-how", 1.12, 0.5),
 )
 # Pixels of a letter, and around the words of a label.
 LETTER, ROOM, HIGH = 8.3, 9, 24
@@ -69,10 +70,7 @@ def take(page: NotebookPage, panel: Panel) -> None:
     for theme in ("light", "dark"):
         page.set_theme(theme)
         panel.root.scroll_into_view_if_needed()
-        whole = box(panel, None)
-        first, last = box(panel, FIRST), box(panel, LAST)
-        top, bottom = first["y"] - MARGIN, last["y"] + last["height"] + MARGIN
-        part = FloatRect(x=whole["x"], y=top, width=whole["width"], height=bottom - top)
+        part = box(panel, None)
         shots[theme] = page.page.screenshot(clip=part)
     page.set_theme("light")
     spots = []

@@ -17,7 +17,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from course import explorables
-from course.explorables.explorable import HERE, STYLE, Explorable
+from course.explorables.explorable import STYLE, Explorable, sources
 from course.notebook_files import ROOT
 from tests.browser.harness import CHROMIUM_FLAGS, find_chromium
 
@@ -90,8 +90,8 @@ def path(explorable: type[Explorable]) -> Path:
 
 def hash_of(explorable: type[Explorable]) -> str:
     """16 hexadecimal digits of all files that the picture is drawn from."""
-    sources = (HERE / f"{explorable.script}.js", HERE / "drawing.js", STYLE)
-    text = "\n".join(source.read_text(encoding="utf-8") for source in sources)
+    files = [*reversed(sources(explorable.script)), STYLE]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

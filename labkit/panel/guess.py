@@ -188,7 +188,11 @@ def _ahead(result: object) -> str | None:
     if isinstance(result, RaceResult):
         return AHEAD.get(result.verdict(result.arms[1]), "") if len(result.arms) > 1 else None
     assert isinstance(result, Comparison)
-    return AHEAD.get(result.direction or result.verdict, "")
+    verdict = result.direction or result.verdict
+    # Of one program against itself neither is ahead where no difference is clear.
+    if verdict == "unclear" and not (result.changed or result.too_short or result.error):
+        verdict = "same"
+    return AHEAD.get(verdict, "")
 
 
 # What a verdict says of who is ahead.

@@ -99,3 +99,16 @@ def test_zeros_win_where_a_fault_takes_longer_than_four_passes_over_a_page(model
     assert wanted == 2
     never = ({"size": 0.0625}, {"allocator": "keeps"}, {"allocator": "gpu"})
     assert [model("answer", {**opens, **change}) for change in never] == [[], [], []]
+
+
+def test_the_result_says_which_way_the_shortest_page_fault_lies(model: Model) -> None:
+    opens = model.value("OPENS")
+
+    def said(**changes: Any) -> str:
+        return model("inWords", {**opens, **changes})
+
+    assert said(fault=1).endswith("None wins by 2.6 ms per step. Longer page faults?")
+    assert said(fault=2).endswith("Zeros win by 1.5 ms per step. ★ No shorter one will do.")
+    assert said(fault=5).endswith("Would shorter ones do?")
+    kept = said(allocator="keeps", fault=10)
+    assert kept.startswith("Freed memory stays: no page fault") and kept.endswith("per step.")

@@ -78,6 +78,22 @@ def one_gradient(ctx, gradient):
     return again(ctx, gradient)[1]
 
 
+def without_detach(ctx, gradient):
+    x = ctx.saved_tensors[0].requires_grad_()
+    with torch.enable_grad():
+        y = ctx.piece(x)
+    y.backward(gradient)
+    return None, x.grad
+
+
+def without_its_gradient(ctx, gradient):
+    x = ctx.saved_tensors[0].detach().requires_grad_()
+    with torch.enable_grad():
+        y = ctx.piece(x)
+    y.backward()
+    return None, x.grad
+
+
 def breaks(ctx, gradient):
     raise RuntimeError("a mistake of another kind")
 
@@ -139,6 +155,8 @@ def test_the_solution_passes(capsys):
         (function(keep, parameters_only), "without dropout: the input got no gradient"),
         (function(keeps_the_graph, uses_the_graph), "are kept for the backward pass"),
         (function(keep, without_grad_mode), "runs under `with torch.enable_grad():`"),
+        (function(keep, without_detach), "make a new leaf: `x.detach().requires_grad_()`"),
+        (function(keep, without_its_gradient), "hand on the gradient that your backward was given"),
         (function(keep, one_gradient), "return a gradient for each argument of forward"),
         (function(evaluates, again), "a piece with dropout: the output is not that of piece(x)"),
     ],
@@ -149,10 +167,18 @@ def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
     assert printed.startswith("not yet: ") and hint in printed, printed
 
 
-def test_a_missing_enable_grad_is_one_sentence(capsys):
-    assert check_11_recompute(function(keep, without_grad_mode)) is False
+@pytest.mark.parametrize(
+    ("backward", "hint"),
+    [
+        (without_grad_mode, "your backward ran the piece without recording it"),
+        (without_detach, "the x that you kept still belongs to the network"),
+    ],
+)
+def test_a_mistake_that_torch_tells_of_is_one_sentence(backward, hint, capsys, recwarn):
+    assert check_11_recompute(function(keep, backward)) is False
     [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("not yet: your backward ran the piece without recording it")
+    assert line.startswith(f"not yet: {hint}")
+    assert not [each for each in recwarn if "not a leaf" in str(each.message)]
 
 
 def test_other_errors_of_the_reader_s_code_are_raised():

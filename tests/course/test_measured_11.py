@@ -6,7 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from course.measured.saws import Saws, stretches, teeth, worked
+from course.measured.saws import Saws, _over, stretches, teeth, worked
+from labkit.charts.plot import Box
 from labkit.memory_timeline import BACKWARD, FORWARD, OPTIMIZER, MemoryComparison, Timeline
 
 BEFORE = 100
@@ -58,7 +59,7 @@ def test_the_picture_has_both_peaks_and_the_teeth():
     picture = drawn(Saws(), saw(8, by="torch"))
     ET.fromstring(picture)
     text = re.sub(r"<style>.*?</style>|<[^>]+>", " ", picture)
-    assert "peak 160 B · 8 teeth" in text and "plain: 220 B" in text
+    assert "peak 160 B · 8 teeth" in text and "without checkpoints: 220 B" in text
     assert "torch's checkpoint" not in text
     assert "checkpoints: 160 B instead of 220 B, 8 teeth" in picture
     assert picture.count('class="k-fill k-arm5"') == 8 + 1  # and one in the legend
@@ -72,7 +73,7 @@ def test_the_reader_s_saw_is_drawn_over_torchs_of_the_same_setting():
     drawn(saws, saw(3, by="torch"))
     third = drawn(saws, saw(8, by="yours"))
     assert "torch's checkpoint: 160 B" in third and "your checkpoints: 160 B" in third
-    assert third.count("k-line k-arm3") == alone.count("k-line k-arm3") + 2
+    assert third.count("k-whisker") == alone.count("k-whisker") + 2
     assert "torch's checkpoint" not in drawn(saws, saw(4, by="yours"))
 
 
@@ -81,3 +82,24 @@ def test_what_is_no_memory_is_left_to_the_panel():
     empty = Timeline("", {}, (), (), 0, 10)
     assert Saws()("a race") == ""
     assert drawn(Saws(), failed) == "" and drawn(Saws(), empty) == ""
+
+
+def test_torchs_parts_lie_over_those_of_the_saw():
+    """Also where one of the two has more operators in forward."""
+    torchs = saw(8, by="torch")
+    longer = side(
+        [5] * 24 + [value - BEFORE for value in torchs.alive[12:]],
+        [(begin + 12 * (begin > 0), name) for begin, name in torchs.parts],
+        pieces=8,
+        by="yours",
+    )
+    box = Box(0, 0, 100, 100, (0, worked(longer)), (0, 200))
+    low = [x for x, y in _over(torchs, longer, box) if y == pytest.approx(box.y(BEFORE + 5))]
+    assert max(low) == pytest.approx(box.x(24))
+
+
+def test_a_peak_that_comes_after_the_picture_is_said():
+    parts = [(0, FORWARD), (5, BACKWARD), (15, OPTIMIZER)]
+    late = side([1] * 5 + list(range(10)) + [50, 0], parts, pieces=8)
+    assert "peak 150 B, later, in optimizer.step() · no teeth" in drawn(Saws(), late)
+    assert "later" not in drawn(Saws(), saw(8))

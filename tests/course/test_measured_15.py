@@ -162,6 +162,19 @@ def test_without_a_page_fault_nothing_is_red():
     assert "each on this machine" not in drawn
 
 
+def test_what_zeros_cost_more_is_drawn_where_no_page_fault_is_part_of_it():
+    zeros, none = Side("baseline, zeros", 0.02, 0, 2000), Side("candidate, none", 0.015, 0, 2000)
+    drawn = pages.draw([zeros, none], 1e-6)
+    more, rest = widths(drawn, "k-fill k-arm5"), widths(drawn, "k-fill k-candidate")
+    assert more[0] == pytest.approx(rest[48] / 3, abs=0.2) and more[1] == 0
+    assert "what zeros cost more" in drawn and "page faults, " not in drawn
+    for others in (
+        [zeros, none._replace(faults=9)],
+        [zeros, none._replace(name="candidate, yours")],
+    ):
+        assert "what zeros cost more" not in pages.draw(others, 1e-6)
+
+
 def test_the_allocator_says_where_it_cannot_be_told(monkeypatch):
     assert "GPU" in allocator.why_not("cuda")
     monkeypatch.setattr(allocator.platform, "libc_ver", lambda: ("", ""))

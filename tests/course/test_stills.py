@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from course.explorables import MemorySaw
+from course.explorables import MemorySaw, explorable
 from course.site import stills
 
 
@@ -43,16 +43,18 @@ def test_a_changed_source_is_told_with_the_command(tmp_path, monkeypatch):
     assert stills.stale(MemorySaw) is None
 
 
-def test_the_hash_is_that_of_all_three_sources(tmp_path, monkeypatch):
-    for name in ("memory_saw.js", "drawing.js", "explorable.css"):
+def test_the_hash_is_that_of_all_sources(tmp_path, monkeypatch):
+    names = ("memory_saw.js", "models/memory_saw.js", "drawing.js", "explorable.css")
+    (tmp_path / "models").mkdir()
+    for name in names:
         (tmp_path / name).write_text("one")
-    monkeypatch.setattr(stills, "HERE", tmp_path)
+    monkeypatch.setattr(explorable, "HERE", tmp_path)
     monkeypatch.setattr(stills, "STYLE", tmp_path / "explorable.css")
     found = {stills.hash_of(MemorySaw)}
-    for name in ("memory_saw.js", "drawing.js", "explorable.css"):
+    for name in names:
         (tmp_path / name).write_text("two")
         found.add(stills.hash_of(MemorySaw))
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 def test_labels_keep_their_digits():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +21,14 @@ def timed(before: float, after: float, pairs: int = 40, spread: float = 0.0) -> 
     for name, seconds in (("baseline", before), ("candidate", after)):
         times = tuple(seconds * (1 + spread * (-1) ** (i // 3)) for i in range(pairs))
         spread = -spread
-        sides.append(Measurement(name, times=times, builds=(0, 1, 2, 3) * (pairs // 4)))
+        builds = (0, 1, 2, 3) * (pairs // 4)
+        sides.append(Measurement(name, {"side": name}, times=times, builds=builds))
     return Comparison(*sides)
+
+
+def one_program(result: Comparison) -> Comparison:
+    """The same times, as if both sides had the same settings."""
+    return Comparison(*(replace(side, settings={}) for side in result.arms))
 
 
 def raced(before: list[bool], after: list[bool]) -> RaceResult:
@@ -37,6 +44,7 @@ def remembered(before: int | None, after: int | None) -> MemoryComparison:
 
 
 ALL, NONE = [True] * 3, [False] * 3
+UNDECIDED = "You bet on neither: this run does not decide it."
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,24 @@ ALL, NONE = [True] * 3, [False] * 3
             "neither",
             timed(1, 1.01, pairs=8, spread=0.4),
             None,
-            "You bet on neither: this run does not decide it.",
+            UNDECIDED,
         ),
+        # Of one program the truth is known.
+        (
+            "order",
+            "neither",
+            one_program(timed(1, 1.01, pairs=8, spread=0.4)),
+            True,
+            "You bet on neither: right.",
+        ),
+        (
+            "order",
+            "the candidate",
+            one_program(timed(1, 1.01, pairs=8, spread=0.4)),
+            False,
+            "You bet on the candidate: it was neither.",
+        ),
+        ("order", "neither", one_program(timed(1, 1, pairs=0)), None, UNDECIDED),
         # All pairs agree, though the size is unclear.
         (
             "order",
