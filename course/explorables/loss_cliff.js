@@ -164,16 +164,17 @@ function inWords(state) {
     const longest = short(state.rate * state.clip);
     return `No step of the blue ball will be longer than ${longest}. Press Play.`;
   }
-  if (state.step < STEPS) return `${throws(walks[0], state.step)}After step ${state.step} ${losses}`;
-  return `${throws(walks[0], STEPS)}After ${STEPS} steps ${losses} ${verdict(state)}`;
+  if (state.step < STEPS) return `${throws(walks, state.step)}After step ${state.step} ${losses}`;
+  return `${throws(walks, STEPS)}After ${STEPS} steps ${losses} ${verdict(state)}`;
 }
 
 const short = (value) => Number(value.toPrecision(3));
 
-function throws(places, now) {
-  const event = thrown(places, now);
-  if (!event) return "";
-  return `Step ${event.step} throws the red ball by ${Math.round(event.length)} units. `;
+function throws(walks, now) {
+  const [red, blue] = walks.map((places) => thrown(places, now));
+  if (!red) return "";
+  const also = blue ? `, the blue one by ${Math.round(blue.length)}` : "";
+  return `Step ${red.step} throws the red ball by ${Math.round(red.length)} units${also}. `;
 }
 
 function verdict(state) {
