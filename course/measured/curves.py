@@ -39,9 +39,9 @@ def curves(result: object) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, min(known))
-    # While it ran, the panel's own picture had seconds below.
+    # The panel's own picture, while it ran, had seconds below.
     count = len(result.of(result.arms[0]))
-    title = f"the same race by steps, not seconds: {result.metric} of {count} seeds a side"
+    title = f"{result.metric} by steps, no longer by seconds; {count} seeds"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     rows = {arm: in_words(result.of(arm)) for arm in result.arms}

@@ -29,7 +29,7 @@ LOOKS = {
 }
 NAMES = {"waits": "host waits", "gap": "device waits"}
 # A panel's figure is of a typical step.
-WHICH = "(the shortest of a few)"
+WHICH = "(the shortest)"
 LEFT, LANE, STRIDE = 120.0, 24.0, 28.0
 # Pixels between two blocks of one part below which they are drawn as one.
 NARROW = 0.6
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 def one_step(step: Callable[[], object]) -> Drawing:
     """The lanes of a step, as the output of a cell; the step is run a few times."""
-    row = Row("one step", record(step))
+    row = Row("slow step", record(step))
     # JupyterLab widens whatever has no room of its own.
     room = "max-width: 720px"
     picture = show.element("div", draw([row]), style=room)
