@@ -11,6 +11,7 @@ from whyslow import Diagnosis, Finding
 HEAD = ("finding", "costs", "remedy")
 # In the note of `labkit.busy`.
 BUSY = "other programs"
+AGAIN = ": run this cell again when they are done."
 # Findings that are shown: those with the largest shares.
 MOST = 3
 
@@ -23,7 +24,7 @@ def in_short(diagnosis: Diagnosis) -> Drawing:
     largest = islice(diagnosis, MOST)
     table = show.table([HEAD, *map(_line, largest)]) if len(diagnosis) else ""
     # Of the notes only what disturbs the figures.
-    notes = [f"{note.capitalize()}." for note in diagnosis.notes if BUSY in note]
+    notes = [f"{note.capitalize()}{AGAIN}" for note in diagnosis.notes if BUSY in note]
     missing: dict[str, list[str]] = {}
     for name, why in diagnosis.unmeasured.items():
         missing.setdefault(why, []).append(name)
@@ -38,7 +39,7 @@ def how_much_without(diagnosis: Diagnosis, name: str) -> str:
     On a machine that others disturb a diagnosis may miss it: that is said instead.
     """
     shares = [each.share for each in diagnosis if each.name.startswith(name)]
-    found = f"costs {100 * shares[0]:.0f} % of the step" if shares else "is not in the table"
+    found = f"costs {100 * shares[0]:.0f} % of the step" if shares else "was not found"
     return f"{name.capitalize()} {found}. How many times as fast without it?"
 
 

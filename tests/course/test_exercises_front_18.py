@@ -173,7 +173,10 @@ def test_solutions_pass(answer, capsys):
         (copies, "they became (3, 4), not (0.6, 0.8)"),
         (gives_all_a_gradient, "a weight without a gradient has got one"),
         (takes_them_away, "a gradient is gone"),
-        (forgets_that_there_may_be_none, "whose grad is None, with max_norm=1: leave that weight out"),
+        (
+            forgets_that_there_may_be_none,
+            "whose grad is None, with max_norm=1: leave that weight out",
+        ),
         (adds_a_none, "whose grad is None, with max_norm=1: leave that weight out"),
         (makes_new_ones, "the gradients 3 and 4, with max_norm=1: a gradient is a new tensor"),
         (makes_new_zeros, "the gradients inf and 1, with max_norm=1: a gradient is a new tensor"),

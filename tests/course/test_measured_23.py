@@ -236,7 +236,7 @@ def test_a_finding_is_one_line_and_does_not_tell_what_its_remedy_gains() -> None
     shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))._repr_html_()
     for words in ("anomaly mode", "50% of the time [48%, 52%]", "Take it out"):
         assert words in shown
-    assert "Other programs took 1.5 of 2 cores." in shown
+    assert "Other programs took 1.5 of 2 cores: run this cell again when they are done." in shown
     for words in ("a note", "really", "by experiment", "Took", "2.00×"):
         assert words not in shown
 
@@ -246,7 +246,7 @@ def test_a_bet_tells_the_share_of_what_it_asks_for() -> None:
     question = how_much_without(found, "anomaly mode")
     assert question == "Anomaly mode costs 64 % of the step. How many times as fast without it?"
     nothing = Diagnosis((), 0.01, 8.0)
-    assert how_much_without(nothing, "anomaly mode").startswith("Anomaly mode is not in the table.")
+    assert how_much_without(nothing, "anomaly mode").startswith("Anomaly mode was not found.")
 
 
 def test_the_largest_findings_are_shown() -> None:
