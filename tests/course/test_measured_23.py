@@ -13,7 +13,7 @@ from torch import nn
 from torch.autograd import DeviceType
 
 from course.measured import recording, timeline
-from course.measured.findings import MOST, in_short, how_much_without
+from course.measured.findings import MOST, how_much_without, in_short
 from course.measured.recording import Block, Recording, record
 from course.measured.timeline import Row, both_steps, draw, one_step
 from labkit import Lab, Workload
