@@ -77,12 +77,14 @@ function hill({ left, right, top, bottom }) {
 
 function drawHill(pen, area) {
   const { x, y } = hill(area);
+  rows(pen, steps(0, 8, 2), y, area.left, area.right);
+  columns(pen, steps(LEFT, RIGHT, 5), x, area.bottom);
   const curve = steps(LEFT, RIGHT, 0.04).map((w) => [x(w), y(Math.min(TOP, loss(w)))]);
   const floor = [[area.right, area.bottom], [area.left, area.bottom]];
   pen.path([...curve, ...floor], "fill pale");
   pen.path(curve, "line grey");
-  pen.text(area.left + 4, area.top + 2, "loss", "small faint");
-  pen.text(area.right, area.bottom + 16, "one weight", "small faint end");
+  pen.text(area.left, area.top - 10, "loss", "small faint");
+  pen.text(area.right, area.bottom + 33, "the weight", "small faint end");
 }
 
 // The ball after so many steps, where it has been, and its latest step.
@@ -143,13 +145,13 @@ function burst(pen, [x, y], hue) {
 function places({ width, narrow }) {
   if (narrow) {
     return {
-      hill: { left: 4, right: width - 4, top: 14, bottom: 230 },
-      losses: { left: 46, right: width - 8, top: 294, bottom: 400 },
+      hill: { left: 24, right: width - 16, top: 28, bottom: 230 },
+      losses: { left: 46, right: width - 16, top: 310, bottom: 416 },
     };
   }
   const split = Math.round(width * 0.63);
   return {
-    hill: { left: 4, right: split, top: 14, bottom: 264 },
+    hill: { left: 24, right: split, top: 28, bottom: 264 },
     losses: { left: split + 62, right: width - 8, top: 28, bottom: 264 },
   };
 }
@@ -162,16 +164,17 @@ function inWords(state) {
     const longest = short(state.rate * state.clip);
     return `No step of the blue ball will be longer than ${longest}. Press Play.`;
   }
-  if (state.step < STEPS) return `${throws(walks[0], state.step)}After step ${state.step} ${losses}`;
-  return `${throws(walks[0], STEPS)}After ${STEPS} steps ${losses} ${verdict(state)}`;
+  if (state.step < STEPS) return `${throws(walks, state.step)}After step ${state.step} ${losses}`;
+  return `${throws(walks, STEPS)}After ${STEPS} steps ${losses} ${verdict(state)}`;
 }
 
 const short = (value) => Number(value.toPrecision(3));
 
-function throws(places, now) {
-  const event = thrown(places, now);
-  if (!event) return "";
-  return `Step ${event.step} throws the red ball by ${Math.round(event.length)} units. `;
+function throws(walks, now) {
+  const [red, blue] = walks.map((places) => thrown(places, now));
+  if (!red) return "";
+  const also = blue ? `, the blue one by ${Math.round(blue.length)}` : "";
+  return `Step ${red.step} throws the red ball by ${Math.round(red.length)} units${also}. `;
 }
 
 function verdict(state) {
@@ -196,7 +199,7 @@ function render({ el }) {
       "here only a sign. A real network has such walls in very many dimensions. " +
       "Nothing here is measured; the panel below trains a real network.",
     state,
-    height: (width) => (width < NARROW ? 440 : 300),
+    height: (width) => (width < NARROW ? 456 : 304),
     draw: (pen, now, size) => {
       const area = places(size);
       const walks = both(now);
@@ -205,7 +208,7 @@ function render({ el }) {
       drawLosses(pen, walks, now.step, area.losses);
       const { left, right, bottom } = area.hill;
       const entries = BALLS.map(([hue, words]) => [`fill ${hue}`, words, "dot"]);
-      legend(pen, entries, { left: left + 5, right, top: bottom + 8 });
+      legend(pen, entries, { left, right: right - 80, top: bottom + 24 });
       const { x, y } = hill(area.hill);
       const low = y(Math.min(TOP, loss(now.start))) + 16;
       grip?.(x(now.start), low);

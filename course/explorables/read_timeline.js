@@ -127,9 +127,6 @@ function answer(state) {
   return saved.filter(([, share]) => share >= NEAR * most).map(([fault]) => fault);
 }
 
-// Right answers in a row, up to the last one.
-const streak = (marks) => marks.length - 1 - marks.lastIndexOf(false);
-
 // ---------------------------------------------------------------- drawing
 
 const LOOKS = {
@@ -139,8 +136,13 @@ const LOOKS = {
   update: "fill grey",
   waits: "fill red half",
   queue: "fill pale",
+  gap: "fill red soft",
 };
-const NAMED = ["data", "forward", "backward", "update", "waits"].map((part) => [LOOKS[part], part]);
+const NAMED = [
+  ...["data", ...PARTS].map((part) => [LOOKS[part], part]),
+  [LOOKS.waits, "host waits"],
+  [LOOKS.gap, "device waits"],
+];
 const WORDS = {
   data: "loading data",
   read: "reading values back",
@@ -149,40 +151,61 @@ const WORDS = {
   none: "nothing",
 };
 const WHY = {
-  data: "Both lanes wait for each orange block: the batch is not there yet",
-  read: "The host waits (red) until the device is done, then the device waits for the host",
+  data: "The device waits for each orange block, as the batch is not there yet",
+  read: "The host waits until the device is done, then the device waits for the host",
   launch: "The host is never idle, and the device waits after each of its short operators",
-  update: "The gaps are in the grey part: one small operator after the other for each parameter",
-  none: "The device has no gap, and the host is ahead of it: only less work would be faster",
+  update: "The gaps are in the grey part, one small operator after the other per parameter",
+  none: "The device has no gap, and the host is ahead of it; only less work would be faster",
 };
+const STRIDE = 52;
+// So many right of ten, and what is said at the end of a game.
+const RANKS = [
+  [10, "No fault escapes you!"],
+  [7, "You read lanes like a detective."],
+  [0, "A new game? Ask of each gap: what does the host do meanwhile?"],
+];
 
-function drawLanes(pen, blocks, { shown, told, left, right, top }) {
-  const drawn = blocks.filter(([, , step]) => step >= STEPS - shown);
-  const first = Math.min(...drawn.map((block) => block[3]));
-  const last = Math.max(...drawn.map((block) => block[4]));
+// Two lanes, and below them the device's of the mended program, on one scale. `better` is null
+// where there is nothing to mend.
+function drawLanes(pen, blocks, better, { count, told, left, right, top }) {
+  const latest = (all) => all.filter(([, , step]) => step >= STEPS - count);
+  const first = Math.min(...latest(blocks).map((block) => block[3]));
+  const last = Math.max(...latest(blocks).map((block) => block[4]));
   const x = linear(first, last, left, right);
-  const bar = (y, begin, end, look) => {
-    if (end <= first) return;
-    const from = x(Math.max(begin, first));
-    pen.rect(from, y + 4, Math.max(0.6, x(end) - from - 0.6), 36, look, 2);
+  const lane = (name, row, own) => {
+    const y = top + STRIDE * row;
+    pen.text(left - 8, y + 24, name, "end bold");
+    pen.rect(left, y, right - left, 40, "fill pale", 4);
+    for (const [, part, , begin, end] of own.filter((block) => block[4] > first)) {
+      const from = x(Math.max(begin, first));
+      pen.rect(from, y + 3, Math.max(0.6, x(end) - from - 0.6), 34, LOOKS[part], 2);
+    }
   };
-  ["host", "device"].forEach((lane, row) => {
-    const y = top + 58 * row;
-    const own = blocks.filter((block) => block[0] === lane);
-    pen.text(left - 8, y + 26, lane, "end bold");
-    pen.rect(left, y, right - left, 44, "fill pale", 4);
-    for (const [, part, , begin, end] of own) bar(y, begin, end, LOOKS[part]);
-    if (lane === "host" || !told) return;
-    own.forEach(([, , , begin], i) => {
-      const idle = i ? begin - own[i - 1][4] : 0;
-      if (idle > 0.05) bar(y, begin - idle, begin, "fill red soft");
-    });
-  });
-  const bottom = top + 58 * 2;
+  const [host, device] = ["host", "device"].map((name) => blocks.filter(([at]) => at === name));
+  lane("host", 0, host);
+  lane("device", 1, told ? [...gaps(device), ...device] : device);
+  lane("mended", 2, better && told ? beside(latest(better), latest(device)[0][3]) : []);
+  if (!better || !told) {
+    const words = told ? "nothing to mend" : "? how much shorter ?";
+    pen.text((left + right) / 2, top + 2 * STRIDE + 25, words, "middle small faint bold");
+  }
+  const bottom = top + 3 * STRIDE;
   const text = (value) => `${value}${value ? "" : " ms"}`;
-  const length = last - first;
-  columns(pen, ticks(0, length, 6), linear(0, length, left, right), bottom, text);
+  columns(pen, ticks(0, last - first, 6), linear(0, last - first, left, right), bottom, text);
   return bottom;
+}
+
+// Where the device has nothing to do.
+function gaps(device) {
+  const between = device.slice(1).map((block, i) => ["device", "gap", 0, device[i][4], block[3]]);
+  return between.filter(([, , , begin, end]) => end - begin > 0.05);
+}
+
+// The device's blocks, moved so that they begin at that time.
+function beside(blocks, begin) {
+  const own = blocks.filter(([lane]) => lane === "device");
+  const by = begin - own[0][3];
+  return own.map(([lane, part, step, from, to]) => [lane, part, step, from + by, to + by]);
 }
 
 function drawMarks(pen, { round, marks }, { left, right, narrow }) {
@@ -193,9 +216,7 @@ function drawMarks(pen, { round, marks }, { left, right, narrow }) {
       pen.text(place, 15, sign, `middle bold ${hue}`);
     } else pen.dot(place, 11, 3, i === round ? "fill blue" : "fill grey soft");
   }
-  const row = streak(marks);
-  const words = row > 1 ? `${row} right in a row` : `program ${round + 1} of ${ROUNDS}`;
-  if (!narrow) pen.text(right, 15, words, "small faint end");
+  if (!narrow) pen.text(right, 15, `program ${round + 1} of ${ROUNDS}`, "small faint end");
 }
 
 function inWords(state, told) {
@@ -203,15 +224,19 @@ function inWords(state, told) {
   const facts = `A step takes ${step.toFixed(0)} ms; the device works ${Math.round(100 * busy)} % of it.`;
   if (!told) return `${facts} Look for gaps in its lane.`;
   const [fault] = answer(state);
-  if (fault === "none") return `${WHY.none}. ${score(state.marks)}`;
+  const right = state.marks[state.round] ? "" : `The answer is “${WORDS[fault]}”. `;
+  const words = `${right}${WHY[fault]}.`;
+  if (fault === "none") return `${words} ${score(state.marks)}`;
   const better = stepOf(mended(fault, current(state)));
-  const gain = `Without it a step takes ${better.toFixed(0)} of ${step.toFixed(0)} ms.`;
-  return `${WHY[fault]}. ${gain} ${score(state.marks)}`;
+  const gain = `Mended, a step takes ${better.toFixed(0)} instead of ${step.toFixed(0)} ms.`;
+  return `${words} ${gain} ${score(state.marks)}`;
 }
 
 function score(marks) {
   const right = marks.filter(Boolean).length;
-  return `${right} of ${marks.length} right.`;
+  const counted = `${right} of ${marks.length} right.`;
+  if (marks.length < ROUNDS) return counted;
+  return `${counted} ${RANKS.find(([least]) => right >= least)[1]}`;
 }
 
 // The next program, or another game behind the last one.
@@ -227,11 +252,11 @@ function render({ el }) {
     ask: "What slows this program down?",
     task: "The host launches operators, the device works on them in order. Look where it waits.",
     caption:
-      "Simulated: ten programs, each with one fault drawn at random, or none. The host runs " +
-      "ahead until its queue is full. A profiler draws such lanes of your own program. Nothing " +
-      "here is measured.",
+      "Simulated: ten programs, each with one fault drawn at random, or none, and a few steps of " +
+      "each. The host runs ahead until its queue is full. Nothing here is measured: below, a " +
+      "profiler draws the same lanes of one real step.",
     state,
-    height: () => 212,
+    height: (width) => (width < NARROW ? 268 : 238),
     draw: (pen, now, { width, narrow }) => {
       // The first bet on a program counts.
       if (frame.wager && now.marks.length === now.round) {
@@ -240,9 +265,11 @@ function render({ el }) {
       const told = now.marks.length > now.round;
       const [left, right] = [66, width - 12];
       drawMarks(pen, now, { left, right, narrow });
-      const blocks = timeline(current(now));
-      const bottom = drawLanes(pen, blocks, { shown: now.shown, told, left, right, top: 28 });
-      legend(pen, NAMED, { left, right, top: bottom + 34 });
+      const [fault] = answer(now);
+      const better = fault === "none" ? null : timeline(mended(fault, current(now)));
+      const area = { count: now.shown, told, left, right, top: 28 };
+      const bottom = drawLanes(pen, timeline(current(now)), better, area);
+      legend(pen, NAMED, { left, right, top: bottom + 30 });
       return inWords(now, told);
     },
   });
@@ -259,6 +286,6 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { program, mended, timeline, summary, savings, deal, answer, advance, streak };
+export { program, mended, timeline, summary, savings, deal, answer, advance };
 export { FAULTS, HEALTHY, OPENS, ROUNDS };
 export default { render };

@@ -39,7 +39,9 @@ def curves(result: object) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, min(known))
-    title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
+    # The panel's own picture, while it ran, had seconds below.
+    count = len(result.of(result.arms[0]))
+    title = f"{result.metric} by steps, no longer by seconds; {count} seeds"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     rows = {arm: in_words(result.of(arm)) for arm in result.arms}

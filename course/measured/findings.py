@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from labkit import show
 from labkit.plots import Drawing
 from whyslow import Diagnosis, Finding
@@ -9,6 +11,9 @@ from whyslow import Diagnosis, Finding
 HEAD = ("finding", "costs", "remedy")
 # In the note of `labkit.busy`.
 BUSY = "other programs"
+AGAIN = ": run this cell again when they are done."
+# Findings that are shown: those with the largest shares.
+MOST = 3
 
 
 def in_short(diagnosis: Diagnosis) -> Drawing:
@@ -16,15 +21,26 @@ def in_short(diagnosis: Diagnosis) -> Drawing:
 
     What a remedy gains is left out: that is what the reader bets on.
     """
-    table = show.table([HEAD, *map(_line, diagnosis)]) if len(diagnosis) else ""
+    largest = islice(diagnosis, MOST)
+    table = show.table([HEAD, *map(_line, largest)]) if len(diagnosis) else ""
     # Of the notes only what disturbs the figures.
-    notes = [f"{note.capitalize()}." for note in diagnosis.notes if BUSY in note]
+    notes = [f"{note.capitalize()}{AGAIN}" for note in diagnosis.notes if BUSY in note]
     missing: dict[str, list[str]] = {}
     for name, why in diagnosis.unmeasured.items():
         missing.setdefault(why, []).append(name)
     notes += [f"Not tried: {', '.join(names)} ({why})." for why, names in missing.items()]
     shown = show.join([show.sentence(diagnosis.sentence), table, *map(show.note, notes)])
     return Drawing(str(diagnosis), shown)
+
+
+def how_much_without(diagnosis: Diagnosis, name: str) -> str:
+    """The question of a bet, behind the share of the finding that is named like that.
+
+    On a machine that others disturb a diagnosis may miss it: that is said instead.
+    """
+    shares = [each.share for each in diagnosis if each.name.startswith(name)]
+    found = f"costs {100 * shares[0]:.0f} % of the step" if shares else "was not found"
+    return f"{name.capitalize()} {found}. How many times as fast without it?"
 
 
 def _line(finding: Finding) -> tuple[str, ...]:

@@ -16,37 +16,45 @@ from labkit.plots import Drawing
 from labkit.restore import preserve_flags, preserve_rng
 from labkit.results import Comparison, Measurement
 from labkit.show import Markup
-from labkit.text import format_seconds, format_short
+from labkit.text import format_short
 
-# In the colours of the explorable.
+# In the colours of the explorable, and by its names.
 LOOKS = {
     "data": "fill arm3",
     "forward": "fill candidate",
     "backward": "fill faster",
     "update": "fill baseline",
-    "waits": "band slower",
+    "waits": "fill slower",
+    "gap": "band slower",
 }
+NAMES = {"waits": "host waits", "gap": "device waits"}
+# A panel's figure is of a typical step.
+WHICH = "(the shortest)"
 LEFT, LANE, STRIDE = 120.0, 24.0, 28.0
 # Pixels between two blocks of one part below which they are drawn as one.
 NARROW = 0.6
 
 
 class Row(NamedTuple):
-    """A recorded step, its name, and what is said of it."""
+    """A recorded step and its name."""
 
     label: str
-    words: str
     recording: Recording
+
+    @property
+    def words(self) -> str:
+        """Its length, and how much of it the device works."""
+        works = 100 * (1 - self.recording.idle)
+        return f"{self.recording.milliseconds:.1f} ms, device works {works:.0f} %"
 
 
 def one_step(step: Callable[[], object]) -> Drawing:
     """The lanes of a step, as the output of a cell; the step is run a few times."""
-    found = record(step)
-    words = f"no operator runs in {100 * found.idle:.0f} % of it"
+    row = Row("slow step", record(step))
     # JupyterLab widens whatever has no room of its own.
     room = "max-width: 720px"
-    picture = show.element("div", draw([Row("one step", words, found)]), style=room)
-    return Drawing(f"One step of {found.milliseconds:.1f} ms: {words}", picture)
+    picture = show.element("div", draw([row]), style=room)
+    return Drawing(f"{row.label}: {row.words}", picture)
 
 
 def both_steps(make_workload: Callable[..., Workload]) -> Callable[[object], str]:
@@ -57,8 +65,7 @@ def both_steps(make_workload: Callable[..., Workload]) -> Callable[[object], str
             return ""
         rows = []
         for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
-            found = _recorded(make_workload, side, result.threads)
-            rows.append(Row(role, format_seconds(side.median), found))
+            rows.append(Row(role, _recorded(make_workload, side, result.threads)))
         return draw(rows)
 
     return picture
@@ -87,24 +94,36 @@ def draw(rows: Sequence[Row]) -> Markup:
     parts: list[Markup] = []
     top = 0.0
     for row in rows:
-        parts += svg.named(top + 18, row.label, row.words)
+        parts += svg.named(top + 18, row.label, row.words, WHICH)
         parts += _lanes(row.recording, longest, top + 26)
         top += 30 + 2 * STRIDE
     parts += _scale(longest, top)
     parts += _legend(rows, top + LINE + 22)
-    words = [f"{row.label}: {row.recording.milliseconds:.1f} ms, {row.words}" for row in rows]
-    return svg.picture(top + LINE + 30, "; ".join(words), parts)
+    words = "; ".join(f"{row.label}: {row.words}" for row in rows)
+    return svg.picture(top + LINE + 30, words, parts)
 
 
 def _lanes(recording: Recording, longest: float, top: float) -> Iterator[Markup]:
     wide = WIDTH - EDGE - LEFT
-    for name, blocks in (("host", recording.host), (recording.where, recording.work)):
+    narrow = NARROW * longest / wide
+    work = _joined(recording.work, narrow)
+    gaps = _gaps(work, recording.milliseconds, narrow)
+    lanes = ("host", _joined(recording.host, narrow)), ("device", [*gaps, *work])
+    for name, blocks in lanes:
         yield svg.text(LEFT - 8, top + 17, name, "small", "end")
         yield svg.rect(LEFT, top, wide, LANE, "field")
-        for part, begin, end in _joined(blocks, NARROW * longest / wide):
+        for part, begin, end in blocks:
             x, width = LEFT + wide * begin / longest, wide * (end - begin) / longest
             yield svg.rect(x, top + 2, max(0.6, width - 0.4), LANE - 4, LOOKS[part])
         top += STRIDE
+
+
+def _gaps(work: Sequence[Block], length: float, narrow: float) -> list[Block]:
+    """Where nothing works, in a step of that length."""
+    begins = [block.begin for block in work] + [length]
+    ends = [0.0] + [block.end for block in work]
+    gaps = [Block("gap", end, begin) for end, begin in zip(ends, begins, strict=True)]
+    return [gap for gap in gaps if gap.end - gap.begin > narrow]
 
 
 def _joined(blocks: Sequence[Block], gap: float) -> list[Block]:
@@ -130,10 +149,11 @@ def _scale(longest: float, top: float) -> Iterator[Markup]:
 
 
 def _legend(rows: Sequence[Row], y: float) -> Iterator[Markup]:
-    there = {block.part for row in rows for block in row.recording.host}
+    there = {block.part for row in rows for block in row.recording.host} | {"gap"}
     x = LEFT
     for part, look in LOOKS.items():
         if part in there:
             yield svg.rect(x, y - 10, 11, 11, look)
-            yield svg.text(x + 16, y, part, "small")
-            x += 36 + LETTER * len(part)
+            name = NAMES.get(part, part)
+            yield svg.text(x + 16, y, name, "small")
+            x += 34 + LETTER * len(name)

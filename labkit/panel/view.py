@@ -411,7 +411,8 @@ def _captions(result: Found, figure: str) -> list[str]:
     assert isinstance(result, RaceResult)
     baseline, candidate = result.arms[:2]
     if result.told_by(candidate) == "counts":
-        return [f"reached {result.aim}", f"of the baseline: {result.tally(baseline)}"]
+        others = f"of the baseline: {result.tally(baseline)}"
+        return ["of the candidate reached the target", f"{others}; target: {result.aim}"]
     return [f"as fast to {result.aim}"]
 
 

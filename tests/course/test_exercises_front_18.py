@@ -112,6 +112,30 @@ def takes_them_away(parameters, max_norm):
     return norm
 
 
+def forgets_that_there_may_be_none(parameters, max_norm):
+    norm = torch.stack([p.grad.norm() for p in parameters]).norm()
+    return norm if norm > 1e9 else right(parameters, max_norm)
+
+
+def adds_a_none(parameters, max_norm):
+    sum((p.grad for p in parameters), torch.zeros(()))
+    return right(parameters, max_norm)
+
+
+def makes_new_ones(parameters, max_norm):
+    norm = norm_of(parameters)
+    for p in parameters:
+        p.grad = None if p.grad is None else p.grad * (max_norm / norm).clamp(max=1)
+    return norm
+
+
+def makes_new_zeros(parameters, max_norm):
+    norm = right(parameters, max_norm)
+    for p in parameters:
+        p.grad = torch.zeros_like(p) if not norm.isfinite() else p.grad
+    return norm
+
+
 def leaves_nan(parameters, max_norm):
     return clip_grad_norm_(parameters, max_norm)
 
@@ -149,6 +173,13 @@ def test_solutions_pass(answer, capsys):
         (copies, "they became (3, 4), not (0.6, 0.8)"),
         (gives_all_a_gradient, "a weight without a gradient has got one"),
         (takes_them_away, "a gradient is gone"),
+        (
+            forgets_that_there_may_be_none,
+            "whose grad is None, with max_norm=1: leave that weight out",
+        ),
+        (adds_a_none, "whose grad is None, with max_norm=1: leave that weight out"),
+        (makes_new_ones, "the gradients 3 and 4, with max_norm=1: a gradient is a new tensor"),
+        (makes_new_zeros, "the gradients inf and 1, with max_norm=1: a gradient is a new tensor"),
         (leaves_nan, "the gradients inf and 1, with max_norm=1: they became (nan, 0)"),
         (returns_what_is_left, "the norm before clipping is 5; returned was 1"),
         (returns_zero_for_nan, "the norm before clipping is inf; returned was 0"),
@@ -159,6 +190,14 @@ def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
     assert check_18_clip(answer) is False
     printed = capsys.readouterr().out
     assert printed.startswith("not yet: ") and hint in printed, printed
+
+
+def test_another_error_is_the_reader_s_to_see():
+    def wrong_name(parameters, max_norm):
+        return parameters[0].gradient
+
+    with pytest.raises(AttributeError, match="gradient"):
+        check_18_clip(wrong_name)
 
 
 def test_random_state_and_grad_mode_are_untouched():

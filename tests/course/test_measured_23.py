@@ -13,7 +13,7 @@ from torch import nn
 from torch.autograd import DeviceType
 
 from course.measured import recording, timeline
-from course.measured.findings import in_short
+from course.measured.findings import MOST, how_much_without, in_short
 from course.measured.recording import Block, Recording, record
 from course.measured.timeline import Row, both_steps, draw, one_step
 from labkit import Lab, Workload
@@ -152,29 +152,40 @@ def bars(picture: str, look: str) -> list[tuple[float, float]]:
 
 def test_both_steps_are_drawn_on_one_scale() -> None:
     long, short = recorded(), recorded(milliseconds=5)
-    picture = draw([Row("baseline", "10 ms", long), Row("candidate", "5 ms", short)])
+    picture = draw([Row("baseline", long), Row("candidate", short)])
     (before, after) = bars(picture, timeline.LOOKS["data"])[:2]
     assert before[0] == after[0]
     ends = [sum(bar) for look in timeline.LOOKS.values() for bar in bars(picture, look)]
     assert max(ends) <= 640
     # The small gap behind each bar.
     assert before[1] + 0.4 == pytest.approx(2 * (after[1] + 0.4), abs=0.2)
-    assert "baseline: 10.0 ms, 10 ms; candidate: 5.0 ms, 5 ms" in picture
+    assert "baseline: 10.0 ms, device works 0 %; candidate: 5.0 ms," in picture
 
 
 def test_neighbours_are_joined_and_gaps_are_kept() -> None:
     near = [Block("forward", 5 + 0.01 * i, 5.009 + 0.01 * i) for i in range(200)]
     far = Block("forward", 8, 9)
-    picture = draw([Row("one step", "", recorded(*near, far))])
+    picture = draw([Row("one step", recorded(*near, far))])
     # The host's, those that are joined, the far one, and the legend's.
     assert len(bars(picture, timeline.LOOKS["forward"])) == 4
 
 
+def test_the_device_waits_where_nothing_works() -> None:
+    picture = draw([Row("one step", recorded(Block("forward", 5, 7), Block("forward", 8, 9)))])
+    data, *_ = bars(picture, timeline.LOOKS["data"])
+    lengths = [width + 0.4 for _, width in bars(picture, timeline.LOOKS["gap"])]
+    half = data[1] + 0.4
+    # Before, between and behind the operators; then the legend's.
+    assert lengths[:3] == pytest.approx([half, half / 5, half / 5], abs=0.2)
+    assert len(lengths) == 4
+
+
 def test_what_is_not_there_is_not_in_the_legend() -> None:
-    picture = draw([Row("one step", "", recorded())])
+    picture = draw([Row("one step", recorded())])
     texts = {each.text for each in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
-    assert {"data", "forward", "host", "operators", "0 ms"} <= texts
-    assert not {"backward", "waits"} & texts
+    assert {"data", "forward", "host", "device", "device waits", "0 ms"} <= texts
+    assert not {"backward", "host waits"} & texts
+    assert "(the shortest)" in picture
 
 
 @pytest.mark.parametrize("milliseconds", [0.031, 0.9, 4, 12.7, 999.9])
@@ -206,7 +217,7 @@ def test_a_panel_gets_the_lanes_of_a_comparison_and_nothing_else() -> None:
 
 def test_a_step_alone_shows_itself_in_a_cell() -> None:
     shown = one_step(workload().step)
-    assert "no operator runs in" in repr(shown)
+    assert "device works" in repr(shown)
     assert "max-width: 720px" in shown._repr_html_()
     assert "<svg" in shown._repr_html_()
 
@@ -225,9 +236,24 @@ def test_a_finding_is_one_line_and_does_not_tell_what_its_remedy_gains() -> None
     shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))._repr_html_()
     for words in ("anomaly mode", "50% of the time [48%, 52%]", "Take it out"):
         assert words in shown
-    assert "Other programs took 1.5 of 2 cores." in shown
+    assert "Other programs took 1.5 of 2 cores: run this cell again when they are done." in shown
     for words in ("a note", "really", "by experiment", "Took", "2.00×"):
         assert words not in shown
+
+
+def test_a_bet_tells_the_share_of_what_it_asks_for() -> None:
+    found = Diagnosis((finding(name="anomaly mode left on", share=0.64),), 0.01, 8.0)
+    question = how_much_without(found, "anomaly mode")
+    assert question == "Anomaly mode costs 64 % of the step. How many times as fast without it?"
+    nothing = Diagnosis((), 0.01, 8.0)
+    assert how_much_without(nothing, "anomaly mode").startswith("Anomaly mode was not found.")
+
+
+def test_the_largest_findings_are_shown() -> None:
+    every = tuple(finding(name=f"cause {number}") for number in range(MOST + 2))
+    shown = in_short(Diagnosis(every, 0.01, 8.0))._repr_html_()
+    assert f"{MOST + 2} findings" in shown
+    assert f"cause {MOST - 1}" in shown and f"cause {MOST}" not in shown
 
 
 def test_no_finding_is_a_sentence_without_a_table() -> None:
