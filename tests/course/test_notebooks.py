@@ -149,6 +149,11 @@ def test_a_copy_of_the_template_is_told_from_a_notebook() -> None:
     good.metadata.labkit.title = "Mine"
     for each in good.cells:
         each.source = each.source.replace("_template", "23_x").replace("Template: fewer", "Mine")
+    copied = "\n".join(anatomy.check_copied(good, "23_x"))
+    assert "(recipe) is still the template's" in copied
+    for each in good.cells:
+        each.source += "\n# mine"
+    good.metadata.labkit.map.cost = "little"
     cell(good, "card").source = "# Mine\n"
     assert anatomy.check_copied(good, "23_x") == []
 
