@@ -6,6 +6,7 @@ Each answers one question in the browser alone, and says in its caption what is 
 from course.explorables.explorable import Explorable, alive, module
 
 __all__ = [
+    "BendTheRate",
     "Explorable",
     "LoaderPipeline",
     "LossCliff",
@@ -22,6 +23,13 @@ class NoisyTiming(Explorable):
     """Two programs on a machine that drifts, timed one after the other and in turn."""
 
     number, script = "00", "noisy_timing"
+    _esm = module(script)
+
+
+class BendTheRate(Explorable):
+    """A learning rate that the reader bends by six grips, and the loss that comes of it."""
+
+    number, script = "03", "bend_the_rate"
     _esm = module(script)
 
 
