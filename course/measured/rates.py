@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain, cycle
+from statistics import fmean
 
 from torch.optim import Optimizer
 
@@ -17,7 +18,11 @@ from labkit.racing import RaceResult, RaceRun
 from labkit.show import Markup
 from labkit.text import format_short
 
-LEFT, HEIGHT, BETWEEN = 60.0, 120.0, 62.0
+LEFT, BETWEEN = 60.0, 34.0
+# Pixels of the two charts.
+RATES, LOSSES = 110.0, 180.0
+# A noisy metric is lucky at times: no side shall win by one look.
+LOOKS = 3
 # So many runs are kept: more than a race has.
 FEW = 60
 # A lower rate than this part of the highest one is drawn at the edge.
@@ -38,31 +43,34 @@ class Rates:
     >>> import torch
     >>> rates, optimizer = Rates(), torch.optim.SGD([torch.zeros(1)], lr=0.1)
     >>> look = rates.beside(optimizer, lambda: 2.0)
-    >>> look(), rates.of(RaceRun("baseline", 0, ((1, 0.1, 2.0),), reached=False))
-    (2.0, [0.1])
+    >>> look(), rates.of(RaceRun("baseline", 0, ((20, 0.1, 2.0),), reached=False))
+    (2.0, [(0, 0.1), (20, 0.1)])
     """
 
     def __init__(self) -> None:
-        self._noted: deque[list[tuple[float, float]]] = deque(maxlen=FEW)
+        # Of each run the first rate, then a metric and a rate for each look.
+        self._noted: deque[tuple[float, list[tuple[float, float]]]] = deque(maxlen=FEW)
 
     def beside(self, optimizer: Optimizer, evaluate: Evaluate) -> Evaluate:
-        """``evaluate``, which also notes the optimizer's rate at each call."""
+        """The mean of the last `LOOKS` values of ``evaluate``; notes the rate at each call."""
         noted: list[tuple[float, float]] = []
-        self._noted.append(noted)
+        self._noted.append((optimizer.param_groups[0]["lr"], noted))
+        values: deque[float] = deque(maxlen=LOOKS)
 
         def look() -> float:
-            value = evaluate()
-            noted.append((value, optimizer.param_groups[0]["lr"]))
-            return value
+            values.append(evaluate())
+            noted.append((fmean(values), optimizer.param_groups[0]["lr"]))
+            return noted[-1][0]
 
         return look
 
-    def of(self, run: RaceRun) -> list[float]:
-        """The rate at each point of a run's curve, found by its metrics; [] where none was noted."""
+    def of(self, run: RaceRun) -> list[tuple[int, float]]:
+        """Steps and rates of a run, which is found by its metrics; [] where none was noted."""
         wanted = [repr(value) for _, _, value in run.curve]
-        for noted in reversed(self._noted):
+        for first, noted in reversed(self._noted):
             if noted and [repr(value) for value, _ in noted] == wanted:
-                return [rate for _, rate in noted]
+                steps = (step for step, _, _ in run.curve)
+                return [(0, first), *zip(steps, (rate for _, rate in noted), strict=True)]
         return []
 
     def __call__(self, result: object) -> str:
@@ -71,13 +79,9 @@ class Rates:
         known = list(curves.finite(result.runs))
         if not known or min(known) <= 0 or result.target <= 0:
             return ""
-        return picture(result, {arm: self._of_side(result.of(arm)) for arm in result.arms})
-
-    def _of_side(self, runs: Sequence[RaceRun]) -> list[tuple[int, float]]:
-        """Steps and rates of the run that went on for longest: all of a side have one schedule."""
-        run = max(runs, key=lambda each: len(each.curve))
-        steps = [step for step, _, _ in run.curve]
-        return list(zip(steps, self.of(run), strict=False))
+        # All runs of a side have one schedule: the one that went on for longest shows most of it.
+        longest = {arm: max(result.of(arm), key=lambda run: len(run.curve)) for arm in result.arms}
+        return picture(result, {arm: self.of(run) for arm, run in longest.items()})
 
 
 def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Markup:
@@ -115,18 +119,19 @@ def rate_box(rates: dict[str, list[tuple[int, float]]], top: float, last: int) -
     seen = [rate for points in rates.values() for _, rate in points]
     most = max(seen, default=1.0) or 1.0
     low = max(LEAST * most, min((rate for rate in seen if rate > 0), default=LEAST * most))
-    return box(top, last, 0.7 * low, 1.4 * most)
+    return box(top, RATES, last, 0.7 * low, 1.4 * most)
 
 
 def loss_box(result: RaceResult, top: float, last: int) -> Box:
     """Where the losses are drawn: all of them, as far as they are near the target."""
     known = [*curves.finite(result.runs), result.target]
-    return box(top, last, 0.95 * min(known), 1.05 * min(max(known), BEYOND * result.target))
+    high = 1.05 * min(max(known), BEYOND * result.target)
+    return box(top, LOSSES, last, 0.92 * min(known), high)
 
 
-def box(top: float, last: int, low: float, high: float) -> Box:
+def box(top: float, height: float, last: int, low: float, high: float) -> Box:
     across, upright = (0, 1.03 * last), (math.log(low), math.log(high))
-    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, upright)
+    return Box(LEFT, top, WIDTH - EDGE, top + height, across, upright)
 
 
 def up(place: Box, value: float) -> float:
@@ -152,4 +157,4 @@ def round_values(low: float, high: float) -> list[float]:
         return tens
     every = [part * 10.0**power for power in powers for part in ROUND]
     within = [value for value in every if low <= value <= high]
-    return within[:: math.ceil(len(within) / 5)]
+    return within[:: max(1, math.ceil(len(within) / 5))]

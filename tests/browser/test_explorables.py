@@ -481,6 +481,7 @@ def test_the_game_counts_what_is_right_in_a_row_and_begins_anew(blank: Page) -> 
 
 NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff", "ReadTimeline"]
 NAMES += ["Pages"]
+NAMES += ["BendTheRate"]
 # A slider of each, and what it is called on the screen.
 SLIDERS = {
     "NoisyTiming": "drift",
@@ -490,6 +491,7 @@ SLIDERS = {
     "LossCliff": "clip",
     "ReadTimeline": "shown",
     "Pages": "fault",
+    "BendTheRate": "peak",
 }
 
 
@@ -576,6 +578,7 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
     expected = {"NoisyTiming": 0, "ReadTimeline": 0, "LossCliff": 1, "Pages": 1}
+    expected |= {"BendTheRate": 6}
     assert len(grips) == expected.get(name, 2)
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
@@ -761,17 +764,18 @@ def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, 
 
 
 def test_grips_are_dragged(static: Page) -> None:
-    for name, grip, across in (
+    for name, grip, *way in (
         ("Roofline", ".xp-grip.xp-orange", 60),
         ("LoaderPipeline", ".xp-grip.xp-workers", 60),
         ("LoaderPipeline", ".xp-grip.xp-time", 60),
         ("MemorySaw", ".xp-grip.xp-every", -60),
         ("MemorySaw", ".xp-grip.xp-time", 120),
         ("LossCliff", ".xp-grip", -60),
+        ("BendTheRate", ".xp-grip.xp-grip2", 0, 40),
     ):
         moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
         before = moving.shown()
-        drag(moving, moving.root.locator(grip), across)
+        drag(moving, moving.root.locator(grip), *way)
         assert moving.shown() != before, name
 
 

@@ -211,6 +211,36 @@ def workers_load(names: dict[str, Any]) -> None:
         assert not multiprocessing.active_children()
 
 
+def the_rate_is_bent(names: dict[str, Any]) -> None:
+    """The rates of the first six steps of 20, in percent of the highest one; the last is built in
+    the exercise.
+    """
+    taken = {}
+    for schedule in names["lab"].controls["schedule"][:-1]:
+        rates: list[int] = []
+        hook = register_optimizer_step_pre_hook(
+            lambda optimizer, *_, rates=rates: rates.append(
+                round(1000 * optimizer.param_groups[0]["lr"])
+            )
+        )
+        try:
+            settings = names["lab"].defaults | {"schedule": schedule, "max_lr": 0.1}
+            step = names["make_workload"](**settings).step
+            for _ in range(6):
+                step()
+        finally:
+            hook.remove()
+        taken[schedule] = rates
+    assert taken == {
+        "constant": [100] * 6,
+        "linear": [100, 95, 90, 85, 80, 75],
+        "cosine": [100, 99, 98, 95, 90, 85],
+        "WSD": [10, 55, 100, 100, 100, 100],
+        "cyclic": [10, 46, 82, 82, 46, 10],
+        "1cycle": [4, 13, 37, 67, 91, 100],
+    }
+
+
 def entrances_are_kept(names: dict[str, Any]) -> None:
     plain, whole, pieces = (counters(names, pieces=number) for number in (0, 1, 8))
     assert pieces.saved_bytes < 0.3 * plain.saved_bytes
@@ -273,6 +303,7 @@ def remedies_do_less(names: dict[str, Any]) -> None:
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "_template": fewer_calls,
     "00_start_here": less_work_is_done,
+    "03_learning_rate_schedules": the_rate_is_bent,
     "04_data_loading": workers_load,
     "06_mixed_precision": fewer_bytes_are_kept,
     "11_activation_checkpointing": entrances_are_kept,
