@@ -139,7 +139,7 @@ function drawRate(pen, area, grips, start) {
 function drawLoss(pen, area, grips, start) {
   const [x, y] = [stepsOf(area), logarithmic(LEAST, MOST, area.bottom, area.top)];
   const line = (values) => values.map((loss, i) => [x(i), y(clamp(loss, LEAST, MOST))]);
-  pen.text(area.left, area.top - 10, "loss after each step: mean, and three runs", "small faint");
+  pen.text(area.left, area.top - 10, "loss: mean, and three runs", "small faint");
   rows(pen, [0.01, 0.1, 1, 10], y, area.left, area.right);
   columns(pen, [0, 50, 100, 150], x, area.bottom);
   pen.text(area.right, area.bottom + 17, "steps", "small faint end");

@@ -18,7 +18,7 @@ from labkit.racing import RaceResult, RaceRun
 from labkit.show import Markup
 from labkit.text import format_short
 
-LEFT, BETWEEN = 60.0, 34.0
+LEFT, BETWEEN = 76.0, 34.0
 # Pixels of the two charts.
 RATES, LOSSES = 110.0, 180.0
 # A noisy metric is lucky at times: no side shall win by one look.

@@ -89,7 +89,13 @@ def losses(grips: list[float], start: str) -> list[float]:
 def test_rates_and_mean_losses_are_those_of_the_recursion(model: Model, start: str) -> None:
     lost = 0
     own = [0.01, 3, 0.2, 1.28, 0.05, 0.7]
-    for grips in (own, own[::-1], [0.25] * 6, [2.2] * 6, *map(list, model.value("SHAPES").values())):
+    for grips in (
+        own,
+        own[::-1],
+        [0.25] * 6,
+        [2.2] * 6,
+        *map(list, model.value("SHAPES").values()),
+    ):
         grips = [max(0.01, rate) for rate in grips]
         assert model("rates", grips) == pytest.approx(rates(grips))
         expected, found = losses(grips, start), model("losses", grips, start)
