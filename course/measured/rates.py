@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain, cycle
 from statistics import fmean
 
@@ -85,7 +85,7 @@ class Rates:
 
 
 def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Markup:
-    """Above the rate of each side, below the metric of every run; both scales up are logarithmic."""
+    """Above the rate of each side, below the metric of every run; both on logarithmic scales."""
     hues = dict(zip(result.arms, cycle(curves.HUES), strict=False))
     last = max(run.curve[-1][0] for run in result.runs if run.curve)
     top = LINE * (len(result.arms) + 1) + 8

@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 import torch
@@ -20,7 +21,10 @@ def training(rates: Rates, *, falls: bool) -> Workload:
         optimizer.param_groups[0]["lr"] *= 0.5 if falls else 1
 
     noise = iter(torch.rand(100).tolist())
-    loss = lambda: optimizer.param_groups[0]["lr"] + 0.01 * next(noise)
+
+    def loss() -> float:
+        return optimizer.param_groups[0]["lr"] + 0.01 * next(noise)
+
     return Workload(step, evaluate=rates.beside(optimizer, loss))
 
 
@@ -67,7 +71,7 @@ def test_above_each_side_s_rate_below_every_run() -> None:
     (flat,), (bent,) = paths(picture, "k-line k-slower"), paths(picture, "k-line k-candidate")
     assert len({y for _, y in flat}) == 1 and flat[0][0] < flat[-1][0]
     # Halved at each step, it is a straight line on a scale of logarithms.
-    falls = {round(b - a) for (_, a), (_, b) in zip(bent, bent[1:], strict=False)}
+    falls = {round(b - a) for (_, a), (_, b) in pairwise(bent)}
     assert len(falls) == 1 and falls.pop() > 5
     losses = paths(picture, "k-line k-thin k-candidate")
     assert len(losses) == 2
