@@ -29,6 +29,7 @@ PATH = (
     "04_data_loading",
     "11_activation_checkpointing",
     "18_gradient_clipping",
+    "03_learning_rate_schedules",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1

@@ -117,11 +117,15 @@ def scales(box: Box) -> list[Markup]:
                 y = box.y(math.log(value))
                 parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
                 parts.append(svg.text(box.left - 6, y + 5, format_short(value), "small", "end"))
+    return [*parts, *steps_below(box)]
+
+
+def steps_below(box: Box) -> list[Markup]:
+    """A few round numbers of steps."""
     last = box.across[1]
     pace = next(pace for pace in paces() if last / pace <= 5)
-    for step in range(0, int(last) + 1, pace):
-        parts.append(svg.below(box.x(step), box.bottom + 20, str(step)))
-    return parts
+    marks = range(0, int(last) + 1, pace)
+    return [svg.below(box.x(step), box.bottom + 20, str(step)) for step in marks]
 
 
 def paces() -> Iterator[int]:

@@ -836,10 +836,11 @@ def test_grips_are_dragged(static: Page) -> None:
         ("MemorySaw", ".xp-grip.xp-every", -60),
         ("MemorySaw", ".xp-grip.xp-time", 120),
         ("LossCliff", ".xp-grip", -60),
+        ("BendTheRate", ".xp-grip.xp-grip2", 0, 40),
     ):
         moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
         before = moving.shown()
-        drag(moving, moving.root.locator(grip), across)
+        drag(moving, moving.root.locator(grip), *way)
         assert moving.shown() != before, name
 
 

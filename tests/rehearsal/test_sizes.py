@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook_files import code_cells, course_notebooks, notebook_path, place, read_notebook
+from course.notebook_files import code_cells, course_notebooks, long_path, place, read_notebook
 from labkit.device import LARGE_GPU, LEAST_GPU
 from tests.rehearsal import sizes
 
@@ -82,7 +82,7 @@ def test_the_exceptions_are_of_notebooks_that_there_are(table: dict) -> None:
 
 def test_what_is_left_out_is_in_the_notebooks() -> None:
     for notebook, texts in sizes.LEFT_OUT.items():
-        cells = [cell.source for cell in code_cells(read_notebook(notebook_path(notebook)))]
+        cells = [cell.source for cell in code_cells(read_notebook(long_path(notebook)))]
         for text in texts:
             assert sum(text in source for source in cells) == 1, (notebook, text)
 
