@@ -2,6 +2,7 @@
 returns which.
 """
 
+from course.exercises.front_02 import check_02_sgd_epoch
 from course.exercises.front_04 import check_04_prefetch
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_15 import check_15_flat_gradients
@@ -39,6 +40,7 @@ __all__ = [
     "check_00_speedup",
     "check_01_blocked_product",
     "check_02_largest_rate",
+    "check_02_sgd_epoch",
     "check_03_one_cycle_lr",
     "check_04_enough_workers",
     "check_04_prefetch",

@@ -14,6 +14,7 @@ __all__ = [
     "Pages",
     "ReadTimeline",
     "Roofline",
+    "ThreeWalkers",
     "alive",
 ]
 
@@ -22,6 +23,13 @@ class NoisyTiming(Explorable):
     """Two programs on a machine that drifts, timed one after the other and in turn."""
 
     number, script = "00", "noisy_timing"
+    _esm = module(script)
+
+
+class ThreeWalkers(Explorable):
+    """Three walkers to one goal: steps of one row, of some, of all, by the clock."""
+
+    number, script = "02", "three_walkers"
     _esm = module(script)
 
 

@@ -194,6 +194,16 @@ def less_work_is_done(names: dict[str, Any]) -> None:
     assert counters(names).flops == 64 * counters(names, rows=1).flops
 
 
+def rows_make_updates(names: dict[str, Any]) -> None:
+    """Three steps of 500 rows are an epoch, and so is one of all of them."""
+    everything, some = counters(names), counters(names, batch_size=500)
+    assert everything.flops == 3 * some.flops
+    pairs = names["batches"](500, "memory")
+    seen = torch.cat([next(pairs)[0] for _ in range(3)])
+    assert seen.sum(0).allclose(names["X"].sum(0), atol=1e-2)
+    assert not seen.equal(names["X"]), "each epoch has an order of its own"
+
+
 def workers_load(names: dict[str, Any]) -> None:
     """Workers are processes, which last as long as they are kept; without them training loads."""
     # Workers and whether they are kept; then who loaded an epoch, and who is there after it.
@@ -273,6 +283,7 @@ def remedies_do_less(names: dict[str, Any]) -> None:
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {
     "_template": fewer_calls,
     "00_start_here": less_work_is_done,
+    "02_minibatch_sgd": rows_make_updates,
     "04_data_loading": workers_load,
     "06_mixed_precision": fewer_bytes_are_kept,
     "11_activation_checkpointing": entrances_are_kept,
