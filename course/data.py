@@ -113,8 +113,8 @@ def airfoil() -> tuple[Tensor, Tensor]:
 
 
 def airfoil_or_digits() -> tuple[Tensor, Tensor]:
-    """`airfoil`, or where there is neither copy nor internet a table of the same shape from `digits`:
-    from the brightness of five rows of an image that of a sixth. Says so.
+    """`airfoil`, or a stand-in where there is neither copy nor internet, which is said: from the
+    brightness of five rows of pixels of `digits` that of a sixth.
     """
     try:
         return airfoil()

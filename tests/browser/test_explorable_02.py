@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -88,7 +88,7 @@ def test_noise_falls_with_the_root_of_the_rows(model: Model) -> None:
         """Mean length of a step across the valley, away from both ends."""
         path = model("path", rows, 7)
         middle = path[len(path) // 4 : 3 * len(path) // 4]
-        jumps = [abs(b[0] - a[0]) for a, b in zip(middle, middle[1:], strict=False)]
+        jumps = [abs(b[0] - a[0]) for a, b in pairwise(middle)]
         return sum(jumps) / len(jumps)
 
     assert 1.5 < scatter(1) / scatter(5) < 3.5
