@@ -1,0 +1,204 @@
+// 02: three walkers to one goal, each step made of 1, some or all rows, by the clock.
+
+const ROWS = 1500;
+// Milliseconds of a step: fixed, and for each row. Fitted to a recorded run on two cores.
+const READERS = { memory: { fixed: 0.13, row: 0.00004 }, loader: { fixed: 0.18, row: 0.0027 } };
+// Steps that no batch is too large to need, and the batch at which noise doubles them. Fitted, too.
+const [LEAST, NOISE] = [4, 240];
+const START = [-3.4, 1.7];
+const RING = 0.35; // distance from the goal that counts as there
+const STEEP = 3; // curvature across the valley; along it, 1
+const WANDER = 0.8; // of a walker with one row
+const [SOONEST, LATEST, TICKS] = [0.1, 200, 120]; // the clock, in milliseconds
+const OPENS = { reader: "memory", rows: 100, clock: 0, seed: 2 };
+const WHO = ["one", "some", "all"];
+
+const stepsOf = (rows) => Math.ceil(LEAST * (1 + NOISE / rows));
+const stepTime = (rows, reader) => READERS[reader].fixed + READERS[reader].row * rows;
+const arrival = (rows, reader) => stepsOf(rows) * stepTime(rows, reader);
+const batches = (state) => [1, state.rows, ROWS];
+const clockTime = (tick) => SOONEST * (LATEST / SOONEST) ** (tick / TICKS);
+const loss = ([x, y]) => (x ** 2 + STEEP * y ** 2) / 2;
+
+// Who arrives first.
+function answer(state) {
+  const times = batches(state).map((rows) => arrival(rows, state.reader));
+  const least = Math.min(...times);
+  return WHO.filter((_, i) => times[i] === least);
+}
+
+// Places before each step, and at the goal: down the valley, thrown about by the noise of its rows.
+function path(rows, seed) {
+  const next = uniform(seed + rows);
+  const last = stepsOf(rows);
+  const scatter = WANDER * Math.sqrt((ROWS - rows) / (ROWS - 1) / rows);
+  const rate = Math.log(Math.hypot(...START) / (0.8 * RING));
+  let noise = [0, 0];
+  return Array.from({ length: last + 1 }, (_, step) => {
+    const part = step / last;
+    if (step) noise = noise.map((value) => 0.6 * value + 0.8 * scatter * normal(next));
+    const fall = [Math.exp(-rate * part), Math.exp(-STEEP * rate * part)];
+    const thrown = Math.sqrt(part * (1 - part));
+    const there = START.map((place, i) => place * fall[i] + noise[i] * thrown);
+    const away = Math.hypot(...there);
+    const edge = step < last ? Math.max(1, (1.1 * RING) / away) : Math.min(1, (0.8 * RING) / away);
+    return there.map((place) => place * edge);
+  });
+}
+
+// Steps that are done at this time, of those that are needed.
+function done(rows, reader, time) {
+  return Math.min(stepsOf(rows), Math.floor(time / stepTime(rows, reader) + 1e-9));
+}
+
+// Whether a larger batch on the slider arrives sooner (1), a smaller one (-1), or none (0).
+function better(state) {
+  const times = SIZES.map((rows) => arrival(rows, state.reader));
+  const best = SIZES[times.indexOf(Math.min(...times))];
+  return arrival(best, state.reader) < arrival(state.rows, state.reader)
+    ? Math.sign(best - state.rows)
+    : 0;
+}
+
+// ---------------------------------------------------------------- drawing
+
+const SIZES = [2, 5, 10, 20, 50, 100, 120, 200, 300, 500, 1000];
+const HUES = ["red", "blue", "orange"];
+const title = (rows) =>
+  rows === 1 ? "1 row" : `${rows === ROWS ? "all " : ""}${rows.toLocaleString("en")} rows`;
+const inTime = (time) => `${Number(time.toPrecision(2))} ms`;
+
+// The valley from above: lines of equal loss, the goal, and where each walker has been.
+function drawMap(pen, walks, { left, right, top, bottom }) {
+  const scale = Math.min((right - left) / 8.4, (bottom - top) / 4.6);
+  const x = (place) => left + 4.6 * scale + place * scale;
+  const y = (place) => (top + bottom) / 2 - place * scale;
+  for (const level of [0.5, 1.5, 3, 5, 7.5]) {
+    const across = Math.sqrt(2 * level);
+    const turn = steps(0, 2 * Math.PI, Math.PI / 36).map((angle) => [
+      x(across * Math.cos(angle)),
+      clamp(y((across / Math.sqrt(STEEP)) * Math.sin(angle)), top, bottom),
+    ]);
+    pen.path(turn, "line hair");
+  }
+  pen.dot(x(0), y(0), RING * scale, "fill pale");
+  pen.dot(x(0), y(0), 3, "fill green");
+  pen.text(x(0), y(0) + RING * scale + 14, "goal", "small middle faint");
+  walks.forEach(({ places, now }, i) => {
+    const points = places.slice(0, now + 1).map(([a, b]) => [x(a), y(b)]);
+    pen.path(points, `line thin ${HUES[i]}`);
+    // Where all three stand, each is seen around the next.
+    pen.dot(...points[now], 10 - 3 * i, `fill ${HUES[i]}`);
+  });
+}
+
+// The loss of each by the clock; the rest is the reader's to find out.
+function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
+  const x = logarithmic(SOONEST, LATEST, left, right);
+  const y = logarithmic(0.01, 20, bottom, top);
+  pen.text(left, top - 10, "loss above the best", "small faint");
+  rows(pen, [0.1, 1, 10], y, left, right);
+  columns(pen, [0.1, 1, 10, 100], x, bottom);
+  pen.text(right, bottom + 33, "milliseconds", "small faint end");
+  if (!revealed) pen.text((left + right) / 2, top + 40, "? who is first ?", "bold middle faint");
+  const ends = [];
+  walks.forEach(({ places, now, pace, last }, i) => {
+    const at = (step) => [x(Math.max(SOONEST, step * pace)), y(Math.max(0.01, loss(places[step])))];
+    pen.path(steps(0, now, 1).map(at), `line ${HUES[i]}`);
+    const end = at(now);
+    pen.dot(...end, now === last ? 6 : 4, `fill ${HUES[i]}`);
+    if (now === last) ends.push([...end, last * pace, HUES[i]]);
+  });
+  // The first one's time stands at its left, where no curve is; the others' below.
+  ends.sort((a, b) => a[2] - b[2]).forEach(([across, up, taken, hue], rank) => {
+    if (rank === 0) pen.text(across - 10, up + 4, inTime(taken), `small bold ${hue} end`);
+    else pen.text(across + 6, up + 20, inTime(taken), `small bold ${hue} end`);
+  });
+  if (time > SOONEST) pen.line(x(time), top, x(time), bottom, "grey dash");
+}
+
+function places({ width, narrow }) {
+  if (narrow) {
+    return {
+      map: { left: 4, right: width - 4, top: 8, bottom: 200 },
+      losses: { left: 40, right: width - 8, top: 256, bottom: 390 },
+    };
+  }
+  const split = Math.round(width * 0.52);
+  return {
+    map: { left: 4, right: split, top: 8, bottom: 264 },
+    losses: { left: split + 52, right: width - 8, top: 28, bottom: 250 },
+  };
+}
+
+function inWords(state) {
+  if (state.clock === 0) return "Press Play: each walks at its own pace.";
+  const all = batches(state);
+  const time = clockTime(state.clock);
+  const parts = all.map((size) => {
+    const [made, need] = [done(size, state.reader, time), stepsOf(size)];
+    const pace = inTime(stepTime(size, state.reader));
+    if (made < need) return `${title(size)}: step ${made} of ${need}`;
+    return `${title(size)}: ${need} steps of ${pace}, ${inTime(arrival(size, state.reader))}`;
+  });
+  if (state.clock < TICKS) return `After ${inTime(time)}: ${parts.join("; ")}.`;
+  const first = title(all[WHO.indexOf(answer(state)[0])]);
+  const hint = ["A smaller batch", "No other batch", "A larger batch"][better(state) + 1];
+  return `First: ${first}. ${parts.join("; ")}. ${hint} would bring blue there sooner.`;
+}
+
+function render({ el }) {
+  const state = { ...OPENS };
+  const frame = new Frame(el, {
+    name: "three-walkers",
+    ask: "1,500 rows lie in memory: which steps reach the goal first, of 1 row, of 100, or of all?",
+    task: "Press Play. Then let a DataLoader read the rows, and find the best blue batch.",
+    caption:
+      "Simulated. Steps to the goal, 4 (1 + 240 / rows), and the milliseconds of a step are fitted " +
+      "to a recorded race on two cores of an Intel Xeon. The paths are made up, in two dimensions: " +
+      "down a valley, thrown about by noise that falls with the root of the rows. The clock runs " +
+      "faster and faster. Nothing here is measured; the panel below trains a real model.",
+    state,
+    height: (width) => (width < NARROW ? 430 : 300),
+    draw: (pen, now, size) => {
+      const area = places(size);
+      const time = now.clock ? clockTime(now.clock) : 0;
+      const walks = batches(now).map((size) => ({
+        places: path(size, now.seed),
+        now: done(size, now.reader, time),
+        pace: stepTime(size, now.reader),
+        last: stepsOf(size),
+      }));
+      drawMap(pen, walks, area.map);
+      drawLosses(pen, walks, time, area.losses, now.clock > 0);
+      const entries = batches(now).map((size, i) => [`fill ${HUES[i]}`, title(size), "dot"]);
+      const { left, right, bottom } = area.map;
+      legend(pen, entries, { left: left + 5, right, top: bottom + 8 });
+      return inWords(now);
+    },
+  });
+  frame.bet({
+    options: WHO.map((who, i) => [who, title(batches(OPENS)[i])]),
+    answer,
+    play: () => ({ clock: TICKS }),
+  });
+  frame.choice({
+    name: "reader",
+    label: "rows come from",
+    options: [["memory", "memory"], ["loader", "DataLoader"]],
+  });
+  frame.slider({ name: "rows", label: "rows in a blue step", values: SIZES });
+  const ticks = steps(0, TICKS, 1);
+  const shown = (tick) => (tick ? inTime(clockTime(tick)) : "0 ms");
+  frame.slider({ name: "clock", label: "clock", values: ticks, text: shown });
+  frame.player({ name: "clock", values: ticks, seconds: 8 });
+  frame.button({
+    name: "again",
+    text: () => "Other noise",
+    press: () => frame.set({ seed: state.seed + 1 }),
+  });
+  return () => frame.close();
+}
+
+export { OPENS, SIZES, stepsOf, stepTime, arrival, path, done, better, loss, answer };
+export default { render };

@@ -1,0 +1,104 @@
+"""02: every run of a race by the clock, in the form of the moving picture's chart of losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain, cycle
+
+from course.measured.curves import HUES, exploded, finite, target
+from labkit.charts import svg
+from labkit.charts.plot import Box, field
+from labkit.charts.svg import EDGE, LINE, WIDTH
+from labkit.racing import RaceResult, RaceRun
+from labkit.show import Markup
+from labkit.text import format_short
+
+LEFT, HEIGHT = 60.0, 200.0
+# Of one curve.
+MOST_POINTS = 150
+
+
+def by_clock(result: object) -> str:
+    """The metric of every run by its milliseconds of training, both scales logarithmic.
+
+    A function for a panel; "" for all but a race to a small metric, such as a loss, that has begun.
+    """
+    if not isinstance(result, RaceResult) or result.higher_is_better:
+        return ""
+    values = list(finite(result.runs))
+    if not values or min(values) <= 0 or result.target <= 0:
+        return ""
+    hues = dict(zip(result.arms, cycle(HUES), strict=False))
+    box = box_of(result, values)
+    title = f"{result.metric} by the clock, {len(result.of(result.arms[0]))} seeds"
+    parts = [field(box), *scales(box), svg.text(LEFT, box.top - 8, title, "small")]
+    words = {arm: ended(result.of(arm)) for arm in result.arms}
+    for number, arm in enumerate(result.arms, 1):
+        parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
+        parts += svg.named(LINE * number, arm, words[arm], left=28)
+        parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
+    parts += target(result.target, box)
+    foot = box.bottom + 2 * LINE - 6
+    parts.append(svg.dots([(EDGE + 8, foot - 4)], "end baseline"))
+    parts.append(svg.text(EDGE + 22, foot, "arrived", "small"))
+    parts.append(svg.text(WIDTH - EDGE, foot, "time of training", "small", "end"))
+    spoken = "; ".join(f"{arm}: {said}" for arm, said in words.items())
+    return svg.picture(foot + 12, f"{result.metric} of every run by the clock: {spoken}", parts)
+
+
+def box_of(result: RaceResult, values: Sequence[float]) -> Box:
+    """Where the curves are drawn, in logarithms of milliseconds and of the metric."""
+    times = [1000 * seconds for run in result.runs for _, seconds, _ in run.curve]
+    began = [next(finite([run]), math.inf) for run in result.runs]
+    up = math.log(0.9 * min(*values, result.target)), math.log(1.5 * max(min(began), result.target))
+    across = math.log(min(times)), math.log(1.05 * max(times))
+    top = LINE * (len(result.arms) + 1) + 8
+    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, up)
+
+
+def scales(box: Box) -> list[Markup]:
+    """Round values of the metric at the left, powers of ten in milliseconds below."""
+    parts = []
+    for power in range(-6, 7):
+        for value in (digit * 10.0**power for digit in (1, 2, 3, 5)):
+            if box.up[0] <= math.log(value) <= box.up[1]:
+                y = box.y(math.log(value))
+                parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
+                parts.append(svg.text(box.left - 6, y + 5, format_short(value), "small", "end"))
+        if box.across[0] <= math.log(10.0**power) <= box.across[1]:
+            x = box.x(math.log(10.0**power))
+            parts.append(svg.below(x, box.bottom + 20, f"{format_short(10.0**power)} ms"))
+    return parts
+
+
+def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
+    """One run; a dot where it arrived."""
+    seen = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
+    points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in seen]
+    if not points:
+        return []
+    every = math.ceil(len(points) / MOST_POINTS)
+    parts = [svg.path(points[::-every][::-1], f"line thin {hue}")]
+    if run.reached:
+        parts.append(svg.dots(points[-1:], f"end {hue}"))
+    return parts
+
+
+def ended(runs: Sequence[RaceRun]) -> str:
+    """What became of the runs of a side: ``9 arrive (1.2–1.9 ms)``, ``2 arrive, 1 explodes``."""
+    return ", ".join(_ended(runs)) or "has not begun"
+
+
+def _ended(runs: Sequence[RaceRun]) -> Iterator[str]:
+    arrived = [1000 * run.curve[-1][1] for run in runs if run.reached]
+    lost = sum(exploded(run) for run in runs)
+    never = len(runs) - len(arrived) - lost
+    if arrived:
+        low, high = format_short(min(arrived)), format_short(max(arrived))
+        between = low if low == high else f"{low}–{high}"
+        yield f"{len(arrived)} {'arrives' if len(arrived) == 1 else 'arrive'} ({between} ms)"
+    if lost:
+        yield f"{lost} {'explodes' if lost == 1 else 'explode'}"
+    if never:
+        yield f"{never} never {'arrives' if never == 1 else 'arrive'}"

@@ -1,0 +1,102 @@
+"""Notebook 02's moving picture: steps, times and paths against Python's, and its question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise, product
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from .test_explorables import Model
+
+pytestmark = pytest.mark.browser
+
+PACE = {"memory": (0.13, 0.00004), "loader": (0.18, 0.0027)}
+RING = 0.35
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def model(blank: Page) -> Model:
+    return Model(blank, "three_walkers")
+
+
+def steps_of(rows: int) -> int:
+    return math.ceil(4 * (1 + 240 / rows))
+
+
+def arrival(rows: int, reader: str) -> float:
+    fixed, each = PACE[reader]
+    return steps_of(rows) * (fixed + each * rows)
+
+
+def test_steps_and_times_are_those_of_the_fit(model: Model) -> None:
+    sizes = [1, *model.value("SIZES"), 1500]
+    assert [model("stepsOf", size) for size in (1, 10, 100, 500, 1500)] == [964, 100, 14, 6, 5]
+    for size, reader in product(sizes, PACE):
+        assert model("stepsOf", size) == steps_of(size)
+        assert model("arrival", size, reader) == pytest.approx(arrival(size, reader))
+    # All rows win from memory; from a DataLoader the middle does.
+    assert arrival(1500, "memory") < arrival(100, "memory") < arrival(1, "memory")
+    assert arrival(100, "loader") < arrival(1500, "loader") < arrival(1, "loader")
+
+
+def test_the_answer_is_who_needs_the_least_time(model: Model) -> None:
+    opens = model.value("OPENS")
+    for rows, reader in product(model.value("SIZES"), PACE):
+        times = {
+            "one": arrival(1, reader),
+            "some": arrival(rows, reader),
+            "all": arrival(1500, reader),
+        }
+        [found] = model("answer", {**opens, "rows": rows, "reader": reader})
+        assert found == min(times, key=lambda who: times[who])
+    assert model("answer", opens) == ["all"]
+    assert model("answer", {**opens, "reader": "loader"}) == ["some"]
+
+
+def test_a_better_size_is_larger_or_smaller_or_none(model: Model) -> None:
+    opens, sizes = model.value("OPENS"), model.value("SIZES")
+    for reader in PACE:
+        best = min(sizes, key=lambda rows: arrival(rows, reader))
+        for rows in sizes:
+            told = model("better", {**opens, "rows": rows, "reader": reader})
+            assert told == (rows < best) - (rows > best)
+
+
+def test_a_path_ends_in_the_ring_and_not_before(model: Model) -> None:
+    for rows, seed in product((1, 10, 100, 1500), range(4)):
+        path = model("path", rows, seed)
+        away = [math.hypot(*place) for place in path]
+        assert len(path) == steps_of(rows) + 1
+        assert path[0] == [-3.4, 1.7] and away[-1] < RING
+        assert min(away[:-1]) >= RING
+    assert model("path", 1500, 1) == model("path", 1500, 2), "all rows have no noise"
+    assert model("path", 1, 1) != model("path", 1, 2)
+
+
+def test_noise_falls_with_the_root_of_the_rows(model: Model) -> None:
+    def scatter(rows: int) -> float:
+        """Mean length of a step across the valley, away from both ends."""
+        path = model("path", rows, 7)
+        middle = path[len(path) // 4 : 3 * len(path) // 4]
+        jumps = [abs(b[0] - a[0]) for a, b in pairwise(middle)]
+        return sum(jumps) / len(jumps)
+
+    assert 1.5 < scatter(1) / scatter(5) < 3.5
+
+
+def test_whole_steps_are_done_by_a_time(model: Model) -> None:
+    fixed, each = PACE["loader"]
+    pace = fixed + 100 * each
+    assert model("done", 100, "loader", 0) == 0
+    assert model("done", 100, "loader", 2.5 * pace) == 2
+    assert model("done", 100, "loader", 1e6) == 14
