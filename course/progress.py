@@ -30,6 +30,7 @@ PATH = (
     "11_activation_checkpointing",
     "18_gradient_clipping",
     "03_learning_rate_schedules",
+    "02_minibatch_sgd",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1

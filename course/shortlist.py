@@ -25,7 +25,6 @@ from labkit.text import aligned
 
 # Behind the path, in the order of their numbers. Most are long.
 MORE = (
-    "03_learning_rate_schedules",
     "05_batch_size",
     "08_optimizers",
     "20_validation_without_grad",
