@@ -29,6 +29,7 @@ PATH = (
     "11_activation_checkpointing",
     "18_gradient_clipping",
     "23_find_the_bottleneck",
+    "10_host_device_transfers",
 )
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."

@@ -3,6 +3,7 @@ returns which.
 """
 
 from course.exercises.front_04 import check_04_prefetch
+from course.exercises.front_10 import check_10_device
 from course.exercises.front_11 import check_11_recompute
 from course.exercises.front_15 import check_15_flat_gradients
 from course.exercises.front_18 import check_18_clip
@@ -47,6 +48,7 @@ __all__ = [
     "check_07_kahan_add",
     "check_08_adamw",
     "check_09_steps_until_it_pays",
+    "check_10_device",
     "check_10_one_read",
     "check_11_best_segments",
     "check_11_recompute",

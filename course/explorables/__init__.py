@@ -7,6 +7,7 @@ from course.explorables.explorable import Explorable, alive, module
 
 __all__ = [
     "Explorable",
+    "KeepTheTankFull",
     "LoaderPipeline",
     "LossCliff",
     "MemorySaw",
@@ -36,6 +37,13 @@ class Roofline(Explorable):
     """A linear layer under the roofs of fp32, bf16 and fp16."""
 
     number, script = "06", "roofline"
+    _esm = module(script)
+
+
+class KeepTheTankFull(Explorable):
+    """A tank of work between host and device; a read, the reader's too, lets it run dry."""
+
+    number, script = "10", "keep_the_tank_full"
     _esm = module(script)
 
 

@@ -480,7 +480,7 @@ def test_the_game_counts_what_is_right_in_a_row_and_begins_anew(blank: Page) -> 
 # --------------------------------------------------------------------------------------- in a page
 
 NAMES = ["NoisyTiming", "LoaderPipeline", "Roofline", "MemorySaw", "LossCliff", "ReadTimeline"]
-NAMES += ["Pages"]
+NAMES += ["Pages", "KeepTheTankFull"]
 # A slider of each, and what it is called on the screen.
 SLIDERS = {
     "NoisyTiming": "drift",
@@ -490,6 +490,7 @@ SLIDERS = {
     "LossCliff": "clip",
     "ReadTimeline": "shown",
     "Pages": "fault",
+    "KeepTheTankFull": "host",
 }
 
 
@@ -576,6 +577,7 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
     expected = {"NoisyTiming": 0, "ReadTimeline": 0, "LossCliff": 1, "Pages": 1}
+    expected["KeepTheTankFull"] = 0
     assert len(grips) == expected.get(name, 2)
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
