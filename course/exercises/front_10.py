@@ -34,7 +34,7 @@ def check_10_device(answer: Callable[[], Any]) -> None:
     deadline = time.monotonic() + PATIENCE
     while left := set(threading.enumerate()) - before:
         if time.monotonic() > deadline:
-            raise NotYet(f"after close() a thread is left: {left.pop().name}. Wait for its end")
+            raise NotYet(f"after close() a thread is left: {left.pop().name}")
         time.sleep(0.01)
 
 
