@@ -1282,7 +1282,7 @@ def test_a_verdict_cannot_be_forged(
 # answers of the right type, and wrong
 WRONG_VALUES = {
     "01_timing_and_vectorization": "None",
-    "10_host_device_transfers": "0.5",
+    "deeper/10_host_device_transfers": "0.5",
     "14_distributed_data_parallel": "None",
     "17_debug_tools": "None",
     "23_find_the_bottleneck": "set()",
@@ -1320,7 +1320,10 @@ def test_it_is_said_which_verdicts_were_given_beside_the_answer(
 def test_most_checks_are_made_from_outside() -> None:
     judged = {name: getattr(checks, name).judged for name in checks.__all__ if name != "attempt"}
     inside = {name for name, where in judged.items() if where == "inside"}
-    assert inside == {"check_04_prefetch", "check_11_recompute", "check_15_flat_gradients"}
+    assert inside == {
+        *("check_04_prefetch", "check_10_device"),
+        *("check_11_recompute", "check_15_flat_gradients"),
+    }
     assert sum(where == "outside" for where in judged.values()) >= 16
 
 
