@@ -25,9 +25,9 @@ from labkit.text import format_seconds, format_short
 clock = time.perf_counter
 # So many rounds of a setting are kept: one of them is a typical one.
 FEW = 40
-LEFT, LEVEL, STRIP, GAP = 60.0, 62.0, 11.0, 5.0
+LEFT, LEVEL, STRIP, GAP = 92.0, 62.0, 11.0, 5.0
 LEVELS, LAMP, WAITS = "line candidate", "fill arm3", "fill slower"
-LEGEND = ((LAMP, "lamp on: the device works"), (WAITS, "the host waits in a read"))
+LEGEND = ((LAMP, "the device works"), (WAITS, "the host reads"))
 
 
 class Job(NamedTuple):
