@@ -49,7 +49,7 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     text, html = str(found), found._repr_html_()
     for shown in (text, html):
         assert "1.02×" in shown and "64×" in shown and "✓" in shown and "✗" in shown
-        assert "1 of 6 finished, 1 of 2 bets right so far" in shown
+        assert "1 of 7 finished, 1 of 2 bets right so far" in shown
         assert OPEN + DONE + 4 * OPEN in shown
         assert "04 Data loading" in shown and "04_data_loading.ipynb" in shown
     assert "<details><summary>What other machines gained" in html
