@@ -6,7 +6,7 @@ const OPENS = {
   ...{ memory: "pageable", time: LENGTH, holds: [] },
 };
 const QUEUE = 30; // steps in the tank, at most
-const TIMES = [0.5, 1, 2, 3, 4, 5, 6, 8]; // milliseconds
+const TIMES = [0.5, 1, 2, 3, 4, 5, 6, 8, 10]; // milliseconds
 const EVERY = [1, 2, 4, 8, 16];
 const SELDOM = EVERY[EVERY.length - 1];
 const BETS = [1, 2, 4, 8];
