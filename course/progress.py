@@ -32,6 +32,7 @@ PATH = (
     "03_learning_rate_schedules",
     "02_minibatch_sgd",
     "23_find_the_bottleneck",
+    "10_host_device_transfers",
 )
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."

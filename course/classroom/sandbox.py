@@ -33,6 +33,7 @@ IMPORTED = (
     "course/models.py",
     "course/notebook_files.py",
     "course/probe.py",
+    "course/stand_in.py",
     "course/classroom",
     "course/exercises",
     "course/measured",

@@ -1283,7 +1283,7 @@ def test_a_verdict_cannot_be_forged(
 # answers of the right type, and wrong
 WRONG_VALUES = {
     "01_timing_and_vectorization": "None",
-    "10_host_device_transfers": "0.5",
+    "deeper/10_host_device_transfers": "0.5",
     "14_distributed_data_parallel": "None",
     "17_debug_tools": "None",
     "23_find_the_bottleneck": "set()",

@@ -28,7 +28,7 @@ from course.notebooks import notebooks, private_jupyter
 CELL_TIMEOUT = 300
 # Errors of the rehearsal that a notebook provokes on purpose: on a real card such a cell reads too
 # early, and shows what it gets.
-ON_PURPOSE = {"10_host_device_transfers": "OrderError: mean uses a tensor"}
+ON_PURPOSE = {"deeper/10_host_device_transfers": "OrderError: mean uses a tensor"}
 # The peak of the whole run: labkit resets torch's statistics for its own measuring.
 # A front notebook measures when its reader presses Run. Processes of their own have no card.
 SCENARIOS = """
@@ -74,7 +74,7 @@ def rehearse_notebook(path: Path, card: str) -> Rehearsal:
             _execute(client, done)
     except (CellTimeoutError, DeadKernelError) as error:
         done.errors.append(f"{type(error).__name__}: {error}"[:600])
-    _expect(ON_PURPOSE.get(path.stem), done)
+    _expect(ON_PURPOSE.get(place(path)), done)
     done.seconds = time.monotonic() - begin
     return done
 

@@ -1,0 +1,238 @@
+"""The tank of 10, measured: steps that wait for the device over the time of one round of updates.
+
+A watched device notes when each call was queued, begun and ended, and when the host waited in a
+read. What it costs, a few microseconds per call, both sides of a comparison pay alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from course.stand_in import GPU, Device
+from labkit.charts import svg
+from labkit.charts.plot import Box, field
+from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
+from labkit.results import Comparison
+from labkit.show import Markup
+from labkit.text import format_seconds, format_short
+
+clock = time.perf_counter
+# So many rounds of a setting are kept: one of them is a typical one.
+FEW = 40
+LEFT, LEVEL, STRIP, GAP = 92.0, 62.0, 11.0, 5.0
+LEVELS, LAMP, WAITS = "line candidate", "fill arm3", "fill slower"
+LEGEND = ((LAMP, "the device works"), (WAITS, "the host reads"))
+
+
+class Job(NamedTuple):
+    """One call: when it was queued, begun and ended, in seconds from the round's begin."""
+
+    queued: float
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Round:
+    """The calls of one step, the waits of the host, and the seconds of all."""
+
+    jobs: tuple[Job, ...]
+    waits: tuple[tuple[float, float], ...]
+    seconds: float
+
+    @property
+    def lit(self) -> float:
+        """The share of time in which the device works."""
+        return sum(job.end - job.begin for job in self.jobs) / self.seconds
+
+    def level(self, moment: float) -> float:
+        """Calls in the tank; one that is worked off drains evenly."""
+        return sum(1 - _done(job, moment) for job in self.jobs if job.queued <= moment)
+
+
+def _done(job: Job, moment: float) -> float:
+    if moment >= job.end:
+        return 1.0
+    return max(0.0, moment - job.begin) / (job.end - job.begin)
+
+
+class Tanks:
+    """The rounds of each setting that was run, the newest few of them.
+
+    >>> from course.stand_in import SecondCore
+    >>> tanks = Tanks()
+    >>> device = tanks.watch(SecondCore(), 2, read_every=2)
+    >>> for _ in range(2):
+    ...     device.submit(pow, 2, 3)
+    >>> device.read()
+    8
+    >>> len(tanks.of({"read_every": 2, "width": 4}).jobs)
+    2
+    >>> device.close()
+    """
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[tuple[str, Any], ...], deque[Round]] = {}
+
+    def watch(self, device: Device, updates: int, /, **settings: Any) -> Watched:
+        """The device, watched; a round has so many ``updates``, and ends with a read."""
+        key = tuple(settings.items())
+        # The settings that ran last are the last.
+        self._rounds[key] = self._rounds.pop(key, deque(maxlen=FEW))
+        return Watched(device, updates, self._rounds[key])
+
+    def of(self, settings: Mapping[str, Any], seconds: float | None = None) -> Round | None:
+        """The round noted under any of these settings that took most nearly ``seconds``.
+
+        The newest one without.
+        """
+        for key, rounds in reversed(self._rounds.items()):
+            if rounds and all(settings.get(name) == value for name, value in key):
+                if seconds is None:
+                    return rounds[-1]
+                return min(rounds, key=lambda each: abs(each.seconds - seconds))
+        return None
+
+
+class Watched:
+    """A device that notes the rounds of what is submitted to it."""
+
+    def __init__(self, device: Device, updates: int, rounds: deque[Round]) -> None:
+        self._device, self._updates, self._rounds = device, updates, rounds
+        self._now = _event if isinstance(device, GPU) else clock
+        self._anew()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
+        marks: list[Any] = [clock()]
+        self._marks.append(marks)
+
+        def timed(*given: Any) -> Any:
+            marks.append(self._now())
+            value = function(*given)
+            marks.append(self._now())
+            return value
+
+        self._device.submit(timed, *arguments)
+
+    def read(self) -> Any:
+        begin = clock()
+        value = self._device.read()
+        end = clock()
+        self._waits.append((begin - self._began, end - self._began))
+        if len(self._marks) >= self._updates:
+            self._rounds.append(self._round(end))
+            self._anew()
+        return value
+
+    def close(self) -> None:
+        self._device.close()
+
+    def _anew(self) -> None:
+        self._marks: list[list[Any]] = []
+        self._waits: list[tuple[float, float]] = []
+        self._zero, self._began = self._now(), clock()
+
+    def _round(self, end: float) -> Round:
+        jobs = []
+        for queued, *others in self._marks:
+            jobs.append(Job(queued - self._began, *(_since(self._zero, each) for each in others)))
+        return Round(tuple(jobs), tuple(self._waits), end - self._began)
+
+
+def _event() -> Any:
+    """A moment in the queue of a GPU."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _since(zero: Any, moment: Any) -> float:
+    """Seconds between two moments of the device."""
+    if isinstance(moment, float):
+        return moment - float(zero)
+    return float(zero.elapsed_time(moment)) / 1000
+
+
+# ------------------------------------------------------------------------------------ the picture
+
+
+def of(tanks: Tanks) -> Callable[[object], str]:
+    """For a panel's ``picture``: a round of each side that took as long as the median one.
+
+    "" for what is no comparison, and where no round was noted.
+    """
+
+    def picture(result: object) -> str:
+        if not isinstance(result, Comparison):
+            return ""
+        sides = []
+        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+            if found := tanks.of(side.settings, side.median if side.times else None):
+                sides.append((role, found))
+        return draw(sides) if sides else ""
+
+    return picture
+
+
+def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
+    """The level of each side's tank, its lamp and the host's waits, on one scale of time."""
+    longest = max(each.seconds for _, each in sides)
+    most = max(each.level(job.queued) for _, each in sides for job in each.jobs)
+    parts, top = [], 0.0
+    for role, each in sides:
+        parts += svg.named(top + 0.8 * LINE, role, _in_words(each))
+        box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
+        box = box._replace(bottom=box.top + LEVEL)
+        parts += _level(each, box, most)
+        parts += _strips(each, box)
+        top = box.bottom + 2 * (STRIP + GAP) + GAP
+    parts += _legend(top + 0.8 * LINE)
+    words = "; ".join(f"{role}: {_in_words(each)}" for role, each in sides)
+    return svg.picture(top + 1.2 * LINE, f"Steps in the tank over time. {words}", parts)
+
+
+def _in_words(each: Round) -> str:
+    return f"{format_seconds(each.seconds)}, the device works {100 * each.lit:.0f} %"
+
+
+def _level(each: Round, box: Box, most: float) -> list[Markup]:
+    """Steps in the tank: a jump where one is queued, a slope where one is worked off."""
+    moments = sorted({moment for job in each.jobs for moment in job} | {each.seconds})
+    before = 1e-9
+    points = [(box.x(0), box.y(0))]
+    for moment in moments:
+        points += [(box.x(at), box.y(each.level(at))) for at in (moment - before, moment)]
+    words = format_short(round(most))
+    return [
+        field(box),
+        svg.text(box.left - 6, box.y(most) + 5, words, "small", "end"),
+        svg.text(box.left - 6, box.bottom, "0", "small", "end"),
+        svg.path(points, LEVELS),
+    ]
+
+
+def _strips(each: Round, box: Box) -> list[Markup]:
+    spans = [(job.begin, job.end) for job in each.jobs]
+    parts, top = [], box.bottom + GAP
+    for name, kind, found in (("device", LAMP, spans), ("host", WAITS, each.waits)):
+        parts.append(svg.text(LEFT - 6, top + STRIP - 1, name, "small", "end"))
+        parts.append(svg.rect(LEFT, top, box.x(each.seconds) - LEFT, STRIP, "field"))
+        for begin, end in found:
+            parts.append(svg.rect(box.x(begin), top, box.x(end) - box.x(begin), STRIP, kind))
+        top += STRIP + GAP
+    return parts
+
+
+def _legend(y: float) -> list[Markup]:
+    parts, x = [], LEFT
+    for kind, word in LEGEND:
+        parts.append(svg.rect(x, y - 11, 12, 12, kind))
+        parts.append(svg.text(x + 18, y, word, "small"))
+        x += 36 + LETTER * len(word)
+    return parts
