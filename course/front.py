@@ -81,7 +81,7 @@ FORM = "|".join(
     [
         r"^\d+ minutes with the exercise, ",
         r"^The next cell, folded, is a solution\.",
-        r"^Run it, and it takes the place of yours\.",
+        r"^Run it, and it takes the place of yours, unless ",
     ]
 )
 

@@ -56,9 +56,8 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     before = PATH.index("06_mixed_precision")
     assert before * OPEN + DONE + (len(PATH) - before - 1) * OPEN in text
     # A step for each, as a link; that of this notebook moves, unless the reader wants no motion.
-    assert (
-        html.count('title="open"') == len(PATH) - 1 and 'href="18_gradient_clipping.ipynb"' in html
-    )
+    assert html.count('title="open"') == len(PATH) - 1
+    assert 'href="18_gradient_clipping.ipynb"' in html
     assert html.count('class="labkit-done labkit-here labkit-new"') == 1
     assert "prefers-reduced-motion" in html
     assert "<details><summary>What other machines gained" in html
