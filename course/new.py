@@ -39,7 +39,7 @@ FILES = {
 # A lab that gets a front has these from its long form.
 KEPT = ("course/claims/", "course/teaching/")
 # Cells that may stay as they are made.
-FINISHED = {"explorable", "raced", "more-2"}
+FINISHED = {"explorable", "raced", "board", "more-2"}
 LEFT = """\
 Left to do, in this order. What is still the template's is told by
     uv run python -m course.notebooks check {name}

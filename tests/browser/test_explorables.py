@@ -481,7 +481,7 @@ def test_the_game_goes_on_and_begins_anew(blank: Page) -> None:
 NAMES = [each.__name__ for each in stills.every()]
 # A slider to press, by its name, where the first one will not do.
 SLIDERS: defaultdict[str, str | None] = defaultdict(
-    lambda: None, LoaderPipeline="load", LossCliff="clip", Pages="fault"
+    lambda: None, CacheWalk="lines", LoaderPipeline="load", LossCliff="clip", Pages="fault"
 )
 
 
@@ -569,7 +569,8 @@ def test_in_jupyterlab_keys_move_it_and_are_no_commands(notebook: NotebookPage, 
         moving.press(slider, key)
         assert moving.shown() != before, key
     grips = moving.root.locator(".xp-grip").all()
-    assert len(grips) == getattr(explorables, name)._esm.count("frame.grip({")
+    calls = getattr(explorables, name)._esm.count("frame.grip({")
+    assert len(grips) == {"BendTheRate": 6}.get(name, calls)
     for grip in grips:
         label, value = grip.get_attribute("aria-label"), grip.get_attribute("aria-valuetext")
         assert label and value
