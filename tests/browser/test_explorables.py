@@ -831,6 +831,7 @@ def test_on_a_phone_in_jupyterlab_nothing_is_cut(static: Page) -> None:
 
 
 def test_grips_are_dragged(static: Page) -> None:
+    static.reload()
     for name, grip, *way in (
         ("Roofline", ".xp-grip", 60),
         ("LoaderPipeline", ".xp-grip.xp-time", 60),
