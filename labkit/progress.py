@@ -59,6 +59,10 @@ class _Bar(tqdm):  # type: ignore[type-arg]
     monitor_interval = 0
 
 
+def _counted(number: float) -> str:
+    return f"{number:,.0f}" if number == round(number) else f"{number:.3g}"
+
+
 class _NotebookBar(_Bar):
     """A bar in a display of the cell's output area."""
 
@@ -76,9 +80,12 @@ class _NotebookBar(_Bar):
             if self._shown:
                 self._show({})
             return True
-        whole = self.total or 1
-        text = f"{self.desc} {self.n:.3g} / {whole:.3g} {self.unit}".strip()
-        bar = show.progress(self.n / whole, text)
+        # Without a total there is no part: the bar is empty, and the count goes on.
+        part, of = 0.0, ""
+        if self.total:
+            part, of = self.n / self.total, f" / {_counted(self.total)}"
+        text = f"{self.desc} {_counted(self.n)}{of} {self.unit.strip()}".strip()
+        bar = show.progress(part, text)
         self._show({"text/html": bar, "text/plain": text})
         self._shown = True
         return True

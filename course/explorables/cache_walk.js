@@ -181,9 +181,16 @@ function inWords(state, so, whole) {
   const now = state.step < PRODUCTS ? `${many(so)} lines so far, ` : "";
   const least = (3 * N * N) / LINE;
   return (
-    `${name}: ${now}${many(whole)} in the whole walk, ${nano(moved)}; ` +
-    `the arithmetic takes ${nano(work)}. Each line once would be ${least} lines.`
+    `${name}: ${now}${many(whole)} lines in the whole walk, ${nano(moved)}; the arithmetic takes ` +
+    `${nano(work)}. ${reason(state)}Each line once would be ${least}.`
   );
+}
+
+function reason({ order, tile, lines, stored }) {
+  if (order !== "tiles" || stored !== "rows") return "";
+  const needed = tile * Math.ceil(tile / LINE);
+  if (needed > lines) return `A tile's ${needed} lines of C do not fit into ${lines} places. `;
+  return tile < LINE ? `A tile uses ${tile} of the ${LINE} numbers of a line. ` : "";
 }
 
 function render({ el }) {
@@ -232,7 +239,7 @@ function render({ el }) {
   frame.slider({ name: "lines", label: "lines in the tray", values: steps(4, 64, 4) });
   const stored = ["rows", "columns"].map((name) => [name, name]);
   frame.choice({ name: "stored", label: "C is stored by", options: stored });
-  frame.slider({ name: "step", label: "product", values: STEPS, text: many });
+  frame.slider({ name: "step", label: "multiplications", values: STEPS, text: many });
   frame.player({ name: "step", values: STEPS, seconds: 6 });
   return () => frame.close();
 }

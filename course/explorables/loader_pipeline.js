@@ -205,7 +205,7 @@ function render({ el }) {
   let put;
   const frame = new Frame(el, {
     name: "loader-pipeline",
-    ask: "What is the smallest number of workers with which training never waits?",
+    ask: "What is the smallest number of workers with which training hardly ever waits?",
     task: "Press Play, and add workers. Then take 3 and a longer queue: raise prefetch.",
     caption:
       "Simulated: one worker loads a batch, and training takes them in order, as with PyTorch's " +

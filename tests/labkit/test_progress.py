@@ -122,3 +122,14 @@ def test_the_reader_s_own_bars_keep_their_monitor(
 
 def test_work_goes_on_where_no_bar_is_shown() -> None:
     assert list(progress(iterable=[1, 2, 3])) == [1, 2, 3]
+
+
+def test_a_bar_without_a_total_counts(
+    sent: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use_kernel(monkeypatch, allow_stdin=True)
+    with progress(desc="unpacking", unit=" files", delay=0, mininterval=0) as bar:
+        bar.update(27_000)
+    texts = [bundle["text/plain"] for bundle, _, _ in sent if bundle]
+    assert texts[-1] == "unpacking 27,000 files"
+    assert capsys.readouterr() == ("", "")
