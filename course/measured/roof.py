@@ -102,6 +102,9 @@ def _dot(lab: Lab, side: Measurement, threads: int | None) -> Dot:
 
 # ------------------------------------------------------------------------------------ the picture
 
+# Pixels from a dot to its roof, within which their names could meet.
+NEAR = 34.0
+
 
 def draw(roofs: Roofs, dots: Sequence[Dot], notes: Sequence[str] = ()) -> Markup:
     """Operations per byte across, operations per second upwards, as in the explorable."""
@@ -126,7 +129,7 @@ def _plane(roofs: Roofs, dots: Sequence[Dot]) -> Box:
     across = [dot.work.intensity for dot in dots]
     corners = [peak / roofs.bandwidth for peak in roofs.peaks.values()]
     up = [dot.rate for dot in dots]
-    least, most = min(across) / 4, 4 * max(*across, *corners)
+    least, most = min(across) / 16, 8 * max(*across, *corners)
     low, high = min(up) / 3, 2.5 * max(*up, *roofs.peaks.values())
     left, right, bottom, top = map(math.log10, (least, most, low, high))
     return Box(76.0, 30.0, WIDTH - EDGE, 250.0, (left, right), (bottom, top))
@@ -174,6 +177,9 @@ def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool, above: bool) -> list
         _, top = _place(box, dot.work.intensity, roofs.at(dot.form, dot.work.intensity))
         if y - top > 10:
             parts.append(svg.path([(x, y), (x, top)], f"line thin {tone}", "3 4"))
+        if y - top < NEAR:
+            # The roof's name is above the highest one, and below any other.
+            above = roofs.peaks[dot.form] < max(roofs.peaks.values())
     parts.append(svg.dots([(x, y)], f"end {tone}"))
     place, anchor = (x - 10, "end") if left else (x + 10, "start")
     return [*parts, svg.text(place, y - 6 if above else y + 20, dot.label, "bold", anchor)]
