@@ -469,6 +469,7 @@ def test_relative_links_lead_somewhere(document: str) -> None:
 def anchors(path: Path) -> set[str]:
     """The headings of a document as a link names them."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    headings = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 

@@ -41,6 +41,7 @@ DOCUMENTS = [
     "course/installing.md",
     "course/measuring.md",
     "course/teaching.md",
+    "course/sources.md",
     "data/README.md",
     "data/reference/README.md",
     "tests/tested-versions.md",
@@ -100,6 +101,7 @@ def _index(known: set[str]) -> str:
         "Using it": ["course/installing", "course/measuring"],
         "Results": [
             "Every claim, and what we found <RESULTS>",
+            "From the sources to the cells <course/sources>",
             "Recorded machines <data/reference/README>",
         ],
         "For teachers and authors": [

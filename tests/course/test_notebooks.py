@@ -25,7 +25,7 @@ from course.notebook_files import (
 )
 
 PATHS = tool.notebooks()
-LONG = "01_timing_and_vectorization"
+LONG = "22_compile_and_cuda_graphs"
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=place)
 
 
