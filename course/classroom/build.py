@@ -18,6 +18,7 @@ ANSWERS = {"solution", "claims", "reference"}
 # the text that introduces recorded figures begins at a heading, or is all of its cell
 _INTRODUCTION = re.compile(r"(?:\A|^#+ )(?:(?!^#+ ).)*\Z", flags=re.MULTILINE | re.DOTALL)
 _RECORDED = re.compile(r",\s*recorded=records\.reference\([^()]*\)")
+_REFERENCE = re.compile(r"records\.reference\((\"\w+\")\)")
 _PRINTED = re.compile(r"print\(records\.reference\([^()]*\)\)")
 # what a hint says of the cell behind it, which a student's copy does not hold
 _BEHIND = re.compile(r"\n*^The next cell, folded, is a solution\..*$", flags=re.MULTILINE)
@@ -43,7 +44,9 @@ def student_copy(notebook: NotebookNode) -> NotebookNode:
         if code:
             cell["outputs"], cell["execution_count"] = [], None
             source = _RECORDED.sub("", cell["source"])
-            cell["source"] = _PRINTED.sub('print("your teacher has a recorded run")', source)
+            source = _PRINTED.sub('print("your teacher has a recorded run")', source)
+            # Without a record nothing stands beside the student's own.
+            cell["source"] = _REFERENCE.sub(r"records.Recorded(\1, ())", source)
         else:
             source = _RESULTS.sub("your teacher has them", cell["source"])
             cell["source"] = _BEHIND.sub("", source)

