@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import chain, cycle
 
-from course.measured.curves import HUES, exploded, finite, target
+from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, target
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LINE, WIDTH
@@ -15,8 +15,6 @@ from labkit.show import Markup
 from labkit.text import format_short
 
 LEFT, HEIGHT = 60.0, 200.0
-# Of one curve.
-MOST_POINTS = 150
 
 
 def by_clock(result: object) -> str:
@@ -59,16 +57,11 @@ def box_of(result: RaceResult, values: Sequence[float]) -> Box:
 
 def scales(box: Box) -> list[Markup]:
     """Round values of the metric at the left, powers of ten in milliseconds below."""
-    parts = []
-    for power in range(-6, 7):
-        for value in (digit * 10.0**power for digit in (1, 2, 3, 5)):
-            if box.up[0] <= math.log(value) <= box.up[1]:
-                y = box.y(math.log(value))
-                parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
-                parts.append(svg.text(box.left - 6, y + 5, format_short(value), "small", "end"))
-        if box.across[0] <= math.log(10.0**power) <= box.across[1]:
-            x = box.x(math.log(10.0**power))
-            parts.append(svg.below(x, box.bottom + 20, f"{format_short(10.0**power)} ms"))
+    parts = levels(box)
+    for value in (10.0**power for power in range(-6, 7)):
+        if box.across[0] <= math.log(value) <= box.across[1]:
+            x = box.x(math.log(value))
+            parts.append(svg.below(x, box.bottom + 20, f"{format_short(value)} ms"))
     return parts
 
 

@@ -110,6 +110,11 @@ def box_of(result: RaceResult, least: float) -> Box:
 
 def scales(box: Box) -> list[Markup]:
     """Round values of the metric at the left, steps below."""
+    return [*levels(box), *steps_below(box)]
+
+
+def levels(box: Box) -> list[Markup]:
+    """Round values of the metric at the left, on a scale of logarithms."""
     parts = []
     for power in range(-6, 7):
         for value in (digit * 10.0**power for digit in (1, 2, 3, 5)):
@@ -117,7 +122,7 @@ def scales(box: Box) -> list[Markup]:
                 y = box.y(math.log(value))
                 parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
                 parts.append(svg.text(box.left - 6, y + 5, format_short(value), "small", "end"))
-    return [*parts, *steps_below(box)]
+    return parts
 
 
 def steps_below(box: Box) -> list[Markup]:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from .test_explorables import Model
 
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.browser
 
 N = 16
 Product = tuple[int, int, int]
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
 
 
 @pytest.fixture(scope="module")

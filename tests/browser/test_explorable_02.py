@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import pairwise, product
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from .test_explorables import Model
 
@@ -15,13 +14,6 @@ pytestmark = pytest.mark.browser
 
 PACE = {"memory": (0.13, 0.00004), "loader": (0.18, 0.0027)}
 RING = 0.35
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,6 @@ TICK = 0.25
 
 
 @pytest.fixture(scope="module")
-def blank(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
-
-
-@pytest.fixture(scope="module")
 def model(blank: Page) -> Model:
     return Model(blank, "keep_the_tank_full")
 

@@ -8,7 +8,7 @@ from itertools import pairwise, product
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from .test_explorables import Model
 
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.browser
 
 SIZES = (0.0625, 0.125, 4, 16)
 SPEEDS = {"back": 10e9, "keeps": 10e9, "gpu": 3e12}
-
-
-@pytest.fixture(scope="module")
-def blank(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
 
 
 @pytest.fixture(scope="module")

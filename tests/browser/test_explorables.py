@@ -54,13 +54,6 @@ class Model:
         return self.page.evaluate("([module, name]) => window[module][name]", [self.name, name])
 
 
-@pytest.fixture(scope="module")
-def blank(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
-    yield page
-    page.close()
-
-
 # ------------------------------------------------------------------------------------------ models
 
 
