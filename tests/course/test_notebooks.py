@@ -221,13 +221,13 @@ def test_the_form_of_an_exercise_is_held(good: nbformat.NotebookNode) -> None:
     for old, new in (
         ("## Exercise: ", "## Exercise "),
         ("## Exercise: ", "Before.\n\n## Exercise: "),
-        ("easy", "simple"),
-        ("About 10", "About ten"),
+        ("medium", "middling"),
+        ("About 15", "About fifteen"),
         ("*\n\n", "*\n"),
     ):
         assert "does not follow a text that begins" in problems(-1, old, new)
     assert "no stub" in problems(0, "NotImplementedError", "ValueError")
-    assert "does not end in a call" in problems(0, "exercises.check_01_blocked_product", "print")
+    assert "does not end in a call" in problems(0, "exercises.check_22_one_graph", "print")
     assert "no cell tagged 'solution'" in "".join(anatomy.check_exercises(without(good, place + 2)))
     assert "is not followed by a hint" in problems(1, "<details>", "")
     assert "is not followed by a hint" in problems(1, "</details>", "")
