@@ -18,7 +18,10 @@ from labkit.show import Markup, element
 from labkit.text import aligned
 
 HEAD = ["question", "you bet", "you measured", ""]
-NO_BETS = "No bet was decided here. Place one in the panel, press Run, then run this cell again."
+NO_BETS = (
+    "No bet was decided here, so this notebook is not counted as finished. "
+    "Place one in the panel, press Run, then run this cell again."
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Ending:
 
     @property
     def way(self) -> str:
-        """``●★○○○○ 2 of 6 finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
+        """``●★○○○○ 2 of 6 notebooks finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
         return f"{way_in_text(self.progress)} {way_in_words(self.progress)}"
 
     @property
@@ -87,8 +90,11 @@ class Ending:
 def ending(notebook: str) -> Ending:
     """Finish a notebook: its bets, the next one, and behind a fold what other machines gained.
 
-    Notes in the reader's file that it is finished. ValueError for a notebook without claims.
+    Notes in the reader's file that it is finished, if a bet was decided or the exercise solved.
+    ValueError for a notebook without claims.
     """
     recorded = gains(notebook)
-    solved = own.solved(notebook[:2])
-    return Ending(notebook, progress.finish(notebook, guess.SCORE.decided, solved=solved), recorded)
+    bets, solved = guess.SCORE.decided, own.solved(notebook[:2])
+    if not bets and not solved:
+        return Ending(notebook, progress.read(), recorded)
+    return Ending(notebook, progress.finish(notebook, bets, solved=solved), recorded)

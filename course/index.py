@@ -54,9 +54,7 @@ def guide(text: str) -> str:
 
     ValueError for a notebook without its file in ``course/teaching``.
     """
-    there = fronts()
-    beside = [name for name in there if name not in PATH]
-    numbers = [f"`{name[:2]}`" for name in (*PATH, *beside) if name in there]
+    numbers = [f"`{name[:2]}`" for name in PATH]
     text = re.sub(r"`\d\d`.* are (?=\*front\* notebooks)", f"{joined(numbers)} are ", text)
     for word, exercises in judged().items():
         row = rf"^(\| {word} \|.*\|).*\|$"

@@ -33,6 +33,7 @@ PATH = (
     "02_minibatch_sgd",
     "23_find_the_bottleneck",
     "10_host_device_transfers",
+    "15_zeroing_gradients",
 )
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."
@@ -84,7 +85,7 @@ class Progress:
 
 
 def next_after(notebook: str) -> str:
-    """The next notebook of the path; behind the last one, and beside the path, the first: the map.
+    """The next notebook of the path; behind the last one the first: it has the map of the course.
 
     >>> next_after("00_start_here")
     '01_timing_and_vectorization'

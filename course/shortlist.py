@@ -1,14 +1,14 @@
 """The map of the course on one screen: the path, then more techniques to try first.
 
-Beside each the reader's own way: what is finished, the bets, and the figures of the speedrun beside
-the recorded ones.
+Beside each what the reader finished there, the bets, and the figures of the speedrun beside the
+recorded ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from course.board import Board
 from course.board.words import factor_in_words
@@ -18,7 +18,7 @@ from course.front import is_front
 from course.notebook_files import about, notebook_path, place, read_notebook
 from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
-from course.way import STAR, rows, way, way_in_words
+from course.way import STAR, rows
 from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
@@ -83,7 +83,6 @@ class Shortlist:
 
     entries: tuple[Entry, ...]
     said: str
-    way: Progress = field(default_factory=Progress)
 
     def __str__(self) -> str:
         return aligned([HEAD, *(entry.texts() for entry in self.entries)])
@@ -96,8 +95,7 @@ class Shortlist:
             title, *cells = entry.texts()
             link = show.element("a", title, href=f"{entry.path}.ipynb")
             texts.append([link, *cells])
-        path = show.join([way(self.way), show.sentence(way_in_words(self.way))])
-        return show.result(path, rows(texts), show.note(self.said))
+        return show.result(rows(texts), show.note(self.said))
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:
@@ -119,7 +117,7 @@ def shortlist(*, yours: bool = True) -> Shortlist:
     entries = (*(_entry(name, own, progress) for name in PATH[1:]), *more)
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
-    return Shortlist(entries, " ".join(filter(None, [where, *said])), progress)
+    return Shortlist(entries, " ".join(filter(None, [where, *said])))
 
 
 def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:

@@ -29,16 +29,18 @@ STYLE = """
 .labkit-way .labkit-done { border-color: #009e73; background: #009e7333; }
 .labkit-way .labkit-here { box-shadow: 0 0 0 2px #009e73; }
 .labkit-way .labkit-star { position: absolute; top: -9px; right: -7px; font-size: 16px; }
-/* Names break, so that there is room for what stands beside them. */
+"""
+# Names break, so that there is room for what stands beside them.
+BREAKING = """
 .labkit-rows .labkit-scroll > table tbody th:nth-child(n) { min-width: 9em; white-space: normal; }
 """
 
 
 def way_in_words(progress: Progress) -> str:
-    """``2 of 6 finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
+    """``2 of 6 notebooks finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
     done = [name for name in PATH if name in progress.finished]
     stars = [name for name in done if progress.finished[name].solved]
-    parts = [f"{len(done)} of {len(PATH)} finished"]
+    parts = [f"{len(done)} of {len(PATH)} notebooks finished"]
     if stars:
         parts.append(
             f"{len(stars)} {'exercises' if len(stars) > 1 else 'exercise'} solved ({STAR})"
@@ -61,7 +63,8 @@ def _mark(progress: Progress, name: str) -> str:
 
 def rows(texts: Sequence[Sequence[str]]) -> Markup:
     """A table of notebooks or questions, below their head."""
-    return element("div", show.table(texts), kind="rows")
+    style = element("style", Markup(BREAKING))
+    return show.join([style, element("div", show.table(texts), kind="rows")])
 
 
 def way(progress: Progress, here: str = "") -> Markup:

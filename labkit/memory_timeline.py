@@ -24,7 +24,7 @@ from labkit import charts, show
 from labkit.memory import StorageTracker
 from labkit.results.settings import ROLES, Sides
 from labkit.show import Bar, Markup, text_bars
-from labkit.text import aligned, format_bytes, format_factor, format_settings
+from labkit.text import aligned, format_bytes, format_settings, format_share
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 # Operators between two parts, such as the copy of the loss before the optimizer, are no part of
@@ -110,9 +110,9 @@ class MemoryComparison(Sides[Timeline]):
         if not before or not after:
             return f"{'less' if before else 'more'} memory", ""
         if abs(math.log(self.ratio)) <= SAME:
-            return "same memory", f"{format_factor(self.ratio)}×"
+            return "same memory", format_share(self.ratio)
         word = "less" if self.ratio < 1 else "more"
-        return f"{word} memory", f"{format_factor(self.ratio)}×"
+        return f"{word} memory", format_share(self.ratio)
 
     @property
     def sentence(self) -> str:
@@ -120,7 +120,7 @@ class MemoryComparison(Sides[Timeline]):
         if why := self.why_no_factor:
             return f"{why[0].upper()}{why[1:]}: there is nothing to compare."
         before, after = (side.peak_text for side in self.arms)
-        words = f"The candidate needs {format_factor(self.ratio)} times the memory of the baseline"
+        words = f"The candidate needs {format_share(self.ratio)} of the memory of the baseline"
         part = ""
         if self.candidate.peak_part:
             part = f", its most in the {self.candidate.peak_part} part of the step"

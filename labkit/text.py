@@ -63,6 +63,13 @@ def format_rate(rate: float | None, unit: str = "samples") -> str:
     return _in_unit(rate, [(f"{prefix}{unit}/s", scale) for prefix, scale in prefixes])
 
 
+def format_share(ratio: float) -> str:
+    """``0.523`` -> ``'52 %'``; one decimal below 10 %; nan -> ``'-'``."""
+    if math.isnan(ratio):
+        return "-"
+    return f"{100 * ratio:.{0 if ratio >= 0.0995 else 1}f} %"
+
+
 def format_factor(ratio: float) -> str:
     """``1.504`` -> ``'1.50'``; three decimals near 1, two significant digits below 0.1; nan ->
     ``'-'``.

@@ -165,5 +165,5 @@ def _guess(guess: float, box: Box) -> list[Markup]:
     """The reader's guess: a dashed line, and its name on the side where there is room."""
     x = box.x(_log(guess))
     place, anchor = (x + 6, "start") if x < WIDTH / 2 else (x - 6, "end")
-    name = svg.text(place, box.top + 20, f"your guess {format_factor(guess)}×", "guess", anchor)
+    name = svg.text(place, box.top + 20, f"your bet {format_factor(guess)}×", "guess", anchor)
     return [upright(box, x, "line guess", "5 4"), name]

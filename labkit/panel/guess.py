@@ -4,8 +4,8 @@ No widgets here. The kinds of questions, and when an answer is right:
 
 - "factor": how many times as fast. Right within 20 % of what was measured.
 - "bytes": how many times the memory. Right within 20 % as well.
-- "arrives": who reaches the target of a race: both, one, none. A side arrives when more than half
-  of its seeds do.
+- "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
+  more than half of its seeds do.
 - "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
 
 Where a result decides nothing, as where the interval is wide, the bet stays open.
@@ -21,20 +21,21 @@ from labkit.memory_timeline import MemoryComparison
 from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.sweep import Sweep
-from labkit.text import format_factor
+from labkit.text import format_factor, format_share
 
 TIME, MEMORY, RACE = "Time", "Memory", "Race"
 FACTOR, BYTES, ARRIVES, ORDER = "factor", "bytes", "arrives", "order"
 # The kinds that each mode can decide, the default first.
 KINDS = {TIME: (FACTOR, ORDER), MEMORY: (BYTES,), RACE: (ARRIVES, ORDER, FACTOR)}
+# The choices, with the names of the candidate and the baseline.
 CHOICES = {
-    ARRIVES: ("both", "one", "none"),
-    ORDER: ("the candidate", "the baseline", "neither"),
+    ARRIVES: ("both", "only {0}", "only {1}", "none"),
+    ORDER: ("{0}", "{1}", "neither"),
 }
 RULES = {
     FACTOR: "Right: within 20 % of what is measured.",
     BYTES: "Right: within 20 % of what is measured.",
-    ARRIVES: "Right: that many sides reach the target in more than half of their seeds.",
+    ARRIVES: "Right: just these reach the target in more than half of their seeds.",
     ORDER: "Right: the verdict says so.",
 }
 # As a factor.
@@ -47,28 +48,38 @@ Answer = float | str
 class Bet:
     """A question about a run; ``kind``: see `labkit.panel.guess`.
 
-    >>> Bet("Who will reach the target?", "arrives").choices
-    ('both', 'one', 'none')
+    ``sides`` are the words that the question has for the candidate and the baseline.
+
+    >>> Bet("Which is faster?", "order", sides=("Adam", "SGD")).choices
+    ('Adam', 'SGD', 'neither')
     """
 
     question: str
     kind: str = FACTOR
+    sides: tuple[str, str] = ("the candidate", "the baseline")
 
     def __post_init__(self) -> None:
         if not isinstance(self.question, str) or not self.question.strip():
             raise ValueError(f"Bet({self.question!r}): ask something, as in Bet('How many times?')")
         if self.kind not in RULES:
             raise ValueError(f"Bet kind={self.kind!r}: use {', '.join(map(repr, RULES))}")
+        sides = self.sides
+        if not isinstance(sides, tuple) or len(sides) != 2 or not all(map(_is_name, sides)):
+            raise ValueError(f"Bet sides={sides!r}: name candidate and baseline: ('Adam', 'SGD')")
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The answers to choose from; none where the answer is a factor."""
-        return CHOICES.get(self.kind, ())
+        return tuple(choice.format(*self.sides) for choice in CHOICES.get(self.kind, ()))
+
+
+def _is_name(side: object) -> bool:
+    return isinstance(side, str) and bool(side.strip())
 
 
 DEFAULTS = {
     TIME: Bet("How many times as fast will the candidate be?"),
-    MEMORY: Bet("How many times the memory will the candidate need?", BYTES),
+    MEMORY: Bet("How much of the baseline's memory will the candidate need?", BYTES),
     RACE: Bet("Who will reach the target?", ARRIVES),
 }
 
@@ -117,19 +128,22 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
     if isinstance(result, Sweep):
         return None
     if isinstance(answer, str):
-        return _judge_choice(bet.kind, answer, result)
+        return _judge_choice(bet, answer, result)
     factor, interval, why_none = _measured(result)
     if why_none:
-        words = f"You bet {short(answer)}×: no factor decides that, since {why_none}."
+        words = f"You bet {shown(bet.kind, answer)}: no figure decides that, since {why_none}."
         return Judgement(None, words)
     if not 0 < factor < math.inf:
         return None
-    return judge_factor(answer, factor, interval)
+    return judge_factor(bet.kind, answer, factor, interval)
 
 
-def judge_factor(answer: float, factor: float, interval: tuple[float, float]) -> Judgement:
+def judge_factor(
+    kind: str, answer: float, factor: float, interval: tuple[float, float]
+) -> Judgement:
     """How far an answer is off."""
-    bet, measured = f"{short(answer)}×", f"{format_factor(factor)}×"
+    bet = shown(kind, answer)
+    measured = format_share(factor) if kind == BYTES else f"{format_factor(factor)}×"
     begin = f"You bet {bet}, measured {measured}"
     off = max(answer / factor, factor / answer)
     if off <= NEAR:
@@ -137,19 +151,29 @@ def judge_factor(answer: float, factor: float, interval: tuple[float, float]) ->
     if interval[0] <= answer <= interval[1]:
         return Judgement(None, f"{begin}: still possible, the interval is wide.")
     direction = "high" if answer > factor else "low"
-    return Judgement(False, f"{begin}: {short(off)} times too {direction}.", bet, measured)
+    # One digit would put what is just beyond 20 % on the border.
+    times = f"{off:.2f}" if off < 2 else short(off)
+    return Judgement(False, f"{begin}: {times} times too {direction}.", bet, measured)
 
 
-def _judge_choice(kind: str, answer: str, result: object) -> Judgement | None:
-    outcome = _arrived(result) if kind == ARRIVES else _ahead(result)
-    if outcome is None:
+def shown(kind: str, answer: float) -> str:
+    """``2.0×``; of memory ``50 %``."""
+    return format_share(answer) if kind == BYTES else f"{short(answer)}×"
+
+
+def _judge_choice(bet: Bet, answer: str, result: object) -> Judgement | None:
+    place = _arrived(result) if bet.kind == ARRIVES else _ahead(result)
+    if place is None:
         return None
     begin = f"You bet on {answer}"
-    if not outcome:
+    if place < 0:
         return Judgement(None, f"{begin}: this run does not decide it.")
-    if outcome == answer:
-        return Judgement(True, f"{begin}: right.", answer, outcome)
-    return Judgement(False, f"{begin}: it was {outcome}.", answer, outcome)
+    outcome = bet.choices[place]
+    right = outcome == answer
+    words = f"{begin}: {'right' if right else f'it was {outcome}'}."
+    if _is_one_program(result):
+        words += " Both sides are one program, and no difference is clear."
+    return Judgement(right, words, answer, outcome)
 
 
 def _measured(result: object) -> tuple[float, tuple[float, float], str]:
@@ -175,28 +199,32 @@ def why_no_factor(result: RaceResult) -> str:
     return ""
 
 
-def _arrived(result: object) -> str | None:
-    """How many sides of a race reached the target; None where not all of them have run."""
+def _arrived(result: object) -> int | None:
+    """Which of the choices came true in a race; None where not all of its sides have run."""
     if not isinstance(result, RaceResult) or len(result.arms) < 2:
         return None
-    count = sum(2 * result.arrived(arm) > len(result.of(arm)) for arm in result.arms[:2])
-    return ("none", "one", "both")[count]
+    baseline, candidate = (2 * result.arrived(arm) > len(result.of(arm)) for arm in result.arms[:2])
+    return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))
 
 
-def _ahead(result: object) -> str | None:
-    """Who is ahead; "" where that is unclear."""
+def _ahead(result: object) -> int | None:
+    """Which of the choices is ahead; -1 where that is unclear, None where nothing has run."""
     if isinstance(result, RaceResult):
-        return AHEAD.get(result.verdict(result.arms[1]), "") if len(result.arms) > 1 else None
+        return AHEAD.get(result.verdict(result.arms[1]), -1) if len(result.arms) > 1 else None
     assert isinstance(result, Comparison)
-    verdict = result.direction or result.verdict
-    # Of one program against itself neither is ahead where no difference is clear.
-    if verdict == "unclear" and not (result.changed or result.too_short or result.error):
-        verdict = "same"
-    return AHEAD.get(verdict, "")
+    verdict = "same" if _is_one_program(result) else result.direction or result.verdict
+    return AHEAD.get(verdict, -1)
 
 
-# What a verdict says of who is ahead.
-AHEAD = {"faster": "the candidate", "slower": "the baseline", "same": "neither"}
+def _is_one_program(result: object) -> bool:
+    """Whether a program was compared with itself, and no difference is clear: neither is ahead."""
+    if not isinstance(result, Comparison) or (result.direction or result.verdict) != "unclear":
+        return False
+    return not (result.changed or result.too_short or result.error)
+
+
+# Which choice a verdict names.
+AHEAD = {"faster": 0, "slower": 1, "same": 2}
 
 
 @dataclass(frozen=True)

@@ -407,12 +407,12 @@ def _captions(result: Found, figure: str) -> list[str]:
         return [line.strip() for line in result.remark.split(";") if line.strip()]
     if isinstance(result, MemoryComparison):
         before, after = (side.peak_text for side in result.arms)
-        return ["the memory of the baseline", f"{after} instead of {before}"]
+        return ["of the memory of the baseline", f"{after} instead of {before}"]
     assert isinstance(result, RaceResult)
-    baseline, candidate = result.arms[:2]
+    candidate = result.arms[1]
     if result.told_by(candidate) == "counts":
-        others = f"of the baseline: {result.tally(baseline)}"
-        return ["of the candidate reached the target", f"{others}; target: {result.aim}"]
+        found = f"The candidate reached it {result.counts(candidate, 'the baseline')}."
+        return [f"target: {result.aim}", found]
     return [f"as fast to {result.aim}"]
 
 

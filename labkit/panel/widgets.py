@@ -290,7 +290,9 @@ class BetRow:
             guess.BYTES: marked(share, "guess", "share"),
         }
         self.even = marked(W.Button(description="no difference", tooltip="Bet on 1×"), "even")
-        self.choices = marked(W.ToggleButtons(options=guess.CHOICES[guess.ARRIVES]), "choices")
+        self.choices = marked(
+            W.ToggleButtons(options=guess.DEFAULTS[guess.RACE].choices), "choices"
+        )
         self.text = marked(W.Label(), "guessed")
         self.again = marked(W.Button(description="Bet again", tooltip="Unlock the bet"), "again")
         self.score = marked(W.Label(), "score")
@@ -438,13 +440,12 @@ class BetRow:
 
 
 def in_words(kind: str, factor: float) -> str:
-    """``2.0, "factor"`` -> ``2.0× as fast``; ``0.5, "bytes"`` -> ``0.50× the memory (50 %)``."""
-    unit, more = "as fast", ""
-    if kind == guess.BYTES:
-        unit, more = "the memory", f" ({100 * factor:.0f} %)"
+    """``2.0, "factor"`` -> ``2.0× as fast``; ``0.5, "bytes"`` -> ``50 % of the memory``."""
     if math.isclose(factor, 1):
-        more = " (no difference)"
-    return f"{guess.short(factor)}× {unit}{more}"
+        return "no difference"
+    if kind == guess.BYTES:
+        return f"{guess.shown(kind, factor)} of the memory"
+    return f"{guess.shown(kind, factor)} as fast"
 
 
 @dataclass(frozen=True)

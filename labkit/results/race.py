@@ -22,6 +22,8 @@ from labkit.text import aligned, format_factor, format_seconds, format_steps
 # Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
 # equal often enough that their interval has no width.
 FEW_SEEDS = 3
+# The verdicts where a side does not always reach the target: no time tells them apart.
+ARRIVES = {"faster": "arrives more often", "slower": "arrives less often"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class RaceResult:
         if by == "times":
             return self.verdict(candidate), self.factor(candidate)
         if by == "counts":
-            return self.verdict(candidate), f"{self.tally(candidate)} seeds"
+            return self.outcome(candidate), f"{self.tally(candidate)} seeds"
         return self.verdict(candidate), ""
 
     @property
@@ -220,8 +222,13 @@ class RaceResult:
         if by == "nothing":
             return f"did not reach it, {self.arms[0]} neither"
         if by == "counts":
-            return f"reached it {self.counts(arm, self.arms[0])}: {self.verdict(arm)}"
+            return f"reached it {self.counts(arm, self.arms[0])}: {self.outcome(arm)}"
         return f"is {self.factor(arm)} as fast as {self.arms[0]}: {self.verdict(arm)}"
+
+    def outcome(self, arm: str) -> str:
+        """The verdict in words that also fit where a side never arrives."""
+        verdict = self.verdict(arm)
+        return verdict if self.told_by(arm) == "times" else ARRIVES.get(verdict, verdict)
 
     def factor(self, arm: str) -> str:
         """``2.00×``; of fewer than three seeds each by itself, as in ``2.00× and 1.25×``."""

@@ -39,7 +39,7 @@ def score(monkeypatch: pytest.MonkeyPatch) -> guess.Score:
 
 def test_the_path_leads_through_front_notebooks_and_back_to_the_map() -> None:
     front = {path.stem for path in course_notebooks() if is_front(read_notebook(path))}
-    assert set(PATH) <= front
+    assert set(PATH) == front
     assert [next_after(name) for name in PATH] == [*PATH[1:], PATH[0]]
     assert next_after("22_compile_and_cuda_graphs") == PATH[0]
 
@@ -51,7 +51,7 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     text, html = str(found), found._repr_html_()
     for shown in (text, html):
         assert "1.02×" in shown and "64×" in shown and "✓" in shown and "✗" in shown
-        assert f"1 of {len(PATH)} finished, 1 of 2 bets right so far" in shown
+        assert f"1 of {len(PATH)} notebooks finished, 1 of 2 bets right so far" in shown
         assert "04 Data loading" in shown and "04_data_loading.ipynb" in shown
     before = PATH.index("06_mixed_precision")
     assert before * OPEN + DONE + (len(PATH) - before - 1) * OPEN in text
@@ -81,6 +81,8 @@ def test_without_a_bet_it_says_how_to_place_one(
     found = ending("04_data_loading")
     assert NO_BETS in str(found) and NO_BETS in found._repr_html_()
     assert "bets right" not in found.way
+    # All cells were run and nobody has played.
+    assert found.progress.finished == {} and not file.exists()
 
 
 def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -> None:
@@ -99,14 +101,14 @@ def test_a_solved_exercise_is_a_star_that_stays(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own, "_own", {"check_06_mixed_linear": {}})
-    for name in ("06_mixed_precision", "04_data_loading"):
-        ending(name)
+    ending("06_mixed_precision")
     monkeypatch.setattr(own, "_own", {})
+    finish("04_data_loading", [RIGHT])
     found = ending("06_mixed_precision")
     first = PATH.index("06_mixed_precision")
     assert PATH[first + 1] == "04_data_loading"
     assert first * OPEN + STAR + DONE + (len(PATH) - first - 2) * OPEN in str(found)
-    assert f"2 of {len(PATH)} finished, 1 exercise solved (★)" in str(found)
+    assert f"2 of {len(PATH)} notebooks finished, 1 exercise solved (★)" in str(found)
     assert found._repr_html_().count('<span class="labkit-star">★</span>') == 1
     # Files from before say nothing of it.
     content = json.loads(file.read_text())
@@ -147,7 +149,7 @@ def test_a_damaged_file_is_told_and_put_aside(file: Path, content: str, words: s
 
 
 def test_a_file_that_cannot_be_written_is_no_error(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, score: guess.Score, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.parent.write_text("a file in the folder's place")
     found = finish(PATH[0], [RIGHT])

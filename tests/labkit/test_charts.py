@@ -203,7 +203,7 @@ def test_a_picture_keeps_its_height_from_the_first_pair_on() -> None:
 
 def test_the_guess_and_recorded_machines_are_named() -> None:
     picture = Picture(drawn(compared(), recorded=[("h200", compared(3.0))], guess=1.5))
-    assert "your guess 1.50×" in picture.texts and {"h200", "3.00× faster"} <= set(picture.texts)
+    assert "your bet 1.50×" in picture.texts and {"h200", "3.00× faster"} <= set(picture.texts)
     assert {"ended", "ended by out of memory"} <= set(Picture(EVERY["with recorded"]()).texts)
 
 

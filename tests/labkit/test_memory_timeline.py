@@ -57,7 +57,7 @@ def test_a_step_without_gradients_keeps_less(lab: Lab) -> None:
     assert found.changed == {"keep": (True, False)}
     assert found.shared == {"width": 16}
     words = str(found)
-    assert "times the memory of the baseline" in words
+    assert "of the memory of the baseline" in words
     assert words.splitlines()[0] in found._repr_html_()
 
 
@@ -85,7 +85,7 @@ def test_no_part_is_named_where_the_step_has_none() -> None:
     sides = [Timeline(name, peak=size) for name, size in (("a", 2**20), ("b", 2**19))]
     sentence = str(MemoryComparison(*sides)).splitlines()[0]
     assert sentence == (
-        "The candidate needs 0.50 times the memory of the baseline: 512 KiB instead of 1.00 MiB."
+        "The candidate needs 50 % of the memory of the baseline: 512 KiB instead of 1.00 MiB."
     )
 
 

@@ -793,14 +793,14 @@ def test_the_bet_is_locked_by_run_drawn_and_held_against_it(learner: LabPanel) -
     bet.again.click()
     assert not bet.slider.disabled
     bet.slider.value = 1.0
-    assert bet.text.value == "1.0× as fast (no difference)"
+    assert bet.text.value == "no difference"
     learner.run(wait=True)
     # Each mode has a bet of its own.
     learner.modes.value = "Memory"
     assert not bet.slider.disabled and bet.answer is None
-    assert bet.question.value == "How many times the memory will the candidate need?"
+    assert bet.question.value == "How much of the baseline's memory will the candidate need?"
     bet.slider.value = 0.5
-    assert bet.text.value == "0.50× the memory (50 %)"
+    assert bet.text.value == "50 % of the memory"
     learner.modes.value = "Race"
     assert bet.slider.layout.display == "none" and bet.choices.value is None
     learner.modes.value = "Time"
@@ -816,7 +816,7 @@ def test_a_bet_is_for_the_settings_that_it_was_made_for(learner: LabPanel, mode:
     for rate in (0.1, 0.2, 0.2, 0.1):
         learner.controls["rate"].candidate.value = rate
         learner.run(wait=True)
-        told.append("You bet 2.0×" in words(state(learner)["head"]))
+        told.append("You bet 2" in words(state(learner)["head"]))
     assert told == [True, False, False, True]
 
 
@@ -843,7 +843,7 @@ def test_what_was_never_moved_is_no_bet(learner: LabPanel) -> None:
 def test_no_difference_is_one_press(learner: LabPanel) -> None:
     bet = learner.bet
     bet.even.click()
-    assert bet.answer == 1.0 and bet.text.value == "1.0× as fast (no difference)"
+    assert bet.answer == 1.0 and bet.text.value == "no difference"
     learner.run(wait=True)
     assert "You bet 1.0×" in words(state(learner)["head"])
     assert bet.even.layout.visibility == "hidden"
@@ -862,7 +862,7 @@ def test_a_bet_on_memory_is_a_share_of_it(learner: LabPanel) -> None:
     assert shares is not factors and factors.layout.display == "none"
     assert (shares.min, shares.max) == (0.01, 2.0) and shares.value == 1.0
     shares.value = 0.25
-    assert learner.bet.text.value == "0.25× the memory (25 %)"
+    assert learner.bet.text.value == "25 % of the memory"
     learner.modes.value = "Time"
     assert learner.bet.answer is None and shares.layout.display == "none"
     learner.modes.value = "Memory"
@@ -966,7 +966,7 @@ def test_memory_of_a_step_without_tensors(before: int, after: int, shown: str, t
     assert isinstance(result, MemoryComparison)
     head = words(state(panel)["head"])
     assert head.startswith(f"{shown} {result.sentence}")
-    assert f"You bet 2.0×: no factor decides that, since {told}." in head
+    assert f"You bet 200 %: no figure decides that, since {told}." in head
     assert view.history_row(1, result)[3] == "–"
     close(panel)
 
@@ -999,12 +999,12 @@ def test_a_race_that_explodes_is_drawn_as_well(learner: LabPanel) -> None:
     lab = Lab(make_learner, rate=[0.1, 5.0], race={**RACE, "steps": 60}, memory=False)
     panel = LabPanel(lab, opens="race")
     assert panel.modes.value == "Race"
-    panel.bet.choices.value = "one"
+    panel.bet.choices.value = "only the baseline"
     result = panel.run(wait=True)
     assert isinstance(result, RaceResult) and result.arrived(result.arms[1]) == 0
     head = words(state(panel)["head"])
-    assert head.startswith("0 of 2 seeds") and "of the baseline: 2 of 2" in head
-    assert "You bet on one: right." in head
+    assert head.startswith("0 of 2 seeds") and "the baseline in 2 of 2" in head
+    assert "You bet on only the baseline: right." in head
     assert "k-beyond" in state(panel)["picture"]
     close(panel)
 
@@ -1026,8 +1026,8 @@ def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     ("arrives", "figure", "tone"),
     [
         ((), "", "unclear"),
-        (("new",), "5 of 5 seeds", "faster"),
-        (("old",), "0 of 5 seeds", "slower"),
+        (("new",), "5 of 5 seeds arrives more often", "faster"),
+        (("old",), "0 of 5 seeds arrives less often", "slower"),
         (("old", "new"), "2.00×", "faster"),
     ],
 )

@@ -45,6 +45,7 @@ def remembered(before: int | None, after: int | None) -> MemoryComparison:
 
 ALL, NONE = [True] * 3, [False] * 3
 UNDECIDED = "You bet on neither: this run does not decide it."
+ONE_PROGRAM = "Both sides are one program, and no difference is clear."
 
 
 @pytest.mark.parametrize(
@@ -52,15 +53,15 @@ UNDECIDED = "You bet on neither: this run does not decide it."
     [
         ("factor", 2.0, timed(2, 1), True, "You bet 2.0×, measured 2.00×: right."),
         ("factor", 2.3, timed(2, 1), True, "You bet 2.3×, measured 2.00×: right."),
-        ("factor", 2.5, timed(2, 1), False, "You bet 2.5×, measured 2.00×: 1.2 times too high."),
+        ("factor", 2.5, timed(2, 1), False, "You bet 2.5×, measured 2.00×: 1.25 times too high."),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
-        ("bytes", 0.5, remembered(100, 52), True, "You bet 0.50×, measured 0.52×: right."),
+        ("bytes", 0.5, remembered(100, 52), True, "You bet 50 %, measured 52 %: right."),
         (
             "bytes",
             0.5,
             remembered(100, 0),
             None,
-            "You bet 0.50×: no factor decides that, since the candidate has no tensors.",
+            "You bet 50 %: no figure decides that, since the candidate has no tensors.",
         ),
         ("factor", 2.0, raced(ALL, ALL), True, "You bet 2.0×, measured 2.00×: right."),
         (
@@ -68,26 +69,32 @@ UNDECIDED = "You bet on neither: this run does not decide it."
             2.0,
             raced(NONE, NONE),
             None,
-            "You bet 2.0×: no factor decides that, since neither side reached the target.",
+            "You bet 2.0×: no figure decides that, since neither side reached the target.",
         ),
         (
             "factor",
             2.0,
             raced([False, True, True], ALL),
             None,
-            "You bet 2.0×: no factor decides that, since the candidate reached the target "
+            "You bet 2.0×: no figure decides that, since the candidate reached the target "
             "in 3 of 3 seeds, the baseline in 2 of 3.",
         ),
         ("arrives", "both", raced(ALL, ALL), True, "You bet on both: right."),
-        ("arrives", "one", raced(ALL, ALL), False, "You bet on one: it was both."),
-        ("arrives", "one", raced(ALL, NONE), True, "You bet on one: right."),
+        ("arrives", "none", raced(ALL, ALL), False, "You bet on none: it was both."),
+        (
+            "arrives",
+            "only the baseline",
+            raced(ALL, NONE),
+            True,
+            "You bet on only the baseline: right.",
+        ),
         ("arrives", "none", raced(NONE, [True, False, False]), True, "You bet on none: right."),
         (
             "arrives",
             "both",
             raced(NONE, [True, True, False]),
             False,
-            "You bet on both: it was one.",
+            "You bet on both: it was only the candidate.",
         ),
         ("order", "the candidate", timed(2, 1), True, "You bet on the candidate: right."),
         ("order", "neither", timed(1, 2), False, "You bet on neither: it was the baseline."),
@@ -105,14 +112,14 @@ UNDECIDED = "You bet on neither: this run does not decide it."
             "neither",
             one_program(timed(1, 1.01, pairs=8, spread=0.4)),
             True,
-            "You bet on neither: right.",
+            f"You bet on neither: right. {ONE_PROGRAM}",
         ),
         (
             "order",
             "the candidate",
             one_program(timed(1, 1.01, pairs=8, spread=0.4)),
             False,
-            "You bet on the candidate: it was neither.",
+            f"You bet on the candidate: it was neither. {ONE_PROGRAM}",
         ),
         ("order", "neither", one_program(timed(1, 1, pairs=0)), None, UNDECIDED),
         # All pairs agree, though the size is unclear.
@@ -149,7 +156,7 @@ def test_what_says_nothing_judges_nothing(kind: str, answer: Any, result: Any) -
 
 
 def test_within_a_wide_interval_a_bet_stays_open() -> None:
-    judgement = guess.judge_factor(3.0, 2.0, (1.0, 5.0))
+    judgement = guess.judge_factor("factor", 3.0, 2.0, (1.0, 5.0))
     assert judgement.right is None
     assert judgement.words == "You bet 3.0×, measured 2.00×: still possible, the interval is wide."
 
@@ -160,6 +167,18 @@ def test_every_kind_says_what_right_means_and_every_mode_has_a_question() -> Non
         assert bool(Bet("?", kind).choices) == (kind in ("arrives", "order"))
     for mode in (TIME, MEMORY, RACE):
         assert guess.asked({}, mode, None).kind == guess.KINDS[mode][0]
+
+
+def test_choices_have_the_question_s_words() -> None:
+    sides = "Adam", "SGD"
+    bet = Bet("Which is faster?", "order", sides)
+    assert bet.choices == ("Adam", "SGD", "neither")
+    found = judge(bet, "neither", timed(1, 2))
+    assert found is not None and found.words == "You bet on neither: it was SGD."
+    bet = Bet("Who arrives?", "arrives", sides)
+    assert bet.choices == ("both", "only Adam", "only SGD", "none")
+    found = judge(bet, "both", raced(NONE, ALL))
+    assert found is not None and found.words == "You bet on both: it was only Adam."
 
 
 def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
@@ -180,6 +199,7 @@ def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
     [
         (lambda: Bet(" "), ValueError, "ask something"),
         (lambda: Bet("Which?", "kilos"), ValueError, "kind='kilos': use 'factor', 'bytes'"),
+        (lambda: Bet("Which?", "order", ("a", "")), ValueError, r"sides=\('a', ''\): name candid"),
         (lambda: guess.checked({"x": Bet("?")}, {"a": {}}), ValueError, "scenarios .* are 'a'"),
         (lambda: guess.checked({"a": "?"}, {"a": {}}), TypeError, r"bets\['a'\]='\?': use Bet"),
         (lambda: guess.checked(["a"], {"a": {}}), TypeError, "give a dict"),
