@@ -49,7 +49,7 @@ class Ending:
 
     @property
     def way(self) -> str:
-        """``●★○○○○ 2 of 6 notebooks finished, 1 exercise solved (★), 7 of 11 bets right so far``."""
+        """``●★○○○○ 2 of 6 notebooks finished, 1 exercise solved (★), 7 of 11 bets right``."""
         return f"{way_in_text(self.progress)} {way_in_words(self.progress)}"
 
     @property

@@ -68,8 +68,6 @@ function answer(state) {
   return BETS.filter((_, place) => found[place] === Math.min(...found));
 }
 
-// ---------------------------------------------------------------- drawing
-
 const MATRICES = ["A", "B", "C"];
 const HUES = { A: "faint", B: "purple", C: "blue" };
 const SIGNS = ["=", "×"];
@@ -156,6 +154,9 @@ function drawTried(pen, tried, state, { left, right, top, bottom }) {
   rows(pen, [100, 300, 1000, 3000], y, left, right, many);
   columns(pen, [1, 4, 8, 12, 16], x, bottom);
   pen.text(right, bottom + 33, "tile", "small faint end");
+  const loop = fetches({ ...state, order: "row" }).lines;
+  pen.line(left, y(loop), right, y(loop), "grey dash");
+  pen.text(right, y(loop) - 6, `row by row: ${many(loop)}`, "small faint end");
   for (const [tile, lines] of tried) {
     const hue = state.order === "tiles" && state.tile === tile ? "orange" : "grey";
     pen.rect(x(tile) - 6, y(lines), 12, bottom - y(lines), `fill ${hue}`, 2);

@@ -4,9 +4,9 @@ run: the grids of the moving picture with the reader's calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, prod
 from typing import NamedTuple
 
 from labkit.charts import svg
@@ -27,6 +27,7 @@ FEW = 3
 YOURS = "your tiles"
 Place = int | slice
 Pieces = Callable[[str, int], Iterable[tuple[Place, Place]]]
+Factors = Mapping[tuple[str, str], float]
 
 
 class Part(NamedTuple):
@@ -63,6 +64,8 @@ class Calls:
     def __init__(self, pieces: Pieces, tile: int) -> None:
         self._pieces, self._tile = pieces, tile
         self._seconds: dict[tuple[str, int], dict[str, float]] = {}
+        # The panel's factors, of pairs: baseline, candidate.
+        self._factors: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
 
     def __call__(self, result: object) -> str:
         if not isinstance(result, Comparison) or result.missing:
@@ -73,9 +76,12 @@ class Calls:
             settings = side.settings
             if (settings["task"], settings["n"]) == (task, n):
                 known[settings["per_call"]] = side.median
+        before, after = (str(side.settings["per_call"]) for side in result.arms)
+        factors = self._factors.setdefault((task, n), {})
+        factors |= {(before, after): result.speedup, (after, before): 1 / result.speedup}
         ways = [self._way(name, task, n, seconds) for name, seconds in known.items()]
         ways.sort(key=lambda way: -way.seconds)
-        return draw(ways, n, str(result.candidate.settings["per_call"]))
+        return draw(ways, n, after, factors)
 
     def _way(self, name: str, task: str, n: int, seconds: float) -> Way:
         if name == YOURS:
@@ -115,7 +121,7 @@ def _touched(calls: int, parts: dict[str, Part]) -> str:
 # ------------------------------------------------------------------------------------------ drawn
 
 
-def draw(ways: Sequence[Way], n: int, newest: str) -> Markup:
+def draw(ways: Sequence[Way], n: int, newest: str, factors: Factors) -> Markup:
     """A row for each way, the slowest first: the grids of one call, and a bar of time."""
     left = EDGE + len(ways[0].parts) * (GRID + GAP)
     box = Box(left, 0, WIDTH - EDGE, 0, (0, max(way.seconds for way in ways)))
@@ -130,9 +136,9 @@ def draw(ways: Sequence[Way], n: int, newest: str) -> Markup:
             svg.text(left, top + 52, f"{number_of(way.calls, 'call')}, {way.note}", "small")
         )
     foot = 8 + ROW * len(ways) + 0.5 * LINE
-    parts.append(svg.text(EDGE, foot, _gains(ways), "bold"))
+    parts.append(svg.text(EDGE, foot, _gains(ways, factors), "bold"))
     grids = "A = B × C" if len(ways[0].parts) > 1 else "A"
-    words = f"{grids}; blue: what one call takes"
+    words = f"{grids}; blue: what one call takes; lines touched: by all calls together"
     parts.append(svg.text(EDGE, foot + LINE, words, "small"))
     told = "; ".join(
         f"{way.name}: {format_seconds(way.seconds)}, {way.calls:,} calls" for way in ways
@@ -140,12 +146,15 @@ def draw(ways: Sequence[Way], n: int, newest: str) -> Markup:
     return svg.picture(foot + 1.4 * LINE, told, parts)
 
 
-def _gains(ways: Sequence[Way]) -> str:
+def _gains(ways: Sequence[Way], known: Factors) -> str:
     """The factor of each row over the one above it where few were run, and of all."""
     if len(ways) < 2:
         return ""
-    whole = f"{format_factor(ways[0].seconds / ways[-1].seconds)} times as fast"
-    factors = [before.seconds / after.seconds for before, after in pairwise(ways)]
+    factors = [
+        known.get((before.name, after.name), before.seconds / after.seconds)
+        for before, after in pairwise(ways)
+    ]
+    whole = f"{format_factor(prod(factors))} times as fast"
     if 1 < len(factors) <= FEW:
         return f"{' × '.join(map(format_factor, factors))} = {whole}"
     return f"{ways[-1].name}: {whole} as {ways[0].name}"
