@@ -19,9 +19,9 @@ MOST = 3
 # The reader bets by the lanes first.
 FOLDED = "The diagnosis: open it before your bet on anomaly mode"
 NOTHING = (
-    "Nothing was found: none of the changes that were tried is sure to make this step faster. A few "
-    "seconds may be too short for it. The panel measures one change for longer; from its factor f "
-    "you get the share, s = 1 − 1/f."
+    "Nothing was found: no change that was tried is sure to make this step faster. Seconds may "
+    "be too few for it. The panel measures one change for longer; its factor f gives the share, "
+    "s = 1 − 1/f."
 )
 
 
