@@ -47,12 +47,12 @@ def in_short(diagnosis: Diagnosis) -> Markup:
 
 
 def how_much_without(diagnosis: Diagnosis, name: str) -> str:
-    """The question of a bet on a cause, and where to look for its share.
+    """The question of a bet on a cause, whose share the diagnosis below has.
 
-    On a machine that others disturb a diagnosis may miss it: then it is asked by eye.
+    On a machine that others disturb it may have missed it: then the question says so.
     """
     found = any(each.name.startswith(name) for each in diagnosis)
-    where = "Open the diagnosis below." if found else "The diagnosis missed it: bet by the lanes."
+    where = "Open the diagnosis below." if found else "The diagnosis missed it: make a guess."
     return f"{where} How many times as fast without {name}?"
 
 
