@@ -29,6 +29,7 @@ const WHY = {
   none: "The device has no gap, and the host is ahead of it; only less work would be faster",
 };
 const STRIDE = 52;
+const TIGHT = 320; // pixels in which the legend takes four lines
 // So many right of ten, and what is said at the end of a game.
 const RANKS = [
   [10, "No fault escapes you!"],
@@ -129,7 +130,7 @@ function render({ el }) {
       "each. The host runs ahead until its queue is full. Nothing here is measured: below, a " +
       "profiler draws the same lanes of one real step.",
     state,
-    height: (width) => (width < NARROW ? 268 : 238),
+    height: (width) => (width < TIGHT ? 310 : width < NARROW ? 268 : 238),
     draw: (pen, now, { width, narrow }) => {
       // The first bet on a program counts.
       if (frame.wager && now.marks.length === now.round) {

@@ -19,9 +19,8 @@ MOST = 3
 # The reader bets by the lanes first.
 FOLDED = "The diagnosis: open it before your bet on anomaly mode"
 NOTHING = (
-    "Nothing was found: no change that was tried is sure to make this step faster. Seconds may "
-    "be too few for it. The panel measures one change for longer; its factor f gives the share, "
-    "s = 1 − 1/f."
+    "Nothing was found: no change that was tried is sure to make this step faster. The panel tries "
+    "one change for longer; its factor f gives you the share, s = 1 − 1/f."
 )
 
 
