@@ -19,13 +19,13 @@ STRIP, BAR, GAP = 30.0, 16.0, 5.0
 # Cells of a strip, in groups as the gradients are.
 GRADIENTS, CELLS = 8, 6
 # In the colours of the explorable, and by its names.
-FAULTS, REST = ("fill slower", "page faults"), ("fill candidate", "the rest")
-PASSES = ("fill arm5", "more passes of zeros")
+FAULTS, REST = ("fill slower", "page fault"), ("fill candidate", "the rest")
+PASSES = ("fill arm5", "passes of zeros")
 ZEROS, FREE = "fill baseline", "line thin baseline"
 # The part of two sides' difference that page faults may have where it is that of passes.
 CALM = 0.1
-# The part of a step that makes page faults worth a word.
-NOTED = 0.02
+# The share of the pages below which as good as none came again.
+FEW = 0.1
 
 
 class Side(NamedTuple):
@@ -70,22 +70,21 @@ def draw(sides: list[Side], fault: float) -> Markup:
         parts += _bar(side, fault, end, Box(EDGE, top, WIDTH - EDGE, top, (0, longest)))
         top += LINE + STRIP + BAR + 3 * GAP
     parts += _legend(top + 0.7 * LINE, sides, fault, more)
-    told = sentence(sides, fault)
+    told = sentence(sides)
     parts.append(svg.text(EDGE, top + 1.8 * LINE, told, "bold"))
     words = "; ".join(f"{side.name}: {_in_words(side)}" for side in sides)
     return svg.picture(top + 2.2 * LINE, f"{words}. {told}", parts)
 
 
-def sentence(sides: list[Side], fault: float) -> str:
+def sentence(sides: list[Side]) -> str:
     """What became of the freed memory, by the page faults that were counted."""
     least, most = (best(sides, key=lambda side: side.faults) for best in (min, max))
-    more = most.faults - least.faults
-    if more * fault > NOTED * most.seconds:
-        way = most.name.rpartition(" ")[2].replace("none", "None")
-        return f"Pages come again: {more:,.0f} more page faults with {way}."
-    if max(share(side) for side in sides) < NOTED:
+    if share(most) < FEW:
         return "Freed memory stays: hardly a page comes again."
-    return "Both sides have about as many page faults."
+    if share(most) - share(least) < FEW:
+        return "Both sides have about as many page faults."
+    way = most.name.rpartition(" ")[2].replace("none", "None")
+    return f"Pages come again: {most.faults - least.faults:,.0f} more page faults with {way}."
 
 
 def share(side: Side) -> float:
@@ -144,11 +143,11 @@ def _legend(y: float, sides: list[Side], fault: float, more: float) -> list[Mark
     if more:
         entries.insert(0, PASSES)
     if any(side.faults >= 0.5 for side in sides):
-        each = f", {format_seconds(fault)} each" if fault else ""
+        each = f": {format_seconds(fault)}" if fault else ""
         entries.insert(0, (FAULTS[0], FAULTS[1] + each))
     parts, x = [], EDGE
     for kind, words in entries:
         parts.append(svg.rect(x, y - 11, 12, 12, kind))
         parts.append(svg.text(x + 18, y, words, "small"))
-        x += 34 + 0.8 * svg.LETTER * len(words)
+        x += 34 + svg.LETTER * len(words)
     return parts
