@@ -1,6 +1,6 @@
 // 15: the memory of four gradients, page by page: filled with zeros, or freed.
 
-const OPENS = { allocator: "back", size: 4, fault: 0.5, time: 0.3 };
+const OPENS = { allocator: "back", size: 4, fault: 2, time: 0.3 };
 const GRADIENTS = 4;
 const [PAGE, MIB] = [4096, 2 ** 20]; // bytes
 const KEPT_BELOW = 128 * 1024; // bytes: what is smaller stays with the allocator
@@ -35,10 +35,10 @@ function account(way, state) {
   return { bytes: (zeros ? 5 : 1) * bytes, faults, parts, seconds: sum(Object.values(parts)) };
 }
 
-// The shortest page fault at which zeros are faster; none where they never are.
+// The way whose gradients take less time.
 function answer(state) {
-  const seconds = (way, fault) => account(way, { ...state, fault }).seconds;
-  return FAULTS.filter((fault) => seconds("zeros", fault) < seconds("none", fault)).slice(0, 1);
+  const [zeros, none] = WAYS.map((way) => account(way, state).seconds);
+  return [zeros < none ? "zeros" : "none"];
 }
 
 const CELLS = 12; // of a gradient
@@ -137,8 +137,8 @@ function drawMemory(pen, state, { width, narrow }) {
 
 const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
 
-// What each way spends its time on; returns the place of the present moment.
-function drawTime(pen, state, { width, narrow }) {
+// What each way spends its time on, once that may be seen; returns the place of the present moment.
+function drawTime(pen, state, { width, narrow, revealed }) {
   const x = scale(state, width);
   const words = narrow ? "time; above, at the line" : "time; above, the memory at the grey line";
   pen.text(LEFT, BARS - 14, words, "small faint");
@@ -146,6 +146,10 @@ function drawTime(pen, state, { width, narrow }) {
     const { parts, seconds } = account(way, state);
     const top = BARS + row * (LANE - 6);
     pen.text(LEFT - 8, top + 15, NAMES[way], "bold end");
+    if (!revealed) {
+      pen.text(width - 8, top + 15, "? how long ?", "small faint bold end");
+      return;
+    }
     let begin = 0;
     for (const [kind, length] of Object.entries(parts)) {
       pen.rect(x(begin), top, x(begin + length) - x(begin), LANE - 14, `fill ${HUES[kind]}`);
@@ -162,19 +166,13 @@ function drawTime(pen, state, { width, narrow }) {
 
 function inWords(state) {
   const [zeros, none] = WAYS.map((way) => account(way, state));
-  const passes = `the four more passes of zeros ${span(zeros.seconds - zeros.parts.write)}`;
+  const passes = `four more passes of zeros take ${span(zeros.seconds - zeros.parts.write)}`;
   const apart = zeros.seconds - none.seconds;
-  const winner = `${apart > 0 ? "None wins" : "Zeros win"} by ${span(Math.abs(apart))} per step.`;
-  if (!none.faults) return `Freed memory stays: no page fault, ${passes}. ${winner}`;
+  const by = `by ${span(Math.abs(apart))} per step`;
+  const winner = apart > 0 ? `★ None wins ${by}.` : `Zeros win ${by}. Can you make None win?`;
+  if (!none.faults) return `Freed memory stays, so no page fault; ${passes}. ${winner}`;
   const count = none.faults.toLocaleString("en");
-  const faults = `${count} page faults take ${span(none.parts.fault)}`;
-  return `${faults}, ${passes}. ${winner} ${hint(state, apart)}`;
-}
-
-// Which way the shortest page fault lies at which zeros win.
-function hint(state, apart) {
-  if (apart > 0) return "Longer page faults?";
-  return answer(state).includes(state.fault) ? "★ No shorter one will do." : "Would shorter ones do?";
+  return `${count} page faults take ${span(none.parts.fault)}, ${passes}. ${winner}`;
 }
 
 function render({ el }) {
@@ -182,11 +180,11 @@ function render({ el }) {
   const grips = {};
   const frame = new Frame(el, {
     name: "pages",
-    ask: "What is the shortest page fault at which writing zeros is faster?",
-    task: "Press Play. Then make page faults longer, or gradients smaller.",
+    ask: "Which step takes less time: with zeros, or with None?",
+    task: "Press Play: red cells are page faults. Then make the other win: there are three ways.",
     caption:
       "Simulated: backward writes four gradients, one after the other; the optimizer's part is left " +
-      "out. Gradients of less than 128 KiB stay with the allocator; real allocators have more " +
+      "out. Gradients of less than 128 KiB stay with the program; real allocators have more " +
       "rules. A pass over memory moves 10 GB per second, on a GPU 3,000. " +
       "Nothing here is measured; the panel below measures.",
     state,
@@ -198,12 +196,8 @@ function render({ el }) {
     },
   });
   const text = (fault) => `${fault} µs`;
-  frame.bet({
-    name: "fault",
-    options: [0.2, 1, 2, 5].map((fault) => [fault, text(fault)]),
-    answer,
-    play: (fault) => ({ fault }),
-  });
+  const bets = { ...NAMES, neither: "no difference" };
+  frame.bet({ options: Object.entries(bets), answer });
   const options = Object.entries(ALLOCATORS).map(([name, each]) => [name, each.text]);
   frame.choice({ name: "allocator", label: "freed memory", options });
   frame.slider({ name: "size", label: "a gradient has", values: SIZES, text: sizeText });

@@ -6,45 +6,59 @@ from itertools import islice
 
 from labkit import show
 from labkit.plots import Drawing
+from labkit.show import Markup
+from labkit.text import format_factor
 from whyslow import Diagnosis, Finding
 
-HEAD = ("finding", "costs", "remedy")
+HEAD = ("finding", "share s", "1 / (1 − s)", "remedy")
 # In the note of `labkit.busy`.
 BUSY = "other programs"
 AGAIN = ": run this cell again when they are done."
 # Findings that are shown: those with the largest shares.
 MOST = 3
+# The reader bets by the lanes first.
+FOLDED = "The diagnosis: open it before your bet on anomaly mode"
+NOTHING = (
+    "Nothing was found: no change that was tried is sure to make this step faster. The panel tries "
+    "one change for longer; its factor f gives you the share, s = 1 − 1/f."
+)
 
 
-def in_short(diagnosis: Diagnosis) -> Drawing:
-    """One line for each finding, its share and its remedy; and what could not be tried.
+def folded(diagnosis: Diagnosis) -> Drawing:
+    """What `in_short` says, behind a line that opens it."""
+    shown = show.result(show.details(in_short(diagnosis), summary=FOLDED))
+    return Drawing(str(diagnosis), shown)
 
-    What a remedy gains is left out: that is what the reader bets on.
+
+def in_short(diagnosis: Diagnosis) -> Markup:
+    """One line for each finding: its share, what is left without it, its remedy; without a finding,
+    what to do instead. Then what could not be tried.
     """
     largest = islice(diagnosis, MOST)
-    table = show.table([HEAD, *map(_line, largest)]) if len(diagnosis) else ""
+    table = show.table([HEAD, *map(_line, largest)]) if len(diagnosis) else show.sentence(NOTHING)
     # Of the notes only what disturbs the figures.
     notes = [f"{note.capitalize()}{AGAIN}" for note in diagnosis.notes if BUSY in note]
     missing: dict[str, list[str]] = {}
     for name, why in diagnosis.unmeasured.items():
         missing.setdefault(why, []).append(name)
     notes += [f"Not tried: {', '.join(names)} ({why})." for why, names in missing.items()]
-    shown = show.join([show.sentence(diagnosis.sentence), table, *map(show.note, notes)])
-    return Drawing(str(diagnosis), shown)
+    return show.join([table, *map(show.note, notes)])
 
 
 def how_much_without(diagnosis: Diagnosis, name: str) -> str:
-    """The question of a bet, behind the share of the finding that is named like that.
+    """The question of a bet on a cause, whose share the diagnosis below has.
 
-    On a machine that others disturb a diagnosis may miss it: that is said instead.
+    On a machine that others disturb it may have missed it: then the question says so.
     """
-    shares = [each.share for each in diagnosis if each.name.startswith(name)]
-    found = f"costs {100 * shares[0]:.0f} % of the step" if shares else "was not found"
-    return f"{name.capitalize()} {found}. How many times as fast without it?"
+    found = any(each.name.startswith(name) for each in diagnosis)
+    where = "Open the diagnosis below." if found else "The diagnosis missed it: make a guess."
+    return f"{where} How many times as fast without {name}?"
 
 
 def _line(finding: Finding) -> tuple[str, ...]:
     low, high = finding.interval
-    costs = f"{finding.share:.0%} of the {finding.of} [{low:.0%}, {high:.0%}]"
+    of = "" if finding.of == "time" else f" of the {finding.of}"
+    share = f"{finding.share:.0%}{of} [{low:.0%}, {high:.0%}]"
+    gain = f"{format_factor(finding.speedup)}×" if finding.of == "time" else "–"
     remedy = finding.remedy.splitlines()[0].rstrip(":;,.")
-    return finding.name, costs, remedy
+    return finding.name, share, gain, remedy
