@@ -13,7 +13,7 @@ const NAMES = {
   fall: "stays up, then falls",
   own: "yours",
 };
-const [LEAST, MOST] = [0.001, 20]; // of the losses that are drawn
+const [LEAST, MOST] = [0.0003, 20]; // of the losses that are drawn
 const RUNS = 3; // with noise
 const LOOKS = 10; // steps that a drawn loss of theirs is the mean of
 // The three schedules of a bet, drawn together.
@@ -153,8 +153,9 @@ function playFirst(frame, plays) {
     const begun = performance.now();
     const move = (time) => {
       const part = clamp((time - begun) / 1000 / SECONDS, 0, 1);
-      // Whatever the reader does meanwhile ends it.
-      if (part > 0 && (frame.wager || !compares(frame.state))) return frame.set({ part: 1 });
+      // Another bet ends it, and so does a move.
+      if (frame.wager) return;
+      if (part > 0 && !compares(frame.state)) return frame.set({ part: 1 });
       frame.set({ ...plays(JSON.parse(node.value)), part });
       if (part < 1) frame.playing = requestAnimationFrame(move);
       else node.click();
@@ -234,5 +235,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { RATES, SHAPES, OPENS, rates, losses, walk, tuned, answer };
+export { RATES, SHAPES, OPENS, rates, losses, walk, tuned, smooth, compares, answer };
 export default { render };
