@@ -18,6 +18,8 @@ from labkit.text import format_short
 LEFT, HEIGHT = 60.0, 200.0
 # A metric is never drawn nearer to its least value than such a part of it.
 NEAR = 1e-4
+# A run that begins so many times as high as another one is beyond the chart.
+FAR = 30
 
 
 def by_clock(result: object, least: float = 0.0) -> str:
@@ -65,8 +67,10 @@ def above(result: RaceResult, least: float) -> RaceResult:
 def box_of(result: RaceResult, values: Sequence[float]) -> Box:
     """Where the curves are drawn, in logarithms of milliseconds and of the metric."""
     times = [1000 * seconds for run in result.runs for _, seconds, _ in run.curve]
-    began = [next(finite([run]), math.inf) for run in result.runs]
-    up = math.log(0.9 * min(*values, result.target)), math.log(1.5 * max(min(began), result.target))
+    began = [next(finite([run])) for run in result.runs if any(finite([run]))]
+    # Where one step is enough to explode, the lowest beginning is the usual one.
+    high = max(min(max(began), FAR * min(began)), result.target)
+    up = math.log(0.9 * min(*values, result.target)), math.log(1.3 * high)
     across = math.log(min(times)), math.log(1.05 * max(times))
     top = LINE * (len(result.arms) + 1) + 8
     return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, up)
