@@ -63,6 +63,7 @@ function better(state) {
 // ---------------------------------------------------------------- drawing
 
 const SIZES = [2, 5, 10, 20, 50, 100, 120, 200, 300, 500, 1000];
+const [TAIL, FAINT] = [12, 200]; // latest steps of a noisy path that are drawn: strong, and at all
 const HUES = ["red", "blue", "orange"];
 const title = (rows) =>
   rows === 1 ? "1 row" : `${rows === ROWS ? "all " : ""}${rows.toLocaleString("en")} rows`;
@@ -84,9 +85,12 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
   pen.dot(x(0), y(0), RING * scale, "fill pale");
   pen.dot(x(0), y(0), 3, "fill green");
   pen.text(x(0), y(0) + RING * scale + 14, "goal", "small middle faint");
-  walks.forEach(({ places, now }, i) => {
+  walks.forEach(({ places, now, last }, i) => {
     const points = places.slice(0, now + 1).map(([a, b]) => [x(a), y(b)]);
-    pen.path(points, `line thin ${HUES[i]}`);
+    const noisy = last > 2 * TAIL;
+    // The noisy one would bury the others: only its latest steps are strong.
+    if (noisy) pen.path(points.slice(-FAINT), "line thin red half");
+    pen.path(noisy ? points.slice(-TAIL) : points, `line ${HUES[i]}`);
     // Where all three stand, each is seen around the next.
     pen.dot(...points[now], 10 - 3 * i, `fill ${HUES[i]}`);
   });
@@ -96,7 +100,7 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
 function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
   const x = logarithmic(SOONEST, LATEST, left, right);
   const y = logarithmic(0.01, 20, bottom, top);
-  pen.text(left, top - 10, "loss above the best", "small faint");
+  pen.text(left, top - 10, "loss, minus the least possible", "small faint");
   rows(pen, [0.1, 1, 10], y, left, right);
   columns(pen, [0.1, 1, 10, 100], x, bottom);
   pen.text(right, bottom + 33, "milliseconds", "small faint end");
@@ -104,7 +108,7 @@ function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
   const ends = [];
   walks.forEach(({ places, now, pace, last }, i) => {
     const at = (step) => [x(Math.max(SOONEST, step * pace)), y(Math.max(0.01, loss(places[step])))];
-    pen.path(steps(0, now, 1).map(at), `line ${HUES[i]}`);
+    pen.path(steps(0, now, 1).map(at), `line ${HUES[i]}${last > 2 * TAIL ? " thin half" : ""}`);
     const end = at(now);
     pen.dot(...end, now === last ? 6 : 4, `fill ${HUES[i]}`);
     if (now === last) ends.push([...end, last * pace, HUES[i]]);
@@ -114,7 +118,9 @@ function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
     if (rank === 0) pen.text(across - 10, up + 4, inTime(taken), `small bold ${hue} end`);
     else pen.text(across + 6, up + 20, inTime(taken), `small bold ${hue} end`);
   });
-  if (time > SOONEST) pen.line(x(time), top, x(time), bottom, "grey dash");
+  // When all have arrived it has nothing more to show.
+  const walking = walks.some(({ now, last }) => now < last);
+  if (time > SOONEST && walking) pen.line(x(time), top, x(time), bottom, "grey dash");
 }
 
 function places({ width, narrow }) {
@@ -152,7 +158,7 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "three-walkers",
     ask: "1,500 rows lie in memory: which steps reach the goal first, of 1 row, of 100, or of all?",
-    task: "Press Play. Then let a DataLoader read the rows, and find the best blue batch.",
+    task: "Press Play. Then let a loader read the rows one by one, and find the best blue batch.",
     caption:
       "Simulated. Steps to the goal, 4 (1 + 240 / rows), and the milliseconds of a step are fitted " +
       "to a recorded race on two cores of an Intel Xeon. The paths are made up, in two dimensions: " +
@@ -185,7 +191,7 @@ function render({ el }) {
   frame.choice({
     name: "reader",
     label: "rows come from",
-    options: [["memory", "memory"], ["loader", "DataLoader"]],
+    options: [["memory", "memory"], ["loader", "loader"]],
   });
   frame.slider({ name: "rows", label: "rows in a blue step", values: SIZES });
   const ticks = steps(0, TICKS, 1);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, cycle
 
 from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, target
@@ -15,28 +16,36 @@ from labkit.show import Markup
 from labkit.text import format_short
 
 LEFT, HEIGHT = 60.0, 200.0
+# A metric is never drawn nearer to its least value than such a part of it.
+NEAR = 1e-4
+# A run that begins so many times as high as another one is beyond the chart.
+FAR = 30
 
 
-def by_clock(result: object) -> str:
+def by_clock(result: object, least: float = 0.0) -> str:
     """The metric of every run by its milliseconds of training, both scales logarithmic.
 
     A function for a panel; "" for all but a race to a small metric, such as a loss, that has begun.
+    ``least``: the lowest value that the metric can have; what is above it is drawn.
     """
     if not isinstance(result, RaceResult) or result.higher_is_better:
         return ""
+    goal = f"target {result.target:g}"
+    result = above(result, least)
     values = list(finite(result.runs))
     if not values or min(values) <= 0 or result.target <= 0:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, values)
-    title = f"{result.metric} by the clock, {len(result.of(result.arms[0]))} seeds"
+    seeds = f"{len(result.of(result.arms[0]))} seeds"
+    title = f"{result.metric}{', minus the least possible' * bool(least)}, {seeds}"
     parts = [field(box), *scales(box), svg.text(LEFT, box.top - 8, title, "small")]
     words = {arm: ended(result.of(arm)) for arm in result.arms}
     for number, arm in enumerate(result.arms, 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, arm, words[arm], left=28)
         parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
-    parts += target(result.target, box)
+    parts += target(result.target, box, goal)
     foot = box.bottom + 2 * LINE - 6
     parts.append(svg.dots([(EDGE + 8, foot - 4)], "end baseline"))
     parts.append(svg.text(EDGE + 22, foot, "arrived", "small"))
@@ -45,11 +54,23 @@ def by_clock(result: object) -> str:
     return svg.picture(foot + 12, f"{result.metric} of every run by the clock: {spoken}", parts)
 
 
+def above(result: RaceResult, least: float) -> RaceResult:
+    """The same race to a metric that is lower by ``least``."""
+    runs = []
+    for run in result.runs:
+        # Rounding may put a value at the least, which has no logarithm.
+        curve = ((step, time, max(value - least, NEAR * least)) for step, time, value in run.curve)
+        runs.append(replace(run, curve=tuple(curve)) if least else run)
+    return replace(result, runs=tuple(runs), target=result.target - least)
+
+
 def box_of(result: RaceResult, values: Sequence[float]) -> Box:
     """Where the curves are drawn, in logarithms of milliseconds and of the metric."""
     times = [1000 * seconds for run in result.runs for _, seconds, _ in run.curve]
-    began = [next(finite([run]), math.inf) for run in result.runs]
-    up = math.log(0.9 * min(*values, result.target)), math.log(1.5 * max(min(began), result.target))
+    began = [next(finite([run])) for run in result.runs if any(finite([run]))]
+    # Where one step is enough to explode, the lowest beginning is the usual one.
+    high = max(min(max(began), FAR * min(began)), result.target)
+    up = math.log(0.9 * min(*values, result.target)), math.log(1.3 * high)
     across = math.log(min(times)), math.log(1.05 * max(times))
     top = LINE * (len(result.arms) + 1) + 8
     return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, up)

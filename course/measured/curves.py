@@ -39,9 +39,7 @@ def curves(result: object) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, min(known))
-    # The panel's own picture, while it ran, had seconds below.
-    count = len(result.of(result.arms[0]))
-    title = f"{result.metric} by steps, no longer by seconds; {count} seeds"
+    title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     rows = {arm: in_words(result.of(arm)) for arm in result.arms}
@@ -187,11 +185,11 @@ def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
     return [svg.text(right + 16, box.top + 24, words, "bold")]
 
 
-def target(value: float, box: Box) -> list[Markup]:
-    """A dashed line, and the value below it: curves end at the line."""
+def target(value: float, box: Box, words: str = "") -> list[Markup]:
+    """A dashed line, and below it its value or other words: curves end at the line."""
     y = box.y(math.log(value))
     line = svg.path([(box.left, y), (box.right, y)], "one", "5 4")
-    return [line, svg.text(box.left + 6, y + 18, f"target {value:g}")]
+    return [line, svg.text(box.left + 6, y + 18, words or f"target {value:g}")]
 
 
 def legend(y: float) -> list[Markup]:

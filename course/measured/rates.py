@@ -101,8 +101,10 @@ def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Ma
     for arm, points in rates.items():
         places = [(upper.x(step), up(upper, rate)) for step, rate in points]
         parts.append(svg.path(places, f"line {hues[arm]}") if places else Markup(""))
-    seeds = len(result.of(result.arms[0]))
-    parts += chart(lower, f"{result.metric} after each step, {seeds} seeds")
+    title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
+    if max(curves.finite(result.runs)) > 1.01 * math.exp(lower.up[1]):
+        title += "; higher ones at the edge"
+    parts += chart(lower, title)
     runs = (curves.curve(run, lower, hues[run.arm]) for run in result.runs)
     parts += chain.from_iterable(runs)
     parts += curves.target(result.target, lower)

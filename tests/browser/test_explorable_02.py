@@ -6,9 +6,9 @@ import math
 from itertools import pairwise, product
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
-from .test_explorables import Model
+from .test_explorables import Model, Moving
 
 pytestmark = pytest.mark.browser
 
@@ -92,3 +92,28 @@ def test_whole_steps_are_done_by_a_time(model: Model) -> None:
     assert model("done", 100, "loader", 0) == 0
     assert model("done", 100, "loader", 2.5 * pace) == 2
     assert model("done", 100, "loader", 1e6) == 14
+
+
+def test_one_row_is_drawn_beneath_the_others_and_the_clock_goes_when_all_are_there(
+    browser: Browser,
+) -> None:
+    from course.explorables import ThreeWalkers, alive
+
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.set_content(f"<body>{alive(ThreeWalkers)}</body>")
+    moving = Moving(page, page.locator(".course-explorable"))
+
+    def lines(look: str) -> int:
+        return moving.root.locator(f"svg .xp-line{look}").count()
+
+    try:
+        moving.press(moving.slider("clock"), "End")
+        faint = moving.root.locator("svg path.xp-half.xp-red").first.get_attribute("d") or ""
+        strong = moving.root.locator("svg path.xp-red:not(.xp-half)").first.get_attribute("d") or ""
+        assert faint.count("L") > 100 and strong.count("L") < 20
+        assert lines(".xp-dash") == 0
+        moving.press(moving.slider("clock"), "PageDown")
+        moving.press(moving.slider("clock"), "PageDown")
+        assert lines(".xp-dash") == 1
+    finally:
+        page.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -132,17 +133,76 @@ def test_each_schedule_is_shown_with_its_best_highest_rate(model: Model, start: 
 
 def test_the_fall_does_the_work_unless_the_start_is_steep(model: Model) -> None:
     opens: dict[str, Any] = model.value("OPENS")
-    assert opens["shape"] == "constant"
+    assert opens["shape"] == "constant" and not model("compares", opens)
     assert model("answer", opens) == ["fall"]
     assert model("answer", {**opens, "start": "steep"}) == ["both"]
 
 
-def test_a_bent_schedule_is_judged_and_kept_in_the_list(browser: Browser) -> None:
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 1000, "height": 900})
+    yield opened
+    opened.close()
+
+
+def shown(page: Page) -> Moving:
     from course.explorables import BendTheRate, alive
 
-    page = browser.new_page(viewport={"width": 1000, "height": 900})
     page.set_content(f"<body>{alive(BendTheRate)}</body>")
-    moving = Moving(page, page.locator(".course-explorable"))
+    return Moving(page, page.locator(".course-explorable"))
+
+
+def test_a_bet_is_judged_once_its_three_schedules_have_been_drawn(page: Page) -> None:
+    moving = shown(page)
+    assert "1cycle: its rise ..." in moving.root.locator("svg text").all_text_contents()
+    rise = moving.wagers()[0]
+    moving.press(rise, "Enter")
+    assert moving.result() == "The rise alone, the fall alone, or both: which ends lowest?"
+    assert rise.get_attribute("aria-pressed") == "true"
+    assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
+    assert "0.0157" not in moving.root.locator("svg text").all_text_contents()
+    moving.root.locator(".xp-wrong").wait_for(timeout=10_000)
+    page.wait_for_timeout(100)
+    told = "Your bet, the rise, is wrong. The rise alone ends at 0.035, the fall alone at 0.0157, "
+    assert moving.result() == f"{told}both at 0.0181."
+    listed = moving.root.locator("svg text").all_text_contents()
+    assert {"0.0157", "0.0181", "0.035"} <= set(listed)
+    # The next one needs no play.
+    moving.press(moving.wagers()[1], "Enter")
+    assert moving.result().startswith("Your bet, the fall, is right.")
+
+
+def test_another_bet_ends_the_play_and_is_judged_at_once(page: Page) -> None:
+    moving = shown(page)
+    moving.press(moving.wagers()[0], "Enter")
+    moving.press(moving.wagers()[1], "Enter")
+    assert moving.result().startswith("Your bet, the fall, is right.")
+    page.wait_for_timeout(500)
+    assert moving.result().startswith("Your bet, the fall, is right.")
+
+
+def test_a_move_ends_the_play_of_a_bet_without_a_verdict(page: Page) -> None:
+    moving = shown(page)
+    moving.press(moving.wagers()[2], "Enter")
+    moving.root.locator("select").select_option("cosine")
+    page.wait_for_timeout(3500)
+    assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
+    assert moving.result().startswith("cosine, up to a rate of ")
+
+
+def test_the_noise_of_a_run_stays_on_its_axis(model: Model) -> None:
+    """Drawn as a mean of ten steps, a run of the menu hardly leaves the chart below."""
+    low, high = 0.0003, 20
+    for start, shape in product(STARTS, ("constant", "cycle", "linear")):
+        grips = model("tuned", shape, start)
+        for seed in range(3):
+            run = model("smooth", model("walk", grips, start, seed))
+            outside = [loss for loss in run if not low <= loss <= high]
+            assert len(outside) < 0.05 * len(run)
+
+
+def test_a_bent_schedule_is_judged_and_kept_in_the_list(page: Page) -> None:
+    moving = shown(page)
     menu, grip = moving.root.locator("select"), moving.root.locator(".xp-grip").nth(2)
 
     def listed() -> list[str]:
@@ -152,24 +212,21 @@ def test_a_bent_schedule_is_judged_and_kept_in_the_list(browser: Browser) -> Non
         menu.select_option(shape)
         moving.press(menu, "Shift")
 
-    try:
-        choose("cycle")
-        assert moving.result() == "1cycle, up to a rate of 1.28, ends at 0.0181."
-        moving.press(grip, "ArrowDown")
-        assert menu.input_value() == "own"
-        assert moving.result().startswith("Yours ends at 0.0")
-        assert any(words in listed() for words in ("yours", "★ yours"))
-        choose("linear")
-        for number, presses in ((0, 6), (1, 2), (2, -4), (3, -3)):
-            for _ in range(abs(presses)):
-                key = "ArrowUp" if presses > 0 else "ArrowDown"
-                moving.press(moving.root.locator(".xp-grip").nth(number), key)
-        assert moving.result().endswith("★ You beat every schedule of the menu.")
-        assert "★ yours" in listed()
-        moving.root.get_by_label("start: steep", exact=True).check(force=True)
-        moving.press(menu, "Shift")
-        assert moving.result().startswith("Lost: the steep start throws it out.")
-        # A list for each start, and nothing wins that was lost.
-        assert "lost" in listed() and "★ yours" not in listed() and "linear" not in listed()
-    finally:
-        page.close()
+    choose("cycle")
+    assert moving.result() == "1cycle, up to a rate of 1.28, ends at 0.0181."
+    moving.press(grip, "ArrowDown")
+    assert menu.input_value() == "own"
+    assert moving.result().startswith("Yours ends at 0.0")
+    assert any(words in listed() for words in ("yours", "★ yours"))
+    choose("linear")
+    for number, presses in ((0, 6), (1, 2), (2, -4), (3, -3)):
+        for _ in range(abs(presses)):
+            key = "ArrowUp" if presses > 0 else "ArrowDown"
+            moving.press(moving.root.locator(".xp-grip").nth(number), key)
+    assert moving.result().endswith("★ You beat every schedule of the menu.")
+    assert "★ yours" in listed()
+    moving.root.get_by_label("start: steep", exact=True).check(force=True)
+    moving.press(menu, "Shift")
+    assert moving.result().startswith("Lost: the steep start throws it out.")
+    # A list for each start, and nothing wins that was lost.
+    assert "lost" in listed() and "★ yours" not in listed() and "linear" not in listed()

@@ -387,6 +387,10 @@ def test_clipping_keeps_the_ball_on_the_slope(blank: Page) -> None:
     assert abs(free[thrown["step"]] - free[thrown["step"] - 1]) == thrown["length"] > 10
     assert model("thrown", free, thrown["step"] - 1) is None
     assert model("thrown", clipped, 60) is None
+    for places in (free, clipped, [1, 7.9, 7, 8.2, 7.7, 9]):
+        onto = [w for w in places[1:] if 4 / (1 + math.exp(-(w - 8) / 0.06)) > 0.05]
+        assert model("climbs", places, 60) == len(onto) > 0
+    assert model("climbs", [1, 7.9, 7, 8.2, 7.7, 9], 3) == 2
 
 
 def test_the_best_bet_ends_lowest_whatever_the_noise(blank: Page) -> None:
@@ -765,7 +769,7 @@ def static(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "-q"]
     command += ["-c", str(ROOT / "course" / "site"), str(source), str(out)]
     subprocess.run(command, check=True, timeout=300)
-    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page = browser.new_page(reduced_motion="reduce", viewport={"width": 1100, "height": 900})
     page.goto((out / "index.html").as_uri())
     yield page
     page.close()

@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_every_run_is_drawn_by_milliseconds() -> None:
     assert count(picture, "thin") == 4
     assert "2 arrive (0.6–0.75 ms)" in picture
     assert "1 arrives" in picture and "1 explodes" in picture
-    assert "loss by the clock, 2 seeds" in picture and "target 0.25" in picture
+    assert "loss, 2 seeds" in picture and "target 0.25" in picture
     assert ">0.1 ms<" in picture and ">1 ms<" not in picture
 
 
@@ -46,6 +47,18 @@ def test_twice_the_pace_is_the_same_way_to_the_right() -> None:
     ends = re.findall(r'd="M([\d.]+) [\d.]+h0" class="k-dots k-end', by_clock(race(*runs)))
     first, second, third = map(float, ends[:3])
     assert second - first == pytest.approx(third - second, abs=0.3) and second > first
+
+
+def test_above_its_least_value_a_loss_that_halves_falls_by_equal_steps() -> None:
+    runs = [run("baseline", 0, 0.2, [0.24 + 0.1 / 2**step for step in range(6)])]
+    picture = by_clock(race(*runs), least=0.24)
+    assert "loss, minus the least possible, 1 seeds" in picture and "target 0.25" in picture
+    (line,) = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
+    heights = [float(point.split()[1]) for point in line.split("L")]
+    falls = [b - a for a, b in pairwise(heights)]
+    assert falls[0] > 5 and max(falls) - min(falls) < 0.3
+    exact = by_clock(race(run("baseline", 0, 0.2, [0.5, 0.24])), least=0.24)
+    assert "1 arrives" in exact
 
 
 @pytest.mark.parametrize("other", [None, "text", race(*DUEL.runs, higher=True), race()])

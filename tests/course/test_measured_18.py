@@ -45,7 +45,7 @@ def test_every_run_is_there_and_each_explosion_is_marked_with_its_step() -> None
     assert "2 explode (steps 2–4)" in picture
     assert "exploded: steps 2–4" in picture
     assert "2 arrive (steps 40–50)" in picture
-    assert "loss by steps, no longer by seconds; 2 seeds" in picture
+    assert "loss after each step, 2 seeds" in picture
     assert "target 2.5" in picture
 
 
