@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from course.measured.elsewhere import Elsewhere, in_lines
 from course.measured.epochs import TRAINING, Batch, Epoch, Epochs, Loader
+from course.measured.sides import both, legend, times
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
@@ -27,14 +27,10 @@ def of(epochs: Epochs, recorded: Elsewhere | None = None) -> Callable[[object], 
     """
 
     def picture(result: object) -> str:
-        if not isinstance(result, Comparison):
+        sides = both(result, epochs.of)
+        if not sides or not isinstance(result, Comparison):
             return ""
-        sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
-            if epoch := epochs.of(side.settings, side.median if side.times else None):
-                sides.append((role, epoch))
-        found = recorded.matching(result) if recorded and sides else ()
-        return draw(sides, in_lines(found)) if sides else ""
+        return draw(sides, in_lines(recorded.matching(result) if recorded else ()))
 
     return picture
 
@@ -48,8 +44,9 @@ def draw(sides: Sequence[tuple[str, Epoch]], notes: Sequence[str] = ()) -> Marku
         top += 1.7 * LINE
         parts += _lanes(epoch, top, longest)
         top += (1 + len(epoch.loaders)) * (LANE + GAP) + 6
-    parts += _axis(_box(top, longest), longest)
-    parts += _legend(top + 2 * LINE)
+    ground = _box(top, longest)._replace(bottom=top)
+    parts += times(ground, longest)
+    parts += legend(LEGEND, LEFT, top + 2 * LINE)
     bottom = top + 2.4 * LINE
     for note in notes:
         bottom += 0.75 * LINE
@@ -117,23 +114,4 @@ def _bar(box: Box, begin: float, end: float, kind: str, word: str = "") -> list[
     parts = [svg.rect(left + 0.5, box.top, max(0.5, right - left - 1), LANE, kind)]
     if word and right - left > LETTER * len(word) + 4:
         parts.append(svg.text((left + right) / 2, box.bottom - 5, word, "", "middle"))
-    return parts
-
-
-def _axis(box: Box, longest: float) -> list[Markup]:
-    """Round times below the lanes."""
-    rough = longest / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
-    times = [step * number for number in range(int(longest / step) + 1)]
-    words = [format_seconds(at) if at else "0" for at in times]
-    return [svg.below(box.x(at), box.top + 16, word) for at, word in zip(times, words, strict=True)]
-
-
-def _legend(y: float) -> list[Markup]:
-    parts, x = [], LEFT
-    for kind, word in LEGEND:
-        parts.append(svg.rect(x, y - 11, 12, 12, kind))
-        parts.append(svg.text(x + 18, y, word, "small"))
-        x += 36 + LETTER * len(word)
     return parts
