@@ -16,7 +16,8 @@ from labkit.text import format_seconds
 
 LEFT, LANE, GAP = 104.0, 22.0, 4.0
 LOADS, TRAINS, WAITS = "fill candidate", "fill faster", "fill slower"
-LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting"))
+QUEUED = "line thin candidate"
+LEGEND = ((LOADS, "loading L"), (TRAINS, "training T"), (WAITS, "waiting"), (QUEUED, "queued"))
 
 
 def of(epochs: Epochs, recorded: Elsewhere | None = None) -> Callable[[object], str]:
@@ -104,7 +105,7 @@ def _loaded(number: str, batch: Batch, until: float, box: Box) -> list[Markup]:
     if until > batch.end:
         middle = (box.top + box.bottom) / 2
         kept = [(box.x(batch.end), middle), (box.x(until), middle)]
-        parts.append(svg.path(kept, "line thin candidate"))
+        parts.append(svg.path(kept, QUEUED))
     return parts
 
 

@@ -34,10 +34,13 @@ def both(
 
 
 def legend(entries: Iterable[tuple[str, str]], left: float, y: float) -> list[Markup]:
-    """Boxes with their words: pairs of a kind and a word, in one line."""
+    """Boxes and strokes with their words: pairs of a kind and a word, in one line."""
     parts, x = [], left
     for kind, word in entries:
-        parts.append(svg.rect(x, y - 11, 12, 12, kind))
+        if kind.startswith("line"):
+            parts.append(svg.path([(x, y - 5), (x + 12, y - 5)], kind))
+        else:
+            parts.append(svg.rect(x, y - 11, 12, 12, kind))
         parts.append(svg.text(x + 18, y, word, "small"))
         x += 36 + LETTER * len(word)
     return parts

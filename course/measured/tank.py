@@ -198,7 +198,7 @@ def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
     most = max(each.level(job.queued) for _, each in sides for job in each.jobs)
     parts, top = [], 0.0
     for role, each in sides:
-        parts += svg.named(top + 0.8 * LINE, role, _in_words(each), "steps in the tank")
+        parts += svg.named(top + 0.8 * LINE, role, _in_words(each), "steps in tank")
         box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
         box = box._replace(bottom=box.top + LEVEL)
         parts += _level(each, box, most)
@@ -222,12 +222,16 @@ def _level(each: Round, box: Box, most: float) -> list[Markup]:
     for moment in moments:
         points += [(box.x(at), box.y(each.level(at))) for at in (moment - before, moment)]
     parts = [field(box)]
-    # Whole steps: half of the most is near enough.
-    for level in sorted({0, math.ceil(most / 2), math.floor(most)}):
+    for level in range(0, math.floor(most) + 1, _spacing(most)):
         y = box.y(level)
         parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
         parts.append(svg.text(box.left - 6, y + 5, str(level), "small", "end"))
     return [*parts, svg.path(points, LEVELS)]
+
+
+def _spacing(most: float) -> int:
+    """Whole steps between two lines, of which there are few."""
+    return next(step for step in (1, 2, 5, 10, 20, 50) if 4 * step > most or step == 50)
 
 
 def _strips(each: Round, box: Box) -> list[Markup]:
