@@ -65,7 +65,7 @@ function drawTime(pen, spans, { left, right }, y) {
 // host and device at once. The first bar is always as long.
 function drawCost(pen, state, { left, right, narrow }, top) {
   const { host, held, device, each, seldom } = parts(state);
-  const x = linear(0, each, left, left + 0.74 * (right - left));
+  const x = linear(0, each, left, left + (narrow ? 0.55 : 0.74) * (right - left));
   const bar = (begin, end, y, height, look) =>
     pen.rect(x(begin), y, Math.max(0, x(end) - x(begin) - 1), height, look, 2);
   const line = (y, name, time) => {

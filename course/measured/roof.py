@@ -179,7 +179,8 @@ def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool, above: bool) -> list
             parts.append(svg.path([(x, y), (x, top)], f"line thin {tone}", "3 4"))
         if y - top < NEAR:
             # The roof's name is above the highest one, and below any other.
-            above = roofs.peaks[dot.form] < max(roofs.peaks.values())
+            lower = roofs.peaks[dot.form] < max(roofs.peaks.values())
+            above = lower and y - top < NEAR / 2
     parts.append(svg.dots([(x, y)], f"end {tone}"))
     place, anchor = (x - 10, "end") if left else (x + 10, "start")
     return [*parts, svg.text(place, y - 6 if above else y + 20, dot.label, "bold", anchor)]
