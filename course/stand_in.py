@@ -126,7 +126,7 @@ def on_this_machine(has: Abilities) -> tuple[list[str], dict[str, Any]]:
     if has.cores == 1:
         players = ["this core", "second core", "yours"]
         withheld["second core"] = "this machine has one core"
-    return players, {"played_by": withheld, "copies": "needs a GPU"}
+    return players, {"played_by": withheld}
 
 
 class Preparing:

@@ -109,7 +109,7 @@ def _error(device: Any) -> None:
     time.sleep(SLOW)
     _submit(device, behind.append, 1)
     try:
-        got = _read(device)
+        got = _read(device, "after a call that raised an error: catch it in the thread, and go on")
     except Planned:
         pass
     else:
@@ -141,12 +141,12 @@ def _submit(device: Any, function: Callable[..., Any], *arguments: Any) -> None:
         raise NotYet("submit raised a call's error: keep it for the next read") from None
 
 
-def _read(device: Any) -> Any:
-    return _within("read", device.read)
+def _read(device: Any, when: str = "") -> Any:
+    return _within("read", device.read, when=when)
 
 
-def _within(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Its value or its error; NotYet where it does not return."""
+def _within(name: str, call: Callable[..., Any], *arguments: Any, when: str = "") -> Any:
+    """Its value or its error; NotYet where it does not return, with a word on ``when``."""
     outcome: dict[str, Any] = {}
 
     def run() -> None:
@@ -159,7 +159,7 @@ def _within(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
     thread.start()
     thread.join(PATIENCE)
     if thread.is_alive():
-        raise NotYet(f"{name}() did not return within {PATIENCE:g} s")
+        raise NotYet(f"{name}() did not return within {PATIENCE:g} s {when}".rstrip())
     if "error" in outcome:
         raise outcome["error"]
     return outcome["value"]

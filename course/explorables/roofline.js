@@ -1,71 +1,4 @@
-// 06: a linear layer under the roofs of two number formats.
-
-// Peaks in operations per second, bandwidth in bytes per second: published, not measured.
-const MACHINES = {
-  avx2: {
-    label: "CPU without bf16, 2 cores",
-    source:
-      "2 cores at 3 GHz with AVX2: 32 operations per clock and core; " +
-      "memory DDR4-3200, two channels; bf16 is emulated, assumed 10 times slower",
-    bandwidth: 51.2e9,
-    peak: { fp32: 0.192e12, bf16: 0.0192e12 },
-  },
-  amx: {
-    label: "CPU with bf16 (AMX), 2 cores",
-    source:
-      "2 cores at 2.5 GHz, Intel's figures per clock and core: 64 operations with AVX-512, " +
-      "1,024 in bf16 with AMX; memory DDR5-4800, one channel",
-    bandwidth: 38.4e9,
-    peak: { fp32: 0.32e12, bf16: 5.12e12 },
-  },
-  gpu8: {
-    label: "8 GB GPU (RTX 3070)",
-    source: "NVIDIA's GA102 white paper, RTX 3070, sums in fp32",
-    bandwidth: 448e9,
-    peak: { fp32: 20.3e12, bf16: 40.6e12 },
-  },
-  h100: {
-    label: "H100",
-    source:
-      "NVIDIA's H100 SXM data sheet, without sparsity; fp32 without TF32, as PyTorch's default",
-    bandwidth: 3350e9,
-    peak: { fp32: 67e12, bf16: 989e12 },
-  },
-};
-const BYTES = { fp32: 4, bf16: 2 };
-const FORMATS = ["fp32", "bf16"];
-const WIDTHS = steps(6, 14, 0.25).map((power) => Math.round(2 ** power));
-const OPENS = { machine: "gpu8", width: 64, rows: 1024, fixed: 10e-6 };
-// The widths of the bet, and the speed-up that it asks for.
-const BETS = [128, 256, 512, 1024];
-const ENOUGH = 1.5;
-
-// One product of (rows x width) with (width x width). Seconds, operations, bytes.
-function layer({ machine, format, width, rows, fixed }) {
-  const { peak, bandwidth } = MACHINES[machine];
-  const work = 2 * rows * width * width;
-  const bytes = BYTES[format] * (width * width + 2 * rows * width);
-  const [arithmetic, memory] = [work / peak[format], bytes / bandwidth];
-  const useful = Math.max(arithmetic, memory);
-  const longer = arithmetic > memory ? "arithmetic" : "memory";
-  return {
-    seconds: fixed + useful,
-    limit: fixed > useful ? "fixed cost" : longer,
-    intensity: work / bytes,
-    rate: work / (fixed + useful),
-    roof: work / useful,
-  };
-}
-
-function speedup(state, width) {
-  const [full, half] = FORMATS.map((format) => layer({ ...state, width, format }));
-  return full.seconds / half.seconds;
-}
-
-// The narrowest width of the bet that gains enough on the machine of the question.
-const answer = () => BETS.filter((width) => speedup(OPENS, width) >= ENOUGH).slice(0, 1);
-
-// ---------------------------------------------------------------- drawing
+// 06: the drawing of models/roofline.js.
 
 const HUES = { fp32: "grey", bf16: "blue" };
 
@@ -118,7 +51,7 @@ function drawGap(pen, across, up, roof, format) {
   pen.line(across, up, across, roof, `dash ${HUES[format]}`);
   pen.dot(across, roof, 4, `hollow ${HUES[format]}`);
   if (format === "bf16" && up - roof > 40) {
-    pen.text(across + 8, up - 18, "fixed cost", "small faint");
+    pen.text(across + 8, up - 18, "gap: fixed cost", "small faint");
   }
 }
 
@@ -152,13 +85,13 @@ function drawCurve(pen, state, { left, right, top, bottom }) {
   rows(pen, ticks(0, most, 4), y, left, right, (value) => `${value}×`);
   columns(pen, [64, 1024, 16384], x, bottom, text);
   pen.line(left, y(1), right, y(1), "grey thin");
-  pen.line(left, y(ENOUGH), right, y(ENOUGH), "green dash");
+  pen.line(left, y(ENOUGH), right, y(ENOUGH), "green");
   pen.text(right, y(ENOUGH) - 5, `${ENOUGH}×`, "small bold green end");
   const shown = WIDTHS.filter((width) => width <= state.width);
   pen.path(shown.map((width) => [x(width), y(speedup(state, width))]), "line blue thick");
   const now = speedup(state, state.width);
   const place = x(state.width);
-  pen.line(place, bottom, place, y(now), "blue dash");
+  pen.line(place, bottom, place, y(now), "hair");
   pen.dot(place, y(now), 6, "fill blue");
   pen.text(right, bottom + 33, "width of the layer", "small faint end");
   const before = place > (left + right) / 2;
@@ -189,9 +122,11 @@ function reason(state) {
 
 function inWords(state) {
   const { width } = state;
-  const words = `Width ${text(width)}: ${times(speedup(state, width))} as fast in bf16.`;
+  const gain = speedup(state, width);
+  const words = `The dots are at width ${text(width)}: there bf16 is ${times(gain)} as fast`;
+  if (gain < ENOUGH) return `${words}, less than ${ENOUGH}×. ${reason(state)}`;
   const narrower = BETS.some((each) => each < width && speedup(state, each) >= ENOUGH);
-  return `${words} ${narrower ? `A narrower one gains ${ENOUGH}×, too.` : reason(state)}`;
+  return `${words}. ${narrower ? `A narrower one gains ${ENOUGH}×, too.` : reason(state)}`;
 }
 
 function render({ el }) {
@@ -202,7 +137,9 @@ function render({ el }) {
     ask:
       "On a GPU (RTX 3070): which is the narrowest layer " +
       "that bf16 makes at least 1.5 times as fast?",
-    task: "Drag the blue dot under its roof. Then take the machine that is most like yours.",
+    task:
+      "You need no GPU for it: the picture is computed. Drag the blue dot along under its roof. " +
+      "Then take the machine that is most like yours.",
     caption: "",
     state,
     height: (width) => (width < NARROW ? 450 : 302),
@@ -237,9 +174,9 @@ function render({ el }) {
   const caption = frame.root.querySelector(".xp-caption");
   frame.watch(() => {
     caption.textContent =
-      "Simulated, for one linear layer of 1,024 rows: time = fixed cost + the longer of " +
-      "(operations ÷ peak) and (bytes ÷ bandwidth), without conversions between formats. " +
-      "The fixed cost, 10 µs for each call, is assumed. Peaks are published: " +
+      "Simulated, for one linear layer of 1,024 rows. Its time is a fixed cost, assumed to be " +
+      "10 µs, and the longer of two times: operations divided by the peak, and bytes divided " +
+      "by the bandwidth. Conversions between the formats are left out. The peaks are published: " +
       `${MACHINES[state.machine].source}. The panel below measures your machine.`;
   });
   return () => frame.close();

@@ -110,5 +110,7 @@ def in_lines(found: Sequence[Found]) -> list[str]:
     label, best = max(found, key=lambda each: each[1].speedup)
     machine, _, rest = label.partition(", ")
     when, _, unlike = rest.partition(", at ")
-    first = f"recorded: {format_factor(best.speedup)}× as fast on {machine}"
-    return [first, f"on {when}", *([f"there {unlike}"] if unlike else [])]
+    day, _, older = when.partition(" (")
+    first = f"Recorded on {machine}: {format_factor(best.speedup)}× as fast."
+    run = [f"On {day}", *(["in an older notebook"] if older else [])]
+    return [first, ", ".join([*run, *([f"at {unlike}"] if unlike else [])]) + "."]

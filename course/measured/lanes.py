@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from course.measured.elsewhere import Elsewhere, in_lines
 from course.measured.epochs import TRAINING, Batch, Epoch, Epochs, Loader
+from course.measured.sides import both, legend, times
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
@@ -16,7 +16,8 @@ from labkit.text import format_seconds
 
 LEFT, LANE, GAP = 104.0, 22.0, 4.0
 LOADS, TRAINS, WAITS = "fill candidate", "fill faster", "fill slower"
-LEGEND = ((LOADS, "loading, L"), (TRAINS, "training, T"), (WAITS, "waiting"))
+QUEUED = "line thin candidate"
+LEGEND = ((LOADS, "loading L"), (TRAINS, "training T"), (WAITS, "waiting"), (QUEUED, "queued"))
 
 
 def of(epochs: Epochs, recorded: Elsewhere | None = None) -> Callable[[object], str]:
@@ -27,14 +28,10 @@ def of(epochs: Epochs, recorded: Elsewhere | None = None) -> Callable[[object], 
     """
 
     def picture(result: object) -> str:
-        if not isinstance(result, Comparison):
+        sides = both(result, epochs.of)
+        if not sides or not isinstance(result, Comparison):
             return ""
-        sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
-            if epoch := epochs.of(side.settings, side.median if side.times else None):
-                sides.append((role, epoch))
-        found = recorded.matching(result) if recorded and sides else ()
-        return draw(sides, in_lines(found)) if sides else ""
+        return draw(sides, in_lines(recorded.matching(result) if recorded else ()))
 
     return picture
 
@@ -48,8 +45,9 @@ def draw(sides: Sequence[tuple[str, Epoch]], notes: Sequence[str] = ()) -> Marku
         top += 1.7 * LINE
         parts += _lanes(epoch, top, longest)
         top += (1 + len(epoch.loaders)) * (LANE + GAP) + 6
-    parts += _axis(_box(top, longest), longest)
-    parts += _legend(top + 2 * LINE)
+    ground = _box(top, longest)._replace(bottom=top)
+    parts += times(ground, longest)
+    parts += legend(LEGEND, LEFT, top + 2 * LINE)
     bottom = top + 2.4 * LINE
     for note in notes:
         bottom += 0.75 * LINE
@@ -107,7 +105,7 @@ def _loaded(number: str, batch: Batch, until: float, box: Box) -> list[Markup]:
     if until > batch.end:
         middle = (box.top + box.bottom) / 2
         kept = [(box.x(batch.end), middle), (box.x(until), middle)]
-        parts.append(svg.path(kept, "line thin candidate"))
+        parts.append(svg.path(kept, QUEUED))
     return parts
 
 
@@ -117,23 +115,4 @@ def _bar(box: Box, begin: float, end: float, kind: str, word: str = "") -> list[
     parts = [svg.rect(left + 0.5, box.top, max(0.5, right - left - 1), LANE, kind)]
     if word and right - left > LETTER * len(word) + 4:
         parts.append(svg.text((left + right) / 2, box.bottom - 5, word, "", "middle"))
-    return parts
-
-
-def _axis(box: Box, longest: float) -> list[Markup]:
-    """Round times below the lanes."""
-    rough = longest / 4
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
-    times = [step * number for number in range(int(longest / step) + 1)]
-    words = [format_seconds(at) if at else "0" for at in times]
-    return [svg.below(box.x(at), box.top + 16, word) for at, word in zip(times, words, strict=True)]
-
-
-def _legend(y: float) -> list[Markup]:
-    parts, x = [], LEFT
-    for kind, word in LEGEND:
-        parts.append(svg.rect(x, y - 11, 12, 12, kind))
-        parts.append(svg.text(x + 18, y, word, "small"))
-        x += 36 + LETTER * len(word)
     return parts

@@ -132,7 +132,7 @@ def _plane(roofs: Roofs, dots: Sequence[Dot]) -> Box:
     least, most = min(across) / 16, 8 * max(*across, *corners)
     low, high = min(up) / 3, 2.5 * max(*up, *roofs.peaks.values())
     left, right, bottom, top = map(math.log10, (least, most, low, high))
-    return Box(76.0, 30.0, WIDTH - EDGE, 250.0, (left, right), (bottom, top))
+    return Box(76.0, 30.0, WIDTH - EDGE, 214.0, (left, right), (bottom, top))
 
 
 def _axes(box: Box) -> list[Markup]:
@@ -179,7 +179,8 @@ def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool, above: bool) -> list
             parts.append(svg.path([(x, y), (x, top)], f"line thin {tone}", "3 4"))
         if y - top < NEAR:
             # The roof's name is above the highest one, and below any other.
-            above = roofs.peaks[dot.form] < max(roofs.peaks.values())
+            lower = roofs.peaks[dot.form] < max(roofs.peaks.values())
+            above = lower and y - top < NEAR / 2
     parts.append(svg.dots([(x, y)], f"end {tone}"))
     place, anchor = (x - 10, "end") if left else (x + 10, "start")
     return [*parts, svg.text(place, y - 6 if above else y + 20, dot.label, "bold", anchor)]
@@ -199,9 +200,8 @@ def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:
 
 
 def _notes(roofs: Roofs, dots: Sequence[Dot]) -> list[str]:
-    """What was measured, and where a figure needs a word."""
-    lines = ["dots: your steps; roofs: this machine's most"]
-    lines.append("dashed: what a step does beside its products")
+    """What the gaps are, and where a figure needs a word."""
+    lines = ["A dashed gap is time that is not spent on products."]
     return lines + list(dict.fromkeys(filter(None, (_why_above(roofs, dot) for dot in dots))))
 
 
@@ -210,8 +210,8 @@ def _why_above(roofs: Roofs, dot: Dot) -> str:
     if dot.form not in roofs.peaks or dot.rate <= roofs.at(dot.form, dot.work.intensity):
         return ""
     if dot.rate > roofs.peaks[dot.form]:
-        return f"above the roof: {dot.form} is emulated, not everywhere alike"
-    return "above the slope: a cache keeps what the step moves"
+        return f"{dot.form} is above its roof: emulation differs by shape."
+    return "A dot above the slope: a cache keeps what it moves."
 
 
 def _in_words(roofs: Roofs, dot: Dot) -> str:

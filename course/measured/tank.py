@@ -6,6 +6,7 @@ read. What it costs, a few microseconds per call, both sides of a comparison pay
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,28 +15,33 @@ from typing import Any, NamedTuple
 
 import torch
 
+from course.measured.sides import both, legend, times
 from course.stand_in import GPU, Device
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
-from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
-from labkit.results import Comparison
+from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.show import Markup
-from labkit.text import format_seconds, format_short
+from labkit.text import format_seconds
 
 clock = time.perf_counter
 # So many rounds of a setting are kept: one of them is a typical one.
 FEW = 40
 LEFT, LEVEL, STRIP, GAP = 92.0, 62.0, 11.0, 5.0
-LEVELS, LAMP, WAITS = "line candidate", "fill arm3", "fill slower"
-LEGEND = ((LAMP, "the device works"), (WAITS, "the host reads"))
+LEVELS, LAMP = "line candidate", "fill arm3"
+PREPARES, WAITS = "band candidate", "fill slower"
+LEGEND = ((LAMP, "device works"), (PREPARES, "host prepares"), (WAITS, "host waits"))
 
 
 class Job(NamedTuple):
-    """One call: when it was queued, begun and ended, in seconds from the round's begin."""
+    """One call, in seconds from the round's begin: when it was queued, begun and ended.
+
+    ``back``: when the host could go on; without a queue, once the call was done.
+    """
 
     queued: float
     begin: float
     end: float
+    back: float
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,16 @@ class Round:
     def lit(self) -> float:
         """The share of time in which the device works."""
         return sum(job.end - job.begin for job in self.jobs) / self.seconds
+
+    @property
+    def prepares(self) -> list[tuple[float, float]]:
+        """When the host prepared each call: since it could go on, or its read ended."""
+        spans = []
+        for number, job in enumerate(self.jobs):
+            free = [0.0, *(end for _, end in self.waits if end <= job.queued)]
+            free += [earlier.back for earlier in self.jobs[:number]]
+            spans.append((max(free), job.queued))
+        return spans
 
     def level(self, moment: float) -> float:
         """Calls in the tank; one that is worked off drains evenly."""
@@ -109,8 +125,7 @@ class Watched:
         self._anew()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> None:
-        marks: list[Any] = [clock()]
-        self._marks.append(marks)
+        queued, marks = clock(), []
 
         def timed(*given: Any) -> Any:
             marks.append(self._now())
@@ -119,13 +134,14 @@ class Watched:
             return value
 
         self._device.submit(timed, *arguments)
+        self._calls.append((queued, marks, clock()))
 
     def read(self) -> Any:
         begin = clock()
         value = self._device.read()
         end = clock()
         self._waits.append((begin - self._began, end - self._began))
-        if len(self._marks) >= self._updates:
+        if len(self._calls) >= self._updates:
             self._rounds.append(self._round(end))
             self._anew()
         return value
@@ -134,14 +150,15 @@ class Watched:
         self._device.close()
 
     def _anew(self) -> None:
-        self._marks: list[list[Any]] = []
+        self._calls: list[tuple[float, list[Any], float]] = []
         self._waits: list[tuple[float, float]] = []
         self._zero, self._began = self._now(), clock()
 
     def _round(self, end: float) -> Round:
         jobs = []
-        for queued, *others in self._marks:
-            jobs.append(Job(queued - self._began, *(_since(self._zero, each) for each in others)))
+        for queued, marks, back in self._calls:
+            begin, done = (_since(self._zero, mark) for mark in marks)
+            jobs.append(Job(queued - self._began, begin, done, back - self._began))
         return Round(tuple(jobs), tuple(self._waits), end - self._began)
 
 
@@ -169,32 +186,28 @@ def of(tanks: Tanks) -> Callable[[object], str]:
     """
 
     def picture(result: object) -> str:
-        if not isinstance(result, Comparison):
-            return ""
-        sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
-            if found := tanks.of(side.settings, side.median if side.times else None):
-                sides.append((role, found))
+        sides = both(result, tanks.of)
         return draw(sides) if sides else ""
 
     return picture
 
 
 def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
-    """The level of each side's tank, its lamp and the host's waits, on one scale of time."""
+    """The level of each side's tank, and what device and host do, on one scale of time."""
     longest = max(each.seconds for _, each in sides)
     most = max(each.level(job.queued) for _, each in sides for job in each.jobs)
     parts, top = [], 0.0
     for role, each in sides:
-        parts += svg.named(top + 0.8 * LINE, role, _in_words(each))
+        parts += svg.named(top + 0.8 * LINE, role, _in_words(each), "steps in tank")
         box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
         box = box._replace(bottom=box.top + LEVEL)
         parts += _level(each, box, most)
         parts += _strips(each, box)
         top = box.bottom + 2 * (STRIP + GAP) + GAP
-    parts += _legend(top + 0.8 * LINE)
+    parts += times(box._replace(bottom=top), longest)
+    parts += legend(LEGEND, LEFT, top + 1.7 * LINE)
     words = "; ".join(f"{role}: {_in_words(each)}" for role, each in sides)
-    return svg.picture(top + 1.2 * LINE, f"Steps in the tank over time. {words}", parts)
+    return svg.picture(top + 2.1 * LINE, f"Steps in the tank over time. {words}", parts)
 
 
 def _in_words(each: Round) -> str:
@@ -208,31 +221,28 @@ def _level(each: Round, box: Box, most: float) -> list[Markup]:
     points = [(box.x(0), box.y(0))]
     for moment in moments:
         points += [(box.x(at), box.y(each.level(at))) for at in (moment - before, moment)]
-    words = format_short(round(most))
-    return [
-        field(box),
-        svg.text(box.left - 6, box.y(most) + 5, words, "small", "end"),
-        svg.text(box.left - 6, box.bottom, "0", "small", "end"),
-        svg.path(points, LEVELS),
-    ]
+    parts = [field(box)]
+    for level in range(0, math.floor(most) + 1, _spacing(most)):
+        y = box.y(level)
+        parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
+        parts.append(svg.text(box.left - 6, y + 5, str(level), "small", "end"))
+    return [*parts, svg.path(points, LEVELS)]
+
+
+def _spacing(most: float) -> int:
+    """Whole steps between two lines, of which there are few."""
+    return next(step for step in (1, 2, 5, 10, 20, 50) if 4 * step > most or step == 50)
 
 
 def _strips(each: Round, box: Box) -> list[Markup]:
-    spans = [(job.begin, job.end) for job in each.jobs]
+    """What device and host do. What fills none of the two: the host computes by itself."""
+    works = [(LAMP, job.begin, job.end) for job in each.jobs]
+    host = [(PREPARES, *span) for span in each.prepares] + [(WAITS, *span) for span in each.waits]
     parts, top = [], box.bottom + GAP
-    for name, kind, found in (("device", LAMP, spans), ("host", WAITS, each.waits)):
+    for name, spans in (("device", works), ("host", host)):
         parts.append(svg.text(LEFT - 6, top + STRIP - 1, name, "small", "end"))
         parts.append(svg.rect(LEFT, top, box.x(each.seconds) - LEFT, STRIP, "field"))
-        for begin, end in found:
+        for kind, begin, end in spans:
             parts.append(svg.rect(box.x(begin), top, box.x(end) - box.x(begin), STRIP, kind))
         top += STRIP + GAP
-    return parts
-
-
-def _legend(y: float) -> list[Markup]:
-    parts, x = [], LEFT
-    for kind, word in LEGEND:
-        parts.append(svg.rect(x, y - 11, 12, 12, kind))
-        parts.append(svg.text(x + 18, y, word, "small"))
-        x += 36 + LETTER * len(word)
     return parts

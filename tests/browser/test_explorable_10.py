@@ -41,6 +41,9 @@ def test_a_step_takes_what_the_formula_says(model: Model) -> None:
         host, device = state["host"], state["device"] + queued * copy
         expected = max(host, device) + min(host, device) / state["every"]
         assert model("pace", state) == pytest.approx(expected + (not queued) * copy), state
+        found = model("parts", state)
+        assert found["each"] == pytest.approx(found["host"] + found["held"] + found["device"])
+        assert found["each"] / found["seldom"] == pytest.approx(model("cost", state)), state
 
 
 def ticked(state: dict[str, Any], length: float) -> tuple[list[float], float, int]:

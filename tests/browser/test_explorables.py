@@ -705,7 +705,7 @@ def test_a_bet_on_the_gpu_is_played_there(static: Page) -> None:
     machine = moving.root.locator("select")
     machine.select_option("avx2")
     moving.press(moving.root.get_by_label("bet: 512 wide", exact=True), "Enter")
-    assert ", 512 wide, is right. Width 512: 1.57×" in moving.result()
+    assert "is right. The dots are at width 512: there bf16 is 1.57×" in moving.result()
     assert machine.input_value() == "gpu8"
 
 

@@ -192,7 +192,7 @@ class NoRead:
         (RaisesInSubmit, "submit raised a call's error"),
         (DoesWhatIsBehind, "was still done"),
         (RaisesForEver, "by two reads"),
-        (HangsAfterAnError, "read() did not return"),
+        (HangsAfterAnError, "catch it in the thread"),
         (LeavesItsThread, "a thread is left"),
         (HangsInClose, "close() did not return"),
         (NoRead, "has the method read"),

@@ -11,13 +11,22 @@ from course.stand_in import SecondCore, ThisCore
 from labkit import Lab, Workload
 
 # Two steps, queued at 1 and 2, worked off from 1 to 3 and from 3 to 5.
-ROUND = Round((Job(1, 1, 3), Job(2, 3, 5)), ((2, 5),), 6)
+ROUND = Round((Job(1, 1, 3, 1), Job(2, 3, 5, 2)), ((2, 5),), 6)
 
 
 def test_the_level_jumps_when_a_step_is_queued_and_drains_evenly():
     levels = [ROUND.level(moment) for moment in (0, 1, 1.5, 2, 3, 4, 5, 6)]
     assert levels == [0, 1, 0.75, 1.5, 1, 0.5, 0, 0]
     assert ROUND.lit == pytest.approx(4 / 6)
+
+
+def test_the_host_prepares_from_where_it_was_free_until_it_queues():
+    assert ROUND.prepares == [(0, 1), (1, 2)]
+    # Behind a read; and on one core, where a call is done before the host goes on.
+    read = Round((Job(1, 1, 2, 1), Job(3, 3, 5, 3)), ((1, 2), (3, 5)), 5)
+    assert read.prepares == [(0, 1), (2, 3)]
+    alone = Round((Job(1, 1, 2, 2), Job(3, 3, 5, 5)), ((5, 5),), 5)
+    assert alone.prepares == [(0, 1), (2, 3)]
 
 
 def nap():
@@ -85,6 +94,7 @@ def test_both_sides_of_a_run_are_drawn():
     kinds = [node.get("class") for node in root.iter("{http://www.w3.org/2000/svg}rect")]
     # A lamp per update and a wait per read, and each once in the legend.
     assert kinds.count("k-fill k-arm3") == 4 + 4 + 1
+    assert kinds.count("k-band k-candidate") == 4 + 4 + 1
     assert kinds.count("k-fill k-slower") == 4 + 1 + 1
     assert tank.of(Tanks())(result) == ""
     assert tank.of(tanks)("no comparison") == ""
