@@ -81,18 +81,27 @@ function places({ width, narrow }) {
   };
 }
 
-// A rectangle: steps wide, milliseconds per step high. Its words stand at its corner.
-function drawArea(pen, state, [x, y], box, look, named) {
+// A rectangle: steps wide, milliseconds per step high.
+function drawArea(pen, state, [x, y], box, hue) {
   const [right, top] = [x(stepsOf(state)), y(stepTime(state))];
-  const parts = [box.left, top, right - box.left, box.bottom - top];
-  if (look.hue !== "grey") pen.rect(...parts, `fill soft ${look.hue}`);
+  if (hue !== "grey") {
+    pen.rect(box.left, top, right - box.left, box.bottom - top, `fill soft ${hue}`);
+  }
   const edge = [[box.left, top], [right, top], [right, box.bottom]];
-  pen.path(edge, `line ${look.hue} ${look.line}`);
-  if (!named) return;
+  pen.path(edge, `line ${hue} ${hue === "grey" ? "dash" : "thick"}`);
+}
+
+// Batch and time at a rectangle's corner, where no other words are: `taken` has their places.
+function drawWords(pen, state, [x, y], box, hue, taken) {
   const words = `${rounded(state.batch)}: ${seconds(area(state))}`;
-  const far = right > box.right - 100;
-  pen.text(far ? right : right + 8, far ? top - 7 : top + 12, words,
-    `small bold ${look.hue} ${far ? "end" : ""}`);
+  const [right, up] = [x(stepsOf(state)), y(stepTime(state)) - 7];
+  const length = 8 * words.length;
+  const left = right + 6 + length > box.right ? right - length : right + 6;
+  const over = ([x1, y1]) => Math.abs(x1 - left) < 90 && Math.abs(y1 - up) < 14;
+  if (taken.some(over)) return;
+  taken.push([left, up]);
+  const before = left < right;
+  pen.text(before ? right : left, up, words, `small bold ${hue} ${before ? "end" : ""}`);
 }
 
 function drawAreas(pen, state, box) {
@@ -100,19 +109,17 @@ function drawAreas(pen, state, box) {
   const all = [state, ...ghosts];
   const most = [stepsOf, stepTime].map((of) => Math.max(...all.map(of)));
   const x = linear(0, 1.04 * most[0], box.left, box.right);
-  const y = linear(0, 1.14 * most[1], box.bottom, box.top);
-  pen.text(box.left - 34, box.top - 12, "time of a step × steps = time to the target", "small faint");
-  rows(pen, ticks(0, 1.14 * most[1], 3).slice(1), y, box.left, box.right, paces);
+  const y = linear(0, 1.16 * most[1], box.bottom, box.top);
+  const title = "time of a step × steps = time to the target";
+  pen.text(box.left - 34, box.top - 12, title, "small faint");
+  rows(pen, ticks(0, 1.16 * most[1], 3).slice(1), y, box.left, box.right, paces);
   columns(pen, ticks(0, most[0], 4), x, box.bottom, whole);
   pen.line(box.left, box.bottom, box.right, box.bottom, "hair");
   pen.text(box.right, box.bottom + 34, "steps to the target", "small faint end");
-  ghosts.forEach((ghost) => {
-    // Where its words would lie on those of the batch of now there are none.
-    const apart = Math.hypot(x(stepsOf(ghost)) - x(stepsOf(state)),
-      2.5 * (y(stepTime(ghost)) - y(stepTime(state))));
-    drawArea(pen, ghost, [x, y], box, { hue: "grey", line: "dash" }, apart > 70);
-  });
-  drawArea(pen, state, [x, y], box, { hue: colour(state), line: "thick" }, true);
+  const taken = [];
+  const drawn = [[state, colour(state)], ...ghosts.map((ghost) => [ghost, "grey"])];
+  for (const [each, hue] of [...drawn].reverse()) drawArea(pen, each, [x, y], box, hue);
+  for (const [each, hue] of drawn) drawWords(pen, each, [x, y], box, hue, taken);
 }
 
 const batchesOf = ({ left, right }) => logarithmic(BATCHES[0], BATCHES.at(-1), left, right);
@@ -168,7 +175,8 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "area-of-training",
     ask: "A step's fixed cost grows to 4 times: how many times as large is the best batch then?",
-    task: `At first ${BEFORE} samples have the smallest area. Bet, then drag the batch along its curve.`,
+    task:
+      `At first ${BEFORE} samples have the smallest area. Bet, then drag the batch along its curve.`,
     caption:
       "Simulated. Steps to the target, 68 (1 + noise scale / batch), and the 1.25 µs of a sample " +
       "are fitted to a recorded race on two cores of an Intel Xeon; so is how the steps grow " +
