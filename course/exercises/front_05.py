@@ -89,5 +89,3 @@ def _no_signal(answer: Callable[..., Any]) -> None:
         f"where the signal is estimated as {signal:.2g}, less than nothing, you return {told}: "
         "raise a ValueError, more draws are needed"
     )
-
-

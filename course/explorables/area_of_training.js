@@ -110,7 +110,7 @@ function drawAreas(pen, state, box) {
   const most = [stepsOf, stepTime].map((of) => Math.max(...all.map(of)));
   const x = linear(0, 1.04 * most[0], box.left, box.right);
   const y = linear(0, 1.16 * most[1], box.bottom, box.top);
-  const title = "time of a step × steps = time to the target";
+  const title = "time of a step; area = time to target";
   pen.text(box.left - 34, box.top - 12, title, "small faint");
   rows(pen, ticks(0, 1.16 * most[1], 3).slice(1), y, box.left, box.right, paces);
   columns(pen, ticks(0, most[0], 4), x, box.bottom, whole);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from statistics import median
@@ -69,12 +70,17 @@ def draw(sides: Sequence[Side]) -> Markup:
     parts = axes(box, "milliseconds per step; area = time to the target")
     for number, (side, hue) in enumerate(zip(sides, cycle(HUES), strict=False), 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hue}"))
-        parts += svg.named(LINE * number, side.name, in_words(side), left=28)
+        parts += svg.named(LINE * number, short(side.name), in_words(side), left=28)
         parts += rectangle(side, box, hue)
     foot = box.bottom + 2 * LINE - 6
     parts.append(svg.text(WIDTH - EDGE, foot, "steps", "small", "end"))
     words = "; ".join(f"{side.name}: {in_words(side)}" for side in sides)
     return svg.picture(foot + 12, words, parts)
+
+
+def short(name: str) -> str:
+    """A side's values alone, as there is no room for more: ``512, linear``."""
+    return re.sub(r"\w+=|'", "", name)
 
 
 def in_words(side: Side) -> str:

@@ -41,7 +41,9 @@ def test_a_side_has_the_medians_of_its_runs() -> None:
 
 def test_the_areas_are_as_the_times() -> None:
     picture = as_areas(DUEL)
-    sizes = [float(size) for size in re.findall(r'(?:width|height)="([\d.]+)" class="k-band', picture)]
+    sizes = [
+        float(size) for size in re.findall(r'(?:width|height)="([\d.]+)" class="k-band', picture)
+    ]
     assert len(sizes) == 2
     (x1, y1), (x2, y2) = corners(picture)
     bottom = float(re.findall(r'L([\d.]+) ([\d.]+)" class="k-line', picture)[0][1])
@@ -49,6 +51,11 @@ def test_the_areas_are_as_the_times() -> None:
     assert ratio == pytest.approx(1100 * 0.0004 / (220 * 0.001), rel=0.02)
     assert "1,100 steps of 400 µs: 440 ms" in picture
     assert "220 steps of 1.00 ms: 220 ms" in picture
+
+
+def test_a_side_is_named_by_its_values() -> None:
+    both = "batch_size='512', rate='linear'"
+    assert ">512, linear<" in as_areas(race(run(both, 0, 200, 0.001)))
 
 
 def test_a_side_that_never_arrives_has_no_area() -> None:
