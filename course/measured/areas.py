@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import cycle
-from statistics import median
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from course.measured.curves import HUES
@@ -20,7 +20,9 @@ LEFT, HEIGHT = 64.0, 200.0
 
 
 class Side(NamedTuple):
-    """One side: its median steps and seconds to the target.
+    """One side: its mean steps and seconds to the target.
+
+    Means are geometric: the areas of two sides are as the factor of the race.
 
     ``arrived``: how many of its ``runs``. Where that is none, ``steps`` are those that it made.
     """
@@ -56,8 +58,8 @@ def sides_of(result: RaceResult) -> Iterator[Side]:
 def side_of(name: str, runs: Sequence[RaceRun]) -> Side:
     arrived = [run for run in runs if run.reached]
     ends = [run.curve[-1] for run in arrived or runs]
-    steps = median(step for step, _, _ in ends)
-    seconds = median(seconds for _, seconds, _ in ends)
+    steps = geometric_mean(step for step, _, _ in ends)
+    seconds = geometric_mean(seconds for _, seconds, _ in ends)
     return Side(name, steps, seconds, len(arrived), len(runs))
 
 

@@ -33,10 +33,13 @@ def corners(picture: str) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in found]
 
 
-def test_a_side_has_the_medians_of_its_runs() -> None:
+def test_a_side_has_the_means_of_its_runs() -> None:
     base, large = sides_of(DUEL)
-    assert (base.name, base.steps, base.arrived, base.runs) == (BASE, 1100, 2, 2)
-    assert base.pace == pytest.approx(0.0004) and large.steps == 220
+    assert (base.name, base.arrived, base.runs) == (BASE, 2, 2)
+    assert base.steps == pytest.approx((1000 * 1200) ** 0.5)
+    assert base.pace == pytest.approx(0.0004)
+    factor = DUEL.speedup(LARGE)[0]
+    assert base.seconds / large.seconds == pytest.approx(factor)
 
 
 def test_the_areas_are_as_the_times() -> None:
@@ -48,9 +51,9 @@ def test_the_areas_are_as_the_times() -> None:
     (x1, y1), (x2, y2) = corners(picture)
     bottom = float(re.findall(r'L([\d.]+) ([\d.]+)" class="k-line', picture)[0][1])
     ratio = (x1 - 64) * (bottom - y1) / ((x2 - 64) * (bottom - y2))
-    assert ratio == pytest.approx(1100 * 0.0004 / (220 * 0.001), rel=0.02)
-    assert "1,100 steps of 400 µs: 440 ms" in picture
-    assert "220 steps of 1.00 ms: 220 ms" in picture
+    assert ratio == pytest.approx(2, rel=0.02)
+    assert "1,095 steps of 400 µs: 438 ms" in picture
+    assert "219 steps of 1.00 ms: 219 ms" in picture
 
 
 def test_a_side_is_named_by_its_values() -> None:
