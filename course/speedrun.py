@@ -145,9 +145,11 @@ def train(
         torch.backends.cudnn.benchmark = True
     if "compile" in on:
         model.compile()
-    optimizer = SGD(model.parameters(), lr=0.01, momentum=0.9)
+    # It follows the batch.
+    rate = 0.01 * batch_size(on) / 64
+    optimizer = SGD(model.parameters(), lr=rate, momentum=0.9)
     if "optimizers" in on:
-        optimizer = SGD(model.parameters(), 0.01, 0.9, weight_decay=5e-4, nesterov=True, fused=True)
+        optimizer = SGD(model.parameters(), rate, 0.9, weight_decay=5e-4, nesterov=True, fused=True)
     epochs, schedule = task.epochs, None
     if "learning_rate_schedules" in on:
         epochs, steps = task.cycle, len(range(0, len(labels), batch_size(on)))

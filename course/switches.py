@@ -49,7 +49,9 @@ SWITCHES = {
         4, "let worker processes decode the next images meanwhile", label="loading by workers"
     ),
     "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
-    "batch_size": Switch(5, "take 128 images a step, not 64", learns=True, label="larger batch"),
+    "batch_size": Switch(
+        5, "take 128 images a step, not 64, at twice the rate", learns=True, label="larger batch"
+    ),
     "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it", label="bf16"),
     "optimizers": Switch(
         8, "add Nesterov's momentum and weight decay, fused", learns=True, label="fused optimizer"

@@ -197,6 +197,7 @@ def watch_optimizer(patch: pytest.MonkeyPatch, seen: Seen) -> None:
         seen.add("fused", bool(group["fused"]))
         seen.add("nesterov", group["nesterov"])
         seen.add("other rates", not math.isclose(group["lr"], 0.01))
+        seen.counts["highest rate"] = max(seen["highest rate"], group["lr"])
         return step(self, *arguments)
 
     def watched_clear(self: Any, set_to_none: bool) -> None:
@@ -242,6 +243,13 @@ ALIVE = {
 def test_it_acts(switch: str, slow: Seen) -> None:
     what, off, on = ALIVE[switch]
     assert (slow[what], watched(switch)[what]) == (off, on)
+
+
+def test_the_rate_follows_the_batch(slow: Seen) -> None:
+    """Twice the batch, twice the rate."""
+    assert slow["highest rate"] == 0.01
+    for more in ([], ["optimizers"]):
+        assert watched("batch_size", *more)["highest rate"] == 0.02
 
 
 def test_biases_go_where_batch_norm_takes_them_away() -> None:
