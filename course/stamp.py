@@ -114,7 +114,7 @@ def _tone(run: Comparison | RaceResult) -> str:
 def _in_short(run: Comparison | RaceResult) -> str:
     if isinstance(run, Comparison):
         return run.in_short()
-    return f"arrives {run.counts(run.arms[1], 'the baseline')}"
+    return f"{run.tally(run.arms[1])} arrive; of the baseline {run.tally(run.arms[0])}"
 
 
 def _setting(settings: Mapping[str, Any], change: Mapping[str, object]) -> str:

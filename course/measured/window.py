@@ -25,12 +25,13 @@ from labkit.show import Markup
 # Powers of two of the axis; what is smaller or larger counts there.
 LOW, HIGH = -52, 24
 BARS, COMB, LEFT = 84.0, 26.0, EDGE
-# One gradient of so many is counted; a number of layers that it divides would miss some of them.
-EVERY = 7
+# Steps of each run that are counted: later ones of a run that is lost tell of its ruins.
+FIRST = 60
 # Bits that the comb has room for, as in the moving picture.
 DEEP = 24
 # All settings of a workload.
 Key = tuple[tuple[str, Any], ...]
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FATES = {
     "zero": "fill slower",
     "fewer digits": "fill arm3",
@@ -48,12 +49,11 @@ class Notes:
         self._counts: Tensor | None = None
         self._still: Tensor | None = None
         self._weights: Tensor | None = None
-        self._seen = self._calls = 0
+        self._seen = self._step = 0
 
     def gradient(self, gradient: Tensor) -> None:
         """Count the numbers of a gradient that is to be stored; those that are zero not."""
-        self._calls += 1
-        if self._calls % EVERY:
+        if self._step >= FIRST:
             return
         sizes = torch.frexp(gradient.float()).exponent.float() - 1
         sizes = sizes.clamp(LOW, HIGH - 1)
@@ -65,10 +65,13 @@ class Notes:
 
     def begin(self) -> None:
         """Another run: its weights are no others' successors."""
-        self._weights = None
+        self._weights, self._step = None, 0
 
     def weights(self, parameters: Iterator[Tensor]) -> None:
         """All weights behind a step; those that are as before the step count as still."""
+        self._step += 1
+        if self._step > FIRST:
+            return
         now = torch.cat([each.detach().flatten() for each in parameters])
         if self._weights is not None:
             still = (now == self._weights).sum()
@@ -110,8 +113,7 @@ class Window:
 
     >>> window = Window()
     >>> notes = window.notes(torch.float16)
-    >>> for _ in range(EVERY):
-    ...     notes.gradient(torch.tensor([1.0, 2.0**-30]))
+    >>> notes.gradient(torch.tensor([1.0, 2.0**-30]))
     >>> notes.shares()["zero"]
     0.5
     """
@@ -183,7 +185,8 @@ def _where(candidate: Key, baseline: Key) -> str:
 
 def draw(sides: list[tuple[str, Notes]]) -> Markup:
     """The gradients of each side, in the colour of what became of them, over its comb."""
-    parts, top = [], 0.0
+    title = f"gradients by size, in the first {FIRST} steps of each run"
+    parts, top = [svg.text(LEFT, 0.7 * LINE, title, "small")], 0.8 * LINE
     for role, notes in sides:
         parts += svg.named(top + 0.8 * LINE, role, _lost(notes))
         box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (LOW, HIGH), (0.0, 6.0))
@@ -195,7 +198,8 @@ def draw(sides: list[tuple[str, Notes]]) -> Markup:
             box = box._replace(bottom=box.bottom + LINE)
         top = box.bottom + COMB + 6
     for power in range(-40, 21, 20):
-        parts.append(svg.below(_x(power), top + 0.7 * LINE, f"2^{power}"))
+        words = "2" + str(power).translate(RAISED)
+        parts.append(svg.below(_x(power), top + 0.7 * LINE, words))
     parts += _legend(top + 1.7 * LINE)
     words = "; ".join(f"{role}: {_lost(notes)}" for role, notes in sides)
     return svg.picture(top + 2.1 * LINE, f"Gradients by size, and their format. {words}", parts)
@@ -206,12 +210,14 @@ def _x(power: float) -> float:
 
 
 def _lost(notes: Notes) -> str:
-    """``92 % of gradients become zero``."""
+    """``92 % become zero``; of what is too large, where that is more."""
     shares = notes.shares()
-    large = "too large" if shares["too large"] > shares["zero"] else "zero"
-    share = 100 * shares[large]
+    name, words = "zero", "become zero"
+    if shares["too large"] > shares["zero"]:
+        name, words = "too large", "are too large"
+    share = 100 * shares[name]
     exact = f"{share:.0f}" if share >= 1 or share == 0 else f"{share:.1g}"
-    return f"{exact} % of gradients become {large}".replace("become too", "are too")
+    return f"{exact} % {words}"
 
 
 def _bars(notes: Notes, box: Box) -> list[Markup]:
