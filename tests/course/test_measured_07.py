@@ -20,7 +20,7 @@ def test_a_fate_is_what_torch_makes_of_the_number(name):
         wanted = "kept"
         if stored == 0:
             wanted = "zero"
-        elif not math.isfinite(stored) or exact > 1 and stored < exact / 1.3:
+        elif not math.isfinite(stored) or (exact > 1 and stored < exact / 1.3):
             wanted = "too large"
         elif exact < torch.finfo(dtype).smallest_normal:
             wanted = "fewer digits"

@@ -29,7 +29,7 @@ def alive(names: dict[str, Any]) -> None:
     """A small loss has gradients in fp32 and none in fp16; a scale brings them back."""
     plain = zeros(names, loss_weight=1e-5)
     lost = zeros(names, stored="fp16", loss_weight=1e-5)
-    scaled = zeros(names, stored="fp16", loss_weight=1e-5, loss_scale=4096)
+    scaled = zeros(names, stored="fp16", loss_weight=1e-5, loss_scale="4096")
     assert lost > 0.5 > 2 * scaled
     assert scaled < plain + 0.05
     assert zeros(names, stored="bf16", loss_weight=1e-5) < plain + 0.01
