@@ -2,6 +2,7 @@
 
 const [LOW, HIGH] = [-52, 24]; // powers of two of the axis
 const HUES = { zero: "red", few: "orange", kept: "blue", large: "purple" };
+const PARTS = { sign: "red", exponent: "blue", fraction: "green" };
 const DEEP = 24; // bits of a number that the comb has room for
 const MIDDLE = LEAST + 17; // power of most gradients
 const SCALES = steps(0, 46, 1);
@@ -128,6 +129,7 @@ const inWords = (state) => [reach(state), why(state), spacing(state)].filter(Boo
 // The bits of the weight, each a button that turns it over.
 function bitRow(frame) {
   const row = html("div", "bits");
+  row.style.cssText = "display: flex; flex-wrap: wrap; gap: 2px; align-items: baseline";
   frame.stage.after(row);
   row.setAttribute("role", "group");
   frame.adopt(row, "bits of the weight");
@@ -136,13 +138,15 @@ function bitRow(frame) {
     const { format, weight } = frame.state;
     const bits = bitsOf(format, rounded(format, weight));
     if (made !== format) {
-      row.replaceChildren(html("span", "label", null, "the weight's bits"));
+      row.replaceChildren(html("span", "label", null, "the weight's bits "));
       bits.forEach((_, place) => addBit(frame, row, place));
       made = format;
     }
     row.querySelectorAll("button").forEach((node, place) => {
       node.textContent = bits[place];
       node.setAttribute("aria-pressed", bits[place] === 1);
+      const hue = `var(--xp-${PARTS[node.dataset.part]})`;
+      node.style.background = `color-mix(in srgb, ${hue} ${bits[place] * 32}%, transparent)`;
     });
   });
 }
@@ -150,9 +154,13 @@ function bitRow(frame) {
 function addBit(frame, row, place) {
   const { exponent } = FORMATS[frame.state.format];
   const part = place === 0 ? "sign" : place <= exponent ? "exponent" : "fraction";
-  const node = html("button", `bit ${part}`, row);
-  node.type = "button";
-  frame.adopt(node, `${part} bit ${place - (part === "fraction" ? exponent : 0)}`);
+  const number = place - (part === "fraction" ? exponent : 0);
+  const node = html("button", "bit", row);
+  Object.assign(node, { type: "button" }).dataset.part = part;
+  node.style.cssText = `width: 18px; padding: 1px 0; border: 1px solid var(--xp-${PARTS[part]});
+    border-radius: 3px; color: inherit; font: inherit; cursor: pointer;
+    margin-left: ${number === 1 ? 6 : 0}px`;
+  frame.adopt(node, `${part} bit ${number}`);
   node.addEventListener("click", () => {
     const { format, weight } = frame.state;
     const bits = bitsOf(format, rounded(format, weight));
@@ -166,7 +174,7 @@ function render({ el }) {
   let grip;
   const frame = new Frame(el, {
     name: "bits-and-window",
-    ask: "98 % of these gradients become zero in fp16. Which loss scale loses none of them?",
+    ask: "Nearly all these gradients become zero in fp16. Which loss scale loses none of them?",
     task:
       "Push the bars over the comb. Then let Play add updates to a weight, in fp16 and in " +
       "bf16, which has no red bar.",

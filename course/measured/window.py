@@ -139,7 +139,11 @@ class Window:
         return watched
 
     def notes(self, dtype: torch.dtype) -> Notes:
-        """The notes of the workload that is built now, which stores in ``dtype``."""
+        """The notes of the workload that is built now, which stores in ``dtype``; new ones outside
+        a lab.
+        """
+        if not self._key:
+            return Notes(dtype)
         found = self._notes.pop(self._key, Notes(dtype))
         # The settings that ran last are the last.
         self._notes[self._key] = found

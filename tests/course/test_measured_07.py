@@ -104,6 +104,12 @@ def test_a_comparison_is_drawn_and_anything_else_is_not():
     assert seen("a sweep") == "" and Window()(result) == ""
 
 
+def test_outside_a_lab_notes_are_new():
+    seen = Window()
+    first = seen.notes(torch.float16)
+    assert seen.notes(torch.float32).dtype == torch.float32 and first.dtype == torch.float16
+
+
 def test_of_another_race_nothing_is_drawn():
     """Its sides are not those that ran last."""
     seen = Window()
