@@ -44,7 +44,7 @@ function drawBars(pen, state, area, narrow) {
 }
 
 // Below each power of two, how many bits a number there has: the comb ends where the format does.
-function drawComb(pen, state, { left, right, top, bottom }) {
+function drawComb(pen, state, { left, right, top, bottom }, narrow) {
   const x = across({ left, right });
   // Few bits are still to be seen beside many.
   const depth = (bits) => (bottom - top) * Math.sqrt(bits / DEEP);
@@ -56,14 +56,15 @@ function drawComb(pen, state, { left, right, top, bottom }) {
     const look = place < normal ? "fill orange half" : "fill green half";
     pen.rect(x(place) + 0.5, top, x(place + 1) - x(place) - 1, depth(bits), look);
   }
-  pen.text(left, bottom + 14, `torch.${torch}: longer teeth have more digits`, "small faint");
+  const name = narrow ? torch : `torch.${torch}`;
+  pen.text(narrow ? 4 : left, bottom + 14, `${name}: longer teeth, more digits`, "small faint");
 }
 
 // The weight, the numbers next to it, and where its updates would bring it.
 function drawLine(pen, state, { left, right, top, bottom }, narrow) {
   const { format, weight, update, times } = state;
   const title = `a weight of ${shown(weight)} gets +${update}, ${times} times`;
-  pen.text(left, top - 12, title, "small faint");
+  pen.text(narrow ? 4 : left, top - 12, title, "small faint");
   if (!Number.isFinite(weight)) {
     pen.text(left, bottom - 12, `${weight}: no update moves it`, "bold red");
     return;
@@ -184,12 +185,12 @@ function render({ el }) {
       "simulated exactly: to the nearest number, of two equally near ones to the even one. " +
       "e4m3 has no inf: torch keeps what is too large at 448. Nothing is timed.",
     state,
-    height: (width) => (width < NARROW ? 346 : 364),
+    height: (width) => (width < NARROW ? 366 : 364),
     draw: (pen, now, size) => {
       const area = places(size);
       now.weight = rounded(now.format, now.weight);
       drawBars(pen, now, area.bars, size.narrow);
-      drawComb(pen, now, area.comb);
+      drawComb(pen, now, area.comb, size.narrow);
       const names = { zero: "zero", few: "fewer digits", kept: "kept", large: "too large" };
       const entries = Object.entries(names).map(([key, word]) => [`fill ${HUES[key]}`, word]);
       const { left, right, bottom } = area.comb;
