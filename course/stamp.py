@@ -9,6 +9,7 @@ from typing import Any
 from labkit import show
 from labkit.charts import svg
 from labkit.charts.svg import LETTER, LINE
+from labkit.racing import RaceResult
 from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import aligned
@@ -22,20 +23,22 @@ NO_RUN = "Run the panel's scenarios, then this cell again."
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the runs say of a claim that something is faster: `print` it, or end a cell in it.
+    """What the runs say of a claim that something is faster, or arrives too: `print` it, or end a
+    cell in it.
 
     ``runs``: the setting of each run in words, and its result.
     """
 
     claim: str
-    runs: tuple[tuple[str, Comparison], ...]
+    runs: tuple[tuple[str, Comparison | RaceResult], ...]
 
     @property
     def word(self) -> str:
         """``true here`` where each decided run is faster, ``not here`` where none is, ``depends``
         where some are, ``not decided`` without one.
         """
-        faster = [tone == "faster" for _, run in self.runs if (tone := run.tone) != "unclear"]
+        tones = [_tone(run) for _, run in self.runs]
+        faster = [tone == "faster" for tone in tones if tone != "unclear"]
         if not faster:
             return OPEN
         if all(faster):
@@ -45,7 +48,7 @@ class Stamp:
     @property
     def rows(self) -> list[list[str]]:
         """The runs as texts, below their head; empty without any."""
-        rows = [[setting, run.in_short()] for setting, run in self.runs]
+        rows = [[setting, _in_short(run)] for setting, run in self.runs]
         return [HEAD, *rows] if rows else []
 
     def __str__(self) -> str:
@@ -77,12 +80,18 @@ class Stamp:
         return svg.picture(top + 56, said, [svg.text(8, 0.8 * LINE, f"“{self.claim}”"), stamp])
 
 
-def stamp(claim: str, results: Iterable[object], **change: tuple[Any, Any]) -> Stamp:
+def stamp(
+    claim: str, results: Iterable[object] | Mapping[str, RaceResult], **change: tuple[Any, Any]
+) -> Stamp:
     """A stamp on a claim, from the runs whose sides differ as ``change`` says and in nothing else.
 
     ``results`` are a panel's history, ``way=("zeros", "none")`` a control's value before and after.
-    Of runs with the same settings the newest counts. ValueError without ``change``.
+    Of runs with the same settings the newest counts. Or they are races by their settings in words,
+    and the claim is that the candidate arrives where the baseline does. ValueError without
+    ``change`` for what is no such dict.
     """
+    if isinstance(results, Mapping):
+        return Stamp(claim, tuple(results.items()))
     if not change:
         raise ValueError("stamp(...): say what changes, as in way=('zeros', 'none')")
     runs: dict[str, Comparison] = {}
@@ -90,6 +99,22 @@ def stamp(claim: str, results: Iterable[object], **change: tuple[Any, Any]) -> S
         if isinstance(result, Comparison) and result.ratios and result.changed == change:
             runs[_setting(result.candidate.settings, change)] = result
     return Stamp(claim, tuple(runs.items()))
+
+
+def _tone(run: Comparison | RaceResult) -> str:
+    """What colours a run; a race is "faster" where its candidate arrives, "slower" where not."""
+    if isinstance(run, Comparison):
+        return run.tone
+    baseline, candidate = (2 * run.arrived(arm) > len(run.of(arm)) for arm in run.arms[:2])
+    if not baseline:
+        return "unclear"
+    return "faster" if candidate else "slower"
+
+
+def _in_short(run: Comparison | RaceResult) -> str:
+    if isinstance(run, Comparison):
+        return run.in_short()
+    return f"{run.tally(run.arms[1])} arrive; of the baseline {run.tally(run.arms[0])}"
 
 
 def _setting(settings: Mapping[str, Any], change: Mapping[str, object]) -> str:

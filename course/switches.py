@@ -53,6 +53,11 @@ SWITCHES = {
         5, "take 128 images a step, not 64, at twice the rate", learns=True, label="larger batch"
     ),
     "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it", label="bf16"),
+    "fp16_numerics": Switch(
+        7,
+        "keep fp32, and let products round inside: TF32 on a GPU, bfloat16 on a CPU",
+        label="rounded products",
+    ),
     "optimizers": Switch(
         8, "add Nesterov's momentum and weight decay, fused", learns=True, label="fused optimizer"
     ),

@@ -57,6 +57,11 @@ def rounds_up() -> bool:
     return above.half().item() == 2.0**-24 and half.half().item() == 0
 
 
+def inf_comes_before_nan() -> bool:
+    large = torch.tensor(60000.0).half()
+    return bool((large + large).isinf() and ((large + large) - (large + large)).isnan())
+
+
 def fused_is_in_torch() -> bool:
     return "fused" in inspect.signature(torch.optim.AdamW.__init__).parameters
 

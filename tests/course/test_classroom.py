@@ -977,6 +977,7 @@ OF_COURSE = {
     "__init__.py",
     "classroom",
     "exercises",
+    "low_precision.py",
     "measured",
     "notebook_files.py",
     "probe.py",
@@ -1324,6 +1325,7 @@ def test_most_checks_are_made_from_outside() -> None:
     assert inside == {
         "check_03_one_cycle",
         "check_04_prefetch",
+        "check_07_scaler",
         "check_10_device",
         "check_11_recompute",
         "check_15_flat_gradients",

@@ -19,6 +19,7 @@ from course import speedrun
 from course.speedrun import train
 from course.switches import SWITCHES, TASK, checked
 from labkit.busy import cores
+from labkit.restore import preserve_flags
 
 # Two epochs of two steps (of one, with 128 images a step), each with one step of validation.
 SMALL = TASK._replace(images=80, validation=16, target=2.0, epochs=2, cycle=2)
@@ -45,7 +46,7 @@ def losses(*switches: str, seed: int = 0) -> list[float]:
 
 def test_the_script_is_short() -> None:
     lines = Path(speedrun.__file__).read_text(encoding="utf-8").splitlines()
-    assert len(lines) < 175
+    assert len(lines) < 185
 
 
 def test_the_script_asks_for_every_switch_and_no_other() -> None:
@@ -291,8 +292,23 @@ def test_compile_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["compiled"] == 1
 
 
+def test_products_round_inside() -> None:
+    """They stay of fp32; where the hardware does not round, the losses are the same."""
+    plain, precisions = losses(), []
+    for switches in ([], ["fp16_numerics"]):
+        with preserve_flags():
+            next(train(switches, SMALL))
+            backends: Any = torch.backends
+            for each in (backends.mkldnn, backends.cudnn):
+                precisions.append(each.conv.fp32_precision)
+    assert precisions[0] != "bf16" and precisions[2:] == ["bf16", "tf32"]
+    with preserve_flags():
+        assert losses("fp16_numerics") == pytest.approx(plain, rel=0.02)
+
+
 def test_every_switch_is_proven_alive() -> None:
     alone = {"zeroing_gradients", "decode_once", "compile", "bias_before_batchnorm"}
+    alone |= {"fp16_numerics"}
     assert ALIVE.keys() | alone == SWITCHES.keys()
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from course.stamp import DEPENDS, NOT, OPEN, TRUE, stamp
+from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement
 
 CLAIM = "None is faster"
@@ -64,3 +65,25 @@ def test_without_a_run_it_says_what_to_do():
 def test_a_change_has_to_be_named():
     with pytest.raises(ValueError, match="say what changes"):
         stamp(CLAIM, [])
+
+
+def race(candidate, baseline, seeds=3):
+    """A race in which so many seeds of each side arrive."""
+    runs = []
+    for arm, arrived in (("baseline", baseline), ("stored='fp16'", candidate)):
+        for seed in range(seeds):
+            runs.append(RaceRun(arm, seed, ((1, 0.1, 0.5),), reached=seed < arrived))
+    return RaceResult(tuple(runs), 0.4, "accuracy", True)
+
+
+def test_a_race_counts_by_who_arrives():
+    both, one, none = race(3, 3), race(0, 3), race(0, 0)
+    assert stamp(CLAIM, {"fp16": both}).word == TRUE
+    assert stamp(CLAIM, {"fp16": one}).word == NOT
+    assert stamp(CLAIM, {"fp16": both, "small": one}).word == DEPENDS
+    # Where the baseline does not arrive either, nothing is learned.
+    assert stamp(CLAIM, {"fp16": none}).word == OPEN
+    assert stamp(CLAIM, {"fp16": both, "hard": none}).word == TRUE
+    rows = stamp(CLAIM, {"small": one}).rows
+    assert rows[1] == ["small", "0 of 3 arrive; of the baseline 3 of 3"]
+    assert stamp(CLAIM, {}).word == OPEN
