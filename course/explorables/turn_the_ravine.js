@@ -87,14 +87,14 @@ function drawTrail(pen, area, seen, angle) {
   const x = linear(0, 45, area.left, area.right);
   const y = linear(0, STEPS, area.bottom, area.top + 16);
   rows(pen, [0, 100, 200, 300], y, area.left, area.right);
-  pen.text(area.left - 7, area.top + 3, "never", "small faint end");
+  pen.text(area.left - 9, area.top + 3, "never", "small faint end");
   columns(pen, [0, 15, 30, 45], x, area.bottom, (each) => `${each}°`);
   pen.line(x(angle), area.top - 4, x(angle), area.bottom, "grey dash");
   for (const [at, all] of seen) {
     RULES.forEach((rule, i) => {
       const up = all[i] === Infinity ? area.top - 2 : y(all[i]);
       // Where two are equal, each is seen around the next.
-      pen.dot(x(at), up, (at === angle ? 7 : 5) - 1.5 * i, `fill ${HUES[rule]}`);
+      pen.dot(x(at), up, (at === angle ? 6 : 4) - 1.2 * i, `fill ${HUES[rule]}`);
     });
   }
   pen.text(area.right, area.bottom + 33, "angle of the ravine", "small faint end");

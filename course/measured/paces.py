@@ -69,7 +69,7 @@ def in_steps(runs: Sequence[RaceRun]) -> str:
 
 
 def cost(runs: Sequence[RaceRun]) -> str:
-    """``7.1 ms per step, 1.1 s``: the second one of all steps to the goal, where that is reached."""
+    """``7.1 ms per step, 1.1 s``: the latter of all steps to the goal, where they arrive there."""
     each = [1000 * run.curve[-1][1] / run.curve[-1][0] for run in runs if run.curve]
     if not each:
         return ""
