@@ -26,11 +26,11 @@ def check_08_own_adamw(answer: Make) -> None:
     Four steps on two groups of weights, one of which lacks a gradient once; then a new optimizer
     that goes on from the other's ``state_dict()``.
     """
-    if not (isinstance(answer, type) and issubclass(answer, torch.optim.Optimizer)):
-        raise NotYet("AdamW is no class of the kind torch.optim.Optimizer")
     with _quiet():
         own, wanted = _weights(), _weights()
         made = attempt(answer, _groups(own), RATES[0], DECAYS[0])
+        if not isinstance(made, torch.optim.Optimizer):
+            raise NotYet("AdamW is no class of the kind torch.optim.Optimizer")
         torchs = torch.optim.AdamW(_groups(wanted), lr=RATES[0], weight_decay=DECAYS[0])
         l2 = _weights()
         with_l2 = torch.optim.Adam(_groups(l2), lr=RATES[0], weight_decay=DECAYS[0])
