@@ -34,7 +34,8 @@ ON_PURPOSE = {"deeper/10_host_device_transfers": "OrderError: mean uses a tensor
 SCENARIOS = """
 for name, settings in lab.scenarios.items() if lab.runs_in == "kernel" else ():
     if panel.modes.value == "Race":
-        lab.race(settings)
+        side = dict(settings)
+        lab.race(side, baseline=side.pop("baseline", {}))
     else:
         lab.run(name, seconds=0.05)
 """
