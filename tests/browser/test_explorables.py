@@ -478,7 +478,12 @@ def test_the_game_goes_on_and_begins_anew(blank: Page) -> None:
 NAMES = [each.__name__ for each in stills.every()]
 # A slider to press, by its name, where the first one will not do.
 SLIDERS: defaultdict[str, str | None] = defaultdict(
-    lambda: None, CacheWalk="lines", LoaderPipeline="load", LossCliff="clip", Pages="fault"
+    lambda: None,
+    CacheWalk="lines",
+    LoaderPipeline="load",
+    LossCliff="clip",
+    Pages="fault",
+    TurnTheRavine="steep",
 )
 
 

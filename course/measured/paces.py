@@ -1,0 +1,97 @@
+"""08: steps to the goal, in the bars of the moving picture; beside them what a step costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, cycle
+from statistics import median
+
+from course.measured import curves, rates
+from labkit.charts import svg
+from labkit.charts.plot import Box
+from labkit.charts.svg import EDGE, LINE, WIDTH
+from labkit.racing import RaceResult, RaceRun
+from labkit.show import Markup
+from labkit.text import format_short
+
+# Pixels of a side's words with its bar, of the bar, of the chart.
+ROW, BAR, CHART = 40.0, 9.0, 170.0
+# A metric of so many times the target is beyond the chart.
+BEYOND = 1.6
+
+
+def paces(result: object) -> str:
+    """Steps to the target and milliseconds per step for each side of a race; below, every curve.
+
+    A function for a panel; "" for all but a race to a small metric, such as a loss, that has begun.
+    """
+    if not isinstance(result, RaceResult) or result.higher_is_better:
+        return ""
+    known = list(curves.finite(result.runs))
+    if not known or min(known) <= 0 or result.target <= 0:
+        return ""
+    last = max(run.curve[-1][0] for run in result.runs if run.curve)
+    hues = dict(zip(result.arms, cycle(curves.HUES), strict=False))
+    parts = [svg.text(EDGE, LINE, f"steps to a {result.metric} of {result.target:g}", "small")]
+    for number, arm in enumerate(result.arms):
+        parts += bar(arm, result.of(arm), LINE + 4 + ROW * number, last, hues[arm])
+    top = 3 * LINE + 8 + ROW * len(result.arms)
+    high = min(max(known), BEYOND * result.target)
+    box = rates.box(top, CHART, last, 0.95 * min(*known, result.target), 1.02 * high)
+    parts += chart(result, box, hues)
+    foot = box.bottom + 2 * LINE - 6
+    parts += curves.legend(foot)
+    said = (f"{arm}: {in_steps(result.of(arm))}, {cost(result.of(arm))}" for arm in result.arms)
+    return svg.picture(foot + 12, f"Steps to the goal and what they cost: {'; '.join(said)}", parts)
+
+
+def bar(arm: str, runs: Sequence[RaceRun], top: float, last: int, hue: str) -> list[Markup]:
+    """The steps of a side, in words and as a bar; one that never arrives fills the row."""
+    words = svg.named(top + LINE - 4, f"{arm}: {in_steps(runs)}", cost(runs))
+    part = min(1.0, steps(runs) / last)
+    return [*words, svg.rect(EDGE, top + LINE + 3, part * (WIDTH - 2 * EDGE), BAR, f"fill {hue}")]
+
+
+def steps(runs: Sequence[RaceRun]) -> float:
+    """The median of the steps to the goal; runs that never arrive need infinitely many."""
+    return median([run.steps for run in runs] or [math.inf])
+
+
+def in_steps(runs: Sequence[RaceRun]) -> str:
+    """``160 steps``, ``never`` where half of the runs or more do not arrive, ``explodes``."""
+    if not runs:
+        return "has not begun"
+    if 2 * sum(map(curves.exploded, runs)) > len(runs):
+        return "explodes"
+    return "never" if math.isinf(steps(runs)) else f"{steps(runs):g} steps"
+
+
+def cost(runs: Sequence[RaceRun]) -> str:
+    """``7.1 ms per step, 1.1 s``: the latter of all steps to the goal, where they arrive there."""
+    each = [1000 * run.curve[-1][1] / run.curve[-1][0] for run in runs if run.curve]
+    if not each:
+        return ""
+    whole = median([run.seconds for run in runs])
+    in_all = "" if math.isinf(whole) else f", {format_short(whole)} s"
+    return f"{format_short(median(each))} ms per step{in_all}"
+
+
+def chart(result: RaceResult, box: Box, hues: dict[str, str]) -> list[Markup]:
+    """The metric of every run by its steps."""
+    seeds = len(result.of(result.arms[0]))
+    parts = rates.chart(box, f"{result.metric} after each step, {seeds} seeds")
+    parts += curves.steps_below(box)
+    drawn = (curves.curve(cut(run, box), box, hues[run.arm]) for run in result.runs)
+    parts += chain.from_iterable(drawn)
+    return [*parts, *curves.target(result.target, box), *curves.explosions(result.runs, box)]
+
+
+def cut(run: RaceRun, box: Box) -> RaceRun:
+    """A run that does not leave the chart upwards, unless it explodes."""
+    most = math.exp(box.up[1])
+    kept = []
+    for step, at, value in run.curve:
+        kept.append((step, at, min(most, value) if math.isfinite(value) else value))
+    return replace(run, curve=tuple(kept))
