@@ -191,7 +191,7 @@ function render({ el }) {
   let area, put, grip;
   const frame = new Frame(el, {
     name: "window-on-memory",
-    ask: "Which of these fetches more lines with channels last than with channels first?",
+    ask: "Which operation fetches more lines with channels last than with channels first?",
     task:
       "A window reads all channels of its pixels; the channel mean, all pixels of one channel. " +
       "Press Play, or drag the window. Then change the layout.",
