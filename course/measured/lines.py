@@ -12,6 +12,8 @@ from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
 
+TIME = "fill arm5"
+LETTERS = "c convolution, n norm, r ReLU"
 HUES = {FIRST: "fill baseline", LAST: "fill candidate"}
 STRIP, CELL, BAR, GAP = 13.0, 22.0, 13.0, 6.0
 
@@ -42,13 +44,14 @@ def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
     for role, laid, seconds in sides:
         box = Box(EDGE, top, WIDTH - EDGE, top, (0.0, longest))
         parts += svg.named(top + 0.75 * LINE, role, f"{format_seconds(seconds)} per step")
-        parts.append(svg.rect(EDGE, top + LINE, box.x(seconds) - EDGE, BAR, "fill slower"))
+        parts.append(svg.rect(EDGE, top + LINE, box.x(seconds) - EDGE, BAR, TIME))
         parts += _lines(laid, top + LINE + BAR)
         parts += _layers(laid, top + 2 * LINE + BAR + STRIP + GAP)
         top += 3 * LINE + BAR + STRIP + CELL + 2 * GAP
     parts += _legend(top + 0.6 * LINE)
+    parts.append(svg.text(EDGE, top + 1.5 * LINE, f"layers: {LETTERS}", "small"))
     words = "; ".join(f"{role}: {_window(laid)}, {_changes(laid)}" for role, laid, _ in sides)
-    return svg.picture(top + LINE, words, parts)
+    return svg.picture(top + 1.9 * LINE, words, parts)
 
 
 def _window(laid: Laid) -> str:
