@@ -1,4 +1,4 @@
-"""Layouts of a step's layers, and the lines that a window fetches: notebook 09's measured picture."""
+"""Notebook 09's measured picture: layouts of a step's layers, lines that a window fetches."""
 
 import xml.etree.ElementTree as ET
 

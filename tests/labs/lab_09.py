@@ -12,7 +12,8 @@ from labkit import seed_all
 def laid(names: dict[str, Any], **settings: Any) -> Any:
     """The layouts of a step with these settings."""
     seed_all(0)
-    workload = names["make_workload"](**names["lab"].settings(settings))
+    # The norm is offered below the panel.
+    workload = names["make_workload"](**names["lab"].settings({}) | settings)
     return watch(workload.step)[1]
 
 
