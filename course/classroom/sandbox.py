@@ -29,6 +29,7 @@ IMPORTED = (
     "course/data.py",
     "course/data_sources.json",
     "course/data_sources.py",
+    "course/kernels.py",
     "course/low_precision.py",
     "course/machine.py",
     "course/models.py",

@@ -977,6 +977,7 @@ OF_COURSE = {
     "__init__.py",
     "classroom",
     "exercises",
+    "kernels.py",
     "low_precision.py",
     "measured",
     "notebook_files.py",
@@ -1272,7 +1273,7 @@ def test_a_verdict_cannot_be_forged(
     place, check = "deeper/11_activation_checkpointing", "check_11_best_segments"
     source = f"from course import exercises\n{WRONG}{FORGERIES[forgery]}"
     if "equals" in forgery:
-        place, check = "09_cudnn_benchmark", "check_09_steps_until_it_pays"
+        place, check = "deeper/09_cudnn_benchmark", "check_09_steps_until_it_pays"
     path = answered(place, source, tmp_path)
     row = one(path, Trust())
     assert row.result in ("not yet", "error"), row

@@ -1,0 +1,149 @@
+"""How the results of a network's layers lie in memory, and what a window fetches of them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from labkit.results import Workload
+
+# Bytes that a processor fetches at once; pixels of a window's side.
+LINE_BYTES, WINDOW = 64, 3
+FIRST, LAST = "channels first", "channels last"
+KINDS = {nn.Conv2d: "c", nn.ReLU: "r", nn.InstanceNorm2d: "n"}
+
+
+@dataclass(frozen=True)
+class Laid:
+    """The results of a step's layers: ``layers`` are pairs of a letter and a layout.
+
+    ``lines``: numbers of the memory lines that a window fetches of the first result's first image;
+    ``count``: lines of that image; ``used``: the share of the fetched bytes that is read.
+    """
+
+    layers: tuple[tuple[str, str], ...]
+    lines: tuple[int, ...]
+    count: int
+    used: float
+
+    @property
+    def changes(self) -> int:
+        """How often a layer's result lies otherwise than the one before."""
+        return sum(before != after for (_, before), (_, after) in pairwise(self.layers))
+
+    @property
+    def share(self) -> float:
+        """The share of results that are channels last."""
+        return sum(layout == LAST for _, layout in self.layers) / len(self.layers)
+
+
+class Layouts:
+    """The first step of each setting that was run, also in other processes.
+
+    Notes travel in small files, in a folder that goes with the object that made it.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="layouts-")
+        self._path = self._folder.name
+
+    def __getstate__(self) -> dict[str, str]:
+        """A copy in another process knows the folder, and does not end it."""
+        return {"_path": self._path}
+
+    def noted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
+        """The same ``make_workload``; the layers of its first step are noted."""
+
+        @functools.wraps(make)
+        def made(**settings: Any) -> Workload:
+            workload = make(**settings)
+            return replace(workload, step=self._watch(workload.step, settings))
+
+        return made
+
+    def _watch(self, step: Callable[[], Any], settings: dict[str, Any]) -> Callable[[], Any]:
+        first = True
+
+        def watched() -> Any:
+            nonlocal first
+            if not first:
+                return step()
+            first = False
+            result, laid = watch(step)
+            if laid is not None:
+                self._file(settings).write_text(json.dumps(asdict(laid)), encoding="utf-8")
+            return result
+
+        return watched
+
+    def of(self, settings: dict[str, Any]) -> Laid | None:
+        """What was noted with these settings; None where nothing ran."""
+        file = self._file(settings)
+        if not file.exists():
+            return None
+        found = json.loads(file.read_text(encoding="utf-8"))
+        layers = tuple((letter, layout) for letter, layout in found["layers"])
+        return Laid(layers, tuple(found["lines"]), found["count"], found["used"])
+
+    def _file(self, settings: dict[str, Any]) -> Path:
+        words = [f"{name}-{value}".replace(" ", "-") for name, value in sorted(settings.items())]
+        return Path(self._path) / f"{'_'.join(words)}.json"
+
+
+def watch(step: Callable[[], Any]) -> tuple[Any, Laid | None]:
+    """What a step returns, and how its layers' results lie; None where none is an image."""
+    found: list[tuple[str, Tensor]] = []
+
+    def note(module: nn.Module, _inputs: Any, result: Any) -> None:
+        letter = KINDS.get(type(module))
+        if letter and isinstance(result, Tensor) and result.dim() == 4:
+            found.append(
+                (letter, torch.empty_strided(result.shape, result.stride(), device="meta"))
+            )
+
+    hook = register_module_forward_hook(note)
+    try:
+        returned = step()
+    finally:
+        hook.remove()
+    if not found:
+        return returned, None
+    layers = tuple((letter, layout(tensor)) for letter, tensor in found)
+    return returned, Laid(layers, *fetched(found[0][1]))
+
+
+def layout(tensor: Tensor) -> str:
+    """How a tensor (images, channels, rows, columns) lies: FIRST, LAST, or "otherwise"."""
+    if tensor.is_contiguous():
+        return FIRST
+    return LAST if tensor.is_contiguous(memory_format=torch.channels_last) else "otherwise"
+
+
+def fetched(tensor: Tensor) -> tuple[tuple[int, ...], int, float]:
+    """What a window in the first image fetches, a quarter of its sides from its corner.
+
+    Numbers of the lines, lines of the whole image, and the share of their bytes that it uses.
+    """
+    _, channels, height, width = tensor.shape
+    size, strides = tensor.element_size(), tensor.stride()[1:]
+    # Inside lines, where sides are powers of two: as in the moving picture.
+    begin = [side // 4 for side in (height, width)]
+    lines = set()
+    for channel in range(channels):
+        for row in range(begin[0], begin[0] + WINDOW):
+            for column in range(begin[1], begin[1] + WINDOW):
+                place = (channel, row, column)
+                number = sum(at * stride for at, stride in zip(place, strides, strict=True))
+                lines.add(number * size // LINE_BYTES)
+    used = channels * WINDOW**2 * size / (LINE_BYTES * len(lines))
+    return tuple(sorted(lines)), channels * height * width * size // LINE_BYTES, used
