@@ -18,9 +18,9 @@ from labkit.show import Markup
 from labkit.text import format_bytes
 from sublinear import Checkpoint, Keep, Plan
 
-LEFT, BARS, BAR, GAP, HEIGHT = 108.0, 30.0, 84.0, 34.0, 220.0
+LEFT, BARS, BAR, GAP, HEIGHT = 108.0, 30.0, 84.0, 52.0, 200.0
 SAVED, OUTPUT, HIGHEST = "fill candidate", "fill arm3", "fill slower"
-LEGEND = ((SAVED, "saved"), (OUTPUT, "outputs kept"), (HIGHEST, "highest piece"))
+LEGEND = ((SAVED, "saved"), (OUTPUT, "outputs"), (HIGHEST, "highest piece"), ("floor", "weights"))
 # Blocks up to which each has its number.
 FEW = 24
 
@@ -123,7 +123,8 @@ def picture(before: Plan, plan: Plan, baseline: Timeline, candidate: Timeline) -
     cuts = sum(1 for _ in _boundaries(plan))
     words = f"measured peak {candidate.peak_text}"
     parts.append(svg.text(box.left + 6, y - 8, words, "bold"))
-    parts += _legend(box.bottom + LINE, baseline)
+    share = sum(each.saves for each in others) / max(1, peaks[0])
+    parts += _legend(box.bottom + LINE, baseline, share)
     said = f"{cuts} cuts: peak {candidate.peak_text} instead of {baseline.peak_text}"
     return svg.picture(box.bottom + 2.6 * LINE, said, parts)
 
@@ -144,13 +145,14 @@ def _bars(plan: Plan, heights: Sequence[Stand], box: Box, red: int) -> list[Mark
         left, right = box.x(place) + 2, box.x(place + 1) - 2
         look = HIGHEST if heights[place].piece == red else SAVED
         handed = min(size, block.output_bytes) * scale
-        parts.append(svg.rect(left, bottom - size * scale, right - left, size * scale, look))
+        rest = size * scale - handed
+        parts.append(svg.rect(left, bottom - rest, right - left, rest, look))
         parts.append(svg.rect(left, bottom - size * scale, right - left, handed, OUTPUT))
         if len(blocks) <= FEW:
             parts.append(svg.below((left + right) / 2, bottom + 17, str(place + 1)))
     for place in _boundaries(plan):
         x = box.x(place)
-        parts.append(svg.path([(x, BARS - 4), (x, bottom + 3)], "line"))
+        parts.append(svg.path([(x, BARS - 4), (x, bottom + 3)], "line baseline"))
     return parts
 
 
@@ -177,7 +179,7 @@ def _blocks(node: Keep | Checkpoint) -> Iterator[int]:
         yield from _blocks(each)
 
 
-def _legend(y: float, baseline: Timeline) -> list[Markup]:
+def _legend(y: float, baseline: Timeline, share: float) -> list[Markup]:
     parts, x = [], LEFT
     for look, name in LEGEND:
         parts.append(svg.rect(x, y - 11, 12, 12, look))
@@ -185,6 +187,6 @@ def _legend(y: float, baseline: Timeline) -> list[Markup]:
         x += 34 + LETTER * len(name)
     below = y + LINE
     parts.append(svg.path([(LEFT, below - 5), (LEFT + 24, below - 5)], "line baseline"))
-    words = f"baseline: measured peak {baseline.peak_text}"
+    words = f"baseline: {baseline.peak_text}, {share:.0%} of it saved by blocks"
     parts.append(svg.text(LEFT + 32, below, words, "small"))
     return parts
