@@ -31,7 +31,8 @@ function drawBlocks(pen, { level }, pieces, area, narrow) {
   const [x, bottom] = [across(area, level), BARS.top + BARS.height];
   const y = linear(0, Math.max(...saved), bottom, BARS.top);
   pen.text(area.left, 12, narrow ? "what blocks save" : "what each block saves", "small faint");
-  legend(pen, [["fill orange", "of it handed on"]], { left: area.left + (narrow ? 118 : 150), right: 999, top: 3 });
+  const left = area.left + (narrow ? 104 : 150);
+  legend(pen, [["fill orange", "handed on"]], { left, right: 999, top: 3 });
   const red = worst(pieces);
   saved.forEach((size, block) => {
     const [left, wide] = [x(block) + 3, x(block + 1) - x(block) - 6];
@@ -52,7 +53,7 @@ function drawSaw(pen, { level }, pieces, area) {
   // As high as √n equal pieces, or the plan.
   const most = Math.max(peak, goals(level).root);
   const y = linear(0, 1.1 * most, area.bottom, area.top);
-  pen.text(area.left, area.top - 10, "memory while a piece runs, block by block", "small faint");
+  pen.text(area.left, area.top - 10, "memory while a piece runs", "small faint");
   rows(pen, ticks(0, most, 4), y, area.left, area.right);
   for (const piece of pieces) {
     const hue = piece === worst(pieces) ? "red" : "blue";
