@@ -61,7 +61,7 @@ def lab(picture: cuts.Cuts) -> Lab:
 
 def test_both_sides_are_drawn_with_their_measured_peaks() -> None:
     picture = cuts.Cuts()
-    result = lab(picture).memory({"method": "exact cuts"})
+    result = lab(picture).timeline(method="exact cuts")
     drawn = picture(result)
     texts = " ".join(ET.fromstring(drawn).itertext())
     assert f"measured peak {result.candidate.peak_text}" in texts
@@ -76,8 +76,9 @@ def test_gelu_s_layers_save_two_tensors_and_relu_s_one() -> None:
     maps = {}
     for activation in ("ReLU", "GELU"):
         saved, _ = sizes(tables.chain(activation, "small", 2))
-        maps[activation] = sum(saved[:8]) / (2 * 4 * 8 * 8 * 4)
-    assert maps == {"ReLU": 8, "GELU": 16}
+        maps[activation] = round(sum(saved) / (2 * 4 * 8 * 8 * 4))
+    # Nobody needs the output of the last GELU: the mean's gradient takes its shape alone.
+    assert maps == {"ReLU": 8, "GELU": 15}
 
 
 @pytest.mark.parametrize("method", METHODS)
