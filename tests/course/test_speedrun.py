@@ -88,6 +88,7 @@ SAME = (
     "debug_tools",
     "validation_without_grad",
     "activation_checkpointing",
+    "sublinear_memory",
 )
 
 
