@@ -21,6 +21,7 @@ from torch.optim import SGD, lr_scheduler
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
+import sublinear
 from course import data
 from course.switches import TASK, Task, checked
 from labkit import pick_device
@@ -48,7 +49,7 @@ def resnet(on: frozenset[str], width: int) -> nn.Module:
     layers: list[nn.Module] = [conv(on, 3, width)]
     for wide in (2 * width, 4 * width, 8 * width):
         block = Residual(conv(on, wide, wide), conv(on, wide, wide))
-        block.recompute = "activation_checkpointing" in on
+        block.recompute = "activation_checkpointing" in on and "sublinear_memory" not in on
         layers += [conv(on, wide // 2, wide), nn.MaxPool2d(2), block]
     return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(wide, 10))
 
@@ -62,6 +63,18 @@ def round_products() -> None:
     backends: Any = torch.backends
     backends.cudnn.conv.fp32_precision = backends.cuda.matmul.fp32_precision = "tf32"
     backends.mkldnn.conv.fp32_precision = backends.mkldnn.matmul.fp32_precision = "bf16"
+
+
+def planned(on: frozenset[str], model: nn.Module, optimizer: SGD) -> nn.Module:
+    device, parts = pick_device(), 4 if "gradient_accumulation" in on else 1
+    x = torch.randn(batch_size(on) // parts, 3, 32, 32, device=device)
+    y = torch.zeros(len(x), dtype=torch.long, device=device)
+
+    def loss(output: Tensor) -> Tensor:
+        return F.cross_entropy(output, y)
+
+    with torch.autocast(x.device.type, torch.bfloat16, enabled="mixed_precision" in on):
+        return sublinear.fit(model, x, max_overhead=0.25, optimizer=optimizer, loss=loss).model
 
 
 def decode(file: bytes) -> np.ndarray:
@@ -152,13 +165,15 @@ def train(
         torch.backends.cudnn.benchmark = True
     if "fp16_numerics" in on:
         round_products()
-    if "compile" in on:
-        model.compile()
     # It follows the batch.
     rate = 0.01 * batch_size(on) / 64
     optimizer = SGD(model.parameters(), lr=rate, momentum=0.9)
     if "optimizers" in on:
         optimizer = SGD(model.parameters(), rate, 0.9, weight_decay=5e-4, nesterov=True, fused=True)
+    if "sublinear_memory" in on:
+        model = planned(on, model, optimizer)
+    if "compile" in on:
+        model.compile()
     epochs, schedule = task.epochs, None
     if "learning_rate_schedules" in on:
         epochs, steps = task.cycle, len(range(0, len(labels), batch_size(on)))

@@ -73,6 +73,12 @@ SWITCHES = {
         saves="memory",
         label="checkpointing",
     ),
+    "sublinear_memory": Switch(
+        12,
+        "let a planner choose what to compute again, for a quarter of a step more",
+        saves="memory",
+        label="memory planner",
+    ),
     "gradient_accumulation": Switch(
         13, "take each batch in four parts", saves="memory", label="batch in parts"
     ),
@@ -101,7 +107,10 @@ SWITCHES = {
 }
 
 # What leaves a switch nothing to do.
-IN_THE_WAY = {"data_loading": "decode_once"}
+IN_THE_WAY = {
+    "data_loading": "decode_once",
+    "activation_checkpointing": "sublinear_memory",
+}
 
 
 def label(switch: str) -> str:

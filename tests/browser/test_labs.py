@@ -19,7 +19,7 @@ from .harness import NotebookPage
 pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
 # A planner, worker processes, sides in processes of their own.
-SLIDERS = "12_sublinear_memory"
+SLIDERS = "deeper/12_sublinear_memory"
 # Pixels: code between the picture and the panel is what a reader scrolls over.
 ONE_SCREEN = 900
 FEW = (SLIDERS, "14_distributed_data_parallel", "22_compile_and_cuda_graphs")
@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wanted = []
     for path in course_notebooks():
-        chosen = path.stem in FEW or is_front(read_notebook(path))
+        chosen = place(path) in FEW or is_front(read_notebook(path))
         if chosen or metafunc.config.getoption("--labs") == "all":
             wanted.append(path)
     assert wanted, "notebooks/ holds no numbered notebook"
@@ -99,7 +99,7 @@ def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Confi
     outputs = [output for cell in lab_page.save().cells for output in cell.get("outputs", [])]
     assert any("<svg" in output.get("data", {}).get("text/html", "") for output in outputs)
     lab_page.screenshot(f"{shot}-page")
-    if path.stem == SLIDERS:
+    if place(path) == SLIDERS:
         check_that_sliders_draw_anew(lab_page)
 
 

@@ -67,7 +67,7 @@ CONTEXT = 600_000_000
 # Operators of a cell: a second or two.
 OPERATORS = 10_000
 # A chain is profiled block by block, in each way to keep it.
-MORE_OPERATORS = {"12_sublinear_memory": 80_000}
+MORE_OPERATORS = {"deeper/12_sublinear_memory": 80_000}
 # Cells that hold nothing of the card, or whose numbers decide.
 APART = {
     "claims",
@@ -84,7 +84,7 @@ WORKERS = "in processes of their own; with one GPU these are on the CPU"
 LEFT_OUT: dict[str, dict[str, str]] = {
     "03_learning_rate_schedules": {"def trained(flat_cycle: bool": ON_CPU},
     "07_fp16_numerics": {"lists = {where: autocast_lists": "hollow tensors of its own"},
-    "12_sublinear_memory": {
+    "deeper/12_sublinear_memory": {
         "deep = sublinear.profile(": "planned for a card that is described, not used",
         "sheet = sublinear.profile(": "planned for a card that is described, not used",
     },
@@ -108,7 +108,7 @@ HELD: dict[str, dict[str, str]] = {
 # What a cell that is left out would need, by what is known without running it.
 BY_HAND: dict[str, dict[str, Callable[[dict[str, Any]], int]]] = {
     # A process of its own may take as much as the card that it plays.
-    "12_sublinear_memory": {"a trial": lambda names: names["CARD"].limit_bytes + CONTEXT},
+    "deeper/12_sublinear_memory": {"a trial": lambda names: names["CARD"].limit_bytes + CONTEXT},
 }
 
 
