@@ -80,7 +80,7 @@ def test_a_walk_that_is_lost_ends(model: Model) -> None:
     assert model("arrival", places) == math.inf
 
 
-@pytest.mark.parametrize(("rule", "angle"), product(MAKE, (0, 30)))
+@pytest.mark.parametrize(("rule", "angle"), [*product(MAKE, (0, 30))])
 def test_the_best_rate_is_the_best_of_161(model: Model, rule: str, angle: int) -> None:
     rates = model.value("RATES")
     assert (len(rates), rates[0], rates[-1]) == (161, pytest.approx(1e-6), pytest.approx(1e4))
