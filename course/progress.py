@@ -31,9 +31,14 @@ PATH = (
     "18_gradient_clipping",
     "03_learning_rate_schedules",
     "02_minibatch_sgd",
-    "23_find_the_bottleneck",
+    "05_batch_size",
+    "08_optimizers",
+    "07_fp16_numerics",
+    "09_cudnn_benchmark",
     "10_host_device_transfers",
+    "12_sublinear_memory",
     "15_zeroing_gradients",
+    "23_find_the_bottleneck",
 )
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you finished, and what you bet. Delete this file to begin anew."

@@ -149,16 +149,7 @@ def validate(on: frozenset[str], model: nn.Module, images: Any, labels: Tensor) 
     return right / len(labels)
 
 
-def train(
-    switches: Iterable[str] = (), task: Task = TASK, seed: int = 0
-) -> Iterator[tuple[float, float, float]]:
-    """After each epoch: seconds since the beginning, accuracy, and the sum of the losses."""
-    on, random = checked(switches), np.random.default_rng(seed)
-    torch.manual_seed(seed)
-    images, labels = read(train=True, size=task.images)
-    unseen, answers = read(train=False, size=task.validation)
-    begin = time.perf_counter()
-    images, unseen = loader(on, images), loader(on, unseen)
+def learner(on: frozenset[str], task: Task) -> tuple[nn.Module, SGD]:
     model = resnet(on, task.width).to(pick_device())
     if "cudnn_benchmark" in on:
         model = model.to(memory_format=torch.channels_last)
@@ -174,6 +165,20 @@ def train(
         model = planned(on, model, optimizer)
     if "compile" in on:
         model.compile()
+    return model, optimizer
+
+
+def train(
+    switches: Iterable[str] = (), task: Task = TASK, seed: int = 0
+) -> Iterator[tuple[float, float, float]]:
+    """After each epoch: seconds since the beginning, accuracy, and the sum of the losses."""
+    on, random = checked(switches), np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    images, labels = read(train=True, size=task.images)
+    unseen, answers = read(train=False, size=task.validation)
+    begin = time.perf_counter()
+    images, unseen = loader(on, images), loader(on, unseen)
+    model, optimizer = learner(on, task)
     epochs, schedule = task.epochs, None
     if "learning_rate_schedules" in on:
         epochs, steps = task.cycle, len(range(0, len(labels), batch_size(on)))
