@@ -23,11 +23,11 @@ from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-# Behind the path, in the order of their numbers. Most are long.
+# Behind the path, in the order of their numbers: long ones.
 MORE = (
-    "05_batch_size",
-    "08_optimizers",
+    "13_gradient_accumulation",
     "20_validation_without_grad",
+    "21_normalization",
     "22_compile_and_cuda_graphs",
 )
 HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
