@@ -3,7 +3,7 @@
 No widgets here. The kinds of questions, and when an answer is right:
 
 - "factor": how many times as fast. Right within 20 % of what was measured.
-- "bytes": how many times the memory. Right within 20 % as well.
+- "bytes": which share of the memory. Right within 20 % as well.
 - "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
   more than half of its seeds do.
 - "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
@@ -33,10 +33,10 @@ CHOICES = {
     ORDER: ("{0}", "{1}", "neither"),
 }
 RULES = {
-    FACTOR: "Right: within 20 % of what is measured.",
-    BYTES: "Right: within 20 % of what is measured.",
-    ARRIVES: "Right: just these reach the target in more than half of their seeds.",
-    ORDER: "Right: the verdict says so.",
+    FACTOR: "A bet within 20 % of what is measured counts as right.",
+    BYTES: "A bet within 20 % of what is measured counts as right.",
+    ARRIVES: "Who reaches the target in more than half of the seeds arrives.",
+    ORDER: "The verdict of the run decides.",
 }
 # As a factor.
 NEAR = 1.2
@@ -135,6 +135,9 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
         return Judgement(None, words)
     if not 0 < factor < math.inf:
         return None
+    if _is_unclear(result):
+        begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
+        return Judgement(None, f"{begin}, which is unclear: this run does not decide it.")
     return judge_factor(bet.kind, answer, factor, interval)
 
 
@@ -154,6 +157,15 @@ def judge_factor(
     # One digit would put what is just beyond 20 % on the border.
     times = f"{off:.2f}" if off < 2 else short(off)
     return Judgement(False, f"{begin}: {times} times too {direction}.", bet, measured)
+
+
+def _is_unclear(result: object) -> bool:
+    """Whether a run could not tell its sides apart, so that its factor decides no bet either."""
+    if isinstance(result, RaceResult):
+        return result.verdict(result.arms[1]) == "unclear"
+    if not isinstance(result, Comparison) or _is_one_program(result):
+        return False
+    return (result.direction or result.verdict) == "unclear"
 
 
 def shown(kind: str, answer: float) -> str:

@@ -58,9 +58,9 @@ class LabPanel:
     ``{"large": Bet("How many times as fast?")}``. ``picture`` takes a Comparison, RaceResult or
     MemoryComparison, also one that was stopped, and returns SVG or HTML that is shown in place of
     the panel's own picture once a run has ended. ``recorded`` holds recorded runs of other
-    machines, drawn beside the reader's. A run sets random numbers and switches of torch for all of
-    the process, and puts them back at its end; a cell that begins meanwhile ends it. TypeError or
-    ValueError for an option that is none.
+    machines, drawn beside the reader's. It opens on the first scenario. A run sets random numbers
+    and switches of torch for all of the process, and puts them back at its end; a cell that begins
+    meanwhile ends it. TypeError or ValueError for an option that is none.
 
     >>> from labkit import Lab, Workload
     >>> lab = Lab(lambda rows: Workload(lambda: None), rows=[1, 2])
@@ -123,6 +123,10 @@ class LabPanel:
         self.view.show_mode(mode)
         self._settings_changed(None)
         self._connect()
+        for name, button in self.scenarios.items():
+            if not button.disabled:
+                self.choose(name)
+                break
 
     @property
     def latest(self) -> Run | None:

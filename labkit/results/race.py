@@ -204,7 +204,7 @@ class RaceResult:
             return self.verdict(candidate), self.factor(candidate)
         if by == "counts":
             return self.outcome(candidate), f"{self.tally(candidate)} seeds"
-        return self.verdict(candidate), ""
+        return "neither arrives", ""
 
     @property
     def sentence(self) -> str:

@@ -669,8 +669,27 @@ def learner(monkeypatch: pytest.MonkeyPatch) -> Iterator[LabPanel]:
     close(panel)
 
 
-def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
+def leave_scenario(learner: LabPanel) -> None:
+    """Settings that no scenario of it has."""
+    learner.controls["rows"].put(baseline=4, candidate=4)
     assert learner.scenario is None
+
+
+def test_a_panel_opens_on_the_first_scenario_that_this_machine_can_show() -> None:
+    lab = Lab(
+        make_learner,
+        rate=[0.01, 0.1],
+        situation={"rows": [4, 8, 16]},
+        scenarios={"withheld": {"rows": 8}, "shown": {"rows": 16}},
+        unavailable={"rows": {8: "not here"}},
+    )
+    panel = LabPanel(lab)
+    assert panel.scenario == "shown" and panel.latest is None
+    close(panel)
+
+
+def test_a_scenario_sets_everything_by_one_click(learner: LabPanel) -> None:
+    assert learner.scenario == "many rows"
     learner.controls["ahead"].candidate.value = 2
     learner.controls["rows"].link.value = False
     learner.controls["rows"].candidate.value = 8
@@ -705,6 +724,7 @@ def test_a_scenario_may_set_the_baseline_too(learner: LabPanel) -> None:
 
 
 def test_a_scenario_arms_its_question_and_run_reveals(learner: LabPanel) -> None:
+    leave_scenario(learner)
     learner.run(wait=True)
     learner.scenarios["fast"].click()
     assert learner.bet.question.value == "Which is faster?"
@@ -750,9 +770,10 @@ def test_the_scenario_that_is_shown_is_told_by_all_that_it_names() -> None:
         },
     )
     panel = LabPanel(lab)
+    assert panel.scenario == "eight"
+    panel.scenarios["four"].click()
     assert panel.scenario == "four"
     panel.scenarios["eight"].click()
-    assert panel.scenario == "eight"
     panel.scenarios["eight, fast"].click()
     assert panel.scenario == "eight, fast"
     panel.controls["rate"].candidate.value = 0.1
@@ -926,6 +947,7 @@ def test_a_change_while_another_panel_measures_is_refused_on_the_page(panel: Lab
 def test_memory_shows_what_is_alive_when(learner: LabPanel) -> None:
     assert learner.modes.options == ("Time", "Memory", "Race")
     learner.modes.value = "Memory"
+    leave_scenario(learner)
     learner.controls["rows"].link.value = False
     learner.controls["rows"].candidate.value = 16
     result = learner.run(wait=True)
@@ -1011,6 +1033,7 @@ def test_a_race_that_explodes_is_drawn_as_well(learner: LabPanel) -> None:
 
 def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     learner.lab.race_options.update(steps=10**9, target=-1)
+    leave_scenario(learner)
     learner.modes.value = "Race"
     learner.run()
     wait_until(lambda: status(learner).startswith("Training"))
@@ -1041,7 +1064,7 @@ def test_a_race_that_a_side_does_not_finish(
             runs.append(RaceRun(name, seed, ((10, seconds, metric),), name in arrives))
     race = RaceResult(tuple(runs), 0.5, "accuracy", True)
     head = view.head_of(race)
-    assert words(head).startswith(figure or "unclear") and view.tone_of(race) == tone
+    assert words(head).startswith(figure or "neither arrives") and view.tone_of(race) == tone
     everything = " ".join([words(head), words(view.grounds_of(race)), *view.history_row(1, race)])
     assert not re.search(r"\binf\b|\bnan\b", everything)
 
