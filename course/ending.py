@@ -31,6 +31,7 @@ class Ending:
     notebook: str
     progress: Progress
     recorded: Gains
+    undecided: tuple[tuple[str, str], ...] = ()
 
     @property
     def bets(self) -> tuple[Decided, ...]:
@@ -40,11 +41,13 @@ class Ending:
     @property
     def rows(self) -> list[list[str]]:
         """The bets as texts, below their head; empty without any."""
-        if not self.bets:
+        if not self.bets and not self.undecided:
             return []
         texts = [HEAD]
         for bet in self.bets:
             texts.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
+        for question, answer in self.undecided:
+            texts.append([question, answer, "unclear", "–"])
         return texts
 
     @property
@@ -62,8 +65,14 @@ class Ending:
 
     def __str__(self) -> str:
         words, target = self.goes_on
-        table = aligned(self.rows) or NO_BETS
-        lines = [table, self.way, f"Next: {words}, {target}", self.progress.said]
+        table = aligned(self.rows) if self.rows else ""
+        lines = [
+            table,
+            "" if self.bets else NO_BETS,
+            self.way,
+            f"Next: {words}, {target}",
+            self.progress.said,
+        ]
         return "\n".join(filter(None, lines))
 
     __repr__ = __str__
@@ -76,7 +85,9 @@ class Ending:
             folded = show.details(
                 Markup(self.recorded._repr_html_()), summary="What other machines gained"
             )
-        table = rows(self.rows) if self.bets else show.note(NO_BETS)
+        table = rows(self.rows) if self.rows else Markup()
+        if not self.bets:
+            table = show.join([table, show.note(NO_BETS)])
         return show.result(
             table,
             way(self.progress, self.notebook),
@@ -96,5 +107,6 @@ def ending(notebook: str) -> Ending:
     recorded = gains(notebook)
     bets, solved = guess.SCORE.decided, own.solved(notebook[:2])
     if not bets and not solved:
-        return Ending(notebook, progress.read(), recorded)
-    return Ending(notebook, progress.finish(notebook, bets, solved=solved), recorded)
+        return Ending(notebook, progress.read(), recorded, guess.SCORE.undecided)
+    found = progress.finish(notebook, bets, solved=solved)
+    return Ending(notebook, found, recorded, guess.SCORE.undecided)

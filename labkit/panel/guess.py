@@ -159,6 +159,11 @@ def judge_factor(
     return Judgement(False, f"{begin}: {times} times too {direction}.", bet, measured)
 
 
+def answer_in_words(kind: str, answer: Answer) -> str:
+    """``2.0×``, ``50 %``, ``neither``."""
+    return answer if isinstance(answer, str) else shown(kind, answer)
+
+
 def _is_unclear(result: object) -> bool:
     """Whether a run could not tell its sides apart, so that its factor decides no bet either."""
     if isinstance(result, RaceResult):
@@ -254,6 +259,16 @@ class Score:
 
     def __init__(self) -> None:
         self._decided: dict[object, Decided] = {}
+        self._open: dict[object, tuple[str, str]] = {}
+
+    def leave_open(self, key: object, question: str, bet: str) -> None:
+        """Note an answer that its run did not decide."""
+        self._open[key] = question, bet
+
+    @property
+    def undecided(self) -> tuple[tuple[str, str], ...]:
+        """Question and answer of the bets that no run has decided."""
+        return tuple(each for key, each in self._open.items() if key not in self._decided)
 
     def count(self, key: object, decided: Decided) -> None:
         """Count an answer, unless its question was answered before."""

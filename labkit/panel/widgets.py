@@ -396,10 +396,12 @@ class BetRow:
         judgement = guess.judge(bet, answer, result)
         if judgement is None:
             return Markup()
-        if judgement.right is not None:
-            question = f"{run.scenario}: {bet.question}" if run.scenario else bet.question
+        question = f"{run.scenario}: {bet.question}" if run.scenario else bet.question
+        key = self._lab, run.mode, run.scenario
+        if judgement.right is None:
+            guess.SCORE.leave_open(key, question, guess.answer_in_words(bet.kind, answer))
+        else:
             found = judgement.bet, judgement.measured, judgement.right
-            key = self._lab, run.mode, run.scenario
             guess.SCORE.count(key, guess.Decided(question, *found))
         self._refresh()
         right = {True: "yes", False: "no", None: "open"}[judgement.right]

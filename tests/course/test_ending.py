@@ -85,6 +85,15 @@ def test_without_a_bet_it_says_how_to_place_one(
     assert found.progress.finished == {} and not file.exists()
 
 
+def test_a_bet_that_no_run_decided_is_listed(file: Path, score: guess.Score) -> None:
+    score.leave_open("wide", WRONG.question, "64×")
+    score.leave_open("third", "third: Which is faster?", "neither")
+    found = ending("04_data_loading")
+    # The first was decided, too.
+    assert found.rows[-1] == ["third: Which is faster?", "neither", "unclear", "–"]
+    assert len(found.rows) == 4 and "unclear" in found._repr_html_()
+
+
 def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -> None:
     finish("00_start_here", [WRONG])
     finish("06_mixed_precision", [RIGHT])

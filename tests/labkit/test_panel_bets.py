@@ -59,7 +59,7 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             1.0,
             timed(1, 1.01, pairs=8, spread=0.4),
             None,
-            "You bet 1.0×, measured 0.990×, which is unclear: this run does not decide it.",
+            "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it.",
         ),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
         ("bytes", 0.5, remembered(100, 52), True, "You bet 50 %, measured 52 %: right."),
