@@ -45,6 +45,7 @@ IMPORTED = (
     "course/data_sources.json",
     "course/data_sources.py",
     "course/exercises",
+    "course/kernels.py",
     "course/machine.py",
     "course/models.py",
     "labkit",
