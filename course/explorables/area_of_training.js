@@ -157,7 +157,7 @@ function inWords(state) {
     `${paces(stepTime(state))} are ${seconds(area(state))}.`;
   const turn = way(state);
   if (turn > 0) return `${taken} Too small: the steps that a larger batch saves count for more.`;
-  if (turn < 0) return `${taken} Too large: it saves hardly a step, and each takes longer.`;
+  if (turn < 0) return `${taken} Too large: the steps it saves cost less than their length.`;
   if (wall < 1.05 * batch) return `${taken} ★ More would be sooner, but does not fit.`;
   const root = `the root of ${whole(fixed)} × ${whole(noise)}`;
   return `${taken} ★ The smallest area${rate === "linear" ? `: the best batch is ${root}` : ""}.`;

@@ -20,6 +20,7 @@ from labkit.results import Workload
 # Bytes that a processor fetches at once; pixels of a window's side.
 LINE_BYTES, WINDOW = 64, 3
 FIRST, LAST = "channels first", "channels last"
+A_WINDOW, A_MEAN = f"a {WINDOW} × {WINDOW} window", "the mean of one channel"
 KINDS = {nn.Conv2d: "c", nn.ReLU: "r", nn.InstanceNorm2d: "n"}
 
 
@@ -27,14 +28,16 @@ KINDS = {nn.Conv2d: "c", nn.ReLU: "r", nn.InstanceNorm2d: "n"}
 class Laid:
     """The results of a step's layers: ``layers`` are pairs of a letter and a layout.
 
-    ``lines``: numbers of the memory lines that a window fetches of the first result's first image;
-    ``count``: lines of that image; ``used``: the share of the fetched bytes that is read.
+    ``reads`` is what they do often: a window, or the mean of a channel. ``lines``: numbers of the
+    memory lines that it fetches of the first result's first image; ``count``: lines of that image;
+    ``used``: the share of the fetched bytes that is read.
     """
 
     layers: tuple[tuple[str, str], ...]
     lines: tuple[int, ...]
     count: int
     used: float
+    reads: str = A_WINDOW
 
     @property
     def changes(self) -> int:
@@ -93,7 +96,8 @@ class Layouts:
             return None
         found = json.loads(file.read_text(encoding="utf-8"))
         layers = tuple((letter, layout) for letter, layout in found["layers"])
-        return Laid(layers, tuple(found["lines"]), found["count"], found["used"])
+        lines, reads = tuple(found["lines"]), found["reads"]
+        return Laid(layers, lines, found["count"], found["used"], reads)
 
     def _file(self, settings: dict[str, Any]) -> Path:
         words = [f"{name}-{value}".replace(" ", "-") for name, value in sorted(settings.items())]
@@ -119,7 +123,8 @@ def watch(step: Callable[[], Any]) -> tuple[Any, Laid | None]:
     if not found:
         return returned, None
     layers = tuple((letter, layout(tensor)) for letter, tensor in found)
-    return returned, Laid(layers, *fetched(found[0][1]))
+    reads = A_MEAN if any(letter == "n" for letter, _ in layers) else A_WINDOW
+    return returned, Laid(layers, *fetched(found[0][1], reads), reads)
 
 
 def layout(tensor: Tensor) -> str:
@@ -129,21 +134,22 @@ def layout(tensor: Tensor) -> str:
     return LAST if tensor.is_contiguous(memory_format=torch.channels_last) else "otherwise"
 
 
-def fetched(tensor: Tensor) -> tuple[tuple[int, ...], int, float]:
-    """What a window in the first image fetches, a quarter of its sides from its corner.
+def fetched(tensor: Tensor, reads: str = A_WINDOW) -> tuple[tuple[int, ...], int, float]:
+    """What is fetched of the first image: by a window, a quarter of the image's sides from its
+    corner, or by the mean of the first channel.
 
     Numbers of the lines, lines of the whole image, and the share of their bytes that it uses.
     """
     _, channels, height, width = tensor.shape
     size, strides = tensor.element_size(), tensor.stride()[1:]
-    # Inside lines, where sides are powers of two: as in the moving picture.
-    begin = [side // 4 for side in (height, width)]
-    lines = set()
-    for channel in range(channels):
-        for row in range(begin[0], begin[0] + WINDOW):
-            for column in range(begin[1], begin[1] + WINDOW):
-                place = (channel, row, column)
-                number = sum(at * stride for at, stride in zip(place, strides, strict=True))
-                lines.add(number * size // LINE_BYTES)
-    used = channels * WINDOW**2 * size / (LINE_BYTES * len(lines))
+    places = [(0, row, column) for row in range(height) for column in range(width)]
+    if reads == A_WINDOW:
+        # Inside lines, where sides are powers of two: as in the moving picture.
+        down, across = (range(side // 4, side // 4 + WINDOW) for side in (height, width))
+        places = [(channel, i, j) for channel in range(channels) for i in down for j in across]
+    lines = {
+        sum(at * stride for at, stride in zip(place, strides, strict=True)) * size // LINE_BYTES
+        for place in places
+    }
+    used = len(places) * size / (LINE_BYTES * len(lines))
     return tuple(sorted(lines)), channels * height * width * size // LINE_BYTES, used

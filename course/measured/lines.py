@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from course.measured.layouts import FIRST, LAST, WINDOW, Laid, Layouts
+from course.measured.layouts import FIRST, LAST, Laid, Layouts
 from labkit.charts import svg
 from labkit.charts.plot import Box
 from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
@@ -55,7 +55,7 @@ def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
 
 
 def _window(laid: Laid) -> str:
-    return f"a {WINDOW} × {WINDOW} window: {len(laid.lines)} lines, {100 * laid.used:.0f} % used"
+    return f"{laid.reads}: {len(laid.lines)} lines, {100 * laid.used:.0f} % used"
 
 
 def _changes(laid: Laid) -> str:

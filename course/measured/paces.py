@@ -49,7 +49,7 @@ def paces(result: object) -> str:
 
 def bar(arm: str, runs: Sequence[RaceRun], top: float, last: int, hue: str) -> list[Markup]:
     """The steps of a side, in words and as a bar; one that never arrives fills the row."""
-    words = svg.named(top + LINE - 4, f"{arm}: {in_steps(runs)}", cost(runs))
+    words = svg.named(top + LINE - 4, f"{in_steps(runs)}: {arm}", cost(runs))
     part = min(1.0, steps(runs) / last)
     return [*words, svg.rect(EDGE, top + LINE + 3, part * (WIDTH - 2 * EDGE), BAR, f"fill {hue}")]
 

@@ -104,7 +104,7 @@ class LabPanel:
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
         self._chosen = ""
-        # Offered and not chosen yet, with the mode that decides its bet.
+        # Offered, with the mode that decides its bet.
         self._offered: dict[str, str] = {}
         # What the candidate had before it was set to the baseline's settings.
         self._differed: Settings = {}
@@ -204,7 +204,7 @@ class LabPanel:
         technique stay, unless it names one.
         """
         own, settings = sides_of(self.lab.scenarios[scenario])
-        self.modes.value = self._offered.pop(scenario, self.modes.value)
+        self.modes.value = self._offered.get(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
             for name in self.lab.technique:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course.measured import lines
-from course.measured.layouts import FIRST, LAST, Layouts, fetched, layout, watch
+from course.measured.layouts import A_MEAN, A_WINDOW, FIRST, LAST, Layouts, fetched, layout, watch
 from labkit import Lab, Workload
 from labkit.results import Comparison, Measurement
 
@@ -53,6 +53,17 @@ def test_figures_of_the_notebook_are_those_of_the_moving_picture():
     assert (len(found), round(100 * used)) == (96, 19)
     found, _, used = fetched(image.to(memory_format=torch.channels_last))
     assert (len(found), used) == (18, 1)
+
+
+def test_the_mean_of_a_channel_is_what_a_norm_reads():
+    image = torch.zeros(1, 32, 32, 32)
+    found, _, used = fetched(image, A_MEAN)
+    assert (len(found), used) == (64, 1)
+    found, count, used = fetched(image.to(memory_format=torch.channels_last), A_MEAN)
+    assert len(found) == 1024 == count // 2 and used == 1 / 16
+    for norm, reads in ((False, A_WINDOW), (True, A_MEAN)):
+        laid = watch(make_workload(True, norm).step)[1]
+        assert laid is not None and laid.reads == reads
 
 
 def test_a_norm_per_channel_turns_the_layout_back():

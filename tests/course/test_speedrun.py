@@ -293,6 +293,14 @@ def test_compile_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["compiled"] == 1
 
 
+def test_the_planner_plans_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen()
+    counted(monkeypatch, seen, speedrun.sublinear, "fit", "planned")
+    for switches in ([], ["sublinear_memory"]):
+        next(train(switches, SMALL))
+    assert seen["planned"] == 1
+
+
 def test_products_round_inside() -> None:
     """They stay of fp32; where the hardware does not round, the losses are the same."""
     plain, precisions = losses(), []
@@ -309,7 +317,7 @@ def test_products_round_inside() -> None:
 
 def test_every_switch_is_proven_alive() -> None:
     alone = {"zeroing_gradients", "decode_once", "compile", "bias_before_batchnorm"}
-    alone |= {"fp16_numerics"}
+    alone |= {"fp16_numerics", "sublinear_memory"}
     assert ALIVE.keys() | alone == SWITCHES.keys()
 
 
