@@ -11,9 +11,9 @@ const HOST = {
   full: "fill pale",
 };
 const LEGEND = [
-  ["blue", "steps in the tank", "line"],
+  ["blue", "updates in the tank", "line"],
   ["fill orange", "device works: the lamp is on"],
-  ["fill blue half", "host prepares a step"],
+  ["fill blue half", "host prepares a batch"],
   ["fill red", "host waits"],
   ["fill purple", "host copies"],
 ];
@@ -42,7 +42,7 @@ function drawTank(pen, { tank }, y, now, lit) {
 function drawTime(pen, spans, { left, right }, y) {
   const x = linear(0, LENGTH, left, right);
   rows(pen, ticks(0, y.back(TOP), 4), y, left, right);
-  pen.text(left, TOP - 24, "steps in the tank", "small faint");
+  pen.text(left, TOP - 24, "updates in the tank", "small faint");
   const points = spans.flatMap(({ begin, end, from, to }) => [
     [x(begin), y(from)],
     [x(end), y(to)],
@@ -61,7 +61,7 @@ function drawTime(pen, spans, { left, right }, y) {
   columns(pen, ticks(0, LENGTH, 4), x, STRIPS.host + 14, text);
 }
 
-// What the question asks for: one step with a read each, part after part, and one with few reads,
+// What the question asks for: one update with a read each, part after part, and one with few reads,
 // host and device at once. The first bar is always as long.
 function drawCost(pen, state, { left, right, narrow }, top) {
   const { host, held, device, each, seldom } = parts(state);
@@ -72,11 +72,11 @@ function drawCost(pen, state, { left, right, narrow }, top) {
     pen.text(left - 7, y + 14, name, "small faint end");
     pen.text(x(time) + 6, y + 14, `${time.toFixed(1)} ms`, "bold");
   };
-  pen.text(left, top - 9, "mean time of a step, with a read in", "small faint");
+  pen.text(left, top - 9, "mean time of an update, with a read", "small faint");
   bar(0, host, top, 20, HOST.prepares);
   bar(host, host + held, top, 20, HOST.copies);
   bar(host + held, each, top, 20, "fill orange");
-  line(top, "every step", each);
+  line(top, "every update", each);
   const below = top + 28;
   const longest = Math.max(host, device);
   bar(0, host, below, 10, HOST.prepares);
@@ -87,12 +87,17 @@ function drawCost(pen, state, { left, right, narrow }, top) {
   pen.text(right, top + (narrow ? 76 : 32), `${(each / seldom).toFixed(2)}×`, "big end");
 }
 
-// Why reading in every step costs so much, or so little.
-function reason({ host, held, device }) {
+// Why reading after every update costs so much, or so little; and whether it can cost more.
+function reason(state) {
+  const { host, held, device } = parts(state);
   const copy = held ? ` The copy's ${ms(held)} overlap with nothing.` : "";
   if (host === device) return `Both are equal: all of it can overlap, so most is lost.${copy}`;
   const who = host < device ? "host" : "device";
-  return `Only ${ms(Math.min(host, device))} can overlap: the ${who} is the shorter part.${copy}`;
+  const now = cost(state);
+  const more = TIMES.some((other) => cost({ ...state, host: other }) > now + 1e-6);
+  const rest = more ? ` That is ${now.toFixed(2)}×; another host time costs more.` : "";
+  const overlap = ms(Math.min(host, device));
+  return `Only ${overlap} can overlap: the ${who} is the shorter part.${copy}${rest}`;
 }
 
 function inWords(state) {
@@ -101,9 +106,9 @@ function inWords(state) {
   const all = [host, held, device].filter(Boolean).join(" + ");
   const by = state.holds.length ? ` ${reads} values were read, some of them by you.` : "";
   return (
-    `Read in every step, one part waits for the other: ${all} = ${ms(each)}. ` +
-    `Read every ${SELDOM} steps, host and device work at once: ${seldom.toFixed(1)} ms. ` +
-    reason({ host, held, device }) +
+    `Read after every update, one part waits for the other: ${all} = ${ms(each)}. ` +
+    `Read every ${SELDOM} updates, host and device work at once: ${seldom.toFixed(1)} ms. ` +
+    reason(state) +
     by
   );
 }
@@ -142,14 +147,15 @@ function render({ el }) {
   const state = { ...OPENS };
   const frame = new Frame(el, {
     name: "keep-the-tank-full",
-    ask: "At which host time does a read in every step cost most?",
+    ask: "At which host time does a read after every update cost most?",
     task:
-      "Press Play: who waits for whom? Then read every 16 steps, play again, " +
+      "Press Play: who waits for whom? Then read every 16 updates, play again, " +
       "and hold Space: as long as you do, you are .item().",
     caption:
-      "Simulated: the host prepares a step and pours it into the tank, the device drains it. " +
+      "Simulated: the host prepares a batch and pours its update into the tank, " +
+      "the device drains it. " +
       "A read shuts the tap until the tank is dry. So does a copy, unless it is non_blocking: " +
-      "then the device copies. Pinned memory halves its time. The tank holds 30 steps. " +
+      "then the device copies. Pinned memory halves its time. The tank holds 30 updates. " +
       "The panel below measures your machine.",
     state,
     height: (width) => barsAt(width) + (width < NARROW ? 84 : 58),
@@ -170,9 +176,9 @@ function render({ el }) {
     answer,
     play: (host) => ({ host }),
   });
-  frame.slider({ name: "host", label: "host per step", values: TIMES, text: ms });
-  frame.slider({ name: "device", label: "device per step", values: TIMES, text: ms });
-  const often = (every) => (every === 1 ? "every step" : `every ${every} steps`);
+  frame.slider({ name: "host", label: "host per update", values: TIMES, text: ms });
+  frame.slider({ name: "device", label: "device per update", values: TIMES, text: ms });
+  const often = (every) => (every === 1 ? "every update" : `every ${every} updates`);
   frame.slider({ name: "every", label: "read", values: EVERY, text: often });
   frame.slider({ name: "copy", label: "a copy takes", values: steps(0, 6, 1), text: ms });
   const memories = Object.entries(MEMORIES);

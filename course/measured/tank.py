@@ -20,16 +20,18 @@ from course.stand_in import GPU, Device
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LINE, WIDTH
+from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
 
 clock = time.perf_counter
 # So many rounds of a setting are kept: one of them is a typical one.
 FEW = 40
-LEFT, LEVEL, STRIP, GAP = 92.0, 62.0, 11.0, 5.0
+LEFT, LEVEL, STRIP, GAP = 92.0, 62.0, 15.0, 6.0
 LEVELS, LAMP = "line candidate", "fill arm3"
 PREPARES, WAITS = "band candidate", "fill slower"
 LEGEND = ((LAMP, "device works"), (PREPARES, "host prepares"), (WAITS, "host waits"))
+TANK = ((LEVELS, "updates in the tank: queued, not done yet"),)
 
 
 class Job(NamedTuple):
@@ -186,59 +188,82 @@ def of(tanks: Tanks) -> Callable[[object], str]:
     """
 
     def picture(result: object) -> str:
-        sides = both(result, tanks.of)
-        return draw(sides) if sides else ""
+        rounds = [each for _, each in both(result, tanks.of)]
+        if not rounds or not isinstance(result, Comparison):
+            return ""
+        return draw(list(zip(_names(result), rounds, strict=True)))
 
     return picture
 
 
+def _names(result: Comparison) -> list[str]:
+    """Each side by what the other one has not, such as ``read every 16 updates``."""
+    settings = [side.settings for side in result.arms]
+    differ = [name for name in settings[0] if settings[0][name] != settings[1][name]]
+    if not differ:
+        return ["baseline", "candidate"]
+    return [", ".join(_named(name, each[name]) for name in differ) for each in settings]
+
+
+def _named(setting: str, value: object) -> str:
+    if setting == "read_every":
+        return "read every update" if value == 1 else f"read every {value} updates"
+    return f"{setting.replace('_', ' ')} {value}"
+
+
 def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
-    """The level of each side's tank, and what device and host do, on one scale of time."""
+    """The level of each side's tank, and what device and host do, on one scale of time.
+
+    ``sides``: pairs of a name and its round.
+    """
     longest = max(each.seconds for _, each in sides)
     most = max(each.level(job.queued) for _, each in sides for job in each.jobs)
     parts, top = [], 0.0
-    for role, each in sides:
-        parts += svg.named(top + 0.8 * LINE, role, _in_words(each), "steps in tank")
-        box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
+    for name, each in sides:
+        parts += svg.named(top + 0.8 * LINE, name, f"{_per_update(each)} per update")
+        parts.append(svg.text(EDGE, top + 1.7 * LINE, _in_words(each), "small"))
+        box = Box(LEFT, top + 2.1 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
         box = box._replace(bottom=box.top + LEVEL)
         parts += _level(each, box, most)
         parts += _strips(each, box)
-        top = box.bottom + 2 * (STRIP + GAP) + GAP
+        top = box.bottom + 2 * (STRIP + GAP) + 2 * GAP
     parts += times(box._replace(bottom=top), longest)
-    parts += legend(LEGEND, LEFT, top + 1.7 * LINE)
-    words = "; ".join(f"{role}: {_in_words(each)}" for role, each in sides)
-    return svg.picture(top + 2.1 * LINE, f"Steps in the tank over time. {words}", parts)
+    parts += legend(LEGEND, EDGE, top + 1.7 * LINE)
+    parts += legend(TANK, EDGE, top + 2.6 * LINE)
+    words = "; ".join(f"{name}: {_in_words(each)}" for name, each in sides)
+    return svg.picture(top + 3 * LINE, f"Updates in the tank over time. {words}", parts)
+
+
+def _per_update(each: Round) -> str:
+    return format_seconds(each.seconds / len(each.jobs))
 
 
 def _in_words(each: Round) -> str:
-    return f"{format_seconds(each.seconds)}, the device works {100 * each.lit:.0f} %"
+    whole = f"{len(each.jobs)} updates in {format_seconds(each.seconds)}"
+    return f"{whole}; the device works {100 * each.lit:.0f} %"
 
 
 def _level(each: Round, box: Box, most: float) -> list[Markup]:
-    """Steps in the tank: a jump where one is queued, a slope where one is worked off."""
+    """Updates in the tank: a jump where one is queued, a slope where one is worked off."""
     moments = sorted({moment for job in each.jobs for moment in job} | {each.seconds})
     before = 1e-9
     points = [(box.x(0), box.y(0))]
     for moment in moments:
         points += [(box.x(at), box.y(each.level(at))) for at in (moment - before, moment)]
     parts = [field(box)]
-    for level in range(0, math.floor(most) + 1, _spacing(most)):
+    for level in (0, math.floor(most)):
         y = box.y(level)
         parts.append(svg.path([(box.left, y), (box.right, y)], "grid"))
         parts.append(svg.text(box.left - 6, y + 5, str(level), "small", "end"))
     return [*parts, svg.path(points, LEVELS)]
 
 
-def _spacing(most: float) -> int:
-    """Whole steps between two lines, of which there are few."""
-    return next(step for step in (1, 2, 5, 10, 20, 50) if 4 * step > most or step == 50)
-
-
 def _strips(each: Round, box: Box) -> list[Markup]:
     """What device and host do. What fills none of the two: the host computes by itself."""
     works = [(LAMP, job.begin, job.end) for job in each.jobs]
     host = [(PREPARES, *span) for span in each.prepares] + [(WAITS, *span) for span in each.waits]
-    parts, top = [], box.bottom + GAP
+    # Their names keep clear of the level's 0.
+    parts, top = [], box.bottom + 2 * GAP
     for name, spans in (("device", works), ("host", host)):
         parts.append(svg.text(LEFT - 6, top + STRIP - 1, name, "small", "end"))
         parts.append(svg.rect(LEFT, top, box.x(each.seconds) - LEFT, STRIP, "field"))

@@ -117,6 +117,22 @@ def test_reading_costs_most_where_host_and_device_take_equally_long(model: Model
     assert model("cost", {**held, "host": 4}) < model("cost", {**opens, "host": 4})
 
 
+def test_a_wrong_bet_hears_that_another_host_time_costs_more(browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    try:
+        page.set_content(alive(KeepTheTankFull))
+        moving = Moving(page, page.locator(".course-explorable"))
+        moving.root.get_by_role("button", name="bet: 8 ms").click()
+        page.wait_for_timeout(100)
+        assert "That is 1.45×; another host time costs more." in moving.result()
+        moving.root.locator(".xp-show").click()
+        page.wait_for_timeout(100)
+        assert "It is 4 ms" in moving.result()
+        assert "costs more" not in moving.result()
+    finally:
+        page.close()
+
+
 def test_space_is_a_read_while_it_is_held(browser: Browser) -> None:
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     try:

@@ -160,6 +160,13 @@ class HangsAfterAnError(Right):
                 self.queue.task_done()
 
 
+class DiesOfAnError(Right):
+    """The thread ends by the error, which nobody catches."""
+
+    def do(self, function, arguments):
+        self.value = function(*arguments)
+
+
 class LeavesItsThread(Right):
     def close(self):
         pass
@@ -203,6 +210,21 @@ def test_wrong(answer, hint, capsys):
     text = capsys.readouterr().out
     assert text.startswith("not yet: ")
     assert hint in text
+
+
+def test_a_thread_prints_its_own_errors_only(monkeypatch, capsys):
+    class Typo(Right):
+        def do(self, function, arguments):
+            self.value = function(*argument)  # noqa: F821
+
+    printed = []
+    monkeypatch.setattr(threading, "excepthook", lambda ended: printed.append(ended.exc_type))
+    for answer in (DiesOfAnError, Typo):
+        hook = threading.excepthook
+        assert check_10_device(answer) is False
+        assert threading.excepthook is hook
+    assert printed == [NameError]
+    assert "catch it in the thread" in capsys.readouterr().out
 
 
 def test_the_stub_is_not_yet_written(capsys):

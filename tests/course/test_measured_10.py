@@ -72,6 +72,25 @@ def test_the_round_that_took_most_nearly_as_long_is_chosen():
     assert tanks.of({"read_every": 1}).seconds < 0.05
 
 
+def test_sides_are_named_by_what_they_differ_in():
+    def make(read_every, played_by, copies):
+        return Workload(lambda: None)
+
+    lab = Lab(
+        make,
+        read_every=[1, 2],
+        copies=["pageable", "pinned"],
+        situation={"played_by": ["second core"]},
+        memory=False,
+    )
+    result = lab.run(read_every=2, seconds=0.05)
+    assert tank._names(result) == ["read every update", "read every 2 updates"]
+    result = lab.run(copies="pinned", seconds=0.05)
+    assert tank._names(result) == ["copies pageable", "copies pinned"]
+    result = lab.run(seconds=0.05)
+    assert tank._names(result) == ["baseline", "candidate"]
+
+
 def test_both_sides_of_a_run_are_drawn():
     tanks = Tanks()
 
@@ -90,11 +109,17 @@ def test_both_sides_of_a_run_are_drawn():
     result = lab.run(read_every=4, seconds=0.2)
     root = ET.fromstring(tank.of(tanks)(result))
     words = root.get("aria-label")
-    assert words.count("the device works") == 2 and "baseline" in words and "candidate" in words
+    assert words.count("4 updates in") == words.count("the device works") == 2
+    assert "read every update: " in words and "read every 4 updates: " in words
     kinds = [node.get("class") for node in root.iter("{http://www.w3.org/2000/svg}rect")]
     # A lamp per update and a wait per read, and each once in the legend.
     assert kinds.count("k-fill k-arm3") == 4 + 4 + 1
     assert kinds.count("k-band k-candidate") == 4 + 4 + 1
     assert kinds.count("k-fill k-slower") == 4 + 1 + 1
+    # Of the level's ticks only the least and the most, on both sides.
+    ticks = [text for text in root.itertext() if text.isdecimal()]
+    most = str(max(map(int, ticks)))
+    assert ticks.count("0") == 3 and ticks.count(most) == 2 and len(ticks) == 5
+    assert len([text for text in root.itertext() if text.endswith(" per update")]) == 2
     assert tank.of(Tanks())(result) == ""
     assert tank.of(tanks)("no comparison") == ""

@@ -5,7 +5,7 @@ const OPENS = {
   ...{ host: 1, device: 4, every: 1, copy: 0 },
   ...{ memory: "pageable", time: LENGTH, holds: [] },
 };
-const QUEUE = 30; // steps in the tank, at most
+const QUEUE = 30; // updates in the tank, at most
 const TIMES = [0.5, 1, 2, 3, 4, 5, 6, 8, 10]; // milliseconds
 const EVERY = [1, 2, 4, 8, 16];
 const SELDOM = EVERY[EVERY.length - 1];
@@ -46,8 +46,8 @@ function proceed(world, state, each, pressed) {
   }
 }
 
-// Spans of time, in which the host does one thing: the steps in the tank at their begin and end,
-// milliseconds in which the lamp is on; when steps were poured in; how often a value was read.
+// Spans of time, in which the host does one thing: the updates in the tank at their begin and end,
+// milliseconds in which the lamp is on; when updates were poured in; how often a value was read.
 // `holds`: pairs of milliseconds between which the reader holds Space.
 function simulate(state, length = LENGTH) {
   const each = state.device + copying(state).queued;
@@ -71,25 +71,25 @@ function simulate(state, length = LENGTH) {
   return { spans, pours: world.pours, reads: world.reads };
 }
 
-// Milliseconds per step, once all repeats itself.
+// Milliseconds per update, once all repeats itself.
 function pace(state) {
   const longest = state.host + state.device + 2 * state.copy;
   const { pours } = simulate({ ...state, holds: [] }, 100 * longest);
   return (pours[80] - pours[48]) / 32;
 }
 
-// How many times as long a step is when every step reads.
+// How many times as long an update takes with a read after each.
 const cost = (state) => pace({ ...state, every: 1 }) / pace({ ...state, every: SELDOM });
 
-// One step in milliseconds: of the host, of a copy that blocks, of the device; how long it takes
-// when every step reads, and when few do.
+// One update in milliseconds: of the host, of a copy that blocks, of the device; how long it takes
+// when the host reads after each, and after few.
 function parts(state) {
   const { held, queued } = copying(state);
   const [each, seldom] = [1, SELDOM].map((every) => pace({ ...state, every }));
   return { host: state.host, held, device: state.device + queued, each, seldom };
 }
 
-// The times of the host at which reading in every step costs most.
+// The times of the host at which reading after every update costs most.
 function answer(state) {
   const costs = BETS.map((host) => cost({ ...state, host }));
   return BETS.filter((_, i) => costs[i] > Math.max(...costs) - 1e-6);
