@@ -25,7 +25,7 @@ LOOKS = {
     "backward": "fill faster",
     "update": "fill baseline",
     "waits": "fill slower",
-    "gap": "band arm5",
+    "gap": "fill arm5",
 }
 NAMES = {"waits": "host waits", "gap": "device waits"}
 # The profiler that records it takes time of its own.
