@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from typing import Any
 
 import torch
@@ -24,7 +26,9 @@ def check_23_find(answer: Find) -> None:
     It is tried on steps with none of them, with each alone, and with all three.
     """
     for faults in ((), *((fault,) for fault in FAULTS), FAULTS):
-        found = attempt(answer, _Elsewhere(faults) if far(answer) else _second_step(*faults))
+        step = _Elsewhere(faults) if far(answer) else _second_step(*faults)
+        with _headed(f"A step with {', '.join(faults) or 'no fault'}:"):
+            found = attempt(answer, step)
         if found is None:
             raise NotYet("return a set of words, such as {'reads'}; an empty one for no fault")
         if not isinstance(found, (set, frozenset, list, tuple)):
@@ -40,6 +44,19 @@ def _compare(found: set[str], planted: set[str]) -> None:
             raise NotYet(f"you found {fault!r} in a step that has {sorted(planted) or 'no fault'}")
         if fault in planted - found:
             raise NotYet(f"a step has {sorted(planted)}, and you did not find {fault!r}")
+
+
+@contextmanager
+def _headed(heading: str) -> Iterator[None]:
+    """What is printed meanwhile, below a heading; no heading where nothing is."""
+    printed = StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        if printed.getvalue():
+            print(heading)
+            print(printed.getvalue(), end="")
 
 
 class _Elsewhere:

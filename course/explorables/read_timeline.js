@@ -5,9 +5,9 @@ const LOOKS = {
   forward: "fill blue",
   backward: "fill green",
   update: "fill grey",
-  waits: "fill red half",
+  waits: "fill red",
   queue: "fill pale",
-  gap: "fill red soft",
+  gap: "fill purple half",
 };
 const NAMED = [
   ...["data", ...PARTS].map((part) => [LOOKS[part], part]),
@@ -83,7 +83,7 @@ function beside(blocks, begin) {
 function drawMarks(pen, { round, marks }, { left, right, narrow }) {
   for (let i = 0; i < ROUNDS; i++) {
     const place = left + 6 + 18 * i;
-    if (i < marks.length) {
+    if (i < marks.length && marks[i] !== null) {
       const [sign, hue] = marks[i] ? ["✓", "green"] : ["✗", "red"];
       pen.text(place, 15, sign, `middle bold ${hue}`);
     } else pen.dot(place, 11, 3, i === round ? "fill blue" : "fill grey soft");
@@ -111,10 +111,22 @@ function score(marks) {
   return `${counted} ${RANKS.find(([least]) => right >= least)[1]}`;
 }
 
-// The next program, or another game behind the last one.
-function advance({ game, round }) {
-  if (round < ROUNDS - 1) return { round: round + 1 };
+// The next program, or another game behind the last one. One without a bet has no mark.
+function advance({ game, round, marks }) {
+  const skipped = Array(Math.max(0, round + 1 - marks.length)).fill(null);
+  if (round < ROUNDS - 1) return { round: round + 1, marks: [...marks, ...skipped] };
   return { game: game + 1, round: 0, marks: [] };
+}
+
+// One bet per program: it shows the answer, and the keys go on to the next one.
+function lock(root, told, state) {
+  const next = root.querySelector(".xp-next");
+  for (const node of root.querySelectorAll(".xp-wager")) {
+    if (told && node === document.activeElement) next.focus();
+    node.disabled = told;
+    node.classList.toggle("xp-answer", told && answer(state).includes(JSON.parse(node.value)));
+  }
+  if (told) root.querySelector(".xp-show").hidden = true;
 }
 
 function render({ el }) {
@@ -143,6 +155,7 @@ function render({ el }) {
       const better = fault === "none" ? null : timeline(mended(fault, current(now)));
       const area = { count: now.shown, told, left, right, top: 28 };
       const bottom = drawLanes(pen, timeline(current(now)), better, area);
+      lock(frame.root, told, now);
       legend(pen, NAMED, { left, right, top: bottom + 30 });
       return inWords(now, told);
     },

@@ -16,11 +16,13 @@ BUSY = "other programs"
 AGAIN = ": run this cell again when they are done."
 # Findings that are shown: those with the largest shares.
 MOST = 3
+# The question of a bet where the diagnosis has no figure for it.
+NO_TIME = "The diagnosis had no time to be sure of it: guess."
 # The reader bets by the lanes first.
 FOLDED = "The diagnosis: open it before your bet on anomaly mode"
 NOTHING = (
-    "Nothing was found: no change that was tried is sure to make this step faster. The panel tries "
-    "one change for longer; its factor f gives you the share, s = 1 − 1/f."
+    "Nothing is sure in this short time, of no change that was tried. "
+    "The panel tries one change for longer; its factor f gives you the share, s = 1 − 1/f."
 )
 
 
@@ -46,12 +48,12 @@ def in_short(diagnosis: Diagnosis) -> Markup:
 
 
 def how_much_without(diagnosis: Diagnosis, name: str) -> str:
-    """The question of a bet on a cause, whose share the diagnosis below has.
+    """The question of a bet on a cause, whose share the diagnosis above has.
 
-    On a machine that others disturb it may have missed it: then the question says so.
+    On a machine that others disturb it may have none: then the question says so.
     """
     found = any(each.name.startswith(name) for each in diagnosis)
-    where = "Open the diagnosis below." if found else "The diagnosis missed it: make a guess."
+    where = "Its share stands in the diagnosis above." if found else NO_TIME
     return f"{where} How many times as fast without {name}?"
 
 

@@ -16,7 +16,7 @@ from labkit.plots import Drawing
 from labkit.restore import preserve_flags, preserve_rng
 from labkit.results import Comparison, Measurement
 from labkit.show import Markup
-from labkit.text import format_short
+from labkit.text import format_seconds, format_short
 
 # In the colours of the explorable, and by its names.
 LOOKS = {
@@ -25,11 +25,11 @@ LOOKS = {
     "backward": "fill faster",
     "update": "fill baseline",
     "waits": "fill slower",
-    "gap": "band slower",
+    "gap": "fill arm5",
 }
 NAMES = {"waits": "host waits", "gap": "device waits"}
-# A panel's seconds are of a typical step: those of the recorded one stand at the scale alone.
-WHICH = "(one recorded step)"
+# The profiler that records it takes time of its own.
+WHICH = "(with profiler)"
 LEFT, LANE, STRIDE = 120.0, 24.0, 28.0
 # Pixels between two blocks of one part below which they are drawn as one.
 NARROW = 0.6
@@ -43,8 +43,9 @@ class Row(NamedTuple):
 
     @property
     def words(self) -> str:
-        """How much of it the device works."""
-        return f"device works {100 * (1 - self.recording.idle):.0f} %"
+        """How long it takes, and how much of that the device works."""
+        length = format_seconds(self.recording.milliseconds / 1000)
+        return f"{length}, device works {100 * (1 - self.recording.idle):.0f} %"
 
 
 def one_step(step: Callable[[], object]) -> Drawing:
@@ -97,9 +98,12 @@ def draw(rows: Sequence[Row]) -> Markup:
         parts += _lanes(row.recording, longest, top + 26)
         top += 30 + 2 * STRIDE
     parts += _scale(longest, top)
-    parts += _legend(rows, top + LINE + 22)
+    top += LINE + 22
+    for line in _legend(rows):
+        parts += _line(line, top)
+        top += LINE
     words = "; ".join(f"{row.label}: {row.words}" for row in rows)
-    return svg.picture(top + LINE + 30, words, parts)
+    return svg.picture(top + 8 - LINE, words, parts)
 
 
 def _lanes(recording: Recording, longest: float, top: float) -> Iterator[Markup]:
@@ -147,12 +151,25 @@ def _scale(longest: float, top: float) -> Iterator[Markup]:
         yield svg.below(x, top + 20, format_short(number * apart) if number else "0 ms")
 
 
-def _legend(rows: Sequence[Row], y: float) -> Iterator[Markup]:
+def _legend(rows: Sequence[Row]) -> Iterator[list[str]]:
+    """The parts that are there, in lines that have room for their names in large letters."""
     there = {block.part for row in rows for block in row.recording.host} | {"gap"}
+    line: list[str] = []
+    for part in filter(there.__contains__, LOOKS):
+        if sum(map(_room, [*line, part])) > WIDTH - LEFT:
+            yield line
+            line = []
+        line.append(part)
+    yield line
+
+
+def _line(line: Sequence[str], y: float) -> Iterator[Markup]:
     x = LEFT
-    for part, look in LOOKS.items():
-        if part in there:
-            yield svg.rect(x, y - 10, 11, 11, look)
-            name = NAMES.get(part, part)
-            yield svg.text(x + 16, y, name, "small")
-            x += 34 + LETTER * len(name)
+    for part in line:
+        yield svg.rect(x, y - 10, 11, 11, LOOKS[part])
+        yield svg.text(x + 16, y, NAMES.get(part, part), "small")
+        x += _room(part)
+
+
+def _room(part: str) -> float:
+    return 34 + LETTER * len(NAMES.get(part, part))

@@ -89,6 +89,33 @@ def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
     assert printed.startswith("not yet: ") and hint in printed, printed
 
 
+def test_what_an_answer_prints_stands_below_the_faults_of_its_step(capsys):
+    def prints(step):
+        print(len(operators(step)), "operators")
+        return right(step)
+
+    assert check_23_find(prints) is True
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[:8:2] == [
+        "A step with no fault:",
+        "A step with reads:",
+        "A step with zeros:",
+        "A step with anomaly:",
+    ]
+    assert all(line.endswith(" operators") for line in printed[1:10:2])
+    assert printed[8] == "A step with reads, zeros, anomaly:"
+
+
+def test_what_is_printed_before_an_error_is_shown(capsys):
+    def fails(step):
+        print("here")
+        return 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        check_23_find(fails)
+    assert capsys.readouterr().out == "A step with no fault:\nhere\n"
+
+
 def test_a_mystery_leaves_anomaly_mode_as_it_was():
     mystery("anomaly")()
     assert not torch.is_anomaly_enabled()
