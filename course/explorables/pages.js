@@ -45,20 +45,21 @@ const CELLS = 16; // of a gradient, also the pages of the smallest
 const ALL = GRADIENTS * CELLS;
 
 // What is done to which cell, and when. Cells from ALL on are those of the new gradient, which is
-// added to the zeros.
-function events(way, state) {
+// added to the zeros. `count`: cells of a gradient.
+function events(way, state, count = CELLS) {
+  const all = GRADIENTS * count;
   const { parts } = account(way, state);
   const found = [];
   let clock = 0;
   const note = (kind, cell) => {
     const begin = clock;
-    clock += parts[kind] / ALL;
+    clock += parts[kind] / all;
     found.push({ kind, cell, begin, end: clock });
   };
-  const cells = steps(0, CELLS - 1, 1);
-  for (let first = ALL - CELLS; first >= 0; first -= CELLS) {
+  const cells = steps(0, count - 1, 1);
+  for (let first = all - count; first >= 0; first -= count) {
     if (way === "zeros") {
-      cells.forEach((cell) => note("write", ALL + cell));
+      cells.forEach((cell) => note("write", all + cell));
       cells.forEach((cell) => note("add", first + cell));
     } else {
       for (const cell of cells) {
@@ -67,7 +68,7 @@ function events(way, state) {
       }
     }
   }
-  if (way === "zeros") for (let cell = 0; cell < ALL; cell++) note("zero", cell);
+  if (way === "zeros") for (let cell = 0; cell < all; cell++) note("zero", cell);
   return found;
 }
 
@@ -100,9 +101,9 @@ function merged(held, each) {
 }
 
 // The kinds of work in time: what follows at once in the same kind is one stretch.
-function stretches(way, state) {
+function stretches(way, state, count = CELLS) {
   const found = [];
-  for (const { kind, begin, end } of events(way, state)) {
+  for (const { kind, begin, end } of events(way, state, count)) {
     if (found.at(-1)?.kind === kind) found.at(-1).end = end;
     else found.push({ kind, begin, end });
   }
@@ -182,7 +183,7 @@ function drawTime(pen, state, { width, narrow, revealed }) {
       pen.text(width - 8, top + 15, "? how long ?", "small faint bold end");
       return;
     }
-    for (const { kind, begin, end } of stretches(way, state)) {
+    for (const { kind, begin, end } of stretches(way, state, CELLS / eachCell(width))) {
       pen.rect(x(begin), top, x(end) - x(begin), LANE - 14, `fill ${HUES[kind]}`);
     }
     pen.text(x(seconds) + 8, top + 15, span(seconds), "bold");
@@ -244,6 +245,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { account, answer, events, inWords, memoryAt, merged, stretches };
-export { OPENS, ALLOCATORS, FAULTS };
+export { account, ALLOCATORS, answer, events, FAULTS, inWords, memoryAt, merged, OPENS, stretches };
 export default { render };
