@@ -96,7 +96,9 @@ def sentence(sides: list[Side]) -> str:
         return "Freed memory stays: hardly a page comes again."
     if share(most) - share(least) < FEW:
         return "Both sides have about as many page faults."
-    return f"Pages come again: {most.faults - least.faults:,.0f} more page faults with {_way(most)}."
+    return (
+        f"Pages come again: {most.faults - least.faults:,.0f} more page faults with {_way(most)}."
+    )
 
 
 def notes(sides: list[Side], fault: float, winner: Side | None) -> list[str]:
@@ -179,9 +181,7 @@ def _bar(side: Side, fault: float, more: float, box: Box) -> list[Markup]:
     ]
 
 
-def _legend(
-    y: float, sides: list[Side], fault: float, more: float
-) -> tuple[list[Markup], float]:
+def _legend(y: float, sides: list[Side], fault: float, more: float) -> tuple[list[Markup], float]:
     """Of what was seen, cells first: its parts, and where its last row is."""
     entries = [(FREE if _drops(side) else ZEROS) for side in sides]
     came = any(side.faults >= 0.5 for side in sides)

@@ -210,7 +210,10 @@ def test_a_winner_with_more_page_faults_is_explained():
 
 
 def test_faults_of_new_gradients_are_no_pages_of_those_that_are_kept():
-    none, yours = Side("baseline, none", 0.02, 3000, 2000), Side("candidate, yours", 0.01, 900, 2000)
+    none, yours = (
+        Side("baseline, none", 0.02, 3000, 2000),
+        Side("candidate, yours", 0.01, 900, 2000),
+    )
     assert pages.notes([none, yours], 1e-6, yours) == [
         "yours: faults of new gradients, dropped once added."
     ]
