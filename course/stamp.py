@@ -26,24 +26,42 @@ class Stamp:
     """What the runs say of a claim that something is faster, or arrives too: `print` it, or end a
     cell in it.
 
-    ``runs``: the setting of each run in words, and its result.
+    ``runs``: the setting of each run in words, and its result. ``kinds``: the kinds of step that
+    the claim speaks of, in words, and the runs of each.
     """
 
     claim: str
     runs: tuple[tuple[str, Comparison | RaceResult], ...]
+    kinds: tuple[tuple[str, tuple[Comparison, ...]], ...] = ()
 
     @property
     def word(self) -> str:
         """``true here`` where each decided run is faster, ``not here`` where none is, ``depends``
         where some are, ``not decided`` without one.
+
+        ``not decided`` also where a kind has no run; one whose runs are all unclear is not faster.
         """
         tones = [_tone(run) for _, run in self.runs]
         faster = [tone == "faster" for tone in tones if tone != "unclear"]
-        if not faster:
+        if not faster or self.missing:
             return OPEN
-        if all(faster):
+        unclear = any(all(_tone(run) == "unclear" for run in runs) for _, runs in self.kinds)
+        if all(faster) and not unclear:
             return TRUE
         return DEPENDS if any(faster) else NOT
+
+    @property
+    def missing(self) -> list[str]:
+        """The kinds of step that no run has."""
+        return [kind for kind, runs in self.kinds if not runs]
+
+    @property
+    def note(self) -> str:
+        """What is still to run; empty where nothing is."""
+        if not self.runs:
+            return NO_RUN
+        missing = ", ".join(self.missing)
+        return f"Run a scenario with {missing}, too, then this cell again." if missing else ""
 
     @property
     def rows(self) -> list[list[str]]:
@@ -52,13 +70,15 @@ class Stamp:
         return [HEAD, *rows] if rows else []
 
     def __str__(self) -> str:
-        return "\n".join([f"“{self.claim}”: {self.word}", aligned(self.rows) or NO_RUN])
+        lines = [f"“{self.claim}”: {self.word}", aligned(self.rows), self.note]
+        return "\n".join(filter(None, lines))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        below = show.table(self.rows) if self.rows else show.note(NO_RUN)
-        return show.result(self._picture(), below)
+        table = [show.table(self.rows)] if self.rows else []
+        note = [show.note(self.note)] if self.note else []
+        return show.result(self._picture(), *table, *note)
 
     def _picture(self) -> Markup:
         """The claim, and the stamp across its end."""
@@ -81,12 +101,16 @@ class Stamp:
 
 
 def stamp(
-    claim: str, results: Iterable[object] | Mapping[str, RaceResult], **change: tuple[Any, Any]
+    claim: str,
+    results: Iterable[object] | Mapping[str, RaceResult],
+    kinds: Mapping[str, Iterable[object]] | None = None,
+    **change: tuple[Any, Any],
 ) -> Stamp:
     """A stamp on a claim, from the runs whose sides differ as ``change`` says and in nothing else.
 
     ``results`` are a panel's history, ``way=("zeros", "none")`` a control's value before and after.
-    Of runs with the same settings the newest counts. Or they are races by their settings in words,
+    Of runs with the same settings the newest counts. ``kinds={"rows": (1, 256)}`` are values of a
+    control that the claim is to be tried with, each. Or they are races by their settings in words,
     and the claim is that the candidate arrives where the baseline does. ValueError without
     ``change`` for what is no such dict.
     """
@@ -98,7 +122,16 @@ def stamp(
     for result in results:
         if isinstance(result, Comparison) and result.ratios and result.changed == change:
             runs[_setting(result.candidate.settings, change)] = result
-    return Stamp(claim, tuple(runs.items()))
+    found = [
+        (f"{name} {value}", tuple(run for run in runs.values() if _has(run, name, value)))
+        for name, values in (kinds or {}).items()
+        for value in values
+    ]
+    return Stamp(claim, tuple(runs.items()), tuple(found))
+
+
+def _has(run: Comparison, name: str, value: object) -> bool:
+    return bool(run.candidate.settings.get(name) == value)
 
 
 def _tone(run: Comparison | RaceResult) -> str:

@@ -66,7 +66,16 @@ def _trained(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _returned(answer: Flat, model: nn.Module) -> Tensor:
-    flat = attempt(answer, model.parameters())
+    try:
+        flat = attempt(answer, model.parameters())
+    except RuntimeError as error:
+        # What torch says where a gradient is of another dtype than its parameter.
+        if "type" not in str(error):
+            raise
+        raise NotYet(
+            "the parameters are torch.float64 here, and each gradient has its parameter's dtype: "
+            "make the tensor with their dtype and device"
+        ) from error
     if not isinstance(flat, Tensor):
         raise NotYet(f"return one tensor; this is of type {type(flat).__name__}")
     count = sum(parameter.numel() for parameter in _trained(model))

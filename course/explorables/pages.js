@@ -41,24 +41,25 @@ function answer(state) {
   return [zeros < none ? "zeros" : "none"];
 }
 
-const CELLS = 12; // of a gradient
+const CELLS = 16; // of a gradient, also the pages of the smallest
 const ALL = GRADIENTS * CELLS;
 
 // What is done to which cell, and when. Cells from ALL on are those of the new gradient, which is
-// added to the zeros.
-function events(way, state) {
+// added to the zeros. `count`: cells of a gradient.
+function events(way, state, count = CELLS) {
+  const all = GRADIENTS * count;
   const { parts } = account(way, state);
   const found = [];
   let clock = 0;
   const note = (kind, cell) => {
     const begin = clock;
-    clock += parts[kind] / ALL;
+    clock += parts[kind] / all;
     found.push({ kind, cell, begin, end: clock });
   };
-  const cells = steps(0, CELLS - 1, 1);
-  for (let first = ALL - CELLS; first >= 0; first -= CELLS) {
+  const cells = steps(0, count - 1, 1);
+  for (let first = all - count; first >= 0; first -= count) {
     if (way === "zeros") {
-      cells.forEach((cell) => note("write", ALL + cell));
+      cells.forEach((cell) => note("write", all + cell));
       cells.forEach((cell) => note("add", first + cell));
     } else {
       for (const cell of cells) {
@@ -67,12 +68,12 @@ function events(way, state) {
       }
     }
   }
-  if (way === "zeros") for (let cell = 0; cell < ALL; cell++) note("zero", cell);
+  if (way === "zeros") for (let cell = 0; cell < all; cell++) note("zero", cell);
   return found;
 }
 
-// What each cell holds after so many seconds of the step: "gone", "free", "zero", "written", or
-// "fault" while its page comes again. At the end None has freed all.
+// What each cell holds after so many seconds of the step: "gone", "free", "zero", "written", "add"
+// while it is added to, or "fault" while its pages come again. At the end None has freed all.
 function memoryAt(way, state, seconds) {
   const freed = leaves(state) ? "gone" : "free";
   const held = Array(ALL).fill(way === "zeros" ? "zero" : freed);
@@ -80,14 +81,34 @@ function memoryAt(way, state, seconds) {
   else if (seconds >= account(way, state).seconds) return held;
   for (const { kind, cell, begin, end } of events(way, state)) {
     if (begin >= seconds) break;
-    if (kind === "fault") held[cell] = end > seconds ? "fault" : "free";
-    else held[cell] = kind === "zero" ? "zero" : "written";
+    const done = { fault: "free", zero: "zero", write: "written", add: "written" }[kind];
+    const shown = kind === "fault" || kind === "add";
+    held[cell] = shown && end > seconds ? kind : done;
     if (kind === "add") held[ALL + (cell % CELLS)] = "free";
   }
   return held;
 }
 
 // ---------------------------------------------------------------- drawing
+
+// The cells of the picture, fewer where there is no room: of several, the one that something is
+// done to, else the first.
+function merged(held, each) {
+  return steps(0, held.length / each - 1, 1).map((place) => {
+    const some = held.slice(each * place, each * (place + 1));
+    return some.find((what) => what === "fault" || what === "add") ?? some[0];
+  });
+}
+
+// The kinds of work in time: what follows at once in the same kind is one stretch.
+function stretches(way, state, count = CELLS) {
+  const found = [];
+  for (const { kind, begin, end } of events(way, state, count)) {
+    if (found.at(-1)?.kind === kind) found.at(-1).end = end;
+    else found.push({ kind, begin, end });
+  }
+  return found;
+}
 
 const TIMES = steps(0, 1, 0.005);
 const LEFT = 56; // pixels
@@ -101,7 +122,10 @@ const LOOKS = {
   zero: "fill grey",
   written: "fill blue",
   fault: "fill red",
+  add: "fill purple",
 };
+const MERGED = 4; // cells that are one below 500 pixels
+const eachCell = (width) => (width < 500 ? MERGED : 1);
 const LEGEND = [
   ["fill blue", "backward writes"],
   ["fill purple", "adds to the zeros"],
@@ -120,17 +144,23 @@ const longest = (state) => Math.max(...WAYS.map((way) => account(way, state).sec
 // The memory of both ways at the grey line, gradient by gradient.
 function drawMemory(pen, state, { width, narrow }) {
   const group = (width - LEFT) / (GRADIENTS + 1);
-  const wide = (group - 10) / CELLS;
+  const each = eachCell(width);
+  const count = CELLS / each;
+  const wide = (group - 10) / count;
   for (let number = 0; number <= GRADIENTS; number++) {
-    const words = number < GRADIENTS ? `${narrow ? "" : "gradient "}${number + 1}` : "new";
+    const words = number < GRADIENTS ? `${narrow ? "" : "gradient "}${number + 1}` : narrow ? "new" : "new gradient";
     pen.text(LEFT + group * number, 12, words, "small faint");
   }
+  const at = state.time * longest(state);
   WAYS.forEach((way, row) => {
     const top = 22 + row * (LANE + 14);
     pen.text(LEFT - 8, top + LANE / 2 + 5, NAMES[way], "bold end");
-    memoryAt(way, state, state.time * longest(state)).forEach((what, cell) => {
-      const left = LEFT + group * Math.floor(cell / CELLS) + wide * (cell % CELLS);
-      pen.rect(left, top, wide - 1, LANE, LOOKS[what], 2);
+    merged(memoryAt(way, state, at), each).forEach((what, cell) => {
+      const left = LEFT + group * Math.floor(cell / count) + wide * (cell % count);
+      // The outline of a hollow cell lies half outside.
+      const inset = what === "free" ? 0.5 : 0;
+      const [across, high] = [wide - 2 - 2 * inset, LANE - 2 * inset];
+      pen.rect(left + inset, top + inset, across, high, LOOKS[what], 2);
     });
   });
 }
@@ -140,20 +170,21 @@ const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
 // What each way spends its time on, once that may be seen; returns the place of the present moment.
 function drawTime(pen, state, { width, narrow, revealed }) {
   const x = scale(state, width);
-  const words = narrow ? "time; above, at the line" : "time; above, the memory at the grey line";
+  const pages = ((state.size * MIB) / PAGE / CELLS) * eachCell(width);
+  const cell = `one cell: ${pages} ${pages === 1 ? "page" : "pages"}`;
+  const line = narrow ? "below: time" : "below: time; the cells show the memory at the grey line";
+  const words = `${cell}; ${line}`;
   pen.text(LEFT, BARS - 14, words, "small faint");
   WAYS.forEach((way, row) => {
-    const { parts, seconds } = account(way, state);
+    const { seconds } = account(way, state);
     const top = BARS + row * (LANE - 6);
     pen.text(LEFT - 8, top + 15, NAMES[way], "bold end");
     if (!revealed) {
       pen.text(width - 8, top + 15, "? how long ?", "small faint bold end");
       return;
     }
-    let begin = 0;
-    for (const [kind, length] of Object.entries(parts)) {
-      pen.rect(x(begin), top, x(begin + length) - x(begin), LANE - 14, `fill ${HUES[kind]}`);
-      begin += length;
+    for (const { kind, begin, end } of stretches(way, state, CELLS / eachCell(width))) {
+      pen.rect(x(begin), top, x(end) - x(begin), LANE - 14, `fill ${HUES[kind]}`);
     }
     pen.text(x(seconds) + 8, top + 15, span(seconds), "bold");
   });
@@ -181,10 +212,10 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "pages",
     ask: "Which step takes less time: with zeros, or with None?",
-    task: "Press Play: red cells are page faults. Then make the other win: there are three ways.",
+    task: "Press Play: red cells are page faults. Then make the other win: there are four ways.",
     caption:
-      "Simulated: backward writes four gradients, one after the other; the optimizer's part is left " +
-      "out. Gradients of less than 128 KiB stay with the program; real allocators have more " +
+      "Simulated: backward writes four gradients, one after the other; with zeros, each is new " +
+      "memory that is then added. The optimizer's part is left out. Gradients of less than 128 KiB stay with the program; real allocators have more " +
       "rules. A pass over memory moves 10 GB per second, on a GPU 3,000. " +
       "Nothing here is measured; the panel below measures.",
     state,
@@ -196,7 +227,7 @@ function render({ el }) {
     },
   });
   const text = (fault) => `${fault} µs`;
-  const bets = { ...NAMES, neither: "no difference" };
+  const bets = { ...NAMES, neither: "neither" };
   frame.bet({ options: Object.entries(bets), answer });
   const options = Object.entries(ALLOCATORS).map(([name, each]) => [name, each.text]);
   frame.choice({ name: "allocator", label: "freed memory", options });
@@ -214,5 +245,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { account, answer, events, inWords, memoryAt, OPENS, ALLOCATORS, FAULTS };
+export { account, ALLOCATORS, answer, events, FAULTS, inWords, memoryAt, merged, OPENS, stretches };
 export default { render };

@@ -21,11 +21,15 @@ GRADIENTS, CELLS = 8, 6
 # In the colours of the explorable, and by its names.
 FAULTS, REST = ("fill slower", "page fault"), ("fill candidate", "the rest")
 PASSES = ("fill arm5", "passes of zeros")
-ZEROS, FREE = "fill baseline", "line thin baseline"
+ZEROS, FREE = ("fill baseline", "zeros"), ("line thin baseline", "free")
+WHOLE = "the step"
 # The part of two sides' difference that page faults may have where it is that of passes.
 CALM = 0.1
 # The share of the pages below which as good as none came again.
 FEW = 0.1
+# The share of a step that page faults can have beside its computing.
+MOST = 0.9
+WINNERS = {"faster": 1, "slower": 0}
 
 
 class Side(NamedTuple):
@@ -53,27 +57,36 @@ def of(faults: PageFaults, size: Callable[[dict[str, Any]], float]) -> Callable[
                 return ""
             name = f"{role}, {side.settings['way']}"
             sides.append(Side(name, side.median, counted, size(side.settings) / PAGESIZE))
-        return draw(sides, fault_seconds())
+        place = WINNERS.get(result.tone)
+        return draw(sides, fault_seconds(), None if place is None else sides[place])
 
     return picture
 
 
-def draw(sides: list[Side], fault: float) -> Markup:
-    """A strip of pages and a bar of time for each side; ``fault``: seconds of a page fault."""
+def draw(sides: list[Side], fault: float, winner: Side | None = None) -> Markup:
+    """A strip of pages and a bar of time for each side.
+
+    ``fault``: seconds of a page fault; ``winner``: the side that is clearly faster.
+    """
     longest = max(side.seconds for side in sides)
     more = passes(sides, fault)
+    split = splits(sides, fault)
     parts, top = [], 0.0
     for side in sides:
         parts += _heading(side, top)
         parts += _strip(side, top + LINE)
         end = more if side is sides[0] else 0.0
-        parts += _bar(side, fault, end, Box(EDGE, top, WIDTH - EDGE, top, (0, longest)))
+        box = Box(EDGE, top, WIDTH - EDGE, top, (0, longest))
+        parts += _bar(side, fault if split else 0.0, end, box)
         top += LINE + STRIP + BAR + 3 * GAP
-    parts += _legend(top + 0.7 * LINE, sides, fault, more)
-    told = sentence(sides)
-    parts.append(svg.text(EDGE, top + 1.8 * LINE, told, "bold"))
+    legend, top = _legend(top + 0.7 * LINE, sides, fault if split else 0.0, more)
+    parts += legend
+    told = [sentence(sides), *notes(sides, fault, winner)]
+    for number, words in enumerate(told):
+        top += LINE if number else 1.1 * LINE
+        parts.append(svg.text(EDGE, top, words, "" if number else "bold"))
     words = "; ".join(f"{side.name}: {_in_words(side)}" for side in sides)
-    return svg.picture(top + 2.2 * LINE, f"{words}. {told}", parts)
+    return svg.picture(top + 0.4 * LINE, f"{words}. {' '.join(told)}", parts)
 
 
 def sentence(sides: list[Side]) -> str:
@@ -83,12 +96,42 @@ def sentence(sides: list[Side]) -> str:
         return "Freed memory stays: hardly a page comes again."
     if share(most) - share(least) < FEW:
         return "Both sides have about as many page faults."
-    way = most.name.rpartition(" ")[2].replace("none", "None")
-    return f"Pages come again: {most.faults - least.faults:,.0f} more page faults with {way}."
+    return (
+        f"Pages come again: {most.faults - least.faults:,.0f} more page faults with {_way(most)}."
+    )
+
+
+def notes(sides: list[Side], fault: float, winner: Side | None) -> list[str]:
+    """What else the reader sees: a winner with more faults, faults of no gradient, no split."""
+    found = []
+    least, most = (min(sides, key=share), max(sides, key=share))
+    if winner is most and share(most) - share(least) >= FEW:
+        longer = ": four passes of zeros take longer" if _way(least) == "zeros" else ""
+        found.append(f"Yet {_way(most)} is faster{longer}.")
+    for side in sides:
+        if not _drops(side) and share(side) >= FEW:
+            found.append(f"{_way(side)}: faults of new gradients, dropped once added.")
+    if not splits(sides, fault):
+        found.append(f"Alone a fault takes {format_seconds(fault)}, here less: bars not split.")
+    return found
+
+
+def splits(sides: list[Side], fault: float) -> bool:
+    """Whether the page faults leave each step time to compute."""
+    return all(side.faults * fault <= MOST * side.seconds for side in sides)
+
+
+def _way(side: Side) -> str:
+    return side.name.rpartition(" ")[2].replace("none", "None")
+
+
+def _drops(side: Side) -> bool:
+    """Whether the gradients themselves are given back, and not only new ones that are added."""
+    return _way(side) == "None"
 
 
 def share(side: Side) -> float:
-    """The part of the gradients' pages that came again, at most all."""
+    """Page faults beside the pages of all gradients, at most 1."""
     return min(1.0, side.faults / side.pages)
 
 
@@ -112,12 +155,13 @@ def _heading(side: Side, top: float) -> list[Markup]:
 
 
 def _strip(side: Side, top: float) -> list[Markup]:
-    """The pages of the gradients; as many are red as came again, the others zeros or free."""
+    """The pages of the gradients; red are those that came again, the others zeros or free."""
     count = GRADIENTS * CELLS
     group = (WIDTH - 2 * EDGE + GAP) / GRADIENTS
     wide = (group - GAP) / CELLS
-    red = round(share(side) * count)
-    stays = FREE if side.name.endswith("none") else ZEROS
+    drops = _drops(side)
+    red = round(share(side) * count) if drops else 0
+    stays = (FREE if drops else ZEROS)[0]
     parts = []
     for number in range(count):
         x = EDGE + group * (number // CELLS) + wide * (number % CELLS)
@@ -137,17 +181,22 @@ def _bar(side: Side, fault: float, more: float, box: Box) -> list[Markup]:
     ]
 
 
-def _legend(y: float, sides: list[Side], fault: float, more: float) -> list[Markup]:
-    """Of what was seen: page faults and how long one takes, what zeros take more."""
-    entries = [REST]
-    if more:
-        entries.insert(0, PASSES)
-    if any(side.faults >= 0.5 for side in sides):
+def _legend(y: float, sides: list[Side], fault: float, more: float) -> tuple[list[Markup], float]:
+    """Of what was seen, cells first: its parts, and where its last row is."""
+    entries = [(FREE if _drops(side) else ZEROS) for side in sides]
+    came = any(side.faults >= 0.5 for side in sides)
+    if came:
         each = f": {format_seconds(fault)}" if fault else ""
-        entries.insert(0, (FAULTS[0], FAULTS[1] + each))
+        entries.append((FAULTS[0], FAULTS[1] + each))
+    if more:
+        entries.append(PASSES)
+    entries.append(REST if more or (came and fault) else (REST[0], WHOLE))
     parts, x = [], EDGE
-    for kind, words in entries:
+    for kind, words in dict.fromkeys(entries):
+        wide = 34 + svg.LETTER * len(words)
+        if x + wide > WIDTH:
+            x, y = EDGE, y + 0.8 * LINE
         parts.append(svg.rect(x, y - 11, 12, 12, kind))
         parts.append(svg.text(x + 18, y, words, "small"))
-        x += 34 + svg.LETTER * len(words)
-    return parts
+        x += wide
+    return parts, y

@@ -55,14 +55,14 @@ def test_events_follow_each_other_for_as_long_as_the_step(model: Model, way: str
         assert all(before["end"] == after["begin"] for before, after in pairwise(taken))
         _, faults, seconds = expected(way, state)
         assert taken[-1]["end"] == pytest.approx(seconds)
-        # 48 cells are drawn; the last gradient is the first that backward makes.
+        # 64 cells; the last gradient is the first that backward makes.
         kinds = Counter(event["kind"] for event in taken)
         if way == "zeros":
-            assert kinds == {"write": 48, "add": 48, "zero": 48}
-            assert [event["cell"] for event in taken[:13]] == [*range(48, 60), 36]
+            assert kinds == {"write": 64, "add": 64, "zero": 64}
+            assert [event["cell"] for event in taken[:17]] == [*range(64, 80), 48]
         else:
-            assert kinds == ({"fault": 48, "write": 48} if faults else {"write": 48})
-            assert taken[0]["cell"] == 36
+            assert kinds == ({"fault": 64, "write": 64} if faults else {"write": 64})
+            assert taken[0]["cell"] == 48
 
 
 def test_memory_before_within_and_after_a_step(model: Model) -> None:
@@ -72,15 +72,43 @@ def test_memory_before_within_and_after_a_step(model: Model) -> None:
         return Counter(model("memoryAt", way, {**opens, **changes}, seconds))
 
     zeros, none = (model("account", way, opens)["seconds"] for way in ("zeros", "none"))
-    assert held("zeros", 0) == held("zeros", zeros) == {"zero": 48, "free": 12}
-    assert held("none", 0) == held("none", none) == held("none", 2 * none) == {"gone": 48}
-    assert held("none", 0, allocator="keeps") == held("none", 0, size=0.0625) == {"free": 48}
+    assert held("zeros", 0) == held("zeros", zeros) == {"zero": 64, "free": 16}
+    assert held("none", 0) == held("none", none) == held("none", 2 * none) == {"gone": 64}
+    assert held("none", 0, allocator="keeps") == held("none", 0, size=0.0625) == {"free": 64}
     # Behind the last of five passes but one, all gradients are there.
-    assert held("zeros", 0.8 * zeros) == {"written": 48, "free": 12}
-    within = [held("none", part / 96 * none) for part in range(1, 96)]
+    filled = next(each for each in model("events", "zeros", opens) if each["kind"] == "zero")
+    assert filled["begin"] == pytest.approx(0.8 * zeros)
+    assert held("zeros", filled["begin"]) == {"written": 64, "free": 16}
+    within = [held("none", part / 128 * none) for part in range(1, 128)]
     assert all(each["fault"] <= 1 for each in within)
     assert sum(each["fault"] for each in within) > 20
     assert within[-1]["gone"] == 0
+
+
+def test_a_cell_is_marked_while_it_is_added_to(model: Model) -> None:
+    opens = model.value("OPENS")
+    for event in model("events", "zeros", opens):
+        if event["kind"] == "add":
+            middle = (event["begin"] + event["end"]) / 2
+            held = model("memoryAt", "zeros", opens, middle)
+            assert [cell for cell, what in enumerate(held) if what == "add"] == [event["cell"]]
+
+
+def test_few_cells_show_the_one_that_something_is_done_to(model: Model) -> None:
+    held = ["free", "free", "fault", "gone", "zero", "zero", "zero", "zero", "free", "add"]
+    assert model("merged", held, 1) == held
+    assert model("merged", held, 2) == ["free", "fault", "zero", "zero", "add"]
+
+
+def test_bars_are_the_events_in_their_order(model: Model) -> None:
+    opens = model.value("OPENS")
+    kinds = [each["kind"] for each in model("stretches", "zeros", opens)]
+    assert kinds == ["write", "add"] * 4 + ["zero"]
+    assert [each["kind"] for each in model("stretches", "none", opens)] == ["fault", "write"] * 64
+    assert len(model("stretches", "none", opens, 4)) == 2 * 16
+    for way in ("zeros", "none"):
+        taken = model("stretches", way, opens)
+        assert taken[-1]["end"] == pytest.approx(model("account", way, opens)["seconds"])
 
 
 def test_zeros_win_where_faults_take_longer_than_four_passes_over_their_pages(model: Model) -> None:
@@ -91,7 +119,7 @@ def test_zeros_win_where_faults_take_longer_than_four_passes_over_their_pages(mo
         assert model("answer", {**opens, "size": size, "fault": fault}) == [winner]
 
 
-def test_zeros_win_at_first_and_three_ways_lead_out(model: Model) -> None:
+def test_zeros_win_at_first_and_four_ways_lead_out(model: Model) -> None:
     opens = model.value("OPENS")
     assert model("answer", opens) == ["zeros"]
     for change in ({"fault": 1}, {"size": 0.0625}, {"allocator": "keeps"}, {"allocator": "gpu"}):

@@ -160,14 +160,16 @@ def test_red_is_the_share_of_pages_and_of_time():
     assert red[-1] == pytest.approx(rest, abs=0.2)
     assert pages.share(half._replace(faults=9000)) == 1
     # More time than the step has cannot be lost in it.
-    whole = widths(pages.draw([half._replace(faults=9000)], 5e-6), "k-fill k-slower")
-    assert len(whole) == 49
+    whole = pages.draw([half._replace(faults=9000)], 5e-6)
+    assert (len(widths(whole, "k-fill k-slower")), pages.splits([half], 5e-6)) == (49, True)
+    assert widths(whole, "k-fill k-slower")[-1] == 0
+    assert "Alone a fault takes 5.00 µs, here less" in whole
 
 
 def test_without_a_page_fault_nothing_is_red():
     drawn = pages.draw([Side("zeros", 0.01, 0, 2000)], 0.0)
     assert max(widths(drawn, "k-fill k-slower"), default=0) == 0
-    assert legend_of(drawn) == ["the rest"]
+    assert legend_of(drawn) == ["zeros", "the step"]
     # Pages that stay hold zeros, as in the moving picture.
     assert len(widths(drawn, "k-fill k-baseline")) == 48
 
@@ -197,6 +199,34 @@ def test_a_sentence_says_what_became_of_freed_memory():
     both = [side._replace(faults=2000) for side in (zeros, none)]
     assert pages.sentence(both).startswith("Both sides")
     assert pages.sentence(again) in pages.draw(again, 1e-6)
+
+
+def test_a_winner_with_more_page_faults_is_explained():
+    zeros, none = Side("baseline, zeros", 0.03, 0, 2000), Side("candidate, none", 0.02, 2000, 2000)
+    assert pages.notes([zeros, none], 1e-6, none)[0].startswith("Yet None is faster: four passes")
+    assert "Yet None is faster" in pages.draw([zeros, none], 1e-6, none)
+    for winner in (zeros, None):
+        assert pages.notes([zeros, none], 1e-6, winner) == []
+
+
+def test_faults_of_new_gradients_are_no_pages_of_those_that_are_kept():
+    none, yours = (
+        Side("baseline, none", 0.02, 3000, 2000),
+        Side("candidate, yours", 0.01, 900, 2000),
+    )
+    assert pages.notes([none, yours], 1e-6, yours) == [
+        "yours: faults of new gradients, dropped once added."
+    ]
+    drawn = pages.draw([none, yours], 1e-6, yours)
+    # The cells of one side, and two bars.
+    assert len(widths(drawn, "k-fill k-slower")) == 48 + 2
+    assert legend_of(drawn) == ["free", "zeros", "page fault: 1.00 µs", "the rest"]
+
+
+def test_the_verdict_of_a_comparison_names_the_winner(counted, monkeypatch):
+    monkeypatch.setattr(pages, "fault_seconds", lambda: 2e-6)
+    draw = pages.of(counted, lambda settings: TOUCHED * mmap.PAGESIZE)
+    assert "Yet None is faster" in draw(comparison("zeros", "none"))
 
 
 def test_the_allocator_says_where_it_cannot_be_told(monkeypatch):

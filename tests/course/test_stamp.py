@@ -49,6 +49,24 @@ def test_what_is_unclear_is_shown_and_decides_nothing():
     assert "unclear" in found.rows[2][1]
 
 
+def kinds(*runs):
+    return stamp(CLAIM, runs, {"rows": (1, 256)}, way=WAY)
+
+
+def test_a_claim_on_steps_in_general_needs_a_run_of_each_kind():
+    few, many, unclear = run(1.5, rows=1), run(1.5, rows=256), run(1.02, scatter=0.4, pairs=8)
+    unclear.candidate.settings["rows"] = unclear.baseline.settings["rows"] = 256
+    assert kinds(few).word == kinds(many).word == OPEN
+    assert "Run a scenario with rows 256, too" in str(kinds(few))
+    assert "with rows 256, too" in kinds(few)._repr_html_()
+    assert kinds(few, many).word == TRUE
+    assert kinds(few, many).note == ""
+    assert kinds(few, run(1.0, rows=256)).word == DEPENDS
+    # A kind without a clear gain is no faster one.
+    assert kinds(few, unclear).word == DEPENDS
+    assert kinds(run(0.7, rows=1), unclear).word == NOT
+
+
 def test_the_newest_run_of_a_setting_counts_and_other_changes_do_not():
     other = run(0.2, way=("zeros", "yours"), width=8)
     same = run(1.0, way=("none", "none"), width=16)
