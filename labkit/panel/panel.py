@@ -104,7 +104,7 @@ class LabPanel:
         # While a scenario is set, its single changes start nothing.
         self._choosing = False
         self._chosen = ""
-        # Offered, with the mode that decides its bet.
+        # Offered and not run yet, with the mode that decides its bet.
         self._offered: dict[str, str] = {}
         # What the candidate had before it was set to the baseline's settings.
         self._differed: Settings = {}
@@ -180,6 +180,8 @@ class LabPanel:
         run = self._run_of_now()
         self.runs.press(run)
         self.bet.lock(run.sides)
+        # From now on the mode is the reader's.
+        self._offered.pop(self.scenario or "", None)
         return self.wait() if wait else None
 
     def sweep(self, wait: bool = False) -> Result:

@@ -123,11 +123,11 @@ def test_the_picture_has_the_lines_and_layers_of_both_sides():
     drawn = lines.of(layouts)(result)
     root = ET.fromstring(drawn)
     words = root.get("aria-label")
-    assert "baseline: a 3 × 3 window: 96 lines, 19 % used, one layout for all layers" in words
-    assert "candidate: a 3 × 3 window: 18 lines, 100 % used, the layout changes once" in words
+    assert "baseline: the mean of one channel: 64 lines, 100 % used, one layout" in words
+    assert "candidate: the mean of one channel: 1024 lines, 6 % used, the layout changes" in words
     fills = [each.get("class") for each in root.iter() if each.tag.endswith("rect")]
     # And one each in the legend.
-    assert fills.count("k-fill k-arm3") == 96 + 18 + 1
+    assert fills.count("k-fill k-arm3") == 64 + 1024 + 1
     assert fills.count("k-fill k-candidate") == 3 + 1
     assert fills.count("k-fill k-baseline") == 5 + 2 + 1
 

@@ -137,7 +137,7 @@ def test_it_is_chosen_after_a_run(panel: LabPanel) -> None:
 
 
 @pytest.mark.usefixtures("run_all")
-def test_its_mode_comes_when_it_is_first_chosen() -> None:
+def test_its_mode_comes_until_it_was_run() -> None:
     lab = Lab(
         lambda rate: Workload(lambda: None, evaluate=lambda: 1.0),
         rate=[1, 2],
@@ -148,10 +148,19 @@ def test_its_mode_comes_when_it_is_first_chosen() -> None:
     assert panel.modes.value == "Time"
     panel.choose("race it")
     assert panel.modes.value == "Race"
+    # Another offer, and back.
+    panel.offer("time it", Bet("Which is faster?", "order"), rate=1)
+    panel.choose("time it")
+    assert panel.modes.value == "Time"
+    panel.choose("race it")
+    assert panel.modes.value == "Race"
+    panel.run(wait=True)
     # Later the mode is the reader's.
     panel.modes.value = "Time"
     panel.choose("race it")
     assert panel.modes.value == "Time"
+    panel.stop()
+    panel.wait(30)
 
 
 @pytest.mark.parametrize(
