@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import torch
@@ -52,8 +52,11 @@ def _one_case(answer: Callable[..., Any], rows: int, inner: int, columns: int, t
         )
     if products.largest > tile**2:
         raise NotYet(f"{where}: one of your products had {products.largest} numbers, not {tile**2}")
-    for counted, tiles in ((B, ceil(columns / tile)), (C, ceil(rows / tile))):
+    uses = ((B, ceil(columns / tile)), (C, ceil(rows / tile)))
+    for counted, tiles in uses:
         _often(counted, tiles, where)
+    for counted, tiles in uses:
+        _squares(counted, tiles, tile, where)
 
 
 def _often(counted: Counting, tiles: int, where: str) -> None:
@@ -66,12 +69,22 @@ def _often(counted: Counting, tiles: int, where: str) -> None:
         )
 
 
+def _squares(counted: Counting, tiles: int, tile: int, where: str) -> None:
+    """As many fetches as there are tiles: none comes in slices of its own."""
+    whole = tiles * prod(ceil(side / tile) for side in counted.shape)
+    if counted.pieces > whole:
+        raise NotYet(
+            f"{where}: {counted.name} was fetched in {counted.pieces} pieces; {whole} tiles are "
+            "enough. Fetch a square, as in B[i : i + tile, k : k + tile]"
+        )
+
+
 class Counting:
     """A matrix that gives away tiles, and counts their numbers. NotYet for more than a tile."""
 
     def __init__(self, matrix: Tensor, name: str, tile: int) -> None:
         self._matrix, self._tile, self.name = matrix, tile, name
-        self.moved = 0
+        self.moved, self.pieces = 0, 0
         self.shape, self.numel = matrix.shape, matrix.numel()
         self.dtype, self.device = matrix.dtype, matrix.device
         self.new_zeros, self.new_empty = matrix.new_zeros, matrix.new_empty
@@ -95,6 +108,7 @@ class Counting:
                 f"{self._tile**2}"
             )
         self.moved += fetched.numel()
+        self.pieces += fetched.numel() > 0
         return fetched.clone()
 
     def __matmul__(self, other: object) -> Tensor:

@@ -130,8 +130,9 @@ function drawTray(pen, tray, last, { lines }, { tray: top, right }) {
   for (let slot = 0; slot < lines; slot++) {
     const [x, y] = [wide * (slot % ACROSS), top + (SLOT + 3) * Math.floor(slot / ACROSS)];
     const line = tray[slot];
-    pen.rect(x, y, wide - 3, SLOT, line ? `fill half ${HUES[line[0]]}` : "hollow edge thin", 2);
-    if (line && slot < fresh) pen.rect(x, y + SLOT - 4, wide - 3, 4, "fill orange");
+    const held = line ? `fill half ${HUES[line[0]]}` : "hollow edge thin";
+    const look = slot < fresh ? "fill orange" : held;
+    pen.rect(x, y, wide - 3, SLOT, look, 2);
   }
 }
 
@@ -156,7 +157,8 @@ function drawTried(pen, tried, state, { left, right, top, bottom }) {
   pen.text(right, bottom + 33, "tile", "small faint end");
   const loop = fetches({ ...state, order: "row" }).lines;
   pen.line(left, y(loop), right, y(loop), "grey dash");
-  pen.text(right, y(loop) - 6, `row by row: ${many(loop)}`, "small faint end");
+  pen.line(left, bottom + 29, left + 18, bottom + 29, "grey dash");
+  pen.text(left + 24, bottom + 33, `row by row: ${many(loop)}`, "small faint");
   for (const [tile, lines] of tried) {
     const hue = state.order === "tiles" && state.tile === tile ? "orange" : "grey";
     pen.rect(x(tile) - 6, y(lines), 12, bottom - y(lines), `fill ${hue}`, 2);
@@ -173,6 +175,8 @@ function notes() {
     return tried;
   };
 }
+
+const tileInWords = (tile) => `${tile} × ${tile}${tile === N ? ", the whole matrix" : ""}`;
 
 function inWords(state, so, whole) {
   const { order, tile } = state;
@@ -231,7 +235,7 @@ function render({ el }) {
   });
   frame.bet({
     name: "tile",
-    options: BETS.map((tile) => [tile, `${tile} × ${tile}`]),
+    options: BETS.map((tile) => [tile, tileInWords(tile)]),
     answer,
     play: (tile) => ({ order: "tiles", tile, step: PRODUCTS }),
   });

@@ -138,8 +138,9 @@ function render({ el }) {
       "On a GPU (RTX 3070): which is the narrowest layer " +
       "that bf16 makes at least 1.5 times as fast?",
     task:
-      "You need no GPU for it: the picture is computed. Drag the blue dot along under its roof. " +
-      "Then take the machine that is most like yours.",
+      "Left of a roof's bend moving bytes is the limit, right of it arithmetic. Drag the blue dot " +
+      "along under its roof, then take the machine that is most like yours. You need no GPU for it: " +
+      "the picture is computed.",
     caption: "",
     state,
     height: (width) => (width < NARROW ? 450 : 302),

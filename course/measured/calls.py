@@ -4,8 +4,7 @@ run: the grids of the moving picture with the reader's calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ FEW = 3
 YOURS = "your tiles"
 Place = int | slice
 Pieces = Callable[[str, int], Iterable[tuple[Place, Place]]]
-Factors = Mapping[tuple[str, str], float]
 
 
 class Part(NamedTuple):
@@ -54,6 +52,38 @@ class Way(NamedTuple):
     seconds: float
 
 
+class Gain(NamedTuple):
+    """How many times as fast one way was as another, of the panel's pairs."""
+
+    before: str
+    after: str
+    factor: float
+
+
+class Runs:
+    """All runs of one task and size: seconds by way, and the steps that led to the newest one."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.gains: list[Gain] = []
+
+    def add(self, gain: Gain, before: float, after: float) -> None:
+        """The newest run. Earlier ones are scaled to the speed that the machine has in it."""
+        known = [
+            (name, now)
+            for name, now in zip(gain[:2], (before, after), strict=True)
+            if name in self.seconds
+        ]
+        if known:
+            name, now = known[0]
+            scale = now / self.seconds[name]
+            self.seconds = {each: scale * time for each, time in self.seconds.items()}
+        self.seconds |= {gain.before: before, gain.after: after}
+        while self.gains and self.gains[-1].after != gain.before:
+            self.gains.pop()
+        self.gains.append(gain)
+
+
 class Calls:
     """A function for `LabPanel(picture=...)`: all ways that were run of the same task and size.
 
@@ -63,25 +93,22 @@ class Calls:
 
     def __init__(self, pieces: Pieces, tile: int) -> None:
         self._pieces, self._tile = pieces, tile
-        self._seconds: dict[tuple[str, int], dict[str, float]] = {}
-        # The panel's factors, of pairs: baseline, candidate.
-        self._factors: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
+        self._runs: dict[tuple[str, int], Runs] = {}
 
     def __call__(self, result: object) -> str:
         if not isinstance(result, Comparison) or result.missing:
             return ""
-        task, n = (result.candidate.settings[name] for name in ("task", "n"))
-        known = self._seconds.setdefault((task, n), {})
-        for side in result.arms:
-            settings = side.settings
-            if (settings["task"], settings["n"]) == (task, n):
-                known[settings["per_call"]] = side.median
-        before, after = (str(side.settings["per_call"]) for side in result.arms)
-        factors = self._factors.setdefault((task, n), {})
-        factors |= {(before, after): result.speedup, (after, before): 1 / result.speedup}
-        ways = [self._way(name, task, n, seconds) for name, seconds in known.items()]
+        before, after = result.arms
+        work = [(side.settings["task"], side.settings["n"]) for side in result.arms]
+        if work[0] != work[1]:
+            return ""
+        task, n = work[0]
+        runs = self._runs.setdefault((task, n), Runs())
+        names = [str(side.settings["per_call"]) for side in result.arms]
+        runs.add(Gain(*names, result.speedup), before.median, after.median)
+        ways = [self._way(name, task, n, seconds) for name, seconds in runs.seconds.items()]
         ways.sort(key=lambda way: -way.seconds)
-        return draw(ways, n, after, factors)
+        return draw(ways, n, runs.gains)
 
     def _way(self, name: str, task: str, n: int, seconds: float) -> Way:
         if name == YOURS:
@@ -121,14 +148,15 @@ def _touched(calls: int, parts: dict[str, Part]) -> str:
 # ------------------------------------------------------------------------------------------ drawn
 
 
-def draw(ways: Sequence[Way], n: int, newest: str, factors: Factors) -> Markup:
+def draw(ways: Sequence[Way], n: int, gains: Sequence[Gain]) -> Markup:
     """A row for each way, the slowest first: the grids of one call, and a bar of time."""
+    newest = gains[-1]
     left = EDGE + len(ways[0].parts) * (GRID + GAP)
     box = Box(left, 0, WIDTH - EDGE, 0, (0, max(way.seconds for way in ways)))
     parts: list[Markup] = []
     for number, way in enumerate(ways):
         top = 8 + ROW * number
-        tone = "candidate" if way.name == newest else "baseline"
+        tone = "candidate" if way.name == newest.after else "baseline"
         parts += _grids(way.parts, n, top)
         parts += svg.named(top + 14, way.name, format_seconds(way.seconds), left=left)
         parts.append(svg.rect(left, top + 21, box.x(way.seconds) - left, 10, f"fill {tone}"))
@@ -136,28 +164,27 @@ def draw(ways: Sequence[Way], n: int, newest: str, factors: Factors) -> Markup:
             svg.text(left, top + 52, f"{number_of(way.calls, 'call')}, {way.note}", "small")
         )
     foot = 8 + ROW * len(ways) + 0.5 * LINE
-    parts.append(svg.text(EDGE, foot, _gains(ways, factors), "bold"))
+    parts.append(svg.text(EDGE, foot, _gained(gains), "bold"))
     grids = "A = B × C" if len(ways[0].parts) > 1 else "A"
-    words = f"{grids}; blue: what one call takes; lines touched: by all calls together"
-    parts.append(svg.text(EDGE, foot + LINE, words, "small"))
+    notes = [f"{grids}; blue: one call; lines: of all its calls"]
+    if len(ways) > len(newest[:2]):
+        notes.append("Other bars: earlier runs, scaled to this one")
+    for number, words in enumerate(notes):
+        parts.append(svg.text(EDGE, foot + (1 + 0.8 * number) * LINE, words, "small"))
     told = "; ".join(
         f"{way.name}: {format_seconds(way.seconds)}, {way.calls:,} calls" for way in ways
     )
-    return svg.picture(foot + 1.4 * LINE, told, parts)
+    return svg.picture(foot + (0.6 + 0.8 * len(notes)) * LINE, told, parts)
 
 
-def _gains(ways: Sequence[Way], known: Factors) -> str:
-    """The factor of each row over the one above it where few were run, and of all."""
-    if len(ways) < 2:
-        return ""
-    factors = [
-        known.get((before.name, after.name), before.seconds / after.seconds)
-        for before, after in pairwise(ways)
-    ]
-    whole = f"{format_factor(prod(factors))} times as fast"
+def _gained(gains: Sequence[Gain]) -> str:
+    """The newest run's factor, or the product of the steps that led there from the first one."""
+    first, newest = gains[0], gains[-1]
+    factors = [gain.factor for gain in gains]
+    words = f"{format_factor(prod(factors))} times as fast as {first.before}"
     if 1 < len(factors) <= FEW:
-        return f"{' × '.join(map(format_factor, factors))} = {whole}"
-    return f"{ways[-1].name}: {whole} as {ways[0].name}"
+        return f"{' × '.join(map(format_factor, factors))} = {words}"
+    return f"{newest.after}: {words}"
 
 
 def _grids(parts: dict[str, Part], n: int, top: float) -> list[Markup]:

@@ -104,13 +104,17 @@ def alike(own: Comparison, found: Sequence[Found]) -> list[Found]:
 
 
 def in_lines(found: Sequence[Found]) -> list[str]:
-    """The one that gained most, in short lines under a picture; none without any."""
+    """The one that gained most, in short lines under a picture, its gain first; [] for none."""
     if not found:
         return []
     label, best = max(found, key=lambda each: each[1].speedup)
     machine, _, rest = label.partition(", ")
     when, _, unlike = rest.partition(", at ")
     day, _, older = when.partition(" (")
-    first = f"Recorded on {machine}: {format_factor(best.speedup)}× as fast."
-    run = [f"On {day}", *(["in an older notebook"] if older else [])]
-    return [first, ", ".join([*run, *([f"at {unlike}"] if unlike else [])]) + "."]
+    gain = f"On another machine: {format_factor(best.speedup)} times as fast."
+    there = [*(["an older notebook"] if older else []), *([unlike] if unlike else [])]
+    return [
+        gain,
+        f"Recorded on {machine}, {day}",
+        *([f"There: {', '.join(there)}"] if there else []),
+    ]

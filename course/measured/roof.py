@@ -11,6 +11,7 @@ import torch
 
 from course.machine import copy_rate, matmul_rate
 from course.measured.elsewhere import Found, alike, in_lines
+from course.measured.labels import Name, Point, Room, Taken, beside
 from course.measured.work import Work, work_of
 from labkit import Lab, pick_device, seed_all
 from labkit.charts import svg
@@ -102,9 +103,6 @@ def _dot(lab: Lab, side: Measurement, threads: int | None) -> Dot:
 
 # ------------------------------------------------------------------------------------ the picture
 
-# Pixels from a dot to its roof, within which their names could meet.
-NEAR = 34.0
-
 
 def draw(roofs: Roofs, dots: Sequence[Dot], notes: Sequence[str] = ()) -> Markup:
     """Operations per byte across, operations per second upwards, as in the explorable."""
@@ -113,13 +111,17 @@ def draw(roofs: Roofs, dots: Sequence[Dot], notes: Sequence[str] = ()) -> Markup
     for form in roofs.peaks:
         parts += _roof(roofs, form, box)
     parts += _arrow(dots, box)
-    least = min(dots, key=lambda dot: dot.work.intensity)
-    fastest = max(dots, key=lambda dot: dot.rate)
     for dot in dots:
-        parts += _under(roofs, dot, box, left=dot is least, above=dot is fastest)
+        parts += _under(roofs, dot, box)
+    parts += [name.drawn() for name in names(roofs, dots, box)]
     y = box.bottom + 2.6 * LINE
-    for line in [*_notes(roofs, dots), *notes]:
+    for line in _notes(roofs, dots):
         parts.append(svg.text(EDGE, y, line, "small"))
+        y += 0.75 * LINE
+    # The first is the gain, for who has none here.
+    for number, line in enumerate(notes):
+        y += 0 if number else 6
+        parts.append(svg.text(EDGE, y, line, "small" if number else "bold"))
         y += 0.75 * LINE
     return svg.picture(y, ". ".join(_in_words(roofs, dot) for dot in dots), parts)
 
@@ -130,7 +132,7 @@ def _plane(roofs: Roofs, dots: Sequence[Dot]) -> Box:
     corners = [peak / roofs.bandwidth for peak in roofs.peaks.values()]
     up = [dot.rate for dot in dots]
     least, most = min(across) / 16, 8 * max(*across, *corners)
-    low, high = min(up) / 3, 2.5 * max(*up, *roofs.peaks.values())
+    low, high = min(*up, *roofs.peaks.values()) / 3, 2.5 * max(*up, *roofs.peaks.values())
     left, right, bottom, top = map(math.log10, (least, most, low, high))
     return Box(76.0, 30.0, WIDTH - EDGE, 214.0, (left, right), (bottom, top))
 
@@ -155,35 +157,48 @@ def _place(box: Box, intensity: float, rate: float) -> tuple[float, float]:
     return box.x(math.log10(intensity)), box.y(math.log10(rate))
 
 
-def _roof(roofs: Roofs, form: str, box: Box) -> list[Markup]:
-    """Up with the bytes, then flat at the peak; its name where no other roof is."""
-    peak = roofs.peaks[form]
-    corner = peak / roofs.bandwidth
+def _line(roofs: Roofs, form: str, box: Box) -> list[Point]:
+    """A roof's corners: up with the bytes, then flat at the peak."""
+    corner = roofs.peaks[form] / roofs.bandwidth
     left, right = (10.0**end for end in box.across)
     left = max(left, 10.0 ** box.up[0] / roofs.bandwidth)
     ends = [at for at in (left, corner) if at <= corner] or [left]
-    points = [_place(box, at, roofs.at(form, at)) for at in (*ends, right)]
-    y = points[-1][1] + (-8 if peak == max(roofs.peaks.values()) else 18)
-    name = f"roof of {form}: {format_rate(peak, 'operations')}"
-    label = svg.text(box.right - 4, y, name, "small", "end")
-    return [svg.path(points, f"line {TONES[form]}"), label]
+    return [_place(box, at, roofs.at(form, at)) for at in (*ends, right)]
 
 
-def _under(roofs: Roofs, dot: Dot, box: Box, *, left: bool, above: bool) -> list[Markup]:
-    """A dot with its name on its own side, and a dashed line up to its roof."""
+def _roof(roofs: Roofs, form: str, box: Box) -> list[Markup]:
+    return [svg.path(_line(roofs, form, box), f"line {TONES[form]}")]
+
+
+def _under(roofs: Roofs, dot: Dot, box: Box) -> list[Markup]:
+    """A dot, and a dashed line up to its roof."""
     parts, tone = [], TONES[dot.form]
     x, y = _place(box, dot.work.intensity, dot.rate)
     if dot.form in roofs.peaks:
         _, top = _place(box, dot.work.intensity, roofs.at(dot.form, dot.work.intensity))
         if y - top > 10:
             parts.append(svg.path([(x, y), (x, top)], f"line thin {tone}", "3 4"))
-        if y - top < NEAR:
-            # The roof's name is above the highest one, and below any other.
-            lower = roofs.peaks[dot.form] < max(roofs.peaks.values())
-            above = lower and y - top < NEAR / 2
-    parts.append(svg.dots([(x, y)], f"end {tone}"))
-    place, anchor = (x - 10, "end") if left else (x + 10, "start")
-    return [*parts, svg.text(place, y - 6 if above else y + 20, dot.label, "bold", anchor)]
+    return [*parts, svg.dots([(x, y)], f"end {tone}")]
+
+
+def names(roofs: Roofs, dots: Sequence[Dot], box: Box) -> list[Name]:
+    """Those of the roofs at the right, and of the dots where they meet no other name or dot."""
+    found = [_of_roof(roofs, form, box) for form in roofs.peaks]
+    places = [_place(box, dot.work.intensity, dot.rate) for dot in dots]
+    plot = Room(box.left, box.top, box.right, box.bottom)
+    # The last is the arrow.
+    lines = [*(_line(roofs, form, box) for form in roofs.peaks), places[:2]]
+    for dot, place in zip(dots, places, strict=True):
+        found.append(beside(place, dot.label, Taken(plot, found, places, lines)))
+    return found
+
+
+def _of_roof(roofs: Roofs, form: str, box: Box) -> Name:
+    """Above the highest roof, below any other."""
+    peak = roofs.peaks[form]
+    y = _line(roofs, form, box)[-1][1] + (-8 if peak == max(roofs.peaks.values()) else 18)
+    words = f"roof of {form}: {format_short(peak)}"
+    return Name(box.right - 4, y, words, "small", "end")
 
 
 def _arrow(dots: Sequence[Dot], box: Box) -> list[Markup]:

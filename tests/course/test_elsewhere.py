@@ -85,7 +85,7 @@ def test_in_short_lines() -> None:
     assert in_lines([]) == []
     best = max(factors(LOADING.matching(epoch(2))))
     first, when = in_lines(LOADING.matching(epoch(2)))
-    assert first.startswith("Recorded on ") and first.endswith(f": {best:.2f}× as fast.")
-    assert when.startswith("On 20")
+    assert first == f"On another machine: {best:.2f} times as fast."
+    assert when.startswith("Recorded on ")
     wide = in_lines(PRECISION.matching(step("wide layers")))
-    assert wide[1].endswith(", at width=1024.") and max(map(len, wide)) < 54
+    assert wide[-1].endswith("width=1024") and max(map(len, wide)) < 54

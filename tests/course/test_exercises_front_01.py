@@ -64,6 +64,16 @@ def a_tile_of_c_for_each_row(B, C, tile):
     return A
 
 
+def slivers(B, C, tile):
+    """The right numbers, but each tile comes column by column, and row by row."""
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in places(A.shape[0], tile):
+        for j in places(A.shape[1], tile):
+            for k in range(B.shape[1]):
+                A[i, j] += B[i, k : k + 1] @ C[k : k + 1, j]
+    return A
+
+
 def edges_lost(B, C, tile):
     A = torch.zeros(B.shape[0], C.shape[1])
     for i in range(0, A.shape[0] - tile + 1, tile):
@@ -112,6 +122,7 @@ WRONG = {
     "whole rows": (whole_rows, "were fetched at once; a tile has"),
     "a dot per element": (a_dot_per_element, "numbers of B were fetched"),
     "a tile of C for each row": (a_tile_of_c_for_each_row, "numbers of C were fetched"),
+    "slivers": (slivers, "pieces; 8 tiles are enough"),
     "edges lost": (edges_lost, "are not those of B @ C"),
     "the last tile not added": (last_not_added, "are not those of B @ C"),
     "overwritten": (overwritten, "are not those of B @ C"),

@@ -24,9 +24,9 @@ def pieces(per_call, n):
     return [(slice(i, i + rows), every) for i in range(0, n, rows)]
 
 
-def side(per_call, task="product", n=N):
+def side(per_call, task="product", n=N, slower=1):
     settings = {"per_call": per_call, "task": task, "n": n}
-    return Measurement(per_call, settings, times=(SECONDS[per_call],) * 4)
+    return Measurement(per_call, settings, times=(slower * SECONDS[per_call],) * 4)
 
 
 def comparison(before, after, **settings):
@@ -79,11 +79,36 @@ def test_the_steps_so_far_are_kept_and_multiplied(calls):
     drawn = calls(comparison("8 rows", "all"))
     names = [each.split(":")[0] for each in label(drawn).split("; ")]
     assert names == ["column", "row", "8 rows", "all"]
-    assert "2.00 × 4.00 × 2.00 = 16.0" in words(drawn)
+    assert "2.00 × 4.00 × 2.00 = 16.00 times as fast as column" in words(drawn)
     assert "one call, 192 lines touched" in words(drawn)
     assert drawn.count("k-fill k-baseline") == 3
-    more = calls(comparison("column", YOURS))
-    assert "all: 16.0" in words(more) and "times as fast as column" in words(more)
+
+
+def test_the_sentence_is_about_the_newest_run(calls):
+    for before, after in (("column", "row"), ("row", "8 rows"), ("8 rows", "all")):
+        calls(comparison(before, after))
+    drawn = words(calls(comparison("column", YOURS)))
+    assert f"{YOURS}: 4.00 times as fast as column" in drawn and "all: " not in drawn
+    # A step once more: what led there is kept.
+    again = Calls(pieces, tile=8)
+    for before, after in (("column", "row"), ("row", "8 rows"), ("row", "8 rows")):
+        drawn = words(again(comparison(before, after)))
+    assert "2.00 × 4.00 = 8.00 times as fast as column" in drawn
+
+
+def test_earlier_bars_are_scaled_to_the_newest_run(calls):
+    first = calls(comparison("column", "row"))
+    assert "scaled" not in first
+    drawn = calls(comparison("row", "8 rows", slower=2))
+    # Row took 4 ms before, 8 now: so would column have taken twice as long.
+    assert label(drawn).startswith("column: 16.0 ms, 32 calls; row: 8.00 ms")
+    assert "8 rows: 2.00 ms" in label(drawn) and "scaled" in words(drawn)
+
+
+def test_no_line_of_words_is_cut(calls):
+    for task in ("product", "add one", "distances"):
+        calls(comparison("column", "row", task=task))
+        assert "…" not in calls(comparison("row", "8 rows", task=task))
 
 
 def test_another_size_begins_anew(calls):

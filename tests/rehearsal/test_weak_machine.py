@@ -71,7 +71,8 @@ def takes_another_road(found: Weak) -> None:
     assert "it has no units for it" in found.printed
     assert found.asked["modes"] == ["Time", "Memory"]
     asked = {question for question, _ in found.asked["scenarios"].values()}
-    assert asked == {"bf16 is slow here. What is left of the speed?"}
+    # The same question as elsewhere: another one would give the answer away.
+    assert "How many times as fast is a step in bf16?" in asked
     [drawn] = found.answers
     assert re.search(r"recorded: 1\.\d+× as fast on [\w-]+", drawn)
     assert "roof of bf16" in drawn and "roof of fp32" in drawn
