@@ -100,12 +100,12 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
 // The loss of each by the clock; the rest is the reader's to find out.
 function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
   const x = logarithmic(SOONEST, LATEST, left, right);
-  const y = logarithmic(0.01, 20, bottom, top);
+  const y = logarithmic(0.003, 20, bottom, top);
   pen.text(left, top - 10, "loss, minus the least possible", "small faint");
-  rows(pen, [0.1, 1, 10], y, left, right);
+  rows(pen, [0.01, 0.1, 1, 10], y, left, right);
   columns(pen, [0.1, 1, 10, 100], x, bottom);
   pen.line(left, y(GOAL), right, y(GOAL), "green dash");
-  pen.text(left + 6, y(GOAL) + 15, "goal", "small bold green");
+  pen.text(left + 6, y(GOAL) - 5, "goal", "small bold green");
   pen.text(right, bottom + 33, "milliseconds", "small faint end");
   if (!revealed) pen.text((left + right) / 2, top + 40, "? who is first ?", "bold middle faint");
   const ends = [];

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, cycle
+from itertools import chain, cycle, takewhile
 
-from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, target
+from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, star
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LINE, WIDTH
@@ -18,6 +18,7 @@ from labkit.text import format_short
 LEFT, HEIGHT = 60.0, 200.0
 # A metric is never drawn nearer to its least value than such a part of it.
 NEAR = 1e-4
+DASH = "5 4"
 # A run that begins so many times as high as another one is beyond the chart.
 FAR = 30
 
@@ -30,7 +31,7 @@ def by_clock(result: object, least: float = 0.0) -> str:
     """
     if not isinstance(result, RaceResult) or result.higher_is_better:
         return ""
-    goal = f"target {result.target:g}"
+    goal = goal_words(result, least)
     result = above(result, least)
     values = list(finite(result.runs))
     if not values or min(values) <= 0 or result.target <= 0:
@@ -45,13 +46,32 @@ def by_clock(result: object, least: float = 0.0) -> str:
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, arm, words[arm], left=28)
         parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
-    parts += target(result.target, box, goal)
+    y = box.y(math.log(result.target))
+    parts.append(svg.path([(box.left, y), (box.right, y)], "one", DASH))
     foot = box.bottom + 2 * LINE - 6
-    parts.append(svg.dots([(EDGE + 8, foot - 4)], "end baseline"))
-    parts.append(svg.text(EDGE + 22, foot, "arrived", "small"))
-    parts.append(svg.text(WIDTH - EDGE, foot, "time of training", "small", "end"))
+    parts += legend(foot, goal)
     spoken = "; ".join(f"{arm}: {said}" for arm, said in words.items())
     return svg.picture(foot + 12, f"{result.metric} of every run by the clock: {spoken}", parts)
+
+
+def goal_words(result: RaceResult, least: float) -> str:
+    """The target, as high as it is drawn: ``target: 0.0034 above the least``."""
+    if not least:
+        return f"target {result.target:g}"
+    return f"target: {format_short(result.target - least)} above the least"
+
+
+def legend(y: float, goal: str) -> list[Markup]:
+    """What the marks mean; the target's words are here, where no curve is."""
+    return [
+        svg.dots([(EDGE + 8, y - 4)], "end baseline"),
+        svg.text(EDGE + 22, y, "arrived", "small"),
+        star(EDGE + 108, y - 4, "line exploded baseline"),
+        svg.text(EDGE + 126, y, "exploded", "small"),
+        svg.path([(EDGE + 210, y - 4), (EDGE + 236, y - 4)], "one", DASH),
+        svg.text(EDGE + 244, y, goal, "small"),
+        svg.text(WIDTH - EDGE, y, "time of training", "small", "end"),
+    ]
 
 
 def above(result: RaceResult, least: float) -> RaceResult:
@@ -87,8 +107,12 @@ def scales(box: Box) -> list[Markup]:
 
 
 def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
-    """One run; a dot where it arrived."""
+    """One run: a dot where it arrived; a star where it leaves the chart on its way to explode."""
     seen = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
+    if exploded(run):
+        high = math.exp(box.up[1])
+        inside = list(takewhile(lambda at: at[1] < high, seen))
+        seen = seen[: len(inside) + 1]
     points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in seen]
     if not points:
         return []
@@ -96,6 +120,8 @@ def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
     parts = [svg.path(points[::-every][::-1], f"line thin {hue}")]
     if run.reached:
         parts.append(svg.dots(points[-1:], f"end {hue}"))
+    if exploded(run):
+        parts.append(star(*points[-1], f"line exploded {hue}"))
     return parts
 
 

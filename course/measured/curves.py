@@ -100,10 +100,18 @@ def box_of(result: RaceResult, least: float) -> Box:
     # Where one step is enough to explode, the lowest beginning is the usual one.
     began = min(next(finite([run]), math.inf) for run in result.runs)
     low, high = 0.8 * min(least, result.target), BEYOND * max(began, result.target)
+    # No higher than what there is to see.
+    high = min(high, 1.1 * max(*finite(result.runs), result.target))
     top = LINE * (len(result.arms) + 1) + ROOF + 8
-    last = max(run.curve[-1][0] for run in result.runs if run.curve)
     up = math.log(low), math.log(high)
-    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, (0, 1.03 * last), up)
+    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across(result.runs), up)
+
+
+def across(runs: Sequence[RaceRun]) -> tuple[float, float]:
+    """The first and the last logarithm of a step that the chart has room for."""
+    steps = [step for run in runs for step, _, _ in run.curve]
+    # Explosions come early: logarithms give the first steps as much room as the many later ones.
+    return math.log(0.9 * min(steps)), math.log(1.1 * max(steps))
 
 
 def scales(box: Box) -> list[Markup]:
@@ -125,21 +133,15 @@ def levels(box: Box) -> list[Markup]:
 
 def steps_below(box: Box) -> list[Markup]:
     """A few round numbers of steps."""
-    last = box.across[1]
-    pace = next(pace for pace in paces() if last / pace <= 5)
-    marks = range(0, int(last) + 1, pace)
-    return [svg.below(box.x(step), box.bottom + 20, str(step)) for step in marks]
-
-
-def paces() -> Iterator[int]:
-    """Numbers of steps between two marks: 1, 2, 5, 10, ..."""
-    for power in range(12):
-        yield from (digit * 10**power for digit in (1, 2, 5))
+    marks = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
+    low, high = box.across
+    inside = [mark for mark in marks if low <= math.log(mark) <= high]
+    return [svg.below(box.x(math.log(mark)), box.bottom + 20, str(mark)) for mark in inside]
 
 
 def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
     """One run, kept within the chart, and a mark at its end."""
-    points = [(box.x(step), height(value, box)) for step, _, value in run.curve]
+    points = [(box.x(math.log(step)), height(value, box)) for step, _, value in run.curve]
     if not points:
         return []
     every = math.ceil(len(points) / MOST_POINTS)
@@ -177,7 +179,7 @@ def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
     those = [run for run in runs if exploded(run)]
     if not those:
         return []
-    ends = [box.x(run.curve[-1][0]) for run in those]
+    ends = [box.x(math.log(run.curve[-1][0])) for run in those]
     right = max(ends)
     words = f"exploded: {steps_of(those)}"
     if right > (box.left + box.right) / 2:
@@ -185,11 +187,11 @@ def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
     return [svg.text(right + 16, box.top + 24, words, "bold")]
 
 
-def target(value: float, box: Box, words: str = "") -> list[Markup]:
-    """A dashed line, and below it its value or other words: curves end at the line."""
+def target(value: float, box: Box) -> list[Markup]:
+    """A dashed line, and below it its value: curves end at the line."""
     y = box.y(math.log(value))
     line = svg.path([(box.left, y), (box.right, y)], "one", "5 4")
-    return [line, svg.text(box.left + 6, y + 18, words or f"target {value:g}")]
+    return [line, svg.text(box.left + 6, y + 18, f"target {value:g}")]
 
 
 def legend(y: float) -> list[Markup]:
