@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, cycle, takewhile
 
-from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, star
+from course.measured.curves import HUES, MOST_POINTS, ROOF, exploded, finite, levels, star
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LINE, WIDTH
@@ -40,7 +40,8 @@ def by_clock(result: object, least: float = 0.0) -> str:
     box = box_of(result, values)
     seeds = f"{len(result.of(result.arms[0]))} seeds"
     title = f"{result.metric}{', minus the least possible' * bool(least)}, {seeds}"
-    parts = [field(box), *scales(box), svg.text(LEFT, box.top - 8, title, "small")]
+    parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
+    parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     words = {arm: ended(result.of(arm)) for arm in result.arms}
     for number, arm in enumerate(result.arms, 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
@@ -86,13 +87,14 @@ def above(result: RaceResult, least: float) -> RaceResult:
 
 def box_of(result: RaceResult, values: Sequence[float]) -> Box:
     """Where the curves are drawn, in logarithms of milliseconds and of the metric."""
-    times = [1000 * seconds for run in result.runs for _, seconds, _ in run.curve]
     began = [next(finite([run])) for run in result.runs if any(finite([run]))]
     # Where one step is enough to explode, the lowest beginning is the usual one.
     high = max(min(max(began), FAR * min(began)), result.target)
     up = math.log(0.9 * min(*values, result.target)), math.log(1.3 * high)
+    drawn = (seen(run, 1.3 * high) for run in result.runs)
+    times = [1000 * seconds for seconds, _ in chain.from_iterable(drawn)]
     across = math.log(min(times)), math.log(1.05 * max(times))
-    top = LINE * (len(result.arms) + 1) + 8
+    top = LINE * (len(result.arms) + 1) + ROOF + 8
     return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, up)
 
 
@@ -106,14 +108,19 @@ def scales(box: Box) -> list[Markup]:
     return parts
 
 
+def seen(run: RaceRun, high: float) -> list[tuple[float, float]]:
+    """Seconds and metrics that are drawn: of a run that explodes, until it is above ``high``."""
+    known = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
+    if not exploded(run):
+        return known
+    inside = list(takewhile(lambda at: at[1] < high, known))
+    return known[: len(inside) + 1]
+
+
 def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
     """One run: a dot where it arrived; a star where it leaves the chart on its way to explode."""
-    seen = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
-    if exploded(run):
-        high = math.exp(box.up[1])
-        inside = list(takewhile(lambda at: at[1] < high, seen))
-        seen = seen[: len(inside) + 1]
-    points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in seen]
+    known = seen(run, math.exp(box.up[1]))
+    points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in known]
     if not points:
         return []
     every = math.ceil(len(points) / MOST_POINTS)
