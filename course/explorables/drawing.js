@@ -165,7 +165,13 @@ class Frame {
     this.sizes.observe(this.stage);
   }
 
+  // A move of the reader's: a bet that is still playing is judged.
   set(changes) {
+    this.settle(false);
+    this.put(changes);
+  }
+
+  put(changes) {
     Object.assign(this.state, changes);
     this.moved = true;
     if (this.wager) this.wager.fresh = false;
@@ -219,9 +225,10 @@ class Frame {
 
   // A row of buttons under the question. `options`: pairs [value, text], one of them right;
   // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one;
-  // `play(value)`: what a bet changes, to be seen at once. A wrong one leaves the answer to be
-  // found by moving, or shown by a button.
-  bet({ name = "", options, answer, play = () => ({}) }) {
+  // `play(value)`: what a bet changes, to be seen at once; `film`: what then runs, as of a player,
+  // before the bet is judged. A wrong one leaves the answer to be found by moving, or shown by a
+  // button.
+  bet({ name = "", options, answer, play = () => ({}), film }) {
     this.betting = true;
     this.wagers.dataset.name = name;
     this.wagers.setAttribute("role", "group");
@@ -235,15 +242,17 @@ class Frame {
       this.adopt(node, `bet: ${text}`);
       node.addEventListener("click", () => {
         const right = answer(this.state).includes(value);
-        this.wager = { text, right, fresh: true };
-        Object.assign(this.state, play(value));
         for (const other of this.wagers.querySelectorAll(".xp-wager")) {
           other.setAttribute("aria-pressed", other === node);
           other.classList.remove("xp-answer");
         }
-        node.classList.add(right ? "xp-right" : "xp-wrong");
-        show.hidden = right;
-        this.request();
+        show.hidden = true;
+        this.due = (fresh) => {
+          this.wager = { text, right, fresh };
+          node.classList.add(right ? "xp-right" : "xp-wrong");
+          show.hidden = right;
+        };
+        this.playBet(play(value), film);
       });
     }
     const show = html("button", "show", this.wagers, "Show the answer");
@@ -264,8 +273,31 @@ class Frame {
     });
   }
 
+  // Shows what a bet changes: its film first, where there is one that has not been seen.
+  playBet(changes, film) {
+    const hurried = this.playing !== undefined;
+    const seen = Object.entries(changes).every(([name, value]) => this.state[name] === value);
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.stop();
+    Object.assign(this.state, changes);
+    this.wager = undefined;
+    if (!film || hurried || seen || still) return this.settle(true);
+    this.put({ [film.name]: film.values[0] });
+    this.run(film);
+  }
+
+  // Judges the bet that waits for its film. `fresh`: the verdict stands before the result.
+  settle(fresh) {
+    const judge = this.due;
+    this.due = undefined;
+    judge?.(fresh);
+    this.request();
+  }
+
   // Another question of the same kind: nothing is bet on it yet.
   reopen() {
+    this.due = undefined;
+    this.stop();
     this.wager = undefined;
     this.moved = false;
     for (const node of this.wagers.querySelectorAll(".xp-wager")) {
@@ -304,8 +336,8 @@ class Frame {
     });
   }
 
-  // One of a few: `options` are pairs [value, text].
-  choice({ name, label, options }) {
+  // One of a few: `options` are pairs [value, text]; `change` as of a slider.
+  choice({ name, label, options, change = this.setter(name) }) {
     const box = html("fieldset", "control", this.controls);
     html("legend", "label", box, label);
     const row = html("div", "choice", box);
@@ -316,7 +348,7 @@ class Frame {
       Object.assign(input, { type: "radio", name: group });
       this.adopt(input, `${label}: ${text}`);
       html("span", "", option, text);
-      input.addEventListener("change", () => this.set({ [name]: value }));
+      input.addEventListener("change", () => change(value));
       return [input, value];
     });
     this.watch(() => {
@@ -352,32 +384,34 @@ class Frame {
   }
 
   // A button that lets `name` run through `values` in so many seconds.
-  player({ name, values, seconds }) {
-    const stop = () => {
-      cancelAnimationFrame(this.playing);
-      this.playing = undefined;
-      this.request();
-    };
-    const start = () => {
-      const last = values.length - 1;
-      const now = nearest(values, this.state[name]);
-      const first = now === last ? 0 : now;
-      const begun = performance.now();
-      const move = (time) => {
-        const index = first + Math.floor(((time - begun) / 1000 / seconds) * values.length);
-        this.set({ [name]: values[clamp(index, first, last)] });
-        if (index >= last) stop();
-        else this.playing = requestAnimationFrame(move);
-      };
-      this.playing = requestAnimationFrame(move);
-      this.request();
-    };
+  player(film) {
     this.button({
       name: "play",
       text: () => (this.playing ? "Pause" : "Play"),
-      press: () => (this.playing ? stop() : start()),
+      press: () => (this.playing ? this.stop() : this.run(film)),
     });
-    return stop;
+  }
+
+  // From where it is; from the beginning where it is at its end.
+  run({ name, values, seconds }) {
+    const last = values.length - 1;
+    const now = nearest(values, this.state[name]);
+    const first = now === last ? 0 : now;
+    const begun = performance.now();
+    const move = (time) => {
+      const index = first + Math.floor(((time - begun) / 1000 / seconds) * values.length);
+      this.put({ [name]: values[clamp(index, first, last)] });
+      this.playing = index < last ? requestAnimationFrame(move) : undefined;
+      if (index >= last) this.settle(true);
+    };
+    this.playing = requestAnimationFrame(move);
+    this.request();
+  }
+
+  stop() {
+    cancelAnimationFrame(this.playing);
+    this.playing = undefined;
+    this.request();
   }
 
   // A grip on the stage, to be dragged or moved by arrow keys.

@@ -100,7 +100,7 @@ function inWords(state) {
   const losses = `the loss is ${now[0]} unclipped, ${now[1]} clipped.`;
   if (state.step === 0) {
     const longest = short(state.rate * state.clip);
-    return `No step of the blue ball will be longer than ${longest}. Press Play.`;
+    return `No step of the clipped ball will be longer than ${longest}. Bet, or press Play.`;
   }
   if (state.step < STEPS) return `${throws(walks, state.step)}After step ${state.step} ${losses}`;
   return `${throws(walks, STEPS)}${spikes(walks[1])}After ${STEPS} steps ${losses} ${verdict(state)}`;
@@ -109,10 +109,11 @@ function inWords(state) {
 const short = (value) => Number(value.toPrecision(3));
 
 function throws(walks, now) {
-  const [red, blue] = walks.map((places) => thrown(places, now));
-  if (!red) return "";
-  const also = blue ? `, the blue one by ${Math.round(blue.length)}` : "";
-  return `Step ${red.step} throws the red ball by ${Math.round(red.length)} units${also}. `;
+  const [free, clipped] = walks.map((places) => thrown(places, now));
+  if (!free) return "";
+  const also = clipped ? `, the clipped one by ${Math.round(clipped.length)}` : "";
+  const far = Math.round(free.length);
+  return `Step ${free.step} throws the ball that is not clipped by ${far} units${also}. `;
 }
 
 // What the peaks of the blue curve are, where it is not thrown.
@@ -124,6 +125,9 @@ function spikes(places) {
 function verdict(state) {
   const best = lowest(state, NORMS);
   if (best.includes(state.clip)) return "No threshold of the slider ends lower.";
+  if (answer(state).includes(state.clip)) {
+    return `The best of the four; on the slider, ${best[0]} ends a little lower.`;
+  }
   return `A ${state.clip < best[0] ? "larger" : "smaller"} threshold ends lower.`;
 }
 
@@ -133,7 +137,9 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "loss-cliff",
     ask: "Which threshold brings the clipped ball lowest in 60 steps?",
-    task: "Press Play: both balls walk down to a wall. Then move the threshold, or the orange start.",
+    task:
+      "Bet, and both balls walk down to a wall. Then move the threshold, or the purple start " +
+      "below the slope.",
     caption:
       "Simulated in one dimension: one weight on a made-up loss, a gentle slope that ends at a " +
       "wall. Each step of " +
@@ -160,18 +166,19 @@ function render({ el }) {
       return inWords(now);
     },
   });
+  const film = { name: "step", values: steps(0, STEPS, 1), seconds: 6 };
   frame.bet({
     name: "clip",
     options: BETS.map((norm) => [norm, String(norm)]),
     answer,
-    // The end is there with the verdict; Play walks it again.
     play: (clip) => ({ clip, step: STEPS }),
+    film,
   });
   frame.slider({ name: "clip", label: "threshold", values: NORMS });
   frame.slider({ name: "rate", label: "learning rate", values: RATES });
   frame.slider({ name: "noise", label: "noise of a batch", values: steps(0, 1, 0.1) });
   frame.slider({ name: "step", label: "step", values: steps(0, STEPS, 1) });
-  frame.player({ name: "step", values: steps(0, STEPS, 1), seconds: 8 });
+  frame.player(film);
   frame.button({
     name: "again",
     text: () => "Other noise",
@@ -180,7 +187,7 @@ function render({ el }) {
   grip = frame.grip({
     name: "start",
     label: "where the balls start",
-    look: "orange",
+    look: "purple",
     values: STARTS,
     from: (x) => hill(places(frame.size()).hill).x.back(x),
   });

@@ -6,7 +6,8 @@ const READERS = { memory: { fixed: 0.13, row: 0.00004 }, loader: { fixed: 0.18, 
 // Steps that no batch is too large to need, and the batch at which noise doubles them. Fitted, too.
 const [LEAST, NOISE] = [4, 240];
 const START = [-3.4, 1.7];
-const RING = 0.35; // distance from the goal that counts as there
+const RING = 0.35; // distance along the valley that counts as at the goal
+const GOAL = RING ** 2 / 2; // the loss there
 const STEEP = 3; // curvature across the valley; along it, 1
 const WANDER = 0.8; // of a walker with one row
 const [SOONEST, LATEST, TICKS] = [0.1, 200, 120]; // the clock, in milliseconds
@@ -40,7 +41,7 @@ function path(rows, seed) {
     const fall = [Math.exp(-rate * part), Math.exp(-STEEP * rate * part)];
     const thrown = Math.sqrt(part * (1 - part));
     const there = START.map((place, i) => place * fall[i] + noise[i] * thrown);
-    const away = Math.hypot(...there);
+    const away = Math.sqrt(2 * loss(there));
     const edge = step < last ? Math.max(1, (1.1 * RING) / away) : Math.min(1, (0.8 * RING) / away);
     return there.map((place) => place * edge);
   });
@@ -64,7 +65,8 @@ function better(state) {
 
 const SIZES = [2, 5, 10, 20, 50, 100, 120, 200, 300, 500, 1000];
 const [TAIL, FAINT] = [12, 200]; // latest steps of a noisy path that are drawn: strong, and at all
-const HUES = ["red", "blue", "orange"];
+// All rows are the baseline, as in the panel.
+const HUES = ["purple", "blue", "red"];
 const title = (rows) =>
   rows === 1 ? "1 row" : `${rows === ROWS ? "all " : ""}${rows.toLocaleString("en")} rows`;
 const inTime = (time) => `${Number(time.toPrecision(2))} ms`;
@@ -74,22 +76,21 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
   const scale = Math.min((right - left) / 8.4, (bottom - top) / 4.6);
   const x = (place) => left + 4.6 * scale + place * scale;
   const y = (place) => (top + bottom) / 2 - place * scale;
-  for (const level of [0.5, 1.5, 3, 5, 7.5]) {
+  for (const level of [7.5, 5, 3, 1.5, 0.5, GOAL]) {
     const across = Math.sqrt(2 * level);
     const turn = steps(0, 2 * Math.PI, Math.PI / 36).map((angle) => [
       x(across * Math.cos(angle)),
       clamp(y((across / Math.sqrt(STEEP)) * Math.sin(angle)), top, bottom),
     ]);
-    pen.path(turn, "line hair");
+    pen.path(turn, level === GOAL ? "fill pale" : "line hair");
   }
-  pen.dot(x(0), y(0), RING * scale, "fill pale");
   pen.dot(x(0), y(0), 3, "fill green");
   pen.text(x(0), y(0) + RING * scale + 14, "goal", "small middle faint");
   walks.forEach(({ places, now, last }, i) => {
     const points = places.slice(0, now + 1).map(([a, b]) => [x(a), y(b)]);
     const noisy = last > 2 * TAIL;
     // The noisy one would bury the others: only its latest steps are strong.
-    if (noisy) pen.path(points.slice(-FAINT), "line thin red half");
+    if (noisy) pen.path(points.slice(-FAINT), `line thin ${HUES[i]} half`);
     pen.path(noisy ? points.slice(-TAIL) : points, `line ${HUES[i]}`);
     // Where all three stand, each is seen around the next.
     pen.dot(...points[now], 10 - 3 * i, `fill ${HUES[i]}`);
@@ -99,10 +100,12 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
 // The loss of each by the clock; the rest is the reader's to find out.
 function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
   const x = logarithmic(SOONEST, LATEST, left, right);
-  const y = logarithmic(0.01, 20, bottom, top);
+  const y = logarithmic(0.003, 20, bottom, top);
   pen.text(left, top - 10, "loss, minus the least possible", "small faint");
-  rows(pen, [0.1, 1, 10], y, left, right);
+  rows(pen, [0.01, 0.1, 1, 10], y, left, right);
   columns(pen, [0.1, 1, 10, 100], x, bottom);
+  pen.line(left, y(GOAL), right, y(GOAL), "green dash");
+  pen.text(left + 6, y(GOAL) - 5, "goal", "small bold green");
   pen.text(right, bottom + 33, "milliseconds", "small faint end");
   if (!revealed) pen.text((left + right) / 2, top + 40, "? who is first ?", "bold middle faint");
   const ends = [];
@@ -113,21 +116,25 @@ function drawLosses(pen, walks, time, { left, right, top, bottom }, revealed) {
     pen.dot(...end, now === last ? 6 : 4, `fill ${HUES[i]}`);
     if (now === last) ends.push([...end, last * pace, HUES[i]]);
   });
-  // The first one's time stands at its left, where no curve is; the others' below.
-  ends.sort((a, b) => a[2] - b[2]).forEach(([across, up, taken, hue], rank) => {
-    if (rank === 0) pen.text(across - 10, up + 4, inTime(taken), `small bold ${hue} end`);
-    else pen.text(across + 6, up + 20, inTime(taken), `small bold ${hue} end`);
-  });
+  drawTimes(pen, ends, bottom);
   // When all have arrived it has nothing more to show.
   const walking = walks.some(({ now, last }) => now < last);
   if (time > SOONEST && walking) pen.line(x(time), top, x(time), bottom, "grey dash");
+}
+
+// When each arrived, the first highest: below the curves, each at the left of its dot.
+function drawTimes(pen, ends, bottom) {
+  ends.sort((a, b) => a[2] - b[2]).forEach(([across, , taken, hue], rank) => {
+    const near = ends[rank + 1] && ends[rank + 1][0] - across < 64;
+    pen.text(across - 10, bottom - (near ? 26 : 8), inTime(taken), `small bold ${hue} end`);
+  });
 }
 
 function places({ width, narrow }) {
   if (narrow) {
     return {
       map: { left: 4, right: width - 4, top: 8, bottom: 200 },
-      losses: { left: 40, right: width - 8, top: 256, bottom: 390 },
+      losses: { left: 40, right: width - 8, top: 274, bottom: 408 },
     };
   }
   const split = Math.round(width * 0.52);
@@ -138,7 +145,7 @@ function places({ width, narrow }) {
 }
 
 function inWords(state) {
-  if (state.clock === 0) return "Press Play: each walks at its own pace.";
+  if (state.clock === 0) return "Each walks at its own pace. Bet, or press Play.";
   const all = batches(state);
   const time = clockTime(state.clock);
   const parts = all.map((size) => {
@@ -157,15 +164,17 @@ function render({ el }) {
   const state = { ...OPENS };
   const frame = new Frame(el, {
     name: "three-walkers",
-    ask: "1,500 rows lie in memory: which steps reach the goal first, of 1 row, of 100, or of all?",
-    task: "Press Play. Then let a loader read the rows one by one, and find the best blue batch.",
+    ask: "Which steps reach the goal first: of 1 row, of 100, or of all 1,500?",
+    task:
+      "Bet, and all three set out. Then let a loader read the rows one by one, and bet again; " +
+      "find the best blue batch.",
     caption:
       "Simulated. Steps to the goal, 4 (1 + 240 / rows), and the milliseconds of a step are fitted " +
       "to a recorded race on two cores of an Intel Xeon. The paths are made up, in two dimensions: " +
       "down a valley, thrown about by noise that falls with the root of the rows. The clock runs " +
       "faster and faster. Nothing here is measured; the panel below trains a real model.",
     state,
-    height: (width) => (width < NARROW ? 430 : 300),
+    height: (width) => (width < NARROW ? 448 : 300),
     draw: (pen, now, size) => {
       const area = places(size);
       const time = now.clock ? clockTime(now.clock) : 0;
@@ -183,21 +192,28 @@ function render({ el }) {
       return inWords(now);
     },
   });
+  const ticks = steps(0, TICKS, 1);
+  const film = { name: "clock", values: ticks, seconds: 6 };
   frame.bet({
     options: WHO.map((who, i) => [who, title(batches(OPENS)[i])]),
-    answer,
-    play: () => ({ clock: TICKS }),
+    // A bet is on 100 rows, whatever the slider has now.
+    answer: (now) => answer({ ...now, rows: OPENS.rows }),
+    play: () => ({ rows: OPENS.rows, clock: TICKS }),
+    film,
   });
   frame.choice({
     name: "reader",
     label: "rows come from",
     options: [["memory", "memory"], ["loader", "loader"]],
+    change: (reader) => {
+      Object.assign(state, { reader, rows: OPENS.rows, clock: 0 });
+      frame.reopen();
+    },
   });
   frame.slider({ name: "rows", label: "rows in a blue step", values: SIZES });
-  const ticks = steps(0, TICKS, 1);
   const shown = (tick) => (tick ? inTime(clockTime(tick)) : "0 ms");
   frame.slider({ name: "clock", label: "clock", values: ticks, text: shown });
-  frame.player({ name: "clock", values: ticks, seconds: 8 });
+  frame.player(film);
   frame.button({
     name: "again",
     text: () => "Other noise",

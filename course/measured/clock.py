@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, cycle
+from itertools import chain, cycle, takewhile
 
-from course.measured.curves import HUES, MOST_POINTS, exploded, finite, levels, target
+from course.measured.curves import HUES, MOST_POINTS, ROOF, exploded, finite, levels, star
 from labkit.charts import svg
 from labkit.charts.plot import Box, field
 from labkit.charts.svg import EDGE, LINE, WIDTH
@@ -18,6 +18,7 @@ from labkit.text import format_short
 LEFT, HEIGHT = 60.0, 200.0
 # A metric is never drawn nearer to its least value than such a part of it.
 NEAR = 1e-4
+DASH = "5 4"
 # A run that begins so many times as high as another one is beyond the chart.
 FAR = 30
 
@@ -30,7 +31,7 @@ def by_clock(result: object, least: float = 0.0) -> str:
     """
     if not isinstance(result, RaceResult) or result.higher_is_better:
         return ""
-    goal = f"target {result.target:g}"
+    goal = goal_words(result, least)
     result = above(result, least)
     values = list(finite(result.runs))
     if not values or min(values) <= 0 or result.target <= 0:
@@ -39,19 +40,39 @@ def by_clock(result: object, least: float = 0.0) -> str:
     box = box_of(result, values)
     seeds = f"{len(result.of(result.arms[0]))} seeds"
     title = f"{result.metric}{', minus the least possible' * bool(least)}, {seeds}"
-    parts = [field(box), *scales(box), svg.text(LEFT, box.top - 8, title, "small")]
+    parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
+    parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     words = {arm: ended(result.of(arm)) for arm in result.arms}
     for number, arm in enumerate(result.arms, 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, arm, words[arm], left=28)
         parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
-    parts += target(result.target, box, goal)
+    y = box.y(math.log(result.target))
+    parts.append(svg.path([(box.left, y), (box.right, y)], "one", DASH))
     foot = box.bottom + 2 * LINE - 6
-    parts.append(svg.dots([(EDGE + 8, foot - 4)], "end baseline"))
-    parts.append(svg.text(EDGE + 22, foot, "arrived", "small"))
-    parts.append(svg.text(WIDTH - EDGE, foot, "time of training", "small", "end"))
+    parts += legend(foot, goal)
     spoken = "; ".join(f"{arm}: {said}" for arm, said in words.items())
     return svg.picture(foot + 12, f"{result.metric} of every run by the clock: {spoken}", parts)
+
+
+def goal_words(result: RaceResult, least: float) -> str:
+    """The target, as high as it is drawn: ``target: 0.0034 above the least``."""
+    if not least:
+        return f"target {result.target:g}"
+    return f"target: {format_short(result.target - least)} above the least"
+
+
+def legend(y: float, goal: str) -> list[Markup]:
+    """What the marks mean; the target's words are here, where no curve is."""
+    return [
+        svg.dots([(EDGE + 8, y - 4)], "end baseline"),
+        svg.text(EDGE + 22, y, "arrived", "small"),
+        star(EDGE + 108, y - 4, "line exploded baseline"),
+        svg.text(EDGE + 126, y, "exploded", "small"),
+        svg.path([(EDGE + 210, y - 4), (EDGE + 236, y - 4)], "one", DASH),
+        svg.text(EDGE + 244, y, goal, "small"),
+        svg.text(WIDTH - EDGE, y, "time of training", "small", "end"),
+    ]
 
 
 def above(result: RaceResult, least: float) -> RaceResult:
@@ -66,13 +87,14 @@ def above(result: RaceResult, least: float) -> RaceResult:
 
 def box_of(result: RaceResult, values: Sequence[float]) -> Box:
     """Where the curves are drawn, in logarithms of milliseconds and of the metric."""
-    times = [1000 * seconds for run in result.runs for _, seconds, _ in run.curve]
     began = [next(finite([run])) for run in result.runs if any(finite([run]))]
     # Where one step is enough to explode, the lowest beginning is the usual one.
     high = max(min(max(began), FAR * min(began)), result.target)
     up = math.log(0.9 * min(*values, result.target)), math.log(1.3 * high)
+    drawn = (seen(run, 1.3 * high) for run in result.runs)
+    times = [1000 * seconds for seconds, _ in chain.from_iterable(drawn)]
     across = math.log(min(times)), math.log(1.05 * max(times))
-    top = LINE * (len(result.arms) + 1) + 8
+    top = LINE * (len(result.arms) + 1) + ROOF + 8
     return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across, up)
 
 
@@ -86,16 +108,27 @@ def scales(box: Box) -> list[Markup]:
     return parts
 
 
+def seen(run: RaceRun, high: float) -> list[tuple[float, float]]:
+    """Seconds and metrics that are drawn: of a run that explodes, until it is above ``high``."""
+    known = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
+    if not exploded(run):
+        return known
+    inside = list(takewhile(lambda at: at[1] < high, known))
+    return known[: len(inside) + 1]
+
+
 def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
-    """One run; a dot where it arrived."""
-    seen = [(seconds, value) for _, seconds, value in run.curve if math.isfinite(value)]
-    points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in seen]
+    """One run: a dot where it arrived; a star where it leaves the chart on its way to explode."""
+    known = seen(run, math.exp(box.up[1]))
+    points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in known]
     if not points:
         return []
     every = math.ceil(len(points) / MOST_POINTS)
     parts = [svg.path(points[::-every][::-1], f"line thin {hue}")]
     if run.reached:
         parts.append(svg.dots(points[-1:], f"end {hue}"))
+    if exploded(run):
+        parts.append(star(*points[-1], f"line exploded {hue}"))
     return parts
 
 

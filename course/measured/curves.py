@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, cycle
 
 from labkit.charts import svg
@@ -38,17 +38,17 @@ def curves(result: object) -> str:
     if not known or min(known) <= 0 or result.target <= 0:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
-    box = box_of(result, min(known))
+    box, scale = box_of(result, min(known)), scale_of(result.runs)
     title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
-    parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
+    parts = [field(box._replace(top=box.top - ROOF)), *scales(box, scale)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     rows = {arm: in_words(result.of(arm)) for arm in result.arms}
     for number, (arm, words) in enumerate(rows.items(), 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, arm, words, left=28)
-        parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
+        parts += chain.from_iterable(curve(run, box, hues[arm], scale) for run in result.of(arm))
     parts += target(result.target, box)
-    parts += explosions(result.runs, box)
+    parts += explosions(result.runs, box, scale)
     said = "; ".join(f"{arm}: {words}" for arm, words in rows.items())
     foot = box.bottom + 2 * LINE - 6
     parts += legend(foot)
@@ -100,15 +100,29 @@ def box_of(result: RaceResult, least: float) -> Box:
     # Where one step is enough to explode, the lowest beginning is the usual one.
     began = min(next(finite([run]), math.inf) for run in result.runs)
     low, high = 0.8 * min(least, result.target), BEYOND * max(began, result.target)
+    # No higher than what there is to see.
+    high = min(high, 1.1 * max(*finite(result.runs), result.target))
     top = LINE * (len(result.arms) + 1) + ROOF + 8
-    last = max(run.curve[-1][0] for run in result.runs if run.curve)
     up = math.log(low), math.log(high)
-    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, (0, 1.03 * last), up)
+    return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across(result.runs), up)
 
 
-def scales(box: Box) -> list[Markup]:
+def scale_of(runs: Sequence[RaceRun]) -> Callable[[float], float]:
+    """How steps are drawn: by their logarithms where a run explodes, since that comes early."""
+    return math.log if any(map(exploded, runs)) else float
+
+
+def across(runs: Sequence[RaceRun]) -> tuple[float, float]:
+    """The edges of the chart, on the scale of its steps."""
+    steps = [step for run in runs for step, _, _ in run.curve]
+    if scale_of(runs) is math.log:
+        return math.log(0.9 * min(steps)), math.log(1.1 * max(steps))
+    return 0, 1.03 * max(steps)
+
+
+def scales(box: Box, scale: Callable[[float], float]) -> list[Markup]:
     """Round values of the metric at the left, steps below."""
-    return [*levels(box), *steps_below(box)]
+    return [*levels(box), *steps_below(box, scale)]
 
 
 def levels(box: Box) -> list[Markup]:
@@ -123,23 +137,20 @@ def levels(box: Box) -> list[Markup]:
     return parts
 
 
-def steps_below(box: Box) -> list[Markup]:
+def steps_below(box: Box, scale: Callable[[float], float]) -> list[Markup]:
     """A few round numbers of steps."""
-    last = box.across[1]
-    pace = next(pace for pace in paces() if last / pace <= 5)
-    marks = range(0, int(last) + 1, pace)
-    return [svg.below(box.x(step), box.bottom + 20, str(step)) for step in marks]
+    marks = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
+    low, high = box.across
+    if scale is not math.log:
+        pace = next(mark for mark in marks if high / mark <= 5)
+        marks = list(range(0, int(high) + 1, pace))
+    inside = [mark for mark in marks if low <= scale(mark) <= high]
+    return [svg.below(box.x(scale(mark)), box.bottom + 20, str(mark)) for mark in inside]
 
 
-def paces() -> Iterator[int]:
-    """Numbers of steps between two marks: 1, 2, 5, 10, ..."""
-    for power in range(12):
-        yield from (digit * 10**power for digit in (1, 2, 5))
-
-
-def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
+def curve(run: RaceRun, box: Box, hue: str, scale: Callable[[float], float]) -> list[Markup]:
     """One run, kept within the chart, and a mark at its end."""
-    points = [(box.x(step), height(value, box)) for step, _, value in run.curve]
+    points = [(box.x(scale(step)), height(value, box)) for step, _, value in run.curve]
     if not points:
         return []
     every = math.ceil(len(points) / MOST_POINTS)
@@ -172,12 +183,14 @@ def cross(x: float, y: float, kind: str) -> Markup:
     return svg.element("path", d=corners, kind=kind)
 
 
-def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
+def explosions(
+    runs: Sequence[RaceRun], box: Box, scale: Callable[[float], float]
+) -> list[Markup]:
     """At which steps runs explode, beside the last of their stars."""
     those = [run for run in runs if exploded(run)]
     if not those:
         return []
-    ends = [box.x(run.curve[-1][0]) for run in those]
+    ends = [box.x(scale(run.curve[-1][0])) for run in those]
     right = max(ends)
     words = f"exploded: {steps_of(those)}"
     if right > (box.left + box.right) / 2:
@@ -185,11 +198,11 @@ def explosions(runs: Sequence[RaceRun], box: Box) -> list[Markup]:
     return [svg.text(right + 16, box.top + 24, words, "bold")]
 
 
-def target(value: float, box: Box, words: str = "") -> list[Markup]:
-    """A dashed line, and below it its value or other words: curves end at the line."""
+def target(value: float, box: Box) -> list[Markup]:
+    """A dashed line, and below it its value: curves end at the line."""
     y = box.y(math.log(value))
     line = svg.path([(box.left, y), (box.right, y)], "one", "5 4")
-    return [line, svg.text(box.left + 6, y + 18, words or f"target {value:g}")]
+    return [line, svg.text(box.left + 6, y + 18, f"target {value:g}")]
 
 
 def legend(y: float) -> list[Markup]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise, product
 
 import pytest
@@ -67,7 +68,8 @@ def test_a_better_size_is_larger_or_smaller_or_none(model: Model) -> None:
 def test_a_path_ends_in_the_ring_and_not_before(model: Model) -> None:
     for rows, seed in product((1, 10, 100, 1500), range(4)):
         path = model("path", rows, seed)
-        away = [math.hypot(*place) for place in path]
+        # As far along the valley has the same loss.
+        away = [math.hypot(x, math.sqrt(3) * y) for x, y in path]
         assert len(path) == steps_of(rows) + 1
         assert path[0] == [-3.4, 1.7] and away[-1] < RING
         assert min(away[:-1]) >= RING
@@ -108,12 +110,69 @@ def test_one_row_is_drawn_beneath_the_others_and_the_clock_goes_when_all_are_the
 
     try:
         moving.press(moving.slider("clock"), "End")
-        faint = moving.root.locator("svg path.xp-half.xp-red").first.get_attribute("d") or ""
-        strong = moving.root.locator("svg path.xp-red:not(.xp-half)").first.get_attribute("d") or ""
+        faint = moving.root.locator("svg path.xp-half.xp-purple").first.get_attribute("d") or ""
+        strong = moving.root.locator("svg path.xp-purple:not(.xp-half)").first.get_attribute("d") or ""
         assert faint.count("L") > 100 and strong.count("L") < 20
-        assert lines(".xp-dash") == 0
-        moving.press(moving.slider("clock"), "PageDown")
-        moving.press(moving.slider("clock"), "PageDown")
+        # The goal's line is dashed, too.
         assert lines(".xp-dash") == 1
+        moving.press(moving.slider("clock"), "PageDown")
+        moving.press(moving.slider("clock"), "PageDown")
+        assert lines(".xp-dash") == 2
     finally:
         page.close()
+
+
+@pytest.fixture
+def moving(browser: Browser) -> Iterator[Moving]:
+    from course.explorables import ThreeWalkers, alive
+
+    page = browser.new_page(viewport={"width": 1000, "height": 900})
+    page.set_content(f"<body>{alive(ThreeWalkers)}</body>")
+    yield Moving(page, page.locator(".course-explorable"))
+    page.close()
+
+
+def test_a_bet_is_judged_when_all_have_walked(moving: Moving) -> None:
+    some, all_rows = moving.wagers()[1:]
+    moving.press(some, "Enter")
+    moving.root.locator(".xp-result", has_text="After ").wait_for(timeout=15_000)
+    assert some.get_attribute("aria-pressed") == "true"
+    assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
+    assert moving.root.locator(".xp-play").inner_text() == "Pause"
+    moving.root.locator(".xp-wrong").wait_for(timeout=15_000)
+    moving.page.wait_for_timeout(100)
+    assert moving.result().startswith("Your bet, 100 rows, is wrong. First: all 1,500 rows.")
+    # What has been seen is not played again.
+    moving.press(all_rows, "Enter")
+    assert moving.result().startswith("Your bet, all 1,500 rows, is right.")
+
+
+def test_a_move_while_a_bet_plays_judges_it(moving: Moving) -> None:
+    some = moving.wagers()[1]
+    moving.press(some, "Enter")
+    moving.press(moving.slider("rows"), "ArrowRight")
+    assert "xp-wrong" in (some.get_attribute("class") or "")
+    assert "Your bet" not in moving.result()
+
+
+def test_a_paused_bet_is_judged_when_it_goes_on(moving: Moving) -> None:
+    moving.press(moving.wagers()[2], "Enter")
+    play = moving.root.locator(".xp-play")
+    moving.press(play, "Enter")
+    assert play.inner_text() == "Play"
+    assert moving.root.locator(".xp-right").count() == 0
+    moving.press(play, "Enter")
+    moving.root.locator(".xp-right").wait_for(timeout=15_000)
+
+
+def test_another_reader_is_another_bet(moving: Moving) -> None:
+    moving.press(moving.wagers()[1], "Enter")
+    moving.root.locator("input.xp-reader-loader").check(force=True)
+    moving.page.wait_for_timeout(100)
+    assert moving.result() == "Bet first, or move something."
+    assert moving.root.locator(".xp-wager[aria-pressed=true], .xp-right, .xp-wrong").count() == 0
+    moving.press(moving.slider("rows"), "Home")
+    # It is on 100 rows again.
+    moving.press(moving.wagers()[1], "Enter")
+    moving.root.locator(".xp-right").wait_for(timeout=15_000)
+    assert moving.slider("rows").get_attribute("aria-valuetext") == "100"

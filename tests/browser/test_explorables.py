@@ -927,10 +927,12 @@ def test_the_walk_shows_nothing_before_it_happens(static: Page) -> None:
     assert (red.get_attribute("d") or "").count("L") == 0
     moving.press(moving.slider("rate"), "ArrowRight")
     moving.press(moving.slider("rate"), "ArrowLeft")
-    assert moving.result() == "No step of the blue ball will be longer than 0.1. Press Play."
+    assert moving.result() == (
+        "No step of the clipped ball will be longer than 0.1. Bet, or press Play."
+    )
     moving.press(moving.slider("step"), "End")
     assert (red.get_attribute("d") or "").count("L") == 60
-    assert "Step 44 throws the red ball by 17 units." in moving.result()
+    assert "Step 44 throws the ball that is not clipped by 17 units." in moving.result()
 
 
 def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:

@@ -52,13 +52,25 @@ def test_twice_the_pace_is_the_same_way_to_the_right() -> None:
 def test_above_its_least_value_a_loss_that_halves_falls_by_equal_steps() -> None:
     runs = [run("baseline", 0, 0.2, [0.24 + 0.1 / 2**step for step in range(6)])]
     picture = by_clock(race(*runs), least=0.24)
-    assert "loss, minus the least possible, 1 seeds" in picture and "target 0.25" in picture
+    assert "loss, minus the least possible, 1 seeds" in picture
+    assert "target: 0.01 above the least" in picture
     (line,) = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
     heights = [float(point.split()[1]) for point in line.split("L")]
     falls = [b - a for a, b in pairwise(heights)]
     assert falls[0] > 5 and max(falls) - min(falls) < 0.3
     exact = by_clock(race(run("baseline", 0, 0.2, [0.5, 0.24])), least=0.24)
     assert "1 arrives" in exact
+
+
+def test_what_explodes_is_drawn_to_the_edge_of_the_chart_and_no_further() -> None:
+    grows = [0.5 * 4**step for step in range(12)] + [math.inf]
+    falls = run("batch_size=100", 0, 0.2, [0.5, 0.24])
+    picture = by_clock(race(run("baseline", 0, 0.2, grows, reached=False), falls))
+    # One star is the legend's.
+    assert count(picture, "exploded") == 2
+    longest, _ = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
+    heights = [float(point.split()[1]) for point in longest.split("L")]
+    assert len(heights) < len(grows) and heights.count(min(heights)) == 1
 
 
 @pytest.mark.parametrize("other", [None, "text", race(*DUEL.runs, higher=True), race()])

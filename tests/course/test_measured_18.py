@@ -75,6 +75,27 @@ def test_what_is_beyond_the_chart_stays_in_the_picture() -> None:
     assert all(0 <= x <= 640 and 0 <= y <= height for x, y in places)
 
 
+def ends(picture: str) -> list[float]:
+    """How far to the right each curve ends."""
+    lines = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
+    return [float(line.split("L")[-1].split()[0]) for line in lines]
+
+
+def test_where_runs_explode_the_first_steps_have_more_room() -> None:
+    long, short = falling("clipped", 0, 40), falling("clipped", 1, 4)
+    even = ends(curves(race(falling("baseline", 0, 2), long, short)))
+    early = ends(curves(race(run("baseline", 0, [3.1, math.nan]), long, short)))
+    for first, last, near in (even, early):
+        assert first < near < last
+    assert even[2] - 60 < 0.15 * (even[1] - 60)
+    assert early[2] - 60 > 0.3 * (early[1] - 60)
+
+
+def test_the_scale_ends_at_the_largest_value() -> None:
+    picture = curves(race(run("baseline", 0, [3.3, 3.0, 2.5]), run("clipped", 0, [3.3, 2.4])))
+    assert ">3<" in picture and ">5<" not in picture
+
+
 def test_a_race_in_which_all_explode_at_once_is_drawn() -> None:
     picture = curves(race(run("baseline", 0, [3.1, math.nan]), run("clipped", 0, [3.0, math.inf])))
     assert count(picture, "exploded") == 2
