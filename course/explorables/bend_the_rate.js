@@ -1,27 +1,12 @@
 // 03: the learning rate over a training run, bent by six grips, and the loss that comes of it.
-// Its model: models/bend_the_rate.js.
+// Its model and words: models/bend_the_rate.js.
 
-
-const NAMES = {
-  constant: "constant",
-  linear: "linear: only falls",
-  cosine: "cosine",
-  cycle: "1cycle",
-  wsd: "WSD: warmup, stable, decay",
-  cyclic: "cyclic",
-  rise: "rises, then stays up",
-  fall: "stays up, then falls",
-  own: "yours",
-};
 const [LEAST, MOST] = [0.0003, 20]; // of the losses that are drawn
-const RUNS = 3; // with noise
-const LOOKS = 10; // steps that a drawn loss of theirs is the mean of
 // The three schedules of a bet, drawn together.
 const HUES = { rise: "sky", fall: "green", cycle: "purple" };
 const SECONDS = 3; // that they take to be drawn
 const across = steps(0, STEPS - 1, 1);
 const atGrip = (i) => (i * (STEPS - 1)) / (GRIPS - 1);
-const short = (value) => (value === Infinity ? "lost" : String(Number(value.toPrecision(3))));
 
 function places({ width, narrow }) {
   const right = narrow ? width - 10 : Math.round(width * 0.68);
@@ -71,8 +56,8 @@ function drawLoss(pen, area, now) {
   pen.text(area.right, area.bottom + 17, "steps", "small faint end");
   if (compares(now)) return drawHalves(pen, now, line);
   const found = losses(grips, start);
-  for (let i = 0; i < RUNS; i++) {
-    const run = smooth(walk(grips, start, i)).slice(0, found.length);
+  for (const seed of SEEDS) {
+    const run = smooth(walk(grips, start, seed)).slice(0, found.length);
     pen.path(line(run), "line sky thin half");
   }
   pen.path(line(found), "line blue thick");
@@ -90,9 +75,14 @@ function drawHalves(pen, { start, shape, part }, line) {
   }
 }
 
-// Each value as the mean of the latest ones.
-const smooth = (values) =>
-  values.map((_, i) => mean(values.slice(Math.max(0, i + 1 - LOOKS), i + 1)));
+// Which curve is which, while they are drawn.
+function drawNames(pen, { left, right, top }) {
+  pen.text(left, top - 10, "each at its best highest rate", "small faint");
+  Object.entries(HUES).forEach(([half, hue], i) => {
+    pen.text(left, top + 30 * i + 11, NAMES[half], "small bold");
+    pen.rect(left, top + 30 * i + 16, right - left, 5, `fill ${hue}`, 2);
+  });
+}
 
 // What was tried on this start, the lowest end first.
 function drawList(pen, { left, right, top }, tried, now) {
@@ -110,25 +100,6 @@ function drawList(pen, { left, right, top }, tried, now) {
   });
 }
 
-function inWords(now, end, grips) {
-  const { shape, start, part } = now;
-  if (part < 1) return "The rise alone, the fall alone, or both: which ends lowest?";
-  const whole = ending(tuned("cycle", start), start);
-  if (end === Infinity) return "Lost: the steep start throws it out. Begin with a lower rate.";
-  if (HALVES.includes(shape) || compares(now)) {
-    const [rise, fall] = HALVES.map((half) => short(ending(tuned(half, start), start)));
-    return `The rise alone ends at ${rise}, the fall alone at ${fall}, both at ${short(whole)}.`;
-  }
-  if (shape !== "own") {
-    return `${NAMES[shape]}, up to a rate of ${short(Math.max(...grips))}, ends at ${short(end)}.`;
-  }
-  const least = Math.min(...Object.keys(SHAPES).map((each) => ending(tuned(each, start), start)));
-  const words = `Yours ends at ${short(end)}.`;
-  if (end < least) return `${words} ★ You beat every schedule of the menu.`;
-  if (end < whole) return `${words} You beat 1cycle. To beat: ${short(least)}.`;
-  return `${words} To beat: 1cycle, ${short(whole)}.`;
-}
-
 // The schedules that are shown to their end, and their losses there.
 function ended(now) {
   if (!compares(now)) return [[now.shape, ending(gripsOf(now), now.start)]];
@@ -138,7 +109,8 @@ function ended(now) {
 
 // How many schedules the list has now.
 function listed(tried, now) {
-  return new Set([...tried[now.start].keys(), ...ended(now).map(([shape]) => shape)]).size;
+  const shown = compares(now) ? Object.keys(HUES) : [now.shape];
+  return new Set([...tried[now.start].keys(), ...shown]).size;
 }
 
 // The first bet is judged when its schedules have been drawn, the next ones at once.
@@ -155,7 +127,7 @@ function playFirst(frame, plays) {
       const part = clamp((time - begun) / 1000 / SECONDS, 0, 1);
       // Another bet ends it, and so does a move.
       if (frame.wager) return;
-      if (part > 0 && !compares(frame.state)) return frame.set({ part: 1 });
+      if (part > 0 && !compares(frame.state)) return judgeAside(frame, node);
       frame.set({ ...plays(JSON.parse(node.value)), part });
       if (part < 1) frame.playing = requestAnimationFrame(move);
       else node.click();
@@ -163,6 +135,26 @@ function playFirst(frame, plays) {
     move(begun);
   };
   frame.wagers.addEventListener("click", judged, true);
+}
+
+// A bet whose play the reader has left: a verdict, beside what was moved.
+function judgeAside(frame, node) {
+  const { shape, own } = frame.state;
+  // Another start has taken the bet back.
+  if (node.getAttribute("aria-pressed") === "true") node.click();
+  Object.assign(frame.state, { shape, own, part: 1 });
+  frame.request();
+}
+
+// Another start is another question: its picture opens as the first one did.
+function askAgain(frame) {
+  const asked = (event) => {
+    if (!event.target.matches(".xp-start-calm, .xp-start-steep")) return;
+    if (!frame.wagers.querySelector("[aria-pressed=true]")) return;
+    frame.reopen();
+    Object.assign(frame.state, { shape: "constant", part: 1 });
+  };
+  frame.controls.addEventListener("change", asked, true);
 }
 
 function render({ el }) {
@@ -197,7 +189,8 @@ function render({ el }) {
       }
       drawRate(pen, area.rate, now);
       drawLoss(pen, area.loss, now);
-      drawList(pen, area.list, here, now);
+      if (compares(now) && now.part < 1) drawNames(pen, area.list);
+      else drawList(pen, area.list, here, now);
       const [x, y] = [stepsOf(area.rate), ratesOf(area.rate)];
       puts.forEach((put, i) => put(x(atGrip(i)), y(grips[i])));
       return inWords(now, end, grips);
@@ -223,6 +216,7 @@ function render({ el }) {
       bend(gripsOf(state).map((rate) => clamp((rate * peak) / state.peak, RATES[0], 3))),
   });
   frame.choice({ name: "start", label: "start", options: [["calm", "calm"], ["steep", "steep"]] });
+  askAgain(frame);
   for (let i = 0; i < GRIPS; i++) {
     puts[i] = frame.grip({
       name: `grip${i}`,
@@ -235,5 +229,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { RATES, SHAPES, OPENS, rates, losses, walk, tuned, smooth, compares, answer };
+export { RATES, SHAPES, SEEDS, OPENS, ending, rates, losses, walk, tuned, smooth, compares, answer };
 export default { render };

@@ -73,9 +73,9 @@ function drawTime(pen, state, { left, right, top, bottom }) {
   return { now, plain, at };
 }
 
-// Peak by distance of the checkpoints; returns the place of the present distance. Before the bet
-// it shows that one alone.
-function drawCurve(pen, state, peak, { left, right, top, bottom }, revealed) {
+// Peak by distance of the checkpoints; returns the place of the present one. `seen`: the distances
+// that are shown, all of them once the lowest is among them.
+function drawCurve(pen, state, peak, { left, right, top, bottom }, seen) {
   const { blocks, every } = state;
   const all = regularPeaks(state);
   const most = Math.max(...all) * 1.06;
@@ -85,17 +85,19 @@ function drawCurve(pen, state, peak, { left, right, top, bottom }, revealed) {
   rows(pen, ticks(0, most, 4), y, left, right);
   columns(pen, ticks(0, blocks, 4), x, bottom);
   pen.text(right, bottom + 33, "blocks between two checkpoints", "small faint end");
-  if (revealed) {
-    pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
-    all.forEach((value, i) => pen.dot(x(i + 1), y(value), 3.5, "fill grey"));
-  } else {
+  const found = answer(state).some((each) => seen.has(each));
+  if (found) pen.path(all.map((value, i) => [x(i + 1), y(value)]), "line grey");
+  all.forEach((value, i) => {
+    if (found || seen.has(i + 1)) pen.dot(x(i + 1), y(value), 3.5, "fill grey");
+  });
+  if (!found) {
     pen.text((left + right) / 2, top + 24, "where is it lowest?", "bold middle faint");
   }
   if (state.own) {
     pen.line(left, y(peak), right, y(peak), "orange dash");
     pen.text(right, y(peak) - 6, `yours: ${peak}`, "small bold end");
   }
-  return [x(every), y(all[every - 1])];
+  return [x(every), y(state.own ? peak : all[every - 1])];
 }
 
 function places({ width, narrow }) {
@@ -157,6 +159,7 @@ function gates(frame, state) {
 function render({ el }) {
   const state = { ...OPENS };
   const grips = {};
+  const tried = {};
   const frame = new Frame(el, {
     name: "memory-saw",
     ask: "16 blocks: how many between two checkpoints have the lowest peak?",
@@ -178,7 +181,9 @@ function render({ el }) {
       drawStrip(pen, now, eventAt(found.now, now.time), size);
       grips.gates?.(size);
       grips.time?.(found.at, area.time.bottom);
-      grips.every?.(...drawCurve(pen, now, found.now.peak, area.curve, size.revealed));
+      const seen = (tried[`${now.blocks} ${now.saved}`] ??= new Set());
+      if (!now.own) seen.add(now.every);
+      grips.every?.(...drawCurve(pen, now, found.now.peak, area.curve, seen));
       return inWords(now, found.now, found.plain);
     },
   });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Callable
 from itertools import chain, cycle
@@ -20,7 +21,7 @@ from labkit.text import format_short
 
 LEFT, BETWEEN = 76.0, 34.0
 # Pixels of the two charts.
-RATES, LOSSES = 110.0, 180.0
+RATES, LOSSES = 90.0, 150.0
 # A noisy metric is lucky at times: no side shall win by one look.
 LOOKS = 3
 # So many runs are kept: more than a race has.
@@ -94,14 +95,15 @@ def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Ma
     parts, words = [], []
     for number, arm in enumerate(result.arms, 1):
         ended = curves.in_words(result.of(arm))
-        words.append(f"{arm}: {ended}")
+        name = short(arm)
+        words.append(f"{name}: {ended}")
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
-        parts += svg.named(LINE * number, arm, ended, left=28)
+        parts += svg.named(LINE * number, name, ended, left=28)
     parts += chart(upper, "learning rate")
     for arm, points in rates.items():
         places = [(upper.x(step), up(upper, rate)) for step, rate in points]
         parts.append(svg.path(places, f"line {hues[arm]}") if places else Markup(""))
-    title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
+    title = f"{result.metric} {often(result)}, {len(result.of(result.arms[0]))} seeds"
     if max(curves.finite(result.runs)) > 1.01 * math.exp(lower.up[1]):
         title += "; higher ones at the edge"
     parts += chart(lower, title)
@@ -114,6 +116,17 @@ def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Ma
     parts += curves.legend(foot)
     said = f"Learning rate and {result.metric} of every run by step: {'; '.join(words)}"
     return svg.picture(foot + 12, said, parts)
+
+
+def short(arm: str) -> str:
+    """The values of a side's settings: ``1cycle, 0.1`` of ``schedule='1cycle', max_lr=0.1``."""
+    return re.sub(r"\w+=", "", arm).replace("'", "")
+
+
+def often(result: RaceResult) -> str:
+    """How often the metric was looked at: ``every 20 steps``."""
+    first = next(run.curve[0][0] for run in result.runs if run.curve)
+    return "after each step" if first == 1 else f"every {first} steps"
 
 
 def rate_box(rates: dict[str, list[tuple[int, float]]], top: float, last: int) -> Box:

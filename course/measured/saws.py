@@ -13,6 +13,7 @@ from labkit.show import Markup
 from labkit.text import format_bytes
 
 AGAIN = "forward again"
+TORCH = "torch's checkpoint"
 # The moving picture's colours, by the classes of labkit's pictures.
 HUES = {FORWARD: "arm3", AGAIN: "arm5", BACKWARD: "faster"}
 LEFT, TOP, HEIGHT = 108.0, 24.0, 270.0
@@ -25,7 +26,8 @@ COLUMNS = 240
 class Saws:
     """A function for `LabPanel(picture=...)`: plain, torch's checkpoint, and the reader's own.
 
-    It remembers torch's saws, to draw them behind the reader's in the same setting. ``control``
+    It remembers torch's saws, to draw them behind the reader's in the same setting; where torch's
+    is the baseline, it is the only line. ``control``
     is the control that says whose checkpoint ran, ``own`` its value for the reader's. For anything
     but a comparison of memory it returns "".
     """
@@ -44,6 +46,8 @@ class Saws:
         if side.settings.get(self._control) != self._own:
             self._before[setting] = side
             return picture(plain, side, "checkpoints")
+        if self._setting(plain) == setting:
+            return picture(plain, side, "your checkpoints", line=TORCH)
         return picture(plain, side, "your checkpoints", self._before.get(setting))
 
     def _setting(self, side: Timeline) -> str:
@@ -51,11 +55,17 @@ class Saws:
         return repr(sorted(rest.items()))
 
 
-def picture(plain: Timeline, side: Timeline, name: str, torchs: Timeline | None = None) -> Markup:
+def picture(
+    plain: Timeline,
+    side: Timeline,
+    name: str,
+    torchs: Timeline | None = None,
+    line: str = "without checkpoints",
+) -> Markup:
     """The plain step as a line, the other one as a saw under it, both up to the optimizer.
 
-    ``torchs`` is a third, a line whose parts are as long as the saw's. What was there before the
-    step is grey.
+    ``line`` says what the plain step is. ``torchs`` is a third, a line whose parts are as long as
+    the saw's. What was there before the step is grey.
     """
     every = [plain, side, *([torchs] if torchs else [])]
     most = 1.12 * max(max(each.alive) for each in every)
@@ -72,10 +82,10 @@ def picture(plain: Timeline, side: Timeline, name: str, torchs: Timeline | None 
     parts.append(svg.rect(box.left, ground, box.right - box.left, box.bottom - ground, "floor"))
     parts.append(svg.text(LEFT + 6, box.bottom - 6, "there before the step", "small"))
     parts.append(svg.path(_corners(plain, 0, worked(plain), box), "line baseline"))
-    lines = [("without checkpoints", plain, "line baseline")]
+    lines = [(line, plain, "line baseline")]
     if torchs:
         parts.append(svg.path(_over(torchs, side, box), "whisker"))
-        lines.append(("torch's checkpoint", torchs, "whisker"))
+        lines.append((TORCH, torchs, "whisker"))
     parts += _peak(side, box)
     foot = box.bottom + LINE
     parts += _legend(foot, lines)

@@ -22,7 +22,7 @@ from tests.browser.harness import Panel
 # Memory is counted, not timed: other programs do not disturb it.
 NOTEBOOK = "11_activation_checkpointing"
 # Pressed one after the other.
-SCENARIOS = ("8 pieces", "24 pieces")
+SCENARIOS = ("8 pieces (every 3 blocks)", "24 pieces (every block)")
 # Steps of the slider, to the left.
 BET = -8
 # Between two frames, and how long the last one of a run stands.

@@ -160,11 +160,14 @@ def test_a_bet_is_judged_once_its_three_schedules_have_been_drawn(page: Page) ->
     assert moving.result() == "The rise alone, the fall alone, or both: which ends lowest?"
     assert rise.get_attribute("aria-pressed") == "true"
     assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
-    assert "0.0157" not in moving.root.locator("svg text").all_text_contents()
+    playing = moving.root.locator("svg text").all_text_contents()
+    assert {"1cycle", "rises, then stays up", "stays up, then falls"} <= set(playing)
+    assert "0.0157" not in playing
     moving.root.locator(".xp-wrong").wait_for(timeout=10_000)
     page.wait_for_timeout(100)
     told = "Your bet, the rise, is wrong. The rise alone ends at 0.035, the fall alone at 0.0157, "
-    assert moving.result() == f"{told}both at 0.0181."
+    invited = "Now choose a steep start: bet again."
+    assert moving.result() == f"{told}both at 0.0181. {invited}"
     listed = moving.root.locator("svg text").all_text_contents()
     assert {"0.0157", "0.0181", "0.035"} <= set(listed)
     # The next one needs no play.
@@ -181,13 +184,39 @@ def test_another_bet_ends_the_play_and_is_judged_at_once(page: Page) -> None:
     assert moving.result().startswith("Your bet, the fall, is right.")
 
 
-def test_a_move_ends_the_play_of_a_bet_without_a_verdict(page: Page) -> None:
+def test_a_move_during_the_play_is_kept_and_the_bet_is_judged(page: Page) -> None:
     moving = shown(page)
     moving.press(moving.wagers()[2], "Enter")
     moving.root.locator("select").select_option("cosine")
-    page.wait_for_timeout(3500)
+    moving.root.locator(".xp-wrong").wait_for(timeout=2_000)
+    page.wait_for_timeout(100)
+    assert moving.result().startswith(
+        "Your bet, only both together, is wrong. cosine, up to a rate of "
+    )
+    assert moving.root.locator("select").input_value() == "cosine"
+
+
+@pytest.mark.parametrize("wait", [0, 4000], ids=["while it plays", "after the verdict"])
+def test_another_start_is_another_question(page: Page, wait: int) -> None:
+    moving = shown(page)
+    moving.press(moving.wagers()[1], "Enter")
+    page.wait_for_timeout(wait)
+    assert moving.root.locator(".xp-right").count() == bool(wait)
+    moving.root.get_by_label("start: steep", exact=True).check(force=True)
+    page.wait_for_timeout(300)
     assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
-    assert moving.result().startswith("cosine, up to a rate of ")
+    assert moving.root.locator(".xp-wager[aria-pressed=true]").count() == 0
+    assert moving.result().startswith("constant, up to a rate of ")
+    moving.press(moving.wagers()[2], "Enter")
+    assert moving.result().startswith("Your bet, only both together, is right.")
+
+
+def test_the_runs_that_are_drawn_end_on_both_sides_of_the_mean(model: Model) -> None:
+    low, *_, high = model.value("SEEDS")
+    for start, shape in product(STARTS, model.value("SHAPES")):
+        grips = model("tuned", shape, start)
+        least, most = (model("smooth", model("walk", grips, start, seed)) for seed in (low, high))
+        assert least[-1] < model("ending", grips, start) < most[-1]
 
 
 def test_the_noise_of_a_run_stays_on_its_axis(model: Model) -> None:
@@ -195,7 +224,7 @@ def test_the_noise_of_a_run_stays_on_its_axis(model: Model) -> None:
     low, high = 0.0003, 20
     for start, shape in product(STARTS, ("constant", "cycle", "linear")):
         grips = model("tuned", shape, start)
-        for seed in range(3):
+        for seed in model.value("SEEDS"):
             run = model("smooth", model("walk", grips, start, seed))
             outside = [loss for loss in run if not low <= loss <= high]
             assert len(outside) < 0.05 * len(run)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import labkit
-from course.measured.rates import Rates, round_values
+from course.measured.rates import Rates, round_values, short
 from labkit import Workload
 from labkit.racing import RaceResult, RaceRun
 
@@ -66,7 +66,7 @@ def test_the_metric_is_the_mean_of_the_last_three_looks() -> None:
 def test_above_each_side_s_rate_below_every_run() -> None:
     rates = Rates()
     picture = rates(raced(rates))
-    assert "learning rate" in picture and "loss after each step, 2 seeds" in picture
+    assert "learning rate" in picture and "loss every 2 steps, 2 seeds" in picture
     assert "2 never arrive" in picture and "2 arrive (step 8)" in picture
     (flat,), (bent,) = paths(picture, "k-line k-slower"), paths(picture, "k-line k-candidate")
     assert len({y for _, y in flat}) == 1 and flat[0][0] < flat[-1][0]
@@ -119,6 +119,11 @@ def test_a_rate_of_zero_and_a_loss_that_exploded_stay_in_the_picture() -> None:
 )
 def test_what_it_does_not_draw(result: object) -> None:
     assert Rates()(result) == ""
+
+
+def test_a_side_is_named_by_its_values() -> None:
+    assert short("schedule='1cycle', max_lr=0.1") == "1cycle, 0.1"
+    assert short("baseline") == "baseline"
 
 
 def test_round_values() -> None:

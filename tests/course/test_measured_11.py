@@ -77,6 +77,13 @@ def test_the_reader_s_saw_is_drawn_over_torchs_of_the_same_setting():
     assert "torch's checkpoint" not in drawn(saws, saw(4, by="yours"))
 
 
+def test_a_baseline_of_torch_s_checkpoints_is_named_so():
+    baseline, candidate = saw(8, by="torch"), saw(8, by="yours")
+    picture = html.unescape(Saws()(MemoryComparison(baseline, candidate)))
+    assert "torch's checkpoint: 160 B" in picture and "without checkpoints" not in picture
+    assert "your checkpoints: 160 B instead of 160 B" in picture
+
+
 def test_what_is_no_memory_is_left_to_the_panel():
     failed = Timeline("", {}, error="OutOfMemoryError")
     empty = Timeline("", {}, (), (), 0, 10)

@@ -95,3 +95,47 @@ function answer({ start }) {
 const OPENS = { shape: "constant", start: "calm", own: null, compared: "", part: 1 };
 const compares = ({ shape, start, compared }) => compared === `${shape} ${start}`;
 const gripsOf = ({ shape, start, own }) => (shape === "own" && own) || tuned(shape, start);
+
+// Of the runs that are drawn: one that ends low, one near the mean, one high.
+const SEEDS = [4, 13, 20];
+const LOOKS = 10; // steps that a drawn loss of a run is the mean of
+
+// Each value as the mean of the latest ones.
+const smooth = (values) =>
+  values.map((_, i) => mean(values.slice(Math.max(0, i + 1 - LOOKS), i + 1)));
+
+// What is said under the picture.
+
+const NAMES = {
+  constant: "constant",
+  linear: "linear: only falls",
+  cosine: "cosine",
+  cycle: "1cycle",
+  wsd: "WSD: warmup, stable, decay",
+  cyclic: "cyclic",
+  rise: "rises, then stays up",
+  fall: "stays up, then falls",
+  own: "yours",
+};
+
+const short = (value) => (value === Infinity ? "lost" : String(Number(value.toPrecision(3))));
+
+function inWords(now, end, grips) {
+  const { shape, start, part } = now;
+  if (part < 1) return "The rise alone, the fall alone, or both: which ends lowest?";
+  const whole = ending(tuned("cycle", start), start);
+  if (end === Infinity) return "Lost: the steep start throws it out. Begin with a lower rate.";
+  if (HALVES.includes(shape) || compares(now)) {
+    const [rise, fall] = HALVES.map((half) => short(ending(tuned(half, start), start)));
+    const ends = `The rise alone ends at ${rise}, the fall alone at ${fall}, both at ${short(whole)}.`;
+    return start === "calm" ? `${ends} Now choose a steep start: bet again.` : ends;
+  }
+  if (shape !== "own") {
+    return `${NAMES[shape]}, up to a rate of ${short(Math.max(...grips))}, ends at ${short(end)}.`;
+  }
+  const least = Math.min(...Object.keys(SHAPES).map((each) => ending(tuned(each, start), start)));
+  const words = `Yours ends at ${short(end)}.`;
+  if (end < least) return `${words} ★ You beat every schedule of the menu.`;
+  if (end < whole) return `${words} You beat 1cycle. To beat: ${short(least)}.`;
+  return `${words} To beat: 1cycle, ${short(whole)}.`;
+}
