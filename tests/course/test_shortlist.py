@@ -27,7 +27,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A board on which mixed precision was measured, and not kept."""
     path = tmp_path / "board.json"
     monkeypatch.setenv("LABKIT_BOARD", str(path))
-    choice = store.Choice(figure("mixed_precision", 1.75), kept=False)
+    choice = store.Choice(figure("mixed_precision", 1.83), kept=False)
     store.change(path, machine_name(), lambda choices: choices.with_choice(choice))
     return path
 
@@ -62,13 +62,13 @@ def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
 def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> None:
     found = shortlist()
     by_title = {entry.title[:2]: entry for entry in found.entries}
-    assert by_title.pop("06").yours == 1.75
+    assert by_title.pop("06").yours == 1.83
     assert all(math.isnan(entry.yours) for entry in by_title.values())
     html = found._repr_html_()
-    assert "<td>1.75x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
+    assert "<td>1.83x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
     assert len(re.findall("<tr>", html)) == len(PATH) + len(MORE)
-    assert "1.75x" in str(found)
-    assert "1.75x" not in str(shortlist(yours=False))
+    assert "1.83x" in str(found)
+    assert "1.83x" not in str(shortlist(yours=False))
 
 
 def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_switch_of_another_version_is_passed_over(own: Path) -> None:
     choice = store.Choice(figure("warp", 3.0), kept=True)
     store.change(own, machine_name(), lambda choices: choices.with_choice(choice))
     found = str(shortlist())
-    assert "1.75x" in found and "3.00x" not in found
+    assert "1.83x" in found and "3.00x" not in found
 
 
 @pytest.mark.parametrize(("factor", "text"), [(math.inf, "only with it"), (0.0, "only without it")])
