@@ -21,8 +21,10 @@ HUES = ("slower", "candidate", *TONES[2:])
 # A loss of so many times the first one is beyond the chart.
 BEYOND = 3.0
 # Of one curve.
-MOST_POINTS = 150
+MOST_POINTS = 300
 TAU = 2 * math.pi
+# The place of a number of steps, before it is put between the edges of a chart.
+Scale = Callable[[float], float]
 RAYS = [TAU * ray / 8 for ray in range(8)]
 
 
@@ -107,7 +109,7 @@ def box_of(result: RaceResult, least: float) -> Box:
     return Box(LEFT, top, WIDTH - EDGE, top + HEIGHT, across(result.runs), up)
 
 
-def scale_of(runs: Sequence[RaceRun]) -> Callable[[float], float]:
+def scale_of(runs: Sequence[RaceRun]) -> Scale:
     """How steps are drawn: by their logarithms where a run explodes, since that comes early."""
     return math.log if any(map(exploded, runs)) else float
 
@@ -120,7 +122,7 @@ def across(runs: Sequence[RaceRun]) -> tuple[float, float]:
     return 0, 1.03 * max(steps)
 
 
-def scales(box: Box, scale: Callable[[float], float]) -> list[Markup]:
+def scales(box: Box, scale: Scale) -> list[Markup]:
     """Round values of the metric at the left, steps below."""
     return [*levels(box), *steps_below(box, scale)]
 
@@ -137,7 +139,7 @@ def levels(box: Box) -> list[Markup]:
     return parts
 
 
-def steps_below(box: Box, scale: Callable[[float], float]) -> list[Markup]:
+def steps_below(box: Box, scale: Scale = float) -> list[Markup]:
     """A few round numbers of steps."""
     marks = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
     low, high = box.across
@@ -148,7 +150,7 @@ def steps_below(box: Box, scale: Callable[[float], float]) -> list[Markup]:
     return [svg.below(box.x(scale(mark)), box.bottom + 20, str(mark)) for mark in inside]
 
 
-def curve(run: RaceRun, box: Box, hue: str, scale: Callable[[float], float]) -> list[Markup]:
+def curve(run: RaceRun, box: Box, hue: str, scale: Scale = float) -> list[Markup]:
     """One run, kept within the chart, and a mark at its end."""
     points = [(box.x(scale(step)), height(value, box)) for step, _, value in run.curve]
     if not points:
@@ -183,9 +185,7 @@ def cross(x: float, y: float, kind: str) -> Markup:
     return svg.element("path", d=corners, kind=kind)
 
 
-def explosions(
-    runs: Sequence[RaceRun], box: Box, scale: Callable[[float], float]
-) -> list[Markup]:
+def explosions(runs: Sequence[RaceRun], box: Box, scale: Scale = float) -> list[Markup]:
     """At which steps runs explode, beside the last of their stars."""
     those = [run for run in runs if exploded(run)]
     if not those:

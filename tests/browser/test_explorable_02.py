@@ -111,7 +111,9 @@ def test_one_row_is_drawn_beneath_the_others_and_the_clock_goes_when_all_are_the
     try:
         moving.press(moving.slider("clock"), "End")
         faint = moving.root.locator("svg path.xp-half.xp-purple").first.get_attribute("d") or ""
-        strong = moving.root.locator("svg path.xp-purple:not(.xp-half)").first.get_attribute("d") or ""
+        strong = (
+            moving.root.locator("svg path.xp-purple:not(.xp-half)").first.get_attribute("d") or ""
+        )
         assert faint.count("L") > 100 and strong.count("L") < 20
         # The goal's line is dashed, too.
         assert lines(".xp-dash") == 1
