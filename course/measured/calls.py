@@ -104,13 +104,8 @@ class Calls:
             return ""
         task, n = work[0]
         runs = self._runs.setdefault((task, n), Runs())
-<<<<<<< HEAD
-        slow, fast = (str(side.settings["per_call"]) for side in result.arms)
-        runs.add(Gain(slow, fast, result.speedup), before.median, after.median)
-=======
         first, second = (str(side.settings["per_call"]) for side in result.arms)
         runs.add(Gain(first, second, result.speedup), before.median, after.median)
->>>>>>> n01
         ways = [self._way(name, task, n, seconds) for name, seconds in runs.seconds.items()]
         ways.sort(key=lambda way: -way.seconds)
         return draw(ways, n, runs.gains)
