@@ -81,7 +81,9 @@ def picture(
         parts.append(svg.path(_area(side, begin, end, box), f"fill {HUES[kind]}"))
     parts.append(svg.rect(box.left, ground, box.right - box.left, box.bottom - ground, "floor"))
     parts.append(svg.text(LEFT + 6, box.bottom - 6, "there before the step", "small"))
-    parts.append(svg.path(_corners(plain, 0, worked(plain), box), "line baseline"))
+    # Torch's step has more operators: each of its parts is drawn over that of the saw.
+    beside = _over(plain, side, box) if line == TORCH else _corners(plain, 0, worked(plain), box)
+    parts.append(svg.path(beside, "line baseline"))
     lines = [(line, plain, "line baseline")]
     if torchs:
         parts.append(svg.path(_over(torchs, side, box), "whisker"))
