@@ -34,8 +34,8 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
     if (other := IN_THE_WAY.get(switch)) in kept:
         return f"You have kept {other}, which leaves it nothing to do."
     if switch == "mixed_precision" and not abilities().bf16:
-        times = format_factor(abilities().bf16_speedup)
-        return f"A large product in bf16 is {times} times as fast as in fp32 here: likely a loss."
+        times = format_factor(1 / abilities().bf16_speedup)
+        return f"A large bf16 product takes {times} times as long as in fp32 here: likely a loss."
     if switch == "data_loading" and abilities().cores < 2:
         return "This machine has one core: a worker takes its time from the training. No gain here."
     if switch == "compile" and not abilities().compiler:
