@@ -72,7 +72,7 @@ function drawCost(pen, state, { left, right, narrow }, top) {
     pen.text(left - 7, y + 14, name, "small faint end");
     pen.text(x(time) + 6, y + 14, `${time.toFixed(1)} ms`, "bold");
   };
-  pen.text(left, top - 9, "mean time of an update, with a read", "small faint");
+  pen.text(left, top - 9, "time of an update, with a read", "small faint");
   bar(0, host, top, 20, HOST.prepares);
   bar(host, host + held, top, 20, HOST.copies);
   bar(host + held, each, top, 20, "fill orange");

@@ -171,7 +171,7 @@ const scale = (state, width) => linear(0, longest(state), LEFT, width - 66);
 function drawTime(pen, state, { width, narrow, revealed }) {
   const x = scale(state, width);
   const pages = ((state.size * MIB) / PAGE / CELLS) * eachCell(width);
-  const cell = `one cell: ${pages} ${pages === 1 ? "page" : "pages"}`;
+  const cell = `a cell: ${pages} ${pages === 1 ? "page" : "pages"}`;
   const line = narrow ? "below: time" : "below: time; the cells show the memory at the grey line";
   const words = `${cell}; ${line}`;
   pen.text(LEFT, BARS - 14, words, "small faint");

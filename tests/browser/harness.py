@@ -320,9 +320,10 @@ class Panel:
         live = self.root.locator(f".labkit-live[data-run='{run}']")
         live.wait_for(timeout=timeout * 1000)
         self.page.page.wait_for_function(
-            "live => [...live.querySelectorAll('.labkit-picture .k-dots')]"
-            ".some(dots => live.dataset.mode !== 'Time' || "
-            "dots.getAttribute('d').split('M').length > 4)",
+            "live => live.dataset.mode === 'Time'"
+            " ? [...live.querySelectorAll('.labkit-picture .k-dots')]"
+            ".some(dots => dots.getAttribute('d').split('M').length > 4)"
+            " : live.querySelector('.labkit-picture svg')",
             arg=live.element_handle(),
             timeout=timeout * 1000,
         )
