@@ -88,7 +88,7 @@ def make_learner(rate, rows, ahead=0):
 learner = LabPanel(Lab(
     make_learner, rate=[0.01, 0.05], ahead=[0, 2],
     situation={"rows": [8, 64, 512]},
-    scenarios={"many rows": {"rows": 512}},
+    scenarios={"few rows": {}, "many rows": {"rows": 512}},
     race={"target": 0.01, "steps": 400, "every": 5, "metric": "loss",
           "higher_is_better": False, "seeds": 2},
 ), bets={"many rows": Bet("Which side is faster here?", "order")})
@@ -178,7 +178,7 @@ def test_few_controls_at_first_and_nothing_jumps(opened: NotebookPage) -> None:
     seen = panel.root.locator("button:visible, select:visible, input:visible, .noUi-handle:visible")
     names = seen.evaluate_all("nodes => nodes.map(n => n.ariaLabel || n.innerText.trim())")
     assert names == [
-        *("Time", "Memory", "Race", "many rows"),
+        *("Time", "Memory", "Race", "few rows", "many rows"),
         *("rate, candidate", "ahead, candidate", "your bet"),
         *("no difference", "Run", "More"),
     ]
