@@ -148,7 +148,8 @@ def test_the_recipe_runs_and_learns_the_same(path: Path) -> None:
     for block in blocks:
         names = reader()
         untrained = nn.utils.parameters_to_vector(names["model"].parameters()).detach().clone()
-        exec(compile(block, f"recipe of {path.stem}", "exec"), names)
+        with preserve_flags():
+            exec(compile(block, f"recipe of {path.stem}", "exec"), names)
         weights = nn.utils.parameters_to_vector(names["model"].parameters()).detach()
         assert weights.isfinite().all()
         # Nothing is trained by what compares.

@@ -351,7 +351,7 @@ def test_several_candidates_are_told_one_by_one():
     assert result.sentence in every_text(result)[1]
     nothing = RaceResult((), 0.8, "accuracy", True)
     assert str(nothing) == "Race to accuracy of at least 0.8: no run yet."
-    assert nothing.headline == ("neither arrives", "")
+    assert nothing.headline == ("unclear", "")
 
 
 def test_fisher_s_exact_test():
