@@ -47,7 +47,7 @@ class Ending:
         for bet in self.bets:
             texts.append([bet.question, bet.bet, bet.measured, "✓" if bet.right else "✗"])
         for question, answer in self.undecided:
-            texts.append([question, answer, "unclear", "–"])
+            texts.append([question, answer, "not decided", "–"])
         return texts
 
     @property

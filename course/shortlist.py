@@ -112,8 +112,6 @@ def shortlist(*, yours: bool = True) -> Shortlist:
             if name in SWITCHES:
                 own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
     more = [_entry(name, own, progress) for name in MORE]
-    # Those of the new form first.
-    more.sort(key=lambda entry: not entry.front)
     entries = (*(_entry(name, own, progress) for name in PATH[1:]), *more)
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."

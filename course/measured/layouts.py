@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from course.measured.filed import Filed
 from labkit.results import Workload
 
 # Bytes that a processor fetches at once; pixels of a window's side.
@@ -50,19 +48,8 @@ class Laid:
         return sum(layout == LAST for _, layout in self.layers) / len(self.layers)
 
 
-class Layouts:
-    """The first step of each setting that was run, also in other processes.
-
-    Notes travel in small files, in a folder that goes with the object that made it.
-    """
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="layouts-")
-        self._path = self._folder.name
-
-    def __getstate__(self) -> dict[str, str]:
-        """A copy in another process knows the folder, and does not end it."""
-        return {"_path": self._path}
+class Layouts(Filed):
+    """The first step of each setting that was run, also in other processes."""
 
     def noted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same ``make_workload``; the layers of its first step are noted."""
@@ -84,24 +71,19 @@ class Layouts:
             first = False
             result, laid = watch(step)
             if laid is not None:
-                self._file(settings).write_text(json.dumps(asdict(laid)), encoding="utf-8")
+                self.keep(settings, asdict(laid))
             return result
 
         return watched
 
     def of(self, settings: dict[str, Any]) -> Laid | None:
         """What was noted with these settings; None where nothing ran."""
-        file = self._file(settings)
-        if not file.exists():
+        found = self.kept(settings)
+        if found is None:
             return None
-        found = json.loads(file.read_text(encoding="utf-8"))
         layers = tuple((letter, layout) for letter, layout in found["layers"])
         lines, reads = tuple(found["lines"]), found["reads"]
         return Laid(layers, lines, found["count"], found["used"], reads)
-
-    def _file(self, settings: dict[str, Any]) -> Path:
-        words = [f"{name}-{value}".replace(" ", "-") for name, value in sorted(settings.items())]
-        return Path(self._path) / f"{'_'.join(words)}.json"
 
 
 def watch(step: Callable[[], Any]) -> tuple[Any, Laid | None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from course.measured.layouts import FIRST, LAST, Laid, Layouts
+from course.measured.sides import legend
 from labkit.charts import svg
 from labkit.charts.plot import Box
-from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
+from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
@@ -15,6 +16,7 @@ from labkit.text import format_seconds
 TIME = "fill arm5"
 LETTERS = "c convolution, n norm, r ReLU"
 HUES = {FIRST: "fill baseline", LAST: "fill candidate"}
+LEGEND = [(HUES[FIRST], FIRST), (HUES[LAST], LAST), ("fill arm3", "lines fetched")]
 STRIP, CELL, BAR, GAP = 13.0, 22.0, 13.0, 6.0
 
 
@@ -48,7 +50,7 @@ def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
         parts += _lines(laid, top + LINE + BAR)
         parts += _layers(laid, top + 2 * LINE + BAR + STRIP + GAP)
         top += 3 * LINE + BAR + STRIP + CELL + 2 * GAP
-    parts += _legend(top + 0.6 * LINE)
+    parts += legend(LEGEND, EDGE, top + 0.6 * LINE)
     parts.append(svg.text(EDGE, top + 1.5 * LINE, f"layers: {LETTERS}", "small"))
     words = "; ".join(f"{role}: {_window(laid)}, {_changes(laid)}" for role, laid, _ in sides)
     return svg.picture(top + 1.9 * LINE, words, parts)
@@ -82,11 +84,3 @@ def _layers(laid: Laid, top: float) -> Iterator[Markup]:
         yield svg.rect(left, top + LINE, wide - 3, CELL, HUES.get(name, "field"))
         middle = left + (wide - 3) / 2
         yield svg.text(middle, top + LINE + 0.75 * CELL, letter, "small", "middle")
-
-
-def _legend(y: float) -> Iterator[Markup]:
-    x = EDGE
-    for word, kind in ((FIRST, HUES[FIRST]), (LAST, HUES[LAST]), ("lines fetched", "fill arm3")):
-        yield svg.rect(x, y - 11, 12, 12, kind)
-        yield svg.text(x + 18, y, word, "small")
-        x += 36 + LETTER * len(word)

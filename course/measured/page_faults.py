@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import json
 import mmap
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
+from course.measured.filed import Filed
 from labkit.results import Workload
 
 # Steps before the first one that is counted; the count is noted behind so many more.
@@ -21,19 +19,8 @@ WARM, COUNTED = 2, (1, 2, 4, 8)
 TOUCHED = 32 * 2**20
 
 
-class PageFaults:
-    """Counts of the steps that were `watch`ed, by their settings, also in other processes.
-
-    They travel in small files, in a folder that goes with the object that made it.
-    """
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="page-faults-")
-        self._path = self._folder.name
-
-    def __getstate__(self) -> dict[str, str]:
-        """A copy in another process knows the folder, and does not end it."""
-        return {"_path": self._path}
+class PageFaults(Filed):
+    """Counts of the steps that were `watch`ed, by their settings, also in other processes."""
 
     def counted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same ``make_workload``, whose steps are watched under their settings."""
@@ -57,19 +44,14 @@ class PageFaults:
             result = step()
             if (counted := calls - WARM) in COUNTED:
                 faults = (so_far() - before) / counted
-                self._file(settings).write_text(json.dumps(faults), encoding="utf-8")
+                self.keep(settings, faults)
             return result
 
         return watched
 
     def of(self, settings: dict[str, Any]) -> float | None:
         """Page faults per step with these settings; None where no step was counted."""
-        file = self._file(settings)
-        return float(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
-
-    def _file(self, settings: dict[str, Any]) -> Path:
-        words = [f"{name}-{value}".replace(" ", "-") for name, value in sorted(settings.items())]
-        return Path(self._path) / f"{'_'.join(words)}.json"
+        return self.kept(settings)
 
 
 def so_far() -> int:

@@ -170,7 +170,7 @@ def _is_unclear(result: object) -> bool:
         return result.verdict(result.arms[1]) == "unclear"
     if not isinstance(result, Comparison) or _is_one_program(result):
         return False
-    return (result.direction or result.verdict) == "unclear"
+    return result.tone == "unclear"
 
 
 def shown(kind: str, answer: float) -> str:
@@ -229,13 +229,12 @@ def _ahead(result: object) -> int | None:
     if isinstance(result, RaceResult):
         return AHEAD.get(result.verdict(result.arms[1]), -1) if len(result.arms) > 1 else None
     assert isinstance(result, Comparison)
-    verdict = "same" if _is_one_program(result) else result.direction or result.verdict
-    return AHEAD.get(verdict, -1)
+    return AHEAD.get("same" if _is_one_program(result) else result.tone, -1)
 
 
 def _is_one_program(result: object) -> bool:
     """Whether a program was compared with itself, and no difference is clear: neither is ahead."""
-    if not isinstance(result, Comparison) or (result.direction or result.verdict) != "unclear":
+    if not isinstance(result, Comparison) or result.tone != "unclear":
         return False
     return not (result.changed or result.too_short or result.error)
 

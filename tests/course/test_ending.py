@@ -90,8 +90,8 @@ def test_a_bet_that_no_run_decided_is_listed(file: Path, score: guess.Score) -> 
     score.leave_open("third", "third: Which is faster?", "neither")
     found = ending("04_data_loading")
     # The first was decided, too.
-    assert found.rows[-1] == ["third: Which is faster?", "neither", "unclear", "–"]
-    assert len(found.rows) == 4 and "unclear" in found._repr_html_()
+    assert found.rows[-1] == ["third: Which is faster?", "neither", "not decided", "–"]
+    assert len(found.rows) == 4 and "not decided" in found._repr_html_()
 
 
 def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -> None:
