@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_recorder(commands)
     results = commands.add_parser(
         "results",
-        help="hold the records against the notebooks' claims: writes RESULTS.md and sources.md",
+        help="write RESULTS.md, sources.md and symptoms.md from claims and records",
     )
     results.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 when a page is out of date"

@@ -71,15 +71,18 @@ class Finding:
         """Whether the record has an answer."""
         return bool(self.counts) or not math.isnan(self.value)
 
-    def __str__(self) -> str:
-        if self.counts:
-            return f"{self.counts} {self.word}"
-        if math.isnan(self.value):
-            return self.word
+    @property
+    def figure(self) -> str:
+        """Value and interval, or who arrived; empty where the record has no answer."""
+        if self.counts or not self.known:
+            return self.counts
         interval = ""
         if self.high > self.low:
             interval = f" [{_digits(self.low)}, {_digits(self.high)}]"
-        return f"{_digits(self.value)}{interval} {self.word}"
+        return _digits(self.value) + interval
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.figure, self.word]))
 
 
 def _digits(value: float) -> str:

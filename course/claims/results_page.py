@@ -1,5 +1,8 @@
-"""``course results`` writes two pages. ``RESULTS.md``: a summary, then the claims of all notebooks
-beside all recorded runs. ``course/sources.md``: the sources' statements (`sources_page`).
+"""``course results`` writes three pages.
+
+``RESULTS.md``: a summary, then the claims of all notebooks beside all recorded runs.
+``course/sources.md``: the sources' statements (`sources_page`). ``course/symptoms.md``: what people
+say, and the cell that shows why (`symptoms`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from course.claims.heat import heat_map
 from course.claims.ledgers import Ledger, ledgers
 from course.claims.sources_page import SOURCES_PAGE, sources_text
 from course.claims.summary import summary
+from course.claims.symptoms import SYMPTOMS_PAGE, symptoms_text
 from course.notebook_files import ROOT, long_path
 from labkit.text import write_whole
 
@@ -47,7 +51,11 @@ def main(args: Namespace) -> int:
     """
     try:
         every = ledgers()
-        pages = {RESULTS: results_text(every), SOURCES_PAGE: sources_text(every)}
+        pages = {
+            RESULTS: results_text(every),
+            SOURCES_PAGE: sources_text(every),
+            SYMPTOMS_PAGE: symptoms_text(every),
+        }
         _draw(args, every)
     except (OSError, ValueError) as error:
         print(f"course: {error}", file=sys.stderr)

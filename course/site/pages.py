@@ -42,6 +42,7 @@ DOCUMENTS = [
     "course/measuring.md",
     "course/teaching.md",
     "course/sources.md",
+    "course/symptoms.md",
     "data/README.md",
     "data/reference/README.md",
     "tests/tested-versions.md",
@@ -98,7 +99,11 @@ def _index(known: set[str]) -> str:
         entries.append(f"{number(path.stem)} {title} <notebooks/{place(path)}>")
     trees = {
         "Notebooks": entries,
-        "Using it": ["course/installing", "course/measuring"],
+        "Using it": [
+            "What is wrong with my training? <course/symptoms>",
+            "course/installing",
+            "course/measuring",
+        ],
         "Results": [
             "Every claim, and what we found <RESULTS>",
             "From the sources to the cells <course/sources>",
