@@ -1,7 +1,8 @@
-"""Why is my training slow? `diagnose` runs the reader's own step and says what costs how much.
+"""Why is my training slow? `watch` says which lines take its time, `diagnose` what would save it.
 
-`whyslow.diagnose(step, batches=loader)` measures by experiment where it can, and by the clock
-elsewhere; `whyslow.watch()` looks at a loop as it runs, by the clock alone.
+`with whyslow.watch():` around a loop, `whyslow.start()` at the top of a script or in a cell, and
+`python -m whyslow train.py` look at a program as it runs, line by line.
+`whyslow.diagnose(step, batches=loader)` takes one step and experiments with it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 from labkit.comparing import budget
 from labkit.device import pick
 from whyslow.findings import Diagnosis, Finding
+from whyslow.report import Report
 from whyslow.session import Session
-from whyslow.watching import Watch
+from whyslow.watching import Watch, start
 
-__all__ = ["Diagnosis", "Finding", "Watch", "diagnose", "watch"]
+__all__ = ["Diagnosis", "Finding", "Report", "Watch", "diagnose", "start", "watch"]
 
 
 def diagnose(
@@ -50,7 +52,7 @@ def diagnose(
     return Session(step, batches, seconds, patience, given).run()
 
 
-# As it reads: ``with whyslow.watch() as found:``.
+# As it reads: ``with whyslow.watch():``.
 watch = Watch
 
 

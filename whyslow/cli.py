@@ -1,54 +1,97 @@
-"""`python -m whyslow SCRIPT.py:STEP`: what makes a script's training step slow."""
+"""`python -m whyslow train.py ARGUMENTS`: which lines a script spends its time on, as it is.
+
+`python -m whyslow SCRIPT.py:STEP`: what would make a script's training step faster.
+"""
 
 import argparse
+import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from whyslow import check_call, diagnose
+from whyslow import Watch, check_call, diagnose
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Load the script as a module, without its main part, and diagnose its step.
+    """Watch a script, or diagnose a step of it.
 
-    Returns 0; a wrong command line ends with status 2.
+    Returns 0; a wrong command line ends with status 2, a script that fails as it does by itself.
     """
     parser = _parser()
     args = parser.parse_args(argv)
-    file, colon, name = args.step.rpartition(":")
-    path = Path(file)
-    if not colon or not name.isidentifier():
-        parser.error(f"{args.step!r} names no function: use SCRIPT.py:STEP")
-    if not path.is_file():
-        parser.error(f"there is no file {file!r}")
-    if path.suffix != ".py":
-        parser.error(f"{file!r} is no Python script: its name has to end in .py")
-    module = _loaded(path)
-    for wanted in filter(None, (name, args.batches)):
-        if not hasattr(module, wanted):
-            parser.error(f"{file} has no {wanted!r} at its top level")
-    batches = getattr(module, args.batches) if args.batches else None
-    step = getattr(module, name)
-    try:
-        check_call(step, batches, args.seconds)
-    except (TypeError, ValueError) as error:
-        parser.error(str(error))
-    print(diagnose(step, batches, seconds=args.seconds))
-    return 0
+    if args.module:
+        return _watched(_watch(parser, args), args, runpy.run_module, args.script, alter_sys=True)
+    file, _, name = args.script.rpartition(":")
+    if file and name.isidentifier():
+        # Of a step there are no arguments: what follows it is ours.
+        parser.parse_args([*args.arguments, args.script], args)
+        return _diagnosed(parser, args, _script(parser, file), name)
+    path = _script(parser, args.script)
+    # As Python does: what lies beside the script can be imported.
+    sys.path.insert(0, str(path.resolve().parent))
+    return _watched(_watch(parser, args), args, runpy.run_path, str(path))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="whyslow",
-        description="Run a script's training step for a while, and say what makes it slow.",
+        description="Run a script as it is, and say which lines its time goes to.",
+        epilog="SCRIPT.py:STEP experiments with one training step, a function of the script.",
     )
-    parser.add_argument("step", metavar="SCRIPT.py:STEP", help="a file, and a function in it")
-    loader = "what gives the step its batches, in the same file; without it the step takes none"
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    loader = "with SCRIPT.py:STEP: what gives the step its batches, in the same file"
     parser.add_argument("--batches", metavar="NAME", help=loader)
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure (20)")
+    parser.add_argument("--seconds", type=float, help="how long to watch (all), or to measure (20)")
+    parser.add_argument("--steps", type=int, help="how many updates of an optimizer to watch (all)")
+    parser.add_argument("script", metavar="SCRIPT.py", help="a training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
     return parser
+
+
+def _script(parser: argparse.ArgumentParser, file: str) -> Path:
+    path = Path(file)
+    if not path.is_file():
+        parser.error(f"there is no file {file!r}")
+    if path.suffix != ".py":
+        parser.error(f"{file!r} is no Python script: its name has to end in .py")
+    return path
+
+
+def _watch(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Watch:
+    try:
+        return Watch(seconds=args.seconds, steps=args.steps)
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+
+
+def _watched(
+    watch: Watch, args: argparse.Namespace, run: Callable[..., object], name: str, **how: Any
+) -> int:
+    sys.argv = [name, *args.arguments]
+    with watch:
+        run(name, run_name="__main__", **how)
+    return 0
+
+
+def _diagnosed(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, path: Path, name: str
+) -> int:
+    module = _loaded(path)
+    for wanted in filter(None, (name, args.batches)):
+        if not hasattr(module, wanted):
+            parser.error(f"{path} has no {wanted!r} at its top level")
+    batches = getattr(module, args.batches) if args.batches else None
+    step = getattr(module, name)
+    seconds = 20.0 if args.seconds is None else args.seconds
+    try:
+        check_call(step, batches, seconds)
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+    print(diagnose(step, batches, seconds=seconds))
+    return 0
 
 
 def _loaded(path: Path) -> ModuleType:

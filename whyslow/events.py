@@ -35,9 +35,6 @@ class Listener:
     def forward_ends(self, root: nn.Module, output: Any) -> None:
         """A root has returned."""
 
-    def module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        """Any module has returned."""
-
     def backward_begins(self) -> None:
         """`torch.autograd.backward` is called."""
 
@@ -125,10 +122,7 @@ def listening(listener: Listener) -> Iterator[None]:
         if not own.calls() or _is_compiling():
             return
         depth = max(0, depth - 1)
-        if own.loads:
-            return
-        listener.module_ends(module, inputs, output)
-        if depth == 0:
+        if depth == 0 and not own.loads:
             listener.forward_ends(module, output)
 
     handles: list[Any] = []

@@ -13,10 +13,6 @@ Interval = tuple[float, float]
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
-NO_STEP = (
-    "No training step was seen: one is an update by an optimizer's step(), or else a batch of a "
-    "torch loader with a backward pass. whyslow.diagnose(step) takes a function that does one."
-)
 # What is said beside a remedy of that kind.
 LEARNS = "It changes what is learned: remedies that do not come first."
 
@@ -65,8 +61,7 @@ class Diagnosis:
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` where that time goes by the
     clock, ``notes`` what the step did beside training, ``unmeasured`` what could not be measured,
-    and why. ``looked_for``: the checks that were made, and ``not_looked_for`` what needs
-    experiments, where none was made; ``counted``: what was taken for a step. All in words.
+    and why. ``looked_for``: the checks that were made. All in words.
     """
 
     findings: tuple[Finding, ...]
@@ -76,8 +71,6 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     unmeasured: dict[str, str] = field(default_factory=dict)
     looked_for: tuple[str, ...] = ()
-    not_looked_for: tuple[str, ...] = ()
-    counted: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -91,8 +84,6 @@ class Diagnosis:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        if not self.step_seconds:
-            return NO_STEP
         step = f"One step takes {format_seconds(self.step_seconds)}"
         if not self.findings:
             return f"{step}. {self._nothing()}"
@@ -107,8 +98,6 @@ class Diagnosis:
         words = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
         if self.looked_for:
             words += f", of what was looked for: {', '.join(self.looked_for)}"
-        if self.not_looked_for:
-            words += f". Only whyslow.diagnose(step) looks for {', '.join(self.not_looked_for)}"
         return f"{words}."
 
     def __str__(self) -> str:
@@ -135,7 +124,7 @@ class Diagnosis:
         if self.phases:
             parts = [f"{name} {share:.0%}" for name, share in self.phases.items() if share >= 0.005]
             lines.append(f"By the clock: {', '.join(parts)}.")
-        lines += [f"Note: {note}." for note in (*self.counted, *self.notes)]
+        lines += [f"Note: {note}." for note in self.notes]
         for name, why in self.unmeasured.items():
             lines.append(f"Not measured: {name} ({why}).")
         lines.append(f"Took {self.seconds:.0f} s.")

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.utils.checkpoint as recomputing
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -22,21 +21,17 @@ from labkit.restore.attributes import exchanged
 from labkit.restore.memory import bytes_of
 from whyslow.events import Listener, listening
 
-_BIASED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-
 
 @dataclass
 class Seen(Listener):
     """What one step did.
 
     ``roots``: modules that the step itself calls. ``launches``: operators that compute, by phase.
-    ``biased``: layers whose bias goes straight into a batch norm. ``unused``: roots in evaluation
-    mode that recorded a graph.
+    ``unused``: roots in evaluation mode that recorded a graph.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
-    biased: list[nn.Module] = field(default_factory=list)
     unused: list[nn.Module] = field(default_factory=list)
     devices: set[torch.device] = field(default_factory=set)
     launches: dict[str, int] = field(default_factory=dict)
@@ -56,7 +51,6 @@ class Seen(Listener):
     on_new: Callable[[Any], None] = lambda item: None
     _phase: str = "before"
     _before_zeroing: str = "before"
-    _made: dict[int, tuple[nn.Module, torch.Tensor]] = field(default_factory=dict)
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -107,15 +101,6 @@ class Seen(Listener):
     def loader_calls(self, root: nn.Module) -> None:
         # No root of the step; but a norm in it has a state that is put back.
         self.on_new(root)
-
-    def module_ends(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        if isinstance(module, _BatchNorm) and inputs and id(inputs[0]) in self._made:
-            layer, _ = self._made[id(inputs[0])]
-            if not any(layer is known for known in self.biased):
-                self.biased.append(layer)
-        elif isinstance(module, _BIASED) and module.bias is not None:
-            # The tensor is kept, so that its identity stays its own.
-            self._made[id(output)] = module, output
 
     def backward_begins(self) -> None:
         self._phase = "backward"
@@ -192,7 +177,6 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
     seen = Seen(on_new=on_new)
     with listening(seen), _writes(seen), _recomputes(seen):
         step()
-    seen._made.clear()
     return seen
 
 

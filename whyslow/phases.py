@@ -145,10 +145,6 @@ class Phases(Listener):
     def zeroing_ends(self) -> None:
         self.cut("zero end")
 
-    def forget(self, count: int) -> None:
-        """The first steps are not counted."""
-        del self.steps[:count], self.waits[:count]
-
     @property
     def wholes(self) -> list[float]:
         """Seconds of each step."""

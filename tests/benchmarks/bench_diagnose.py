@@ -255,8 +255,8 @@ def others(program: Program) -> dict[str, str]:
     found = {"torch.profiler": _first_operator(program)}
     with whyslow.watch() as watched:
         _run(program)
-    named = [each.name for each in watched.diagnosis] or [*watched.diagnosis.notes, "nothing"]
-    found["labkit watch"] = named[0]
+    line = watched.report.lines[0]
+    found["whyslow.watch"] = f"{line.cause}: {line.source}"
     if find_spec("gpuprof") is not None:
         found["gpuprof"] = _first_insight(program)
     return found

@@ -1,7 +1,7 @@
 """Programs of other kinds than `tests.whyslow.programs`, written and committed before the
 diagnosis had seen them. Then it named the planted cause first in 12 of 16, and a larger batch in
-the other four. Since then what changes what is learned comes last, and zeroing gradients counts as
-a part of the update: of programs that it has not seen, `later_programs` tells.
+the other four. Since then what changes what is learned comes last, and one of the 16 left with its
+check: of programs that it has not seen, `later_programs` tells.
 
 ``make(mended)`` builds a program, as there. Sequences, tables, pairs, codes and spectra, where the
 others have images and rows.
@@ -386,24 +386,6 @@ class Taste(nn.Module):
 
     def forward(self, pairs: torch.Tensor) -> torch.Tensor:
         return (self.users(pairs[:, 0]) * self.films(pairs[:, 1])).sum(1)
-
-
-@planted_here("gradients filled with zeros")
-def ratings_zeroed(mended: bool) -> Program:
-    """``set_to_none=False``: two large tables of zeros in each step."""
-    model = Taste()
-    updates = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
-
-    def step(batch: Any) -> torch.Tensor:
-        pairs, stars = batch
-        updates.zero_grad(set_to_none=mended)
-        loss = F.mse_loss(model(pairs), stars)
-        loss.backward()
-        updates.step()
-        return loss.detach()
-
-    pairs = [torch.randint(20_000, (4096, 2)) for _ in range(4)]
-    return Program(step, [(each, torch.rand(4096)) for each in pairs], 4096)
 
 
 @planted_here("validation with gradients")

@@ -281,30 +281,6 @@ def clipped_by_hand(mended: bool) -> Program:
     return Program(step, row_batches(512), 512)
 
 
-@planted("gradients filled with zeros")
-def zeroed_by_hand(mended: bool) -> Program:
-    """Zeros are written, and then added to: a large table of words."""
-    table = nn.EmbeddingBag(100_000, 64)
-    model = nn.Sequential(table, nn.ReLU(), nn.Linear(64, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
-
-    def step(batch: Any) -> torch.Tensor:
-        words, classes = batch
-        if mended:
-            optimizer.zero_grad()
-        else:
-            for each in model.parameters():
-                if each.grad is not None:
-                    each.grad.zero_()
-        loss = F.cross_entropy(model(words), classes)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    shapes = torch.randint(100_000, (4, 2048, 16)), torch.randint(10, (4, 2048))
-    return Program(in_turn(step, list(zip(*shapes, strict=True))), None, 2048)
-
-
 # ---------------------------------------------------------------------------------------- switches
 
 

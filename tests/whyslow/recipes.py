@@ -1,8 +1,7 @@
-"""How a step of a library's trainer is handed to the diagnosis. ``python -m
-tests.whyslow.recipes NAME``.
+"""How a library's trainer is diagnosed or watched. ``python -m tests.whyslow.recipes NAME``.
 
-Prints a line of JSON: the phases that the clock saw, and the names of the findings. The libraries
-are no dependency of the project: what is not installed is said in ``missing``.
+Prints a line of JSON: the phases of a step and the findings' names, or causes and lines. The
+libraries are no dependency of the project: what is not installed is said in ``missing``.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -93,6 +93,7 @@ def lightning() -> Any:
 
         def training_step(self, batch: Any) -> torch.Tensor:
             inputs, targets = batch
+            time.sleep(0.02)  # in the step
             return F.cross_entropy(self.network(inputs), targets)
 
         def configure_optimizers(self) -> Any:
@@ -106,9 +107,9 @@ def lightning() -> Any:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    with whyslow.watch() as found:
+    with whyslow.watch() as watched:
         trainer.fit(Module(), DataLoader(data(), batch_size=32))
-    return found.diagnosis
+    return watched.report
 
 
 @recipe("transformers")
@@ -122,6 +123,7 @@ def transformers() -> Any:
             self.network = network()
 
         def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            time.sleep(0.02)  # in the step
             logits = self.network(inputs)
             return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
@@ -138,9 +140,31 @@ def transformers() -> Any:
             logging_strategy="no",
         )
         trainer = transformers.Trainer(Model(), settings, train_dataset=rows)
-        with whyslow.watch() as found:
+        with whyslow.watch() as watched:
             trainer.train()
-    return found.diagnosis
+    return watched.report
+
+
+@recipe("fastai")
+def fastai() -> Any:
+    """A with-block around `fit`."""
+    from fastai.data.core import DataLoaders
+    from fastai.learner import Learner
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network()
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.02)  # in the step
+            return self.network(inputs)
+
+    loaders = DataLoaders(DataLoader(data(), batch_size=32), DataLoader(data(), batch_size=256))
+    learner = Learner(loaders, Model(), loss_func=F.cross_entropy)
+    with whyslow.watch() as watched, learner.no_bar(), learner.no_logging():
+        learner.fit(2)
+    return watched.report
 
 
 def main(name: str) -> None:
@@ -150,6 +174,9 @@ def main(name: str) -> None:
         print(json.dumps({"missing": module}))
         return
     found = make()
+    if isinstance(found, whyslow.Report):
+        print(json.dumps({"causes": found.causes, "lines": [line.source for line in found.lines]}))
+        return
     told = {"phases": found.phases, "findings": [each.name for each in found]}
     print(json.dumps(told | {"step_seconds": found.step_seconds}))
 

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from labkit import count
 from labkit.busy import cores
-from tests.whyslow.parts import Program, conv_net, image_batches, looked_at, trainer
+from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, session
 from whyslow.checks import (
@@ -28,7 +28,6 @@ from whyslow.checks import (
     samples,
     switches,
     update,
-    zeroing,
 )
 from whyslow.checks.blame import Parts
 from whyslow.checks.streaming import Stream
@@ -39,14 +38,8 @@ from whyslow.findings import Finding
 from whyslow.observe import Seen, observe
 from whyslow.phases import Phases
 from whyslow.subject import Subject
-from whyslow.watching import Watch
 
 # ------------------------------------------------------------------- a change takes the fault out
-
-
-def biased(mended):
-    """A bias before each batch norm: on a CPU it costs too little for a program of its own."""
-    return Program(trainer(conv_net(4, bias=not mended)), image_batches(4, 2), 4)
 
 
 def flops(step, subject):
@@ -61,19 +54,9 @@ def kept_bytes(step, subject):
     return count(step).saved_bytes
 
 
-def biases(step, subject):
-    return sum(name.endswith("bias") for name, _ in subject.seen.roots[0].named_parameters())
-
-
 def in_the_other_order(step, subject):
     weights = [each for each in subject.seen.parameters if each.dim() == 4]
     return sum(not each.is_contiguous(memory_format=torch.channels_last) for each in weights)
-
-
-def zeros_written(step, subject):
-    with profile(activities=[ProfilerActivity.CPU]) as taken:
-        step()
-    return [each.name for each in taken.events()].count("aten::zero_")
 
 
 def threads_away(step, subject):
@@ -97,21 +80,17 @@ MORE = {
     "checkpointed": flops,
     "frozen_in_name": flops,
     "validated_with_gradients": seen_to_be("unused"),
-    "zeroed_by_hand": lambda *given: (launches(*given), zeros_written(*given)),
     "full_precision": kept_bytes,
     "loop_optimizer": launches,
     "channels_first": in_the_other_order,
     "oversubscribed": threads_away,
-    "biased": biases,
 }
 
 
 @pytest.mark.parametrize("name", MORE)
 def test_a_change_takes_the_fault_out_and_puts_it_back(name):
-    make, names = biased, ("bias before batch norm",)
-    if name in PROGRAMS:
-        make, names = PROGRAMS[name].make, PROGRAMS[name].names
-    program = make(False)
+    names = PROGRAMS[name].names
+    program = PROGRAMS[name].make(False)
     try:
         subject = looked_at(program)
         every = [each for check in EXPERIMENTS for each in check(subject)]
@@ -127,9 +106,7 @@ def test_a_change_takes_the_fault_out_and_puts_it_back(name):
     finally:
         program.close()
     assert after == before
-    if not isinstance(before, tuple):
-        before, inside = (before,), (inside,)
-    assert all(less < more for less, more in zip(inside, before, strict=True))
+    assert inside < before
 
 
 def test_a_larger_batch_holds_the_same_samples_again():
@@ -289,32 +266,6 @@ def test_compiling_once_is_no_habit():
     assert found.share == pytest.approx(0.1)
     assert recompiles.finding([1.0], [1.0] * 10) is None
     assert recompiles.finding([0.5, 0.5], []) is None
-
-
-@pytest.mark.parametrize(
-    ("compiles", "again"),
-    [
-        # By the number of the step.
-        ([0, 0, 1], 0),
-        ([0, 2], 0),
-        ([0, 2, 7], 2),
-    ],
-)
-@pytest.mark.parametrize("steps", [8, 4])
-def test_what_compiles_while_a_loop_warms_up_is_not_compiled_again(steps, compiles, again):
-    watch = Watch()
-    for number in range(steps):
-        watch.cut("begin")
-        watch._compilations.seconds += [5.0] * compiles.count(number)
-        watch.cut("forward")
-        watch.cut("end")
-    found = watch._judge()
-    if steps < 8:
-        again = 0
-    assert [each.name for each in found] == ["compiled again for other shapes"] * bool(again)
-    for each in found:
-        assert (each.share, each.interval) == (1.0, (1.0, 1.0))
-        assert f"{again} compilations in 6 warm steps" in each.how
 
 
 def test_no_share_is_more_than_all():
@@ -608,15 +559,6 @@ def test_a_step_may_save_and_open_by_name(tmp_path):
     assert torch.load(tmp_path / "saved") == [1]
 
 
-def test_zeros_may_be_asked_for_by_name():
-    subject = looked_at(PROGRAMS["zeroed_by_hand"].make(False))
-    [tried] = zeroing.experiments(subject)
-    with tried.change():
-        assert torch.zeros_like(input=subject.seen.parameters[0]) is None
-        zeros = torch.zeros_like(input=torch.ones(2), dtype=torch.int64)
-    assert (zeros.tolist(), zeros.dtype) == ([0, 0], torch.int64)
-
-
 # --------------------------------------------------------------------------- waits for the device
 
 
@@ -685,42 +627,3 @@ def test_waits_are_found_where_their_cause_is_not(monkeypatch, dataset, failed):
     assert found.share == pytest.approx(2 / 3)
     reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
     assert told.unmeasured == (reason if failed else {})
-
-
-def watched(loader):
-    """A loop that has waited for this loader."""
-    watch, kind = Watch(), ("kind",)
-    watch.steps = [{"data": 0.02, "forward": 0.01} for _ in range(12)]
-    watch.waits = [{kind: 0.02} for _ in range(12)]
-    watch._longest[kind] = 0.24, loader
-    return watch
-
-
-@pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
-def test_a_watched_loop_ends_well_where_the_cause_of_its_waits_is_not_found(dataset, failed):
-    found = watched(DataLoader(dataset, batch_size=8))._judge()
-    assert [each.name for each in found] == ["waits for data"]
-    assert list(found.unmeasured) == ([loading.CAUSE] if failed else [])
-
-
-def test_the_next_epoch_of_a_watched_loop_is_drawn_as_without():
-    own = torch.Generator().manual_seed(0)
-    before = own.get_state()
-    found = watched(loader(shuffle=True, generator=own))._judge()
-    assert "a batch takes" in found[0].how
-    assert torch.equal(own.get_state(), before)
-
-
-def test_a_full_card_does_not_end_a_loop_that_is_done(monkeypatch):
-    def full(parameters):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(update, "_alike", full)
-    program = Program(trainer(conv_net(4)), image_batches(4, 2), 4)
-    with Watch() as found:
-        for _ in range(2):
-            for batch in program.batches:
-                program.step(batch)
-    assert found.diagnosis.step_seconds > 0
-    reason = "OutOfMemoryError: CUDA out of memory"
-    assert found.diagnosis.unmeasured == {update.BY_CLOCK: reason}

@@ -50,7 +50,8 @@ def test_a_script_is_diagnosed_without_its_main_part(script, capsys, more):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["{}"], "names no function"),
+        (["nowhere.py"], "there is no file 'nowhere.py'"),
+        (["pyproject.toml"], "'pyproject.toml' is no Python script"),
         (["nowhere.py:step"], "there is no file 'nowhere.py'"),
         (["pyproject.toml:step"], "'pyproject.toml' is no Python script"),
         (["{}:stop"], "has no 'stop' at its top level"),
@@ -58,6 +59,8 @@ def test_a_script_is_diagnosed_without_its_main_part(script, capsys, more):
         (["{}:step"], "is called as step()"),
         (["{}:number"], "step=3 cannot be called"),
         (["{}:alone", "--seconds", "0"], "seconds=0.0"),
+        (["--seconds", "0", "{}"], "seconds=0.0"),
+        (["--steps", "0", "{}"], "steps=0"),
     ],
 )
 def test_what_cannot_be_diagnosed_is_named(script, capsys, arguments, words):

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("name", ["plain", "accelerate", "lightning", "transformers"])
-def test_a_recipe_sees_the_parts_of_a_step(name):
+@pytest.mark.parametrize("name", ["plain", "accelerate", "lightning", "transformers", "fastai"])
+def test_a_recipe_sees_the_parts_of_a_training(name):
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-m", "tests.whyslow.recipes", name],
@@ -29,6 +29,10 @@ def test_a_recipe_sees_the_parts_of_a_step(name):
     found = json.loads(done.stdout.splitlines()[-1])
     if "missing" in found:
         pytest.skip(f"{found['missing']} is not installed; it is no dependency of the project")
+    if "causes" in found:
+        assert any("in the step" in line for line in found["lines"])
+        assert sum(found["causes"].values()) == pytest.approx(1)
+        return
     assert found["step_seconds"] > 0
     assert {"data", "forward", "backward", "update"} <= found["phases"].keys()
     assert sum(found["phases"].values()) == pytest.approx(1, abs=0.02)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from whyslow.checks import (
     batch_size,
-    bias,
     gradients,
     layout,
     optimizer,
@@ -20,7 +19,6 @@ from whyslow.checks import (
     syncs,
     threads,
     transfers,
-    zeroing,
 )
 from whyslow.experiment import Experiment
 from whyslow.subject import Subject
@@ -35,8 +33,6 @@ EXPERIMENTS: dict[Callable[[Subject], Iterator[Experiment]], str] = {
     gradients.experiments: "gradients that nobody uses",
     recomputation.experiments: "recomputation",
     optimizer.experiments: "updates parameter by parameter",
-    zeroing.experiments: "how gradients are zeroed",
     layout.experiments: "the layout of images",
-    bias.experiments: "a bias before a batch norm",
     transfers.experiments: "copies to an accelerator",
 }

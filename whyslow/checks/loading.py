@@ -38,11 +38,8 @@ def finding(subject: Subject, seconds: float, may_fail: MayFail) -> tuple[Findin
     return waits, found
 
 
-def inside(phases: Phases, may_fail: MayFail, reads: bool = True) -> Finding | None:
-    """What a step waits for batches of a loader of its own: of several, the slowest.
-
-    The cause is found where it ``reads`` a few batches.
-    """
+def inside(phases: Phases, may_fail: MayFail) -> Finding | None:
+    """What a step waits for batches of a loader of its own: of several, the slowest."""
     loader, waited = phases.slowest_loader()
     wholes = phases.wholes
     share, interval = share_of(waited, wholes)
@@ -50,9 +47,7 @@ def inside(phases: Phases, may_fail: MayFail, reads: bool = True) -> Finding | N
         return None
     works = [whole - wait for whole, wait in zip(wholes, waited, strict=True)]
     waits = Stream(waited, works)
-    found = without_cause(waits, share, interval)
-    if reads:
-        found = _blamed(None, loader, waits, (share, interval), may_fail)
+    found = _blamed(None, loader, waits, (share, interval), may_fail)
     return replace(found, how=f"{found.how}; {_described(loader)}")
 
 

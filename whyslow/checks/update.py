@@ -22,8 +22,6 @@ from whyslow.subject import Subject
 
 # From so many operators for each parameter on, a hand-written update is held against Adam.
 LIKE_ADAM = 6
-# The finding of a loop that is only watched.
-BY_CLOCK = "slow work between backward and update"
 
 _CLIPPING = (
     "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
@@ -75,31 +73,6 @@ def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
         "one pass over all parameters instead of several operators for each.",
         "08_optimizers",
     )
-
-
-def applies(seen: Seen) -> bool:
-    """Whether there is an update, of more than one parameter, for `by_clock` to look at."""
-    return bool(seen.optimizers) and len(seen.parameters) >= 2
-
-
-def by_clock(seen: Seen, phases: Phases) -> Iterator[Finding]:
-    """What stands between backward and update, from the clock alone, without a count."""
-    if not applies(seen):
-        return
-    reference = _seconds(_clipping(seen.parameters))
-    finding = _against(
-        BY_CLOCK,
-        phases,
-        "after backward",
-        reference,
-        "between backward and update, against clip_grad_norm_ on as many tensors",
-        "Clip by one call of torch.nn.utils.clip_grad_norm_ over all parameters;\n"
-        "log norms and look for nan every 100th step.",
-        "18_gradient_clipping",
-    )
-    taken = [step.get("after backward", 0.0) for step in phases.steps]
-    if statistics.median(taken) > 3 * reference:
-        yield finding
 
 
 def _torchs_own(optimizer: torch.optim.Optimizer) -> bool:

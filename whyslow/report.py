@@ -1,0 +1,157 @@
+"""Where the time of a watched program goes, line by line: as text, and with bars in a notebook."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from labkit import show
+from labkit.show import Markup
+from labkit.text import aligned, format_seconds
+from whyslow.advice import advice
+from whyslow.lines import CAUSES, HOST, Line, Sampled, heavy
+from whyslow.stacks import LOADING, START
+
+# Below so many looks a share says little.
+FEW = 100
+# Lines of source around a heavy one, and the share from which a line gets a bar.
+AROUND, DRAWN = 2, 0.005
+BAR = 20
+UNSEEN = (
+    "what worker processes do while the loop waits for them",
+    "which operator a GPU runs: its time is at the line that waits for it",
+    "what a line could do faster: whyslow.diagnose(step) tries that",
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The heaviest lines of one run; `print` it, or let a cell end in it.
+
+    ``ended`` says why the watching ended, where that was no plain end: the name of an error.
+    """
+
+    sampled: Sampled
+    ended: str = ""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The heaviest lines, five at most."""
+        return heavy(self.sampled.lines)
+
+    @property
+    def causes(self) -> dict[str, float]:
+        """The share of each cause, the heaviest first; they add up to 1."""
+        return {cause: share for cause, (share, _) in self.sampled.causes.items()}
+
+    @property
+    def sentence(self) -> str:
+        """The result in words."""
+        seconds = format_seconds(self.sampled.seconds)
+        if not self.sampled.looks:
+            return "No line of your own files ran while it was watched."
+        told = f"Watched {seconds}"
+        if self.ended:
+            told += f", until {self.ended}"
+        if self.sampled.looks < FEW:
+            told += f", only {self.sampled.looks} looks: too short to say much"
+        start, share = self.causes.get(START, 0.0), self.causes[self._first]
+        if start > share and self._first != START:
+            return f"{told}. {start:.0%} of it is start-up; most of the rest is {self._first}."
+        return f"{told}. Most time goes to {self._first}: {share:.0%}."
+
+    @property
+    def _first(self) -> str:
+        """The heaviest cause; what is paid once only where there is nothing else."""
+        others = [cause for cause in self.causes if cause != START]
+        return (others or [START])[0]
+
+    def __str__(self) -> str:
+        if not self.sampled.looks:
+            return self.sentence
+        remedy = "\n".join(f"  {line}" for line in advice(self._first).splitlines())
+        first = f"Try first, for {self._first}:\n{remedy}"
+        return "\n\n".join([self.sentence, self._table(), first, *self._notes()])
+
+    __repr__ = __str__
+
+    def _table(self) -> str:
+        rows = []
+        for line in self.lines:
+            low, high = line.interval
+            source = line.source or f"(no source, in {line.function})"
+            rows.append(
+                [
+                    f"{line.share:4.0%}",
+                    f"[{low:.0%}, {high:.0%}]",
+                    "█" * max(1, round(BAR * line.share)),
+                    line.place,
+                    source[:70],
+                    line.cause,
+                ]
+            )
+        return aligned(rows)
+
+    def _notes(self) -> Iterator[str]:
+        shares = [f"{cause} {share:.0%}" for cause, share in self.causes.items() if share >= DRAWN]
+        yield f"By cause: {', '.join(shares)}."
+        if self.sampled.loop is not None:
+            file, (first, last) = self.sampled.loop
+            yield f"The training loop is {Path(file).name}, lines {first} to {last}."
+        yield f"Looked for: {', '.join(CAUSES)}."
+        unseen = UNSEEN if {LOADING, HOST} & self.causes.keys() else UNSEEN[1:]
+        yield f"Not seen: {'; '.join(unseen)}."
+
+    def _repr_html_(self) -> str:
+        if not self.sampled.looks:
+            return show.result(show.sentence(self.sentence))
+        remedy = f"Try first, for {self._first}: {' '.join(advice(self._first).split())}"
+        return show.result(
+            show.sentence(self.sentence),
+            show.sentence(remedy),
+            *map(_excerpt, self._files()),
+            show.details(*self._notes(), summary="What was looked for"),
+        )
+
+    def _files(self) -> Iterator[Sequence[Line]]:
+        """The lines to draw, by file; the file of the heaviest line first."""
+        by_file: dict[str, list[Line]] = {line.file: [] for line in self.lines}
+        for line in self.sampled.lines:
+            if line.file in by_file and line.share >= DRAWN:
+                by_file[line.file].append(line)
+        yield from by_file.values()
+
+
+def _excerpt(lines: Sequence[Line]) -> Markup:
+    """The source with a bar beside each line."""
+    file = lines[0].file
+    known = {line.number: line for line in lines}
+    shown = sorted({number + step for number in known for step in range(-AROUND, AROUND + 1)})
+    texts = linecache.getlines(file)
+    rows = []
+    for before, number in zip([0, *shown], shown, strict=False):
+        if not 1 <= number <= len(texts):
+            continue
+        if before and number > before + 1:
+            rows.append(_row("⋯", "", None))
+        rows.append(_row(str(number), texts[number - 1].rstrip(), known.get(number)))
+    title = lines[0].place.rpartition(":")[0]
+    body = show.element("table", *rows, kind="source")
+    return show.element("div", show.note(title), body, kind="scroll")
+
+
+def _row(number: str, text: str, line: Line | None) -> Markup:
+    cells = ["", ""]
+    if line is not None:
+        bar = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=line.cause)
+        cells = [f"{line.share:.0%}", show.element("span", bar, title=line.cause)]
+    return show.element(
+        "tr",
+        show.element("td", number),
+        show.element("td", cells[0]),
+        show.element("td", cells[1]),
+        show.element("td", show.element("code", text)),
+        show.element("td", line.cause if line is not None else ""),
+    )

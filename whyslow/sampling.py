@@ -1,0 +1,112 @@
+"""A thread that looks, every two milliseconds, at which line another one is.
+
+Torch's operators release the interpreter's lock, so that the thread gets its turn while they run.
+A look counts for the time since the last one, not for one: where the lock is held for longer, the
+line that held it gets that time. Nothing is called in the thread that is looked at.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from whyslow.stacks import START, Stack, stack_of_thread
+
+# Seconds between two looks.
+EVERY = 0.002
+# Seconds of a block, and the most blocks: then two of them become one.
+BLOCK, BLOCKS = 0.1, 200
+
+
+@dataclass
+class Tally:
+    """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
+
+    ``first`` has the time of the first look at each stack. Time in which no line of the reader's
+    ran, as between two cells, is in no block.
+    """
+
+    width: float = BLOCK
+    looks: int = 0
+    seconds: dict[Stack, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
+    first: dict[Stack, float] = field(default_factory=dict)
+
+    def add(self, stack: Stack, now: float, seconds: float) -> None:
+        """One look: ``now`` counts from the begin."""
+        self.looks += 1
+        self.first.setdefault(stack, now)
+        block = int(now / self.width)
+        blocks = self.seconds[stack]
+        blocks[block] = blocks.get(block, 0.0) + seconds
+        if block >= BLOCKS:
+            self._widen()
+
+    def _widen(self) -> None:
+        self.width *= 2
+        for blocks in self.seconds.values():
+            fine = list(blocks.items())
+            blocks.clear()
+            for block, seconds in fine:
+                blocks[block // 2] = blocks.get(block // 2, 0.0) + seconds
+
+    @property
+    def total(self) -> float:
+        """Seconds in which lines of the reader's ran."""
+        return sum(sum(blocks.values()) for blocks in self.seconds.values())
+
+
+class Sampler:
+    """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
+    without imports.
+
+    ``done`` is called by the sampler's own thread when it ends by itself.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        done: Callable[[], object] | None = None,
+        every: float = EVERY,
+    ) -> None:
+        self.tally = Tally()
+        self._seconds, self._done, self._every = seconds, done, every
+        self._target = threading.get_ident()
+        self._ended = threading.Event()
+        # What it shows at its end belongs to the cell that has started it.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="whyslow", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more. The tally does not change after it."""
+        self._ended.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def end(self) -> None:
+        """End by itself, soon: `done` is called."""
+        self._seconds = 0.0
+
+    def _run(self) -> None:
+        tally = self.tally
+        begin = last = time.perf_counter()
+        worked = 0.0
+        while not self._ended.wait(self._every):
+            stack = stack_of_thread(self._target)
+            now = time.perf_counter()
+            if stack:
+                tally.add(stack, now - begin, now - last)
+                # Imports are over sooner or later: the budget is for what comes then.
+                worked += 0.0 if START in stack else now - last
+            last = now
+            if self._seconds is not None and worked >= self._seconds:
+                self._ended.set()
+                if self._done is not None:
+                    self._done()

@@ -1,0 +1,87 @@
+"""What the text of a reader's file says of its lines: loops, and passes without gradients."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# The first and the last line.
+Range = tuple[int, int]
+_QUIET = {"no_grad", "inference_mode"}
+_BLOCKS = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
+Block = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Source:
+    """Loops of a file, and ranges of lines ``without`` gradients or that ``update`` by hand."""
+
+    loops: tuple[Range, ...] = ()
+    without: tuple[Range, ...] = ()
+    update: tuple[Range, ...] = ()
+
+
+def inside(line: int, ranges: tuple[Range, ...]) -> bool:
+    """Whether a line is in one of them."""
+    return any(first <= line <= last for first, last in ranges)
+
+
+@functools.lru_cache(maxsize=256)
+def source_of(file: str) -> Source:
+    """Nothing is known of a file that cannot be read, or that is no Python."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return Source()
+    loops: list[Range] = []
+    without: list[Range] = []
+    update: list[Range] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+            loops.append(_range(node))
+        if isinstance(node, _BLOCKS) and _is_quiet(node):
+            (update if _writes(node) else without).append(_range(node))
+    return Source(tuple(loops), tuple(without), tuple(update))
+
+
+def _range(node: ast.stmt) -> Range:
+    return node.lineno, node.end_lineno or node.lineno
+
+
+def _is_quiet(node: Block) -> bool:
+    """A block or a function without gradients, or a function that calls ``eval()`` and no
+    ``backward()``.
+    """
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return any(_name(item.context_expr) in _QUIET for item in node.items)
+    called = set(_methods(node))
+    decorated = any(_name(each) in _QUIET for each in node.decorator_list)
+    return decorated or ("eval" in called and "backward" not in called)
+
+
+def _name(node: ast.AST) -> str:
+    """``torch.no_grad()`` and ``no_grad`` -> ``no_grad``."""
+    if isinstance(node, ast.Call):
+        return _name(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _methods(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+            yield each.func.attr
+
+
+def _writes(node: ast.AST) -> bool:
+    """Weights are written there: an update by hand, or an average of weights."""
+    gradients = any(
+        isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node)
+    )
+    return gradients or any(
+        name.endswith("_") and not name.startswith("_") for name in _methods(node)
+    )

@@ -1,0 +1,123 @@
+"""What a stack of Python's says: the lines of the reader's own files, and what libraries do there.
+
+A `Stack` goes from the outermost frame to the innermost. Of the reader's own frames it has the code
+and the place in it; of a library's frames only a *mark*, a word for what that code is for, and
+nothing where the code could be for anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+import labkit
+from labkit.restore.own import is_own_code
+
+# A frame of the reader's: its code, and the byte of it that runs. Or a mark.
+Place = tuple[CodeType, int]
+Stack = tuple[Place | str, ...]
+
+LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
+LOGGING, SAVING, COMPILING = "logging", "saving", "compiling"
+VALIDATION, WAITING, START = "validation", "waiting", "start-up"
+
+# By the end of the file's path, and by the function where one is named. The first that fits.
+_MARKS: tuple[tuple[str, str, str], ...] = (
+    (r"torch/utils/data/", "", LOADING),
+    (r"torchvision/(transforms|io|datasets)/", "", LOADING),
+    (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", "", LOADING),
+    (r"numpy/lib/_?npyio", "", LOADING),
+    (r"torch/serialization\.py", r"save", SAVING),
+    (r"torch/serialization\.py", r"load", LOADING),
+    (r"<frozen importlib", "", START),
+    # Compiling, and not the calls of what is compiled.
+    (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", "", COMPILING),
+    (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", "", COMPILING),
+    (r"/torchinductor_", "", FORWARD),
+    (r"torch/_tensor\.py", r"backward", BACKWARD),
+    (r"torch/autograd/__init__\.py", r"backward|grad", BACKWARD),
+    (r"torch/(optim|amp/grad_scaler)", "", UPDATE),
+    (r"torch/nn/utils/clip_grad\.py", "", UPDATE),
+    (r"torch/nn/modules/module\.py", r"_(wrapped_)?call_impl|__call__", FORWARD),
+    (r"torch/nn/functional\.py", "", FORWARD),
+    (r"torch/utils/tensorboard/", "", LOGGING),
+    (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", "", LOGGING),
+    # Trainers of libraries, whose loops are not the reader's.
+    (r"lightning/.*evaluation_loop", "", VALIDATION),
+    (r"transformers/trainer\.py", r"evaluat\w*|prediction_\w*|predict", VALIDATION),
+    (r"fastai/learner\.py", r"_do_epoch_validate|validate", VALIDATION),
+    (
+        r"/(threading|queue|selectors|subprocess|concurrent/futures/\w+|multiprocessing/\w+)\.py",
+        r"_?(join|wait|get|put|result|select|poll|communicate|recv)",
+        WAITING,
+    ),
+)
+_RULES = tuple((re.compile(file), re.compile(name), mark) for file, name, mark in _MARKS)
+_KIT = tuple(str(Path(module).parent.resolve()) for module in (__file__, labkit.__file__))
+# Python's own functions that are made from text, such as those of dataclasses.
+_MADE = re.compile(r"__\w+__$")
+
+
+@functools.cache
+def is_own(code: CodeType) -> bool:
+    """Whether the reader has written it: a script, a module beside it, a cell, a text for exec."""
+    file = code.co_filename
+    if file.startswith("<"):
+        typed = file in ("<string>", "<stdin>") or file.startswith("<ipython-input")
+        return typed and not _MADE.match(code.co_name)
+    return is_own_code(code) and not file.startswith(_KIT) and "/torchinductor_" not in file
+
+
+@functools.cache
+def mark_of(code: CodeType) -> str:
+    """What a library's code is for, or nothing."""
+    file = code.co_filename.replace("\\", "/")
+    for path, name, mark in _RULES:
+        if path.search(file) and name.match(code.co_name):
+            return mark
+    return ""
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """Own places and marks, the outermost first; marks that follow each other once."""
+    places: list[Place | str] = []
+    while frame is not None:
+        code = frame.f_code
+        if is_own(code) and not _evaluated(frame):
+            places.append((code, frame.f_lasti))
+        else:
+            mark = mark_of(code)
+            if mark and (not places or places[-1] != mark):
+                places.append(mark)
+        frame = frame.f_back
+    return tuple(reversed(places))
+
+
+def _evaluated(frame: FrameType) -> bool:
+    """Whether it is a text that a library has evaluated, as for a named tuple."""
+    code, caller = frame.f_code, frame.f_back
+    if code.co_name != "<module>" or code.co_filename != "<string>":
+        return False
+    return caller is None or not is_own(caller.f_code)
+
+
+def stack_of_thread(thread: int) -> Stack:
+    """Of the thread with this identifier; empty where it has ended or runs no line of the reader's.
+
+    A thread that only waits for others stands for those of them that run the reader's lines.
+    """
+    frames = sys._current_frames()
+    stack = stack_of(frames.get(thread))
+    if stack and stack[-1] == WAITING:
+        for other, frame in frames.items():
+            instead = stack_of(frame) if other != thread else ()
+            if instead and instead[-1] != WAITING and _has_own(instead):
+                return instead
+    return stack if _has_own(stack) else ()
+
+
+def _has_own(stack: Stack) -> bool:
+    return any(not isinstance(place, str) for place in stack)
