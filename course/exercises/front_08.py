@@ -112,7 +112,7 @@ def _compare(
     known: dict[str, list[torch.nn.Parameter]],
     step: int,
 ) -> None:
-    """NotYet for the first weights that differ from torch's; ``known``: mistakes, by their hints."""
+    """NotYet at the first weights that are not torch's; ``known``: mistakes, by their hints."""
     for number, (mine, right) in enumerate(zip(own, wanted, strict=True)):
         if torch.allclose(mine, right, rtol=1e-7, atol=1e-12):
             continue

@@ -178,9 +178,9 @@ function render({ el }) {
       "Simulated: a chain of blocks. At a cut only an output is kept; the piece before it runs " +
       "forward again when backward arrives. Grid: cut where the sum passes a threshold, 24 are " +
       "tried. Genetic: 16 plans, the best of which have children: a cut is moved, two pieces are " +
-      "merged, one is split. Exact: dynamic programming. Nested checkpoints: a piece that runs " +
-      "again is cut again, which needs less memory and more runs. The hourglass is without its " +
-      "skips. Nothing here is measured.",
+      "merged, one is split. Exact: dynamic programming. Nested checkpoints, the red " +
+      "line: a piece that runs again is cut again, for less memory and more runs. The hourglass " +
+      "is without its skips. Nothing here is measured.",
     state,
     height: (width) => places({ width, narrow: width < NARROW }).plans.bottom + 40,
     draw: (pen, now, size) => {
