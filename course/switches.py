@@ -42,6 +42,12 @@ class Switch(NamedTuple):
 
 SWITCHES = {
     "vectorization": Switch(1, "flip and scale a whole batch at once, not image by image"),
+    "minibatch_sgd": Switch(
+        2,
+        "learn from a quarter of the images in each step, at the same rate",
+        learns=True,
+        label="smaller minibatches",
+    ),
     "learning_rate_schedules": Switch(
         3, "let the rate rise and fall (1cycle)", learns=True, label="1cycle schedule"
     ),
@@ -50,7 +56,7 @@ SWITCHES = {
     ),
     "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
     "batch_size": Switch(
-        5, "take 128 images a step, not 64, at twice the rate", learns=True, label="larger batch"
+        5, "take twice as many images a step, at twice the rate", learns=True, label="larger batch"
     ),
     "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it", label="bf16"),
     "fp16_numerics": Switch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -15,6 +16,10 @@ SHAPES = ((5,), (2, 3), (4,))
 # The second weights have no gradient at the second step.
 WITHOUT = (1, 1)
 STEPS = 4
+L2 = "that is Adam with L2; the decay must not go through the root"
+UNCORRECTED = (
+    "m and v are not corrected: they begin at zero, so divide m by 1 - 0.9**t and v by 1 - 0.999**t"
+)
 # Of the gradients: small ones show where the 1e-8 is added.
 SIZES = (1.0, 1e-6, 1.0)
 
@@ -32,16 +37,18 @@ def check_08_own_adamw(answer: Make) -> None:
         if not isinstance(made, torch.optim.Optimizer):
             raise NotYet("AdamW is no class of the kind torch.optim.Optimizer")
         torchs = torch.optim.AdamW(_groups(wanted), lr=RATES[0], weight_decay=DECAYS[0])
-        l2 = _weights()
+        l2, raw = _weights(), _weights()
         with_l2 = torch.optim.Adam(_groups(l2), lr=RATES[0], weight_decay=DECAYS[0])
+        uncorrected = _Uncorrected(_groups(raw))
         for step in range(STEPS):
-            for weights in (own, wanted, l2):
+            for weights in (own, wanted, l2, raw):
                 _give_gradients(weights, step)
             kept = [None if weight.grad is None else weight.grad.clone() for weight in own]
             attempt(made.step)
             torchs.step()
             with_l2.step()
-            _compare(own, wanted, l2, step)
+            uncorrected.step()
+            _compare(own, wanted, {L2: l2, UNCORRECTED: raw}, step)
             _gradients_are_as_before(own, kept, step)
         _state_is_kept(answer, made, own, wanted, torchs)
 
@@ -53,6 +60,32 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+class _Uncorrected:
+    """AdamW whose means are used as they are, though they began at zero."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        first = {"lr": RATES[0], "weight_decay": DECAYS[0]}
+        self.groups = [first | group for group in groups]
+        self.means: dict[torch.nn.Parameter, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._move(weight, weight.grad, group["lr"], group["weight_decay"])
+
+    def _move(
+        self, weight: torch.nn.Parameter, gradient: torch.Tensor, rate: float, decay: float
+    ) -> None:
+        zeros = torch.zeros_like(weight), torch.zeros_like(weight)
+        mean, square = self.means.setdefault(weight, zeros)
+        mean.lerp_(gradient, 0.1)
+        square.lerp_(gradient.square(), 0.001)
+        weight.mul_(1 - rate * decay)
+        weight.addcdiv_(mean, square.sqrt() + 1e-8, value=-rate)
+
+
 def _weights() -> list[torch.nn.Parameter]:
     generator = torch.Generator().manual_seed(8)
     return [
@@ -61,7 +94,7 @@ def _weights() -> list[torch.nn.Parameter]:
     ]
 
 
-def _groups(weights: list[torch.nn.Parameter]) -> list[dict[str, object]]:
+def _groups(weights: list[torch.nn.Parameter]) -> list[dict[str, Any]]:
     rest = {"params": weights[2:], "lr": RATES[1], "weight_decay": DECAYS[1]}
     return [{"params": weights[:2]}, rest]
 
@@ -76,18 +109,19 @@ def _give_gradients(weights: list[torch.nn.Parameter], step: int) -> None:
 def _compare(
     own: list[torch.nn.Parameter],
     wanted: list[torch.nn.Parameter],
-    l2: list[torch.nn.Parameter],
+    known: dict[str, list[torch.nn.Parameter]],
     step: int,
 ) -> None:
-    """NotYet for the first weights that differ from torch's."""
-    for number, (mine, right, other) in enumerate(zip(own, wanted, l2, strict=True)):
+    """NotYet at the first weights that are not torch's; ``known``: mistakes, by their hints."""
+    for number, (mine, right) in enumerate(zip(own, wanted, strict=True)):
         if torch.allclose(mine, right, rtol=1e-7, atol=1e-12):
             continue
         where = f"step {step + 1}, weights {number}"
         if (step, number) == WITHOUT:
             raise NotYet(f"{where}: without a gradient they are to stay as they are, decay and all")
-        if torch.allclose(mine, other):
-            raise NotYet(f"{where}: that is Adam with L2; the decay must not go through the root")
+        for hint, wrong in known.items():
+            if torch.allclose(mine, wrong[number]):
+                raise NotYet(f"{where}: {hint}")
         off = (mine - right).abs().max().item()
         raise NotYet(f"{where}: they differ from torch's by up to {off:.3g}")
 

@@ -178,8 +178,9 @@ function render({ el }) {
       "Simulated: a chain of blocks. At a cut only an output is kept; the piece before it runs " +
       "forward again when backward arrives. Grid: cut where the sum passes a threshold, 24 are " +
       "tried. Genetic: 16 plans, the best of which have children: a cut is moved, two pieces are " +
-      "merged, one is split. Exact: dynamic programming. The hourglass is without its skips. " +
-      "Nothing here is measured.",
+      "merged, one is split. Exact: dynamic programming. Nested checkpoints, the red " +
+      "line: a piece that runs again is cut again, for less memory and more runs. The hourglass " +
+      "is without its skips. Nothing here is measured.",
     state,
     height: (width) => places({ width, narrow: width < NARROW }).plans.bottom + 40,
     draw: (pen, now, size) => {
@@ -221,7 +222,7 @@ function render({ el }) {
   const known = () => state.known.includes(state.level);
   frame.button({
     name: "exact",
-    text: () => (!known() ? "Give up" : state.nested ? "One level" : "Nest"),
+    text: () => (!known() ? "Give up" : state.nested ? "One level" : "Nest checkpoints"),
     press: () => {
       if (known()) return frame.set({ nested: !state.nested });
       const [every, given] = [state.known, state.given].map((all) => [...all, state.level]);

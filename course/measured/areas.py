@@ -81,8 +81,9 @@ def draw(sides: Sequence[Side]) -> Markup:
 
 
 def short(name: str) -> str:
-    """A side's values alone, as there is no room for more: ``512, linear``."""
-    return re.sub(r"\w+=|'", "", name)
+    """A side's settings in as much as there is room for: ``512 samples``, ``512, rate linear``."""
+    name = re.sub(r"^batch_size='(\w+)'$", r"\1 samples", name)
+    return re.sub(r"batch_size=|'", "", name).replace("rate=", "rate ")
 
 
 def in_words(side: Side) -> str:

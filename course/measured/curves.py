@@ -150,13 +150,15 @@ def steps_below(box: Box, scale: Scale = float) -> list[Markup]:
     return [svg.below(box.x(scale(mark)), box.bottom + 20, str(mark)) for mark in inside]
 
 
-def curve(run: RaceRun, box: Box, hue: str, scale: Scale = float) -> list[Markup]:
+def curve(
+    run: RaceRun, box: Box, hue: str, scale: Scale = float, look: str = "line thin"
+) -> list[Markup]:
     """One run, kept within the chart, and a mark at its end."""
     points = [(box.x(scale(step)), height(value, box)) for step, _, value in run.curve]
     if not points:
         return []
     every = math.ceil(len(points) / MOST_POINTS)
-    parts = [svg.path(points[::-every][::-1], f"line thin {hue}")]
+    parts = [svg.path(points[::-every][::-1], f"{look} {hue}")]
     if run.reached:
         return [*parts, svg.dots(points[-1:], f"end {hue}")]
     if exploded(run):

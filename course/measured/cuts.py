@@ -1,8 +1,8 @@
 """12: a planned network as the moving picture has it, with the measured peaks of both sides.
 
 A bar for each block, the cuts between them, and below the memory block by block, as the plan's
-table has it. What an operator takes for a moment is in no table: by so much the measured peak is
-above the highest piece.
+table has it. Gradients, and what an operator takes for a moment, are in no block's column: by so
+much the measured peak is above the highest piece, which is drawn on top of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sublinear import Checkpoint, Keep, Plan
 
 LEFT, BARS, BAR, GAP, HEIGHT = 108.0, 30.0, 84.0, 52.0, 200.0
 SAVED, OUTPUT, HIGHEST = "fill candidate", "fill arm3", "fill slower"
+BESIDE = "band slower"
 LEGEND = ((SAVED, "saved"), (OUTPUT, "outputs"), (HIGHEST, "highest piece"), ("floor", "weights"))
 # Blocks up to which each has its number.
 FEW = 24
@@ -113,6 +114,9 @@ def picture(before: Plan, plan: Plan, baseline: Timeline, candidate: Timeline) -
         parts.append(_column(box, place, ground, low, OUTPUT))
         parts.append(_column(box, place, low, ground + each.top, look))
     parts.append(_column(box, 0, 0, ground, "floor", len(heights)))
+    most = max(each.top for each in heights)
+    place = [each.top for each in heights].index(most)
+    parts.append(_column(box, place, ground + most, max(ground + most, peaks[1]), BESIDE))
     corners = []
     for place, each in enumerate(others):
         y = box.y(before.chain.fixed_bytes + each.top)
@@ -126,7 +130,7 @@ def picture(before: Plan, plan: Plan, baseline: Timeline, candidate: Timeline) -
     share = sum(each.saves for each in others) / max(1, peaks[0])
     parts += _legend(box.bottom + LINE, baseline, share)
     said = f"{cuts} cuts: peak {candidate.peak_text} instead of {baseline.peak_text}"
-    return svg.picture(box.bottom + 2.6 * LINE, said, parts)
+    return svg.picture(box.bottom + 3.6 * LINE, said, parts)
 
 
 def _column(box: Box, place: int, low: float, high: float, kind: str, blocks: int = 1) -> Markup:
@@ -189,4 +193,7 @@ def _legend(y: float, baseline: Timeline, share: float) -> list[Markup]:
     parts.append(svg.path([(LEFT, below - 5), (LEFT + 24, below - 5)], "line baseline"))
     words = f"baseline: {baseline.peak_text}, {share:.0%} of it saved by blocks"
     parts.append(svg.text(LEFT + 32, below, words, "small"))
+    lowest = below + LINE
+    parts.append(svg.rect(LEFT, lowest - 11, 12, 12, BESIDE))
+    parts.append(svg.text(LEFT + 18, lowest, "gradients and what operators need", "small"))
     return parts

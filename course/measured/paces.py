@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, cycle
@@ -20,6 +21,9 @@ from labkit.text import format_short
 ROW, BAR, CHART = 40.0, 9.0, 170.0
 # A metric of so many times the target is beyond the chart.
 BEYOND = 1.6
+# As in the moving picture, whose momentum is SGD's here; AdamW, the baseline, is not in it.
+HUES = {"SGD": "candidate", "Adam": "arm3", "AdamW": "arm5", "baseline": "arm5"}
+OTHERS = ("arm4", "recorded")
 
 
 def paces(result: object) -> str:
@@ -33,8 +37,11 @@ def paces(result: object) -> str:
     if not known or min(known) <= 0 or result.target <= 0:
         return ""
     last = max(run.curve[-1][0] for run in result.runs if run.curve)
-    hues = dict(zip(result.arms, cycle(curves.HUES), strict=False))
-    parts = [svg.text(EDGE, LINE, f"steps to a {result.metric} of {result.target:g}", "small")]
+    others = cycle(OTHERS)
+    hues = {arm: HUES.get(rule(arm)) or next(others) for arm in result.arms}
+    seeds = len(result.of(result.arms[0]))
+    title = f"steps to a {result.metric} of {result.target:g}, medians of {seeds} seeds"
+    parts = [svg.text(EDGE, LINE, title, "small")]
     for number, arm in enumerate(result.arms):
         parts += bar(arm, result.of(arm), LINE + 4 + ROW * number, last, hues[arm])
     top = 3 * LINE + 8 + ROW * len(result.arms)
@@ -47,9 +54,15 @@ def paces(result: object) -> str:
     return svg.picture(foot + 12, f"Steps to the goal and what they cost: {'; '.join(said)}", parts)
 
 
+def rule(arm: str) -> str:
+    """The rule in a side's name: ``SGD`` of ``rule='SGD', rate='best'``, ``baseline``."""
+    named = re.match(r"rule='([^']*)'", arm)
+    return named[1] if named else arm
+
+
 def bar(arm: str, runs: Sequence[RaceRun], top: float, last: int, hue: str) -> list[Markup]:
     """The steps of a side, in words and as a bar; one that never arrives fills the row."""
-    words = svg.named(top + LINE - 4, f"{in_steps(runs)}: {arm}", cost(runs))
+    words = svg.named(top + LINE - 4, f"{in_steps(runs)}: {rates.short(arm)}", cost(runs))
     part = min(1.0, steps(runs) / last)
     return [*words, svg.rect(EDGE, top + LINE + 3, part * (WIDTH - 2 * EDGE), BAR, f"fill {hue}")]
 
@@ -69,21 +82,28 @@ def in_steps(runs: Sequence[RaceRun]) -> str:
 
 
 def cost(runs: Sequence[RaceRun]) -> str:
-    """``7.1 ms per step, 1.1 s``: the latter of all steps to the goal, where they arrive there."""
-    each = [1000 * run.curve[-1][1] / run.curve[-1][0] for run in runs if run.curve]
-    if not each:
+    """``7.1 ms per step, 1.1 s``: the latter is the product with the steps to the goal.
+
+    A median of the seconds could belong to another run than that of the steps.
+    """
+    every = [run.curve[-1][1] / run.curve[-1][0] for run in runs if run.curve]
+    if not every:
         return ""
-    whole = median([run.seconds for run in runs])
+    each = median(every)
+    whole = each * steps(runs)
     in_all = "" if math.isinf(whole) else f", {format_short(whole)} s"
-    return f"{format_short(median(each))} ms per step{in_all}"
+    return f"{format_short(1000 * each)} ms per step{in_all}"
 
 
 def chart(result: RaceResult, box: Box, hues: dict[str, str]) -> list[Markup]:
     """The metric of every run by its steps."""
-    seeds = len(result.of(result.arms[0]))
-    parts = rates.chart(box, f"{result.metric} after each step, {seeds} seeds")
+    parts = rates.chart(box, f"{result.metric}, looked at {rates.often(result)}")
     parts += curves.steps_below(box)
-    drawn = (curves.curve(cut(run, box), box, hues[run.arm]) for run in result.runs)
+    drawn = []
+    for run in result.runs:
+        # Below, so that it is seen where the other side's runs are the same.
+        look = "line wide" if run.arm == result.arms[0] else "line thin"
+        drawn.append(curves.curve(cut(run, box), box, hues[run.arm], look=look))
     parts += chain.from_iterable(drawn)
     return [*parts, *curves.target(result.target, box), *curves.explosions(result.runs, box)]
 

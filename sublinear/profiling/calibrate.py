@@ -7,6 +7,7 @@ calibrates their sum.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from sublinear.blocks import State
 from sublinear.chain import Block, Chain, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import fill_gradients
+from sublinear.profiling.steady import fastest
 from sublinear.profiling.training import (
     Training,
     bytes_of,
@@ -40,16 +42,13 @@ class StepSeconds(NamedTuple):
 
 
 def time_step(model: nn.Module, task: Training, repeats: int) -> StepSeconds:
-    """The fastest of ``repeats`` whole steps, at least two, part by part.
+    """The fastest of ``repeats`` whole steps, part by part, or of more, as `fastest` takes them.
 
-    Everything is put back.
+    The first of them, and of two at least, warms up. Everything is put back.
     """
-    times = []
     with restored(model, task):
-        # The first also warms up.
-        for _ in range(max(2, repeats)):
-            times.append(_time_once(model, task))
-    return StepSeconds(*map(min, zip(*times, strict=True)))
+        _time_once(model, task)
+        return StepSeconds(*fastest(partial(_time_once, model, task), max(1, repeats - 1)))
 
 
 def _time_once(model: nn.Module, task: Training) -> StepSeconds:

@@ -50,8 +50,9 @@ def profile(
 ) -> Chain:
     """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
 
-    Each block is run alone, ``repeats`` times, and its fastest times are scaled so that they sum to
-    those of the fastest whole step, if one fits into memory. With a `Roofline` as ``device``
+    Each block is run alone, ``repeats`` times, or more often on a busy machine, and its fastest
+    times are scaled so that they sum to those of the fastest whole step, if one fits into memory.
+    To compute again is never predicted to be faster. With a `Roofline` as ``device``
     nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
     measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
     first tensor's first dimension. ``accumulate``: gradients are accumulated, so that they are

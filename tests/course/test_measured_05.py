@@ -56,9 +56,17 @@ def test_the_areas_are_as_the_times() -> None:
     assert "219 steps of 1.00 ms: 219 ms" in picture
 
 
-def test_a_side_is_named_by_its_values() -> None:
-    both = "batch_size='512', rate='linear'"
-    assert ">512, linear<" in as_areas(race(run(both, 0, 200, 0.001)))
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("batch_size='512', rate='linear'", "512, rate linear"),
+        ("rate='linear'", "rate linear"),
+        ("batch_size='512'", "512 samples"),
+        (BASE, BASE),
+    ],
+)
+def test_a_side_is_named_by_its_settings(settings: str, words: str) -> None:
+    assert f">{words}<" in as_areas(race(run(settings, 0, 200, 0.001)))
 
 
 def test_a_side_that_never_arrives_has_no_area() -> None:

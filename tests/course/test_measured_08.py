@@ -59,8 +59,31 @@ def test_a_bar_for_each_side_and_a_curve_for_each_run() -> None:
     assert "1 ms per step" in picture and "4 ms per step, 0.08 s" in picture
     slow, quick = bars(picture)
     assert quick / slow == pytest.approx(20 / 40, abs=0.01)
-    assert len(re.findall(r'class="k-line k-thin', picture)) == 6
-    assert "loss after each step, 3 seeds" in picture
+    # The baseline is wide and lies below.
+    looks = re.findall(r'class="k-line (k-thin|k-wide)', picture)
+    assert looks == 3 * ["k-wide"] + 3 * ["k-thin"]
+    assert "medians of 3 seeds" in picture and "loss, looked at every 10 steps" in picture
+
+
+def test_a_rule_has_the_colour_of_the_moving_picture() -> None:
+    hues = {}
+    for arm in ("rule='SGD', rate='best'", "rule='Adam'", "baseline", "rule='AdamW'"):
+        picture = paces(result(run(arm, 0, [3.0, 2.2], 0.004, reached=True)))
+        (hues[arm],) = set(re.findall(r'class="k-fill k-(\w+)"', picture))
+    # Blue is momentum, which SGD has here; orange is Adam.
+    assert list(hues.values()) == ["candidate", "arm3", "arm5", "arm5"]
+
+
+def test_steps_times_their_cost_are_the_seconds() -> None:
+    """Where the medians are of different runs, too."""
+    runs = (
+        run("quick", 0, [3.0, 2.2], 0.010, reached=True),
+        run("quick", 1, [3.1, 2.6, 2.1], 0.004, reached=True),
+        run("quick", 2, [3.1, 2.6, 2.4, 2.1], 0.001, reached=True),
+    )
+    assert (in_steps(runs), cost(runs)) == ("30 steps", "4 ms per step, 0.12 s")
+    uneven = (*runs[:2], run("quick", 2, [3.1, 2.6, 2.4, 2.1], 0.005, reached=True))
+    assert (in_steps(uneven), cost(uneven)) == ("30 steps", "5 ms per step, 0.15 s")
 
 
 def test_curves_stay_in_the_picture_and_explosions_are_marked() -> None:

@@ -66,7 +66,7 @@ def test_both_sides_are_drawn_with_their_measured_peaks() -> None:
     texts = " ".join(ET.fromstring(drawn).itertext())
     assert f"measured peak {result.candidate.peak_text}" in texts
     assert f"baseline: {result.baseline.peak_text}" in texts and "saved by blocks" in texts
-    assert "highest piece" in texts
+    assert "highest piece" in texts and "gradients and what operators need" in texts
     assert cuts.Cuts()(result) == "" and picture("no comparison") == ""
 
 

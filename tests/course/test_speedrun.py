@@ -101,7 +101,7 @@ def test_it_computes_the_same(switch: str) -> None:
 @pytest.mark.parametrize(
     "switch",
     [
-        *("learning_rate_schedules", "batch_size", "optimizers"),
+        *("minibatch_sgd", "learning_rate_schedules", "batch_size", "optimizers"),
         *("gradient_clipping", "normalization"),
     ],
 )
@@ -223,6 +223,8 @@ ALIVE = {
     # In worker processes, where nobody counts.
     "data_loading": ("decoded", 96, 0),
     "learning_rate_schedules": ("other rates", 0, 2),
+    # Of 16 images, not of 64; then of 128.
+    "minibatch_sgd": ("updates", 2, 5),
     "batch_size": ("updates", 2, 1),
     "mixed_precision": ("low", 0, 3),
     "optimizers": ("fused", 0, 2),
@@ -252,6 +254,13 @@ def test_the_rate_follows_the_batch(slow: Seen) -> None:
     assert slow["highest rate"] == 0.01
     for more in ([], ["optimizers"]):
         assert watched("batch_size", *more)["highest rate"] == 0.02
+
+
+def test_small_batches_keep_the_rate_and_a_larger_batch_doubles_both() -> None:
+    small, both = watched("minibatch_sgd"), watched("minibatch_sgd", "batch_size")
+    assert (small["updates"], small["highest rate"]) == (5, 0.01)
+    # 80 images, 32 at a time.
+    assert (both["updates"], both["highest rate"]) == (3, 0.02)
 
 
 def test_biases_go_where_batch_norm_takes_them_away() -> None:

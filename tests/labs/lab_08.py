@@ -156,7 +156,7 @@ WRONG = [
     (OneCountForAll, "step 3, weights 1: they differ from torch's"),
     (L2, "step 1, weights 0: that is Adam with L2"),
     (EpsilonInsideTheRoot, "step 1, weights 1: they differ from torch's"),
-    (NoCorrection, "step 1, weights 0: they differ from torch's"),
+    (NoCorrection, "step 1, weights 0: m and v are not corrected: they begin at zero"),
     (DecayWithoutGradient, "step 2, weights 1: without a gradient they are to stay as they are"),
     (ZeroForNone, "step 2, weights 1: without a gradient they are to stay as they are"),
     (OneRateForAll, "step 1, weights 2: they differ from torch's"),
