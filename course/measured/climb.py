@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import cycle
 
 from course.measured.curves import cross
+from course.measured.rates import short
 from course.measured.updates import power_of_two
 from labkit.charts import svg
 from labkit.charts.plot import TONES, Box, axes, field
@@ -27,7 +28,7 @@ def draw(result: RaceResult, course_of: Callable[[RaceRun], Course]) -> tuple[li
     parts = []
     for number, arm in enumerate(result.arms, 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
-        parts += svg.named(LINE * number, arm, arrivals(result, arm), left=28)
+        parts += svg.named(LINE * number, short(arm), arrivals(result, arm), left=28)
     box = Box(LEFT, top, WIDTH - EDGE, top + CLIMB, (0, 1.03 * last), _ends(result))
     seeds = len(result.of(result.arms[0]))
     parts += axes(box, f"{result.metric} by step, {seeds} seeds; dashed: the target")

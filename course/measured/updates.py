@@ -17,7 +17,6 @@ from labkit.charts import svg
 from labkit.charts.plot import Box, field, upright
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.show import Markup
-from labkit.text import format_short
 
 # Powers of two of an update in halves of the spacing; what is smaller or larger counts there.
 LOW, HIGH = -14, 22
@@ -28,8 +27,8 @@ NEAR = 3.0
 AROUND = 2.4
 LEGEND = [
     ("fill slower", "rounded away"),
-    ("fill candidate", "moves its weight"),
-    ("fill arm4", "numbers of the format"),
+    ("fill candidate", "moves the weight"),
+    ("fill arm4", "stored numbers"),
 ]
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -115,7 +114,7 @@ def last_updates(optimizer: torch.optim.Adam) -> tuple[Tensor, Tensor]:
 
 def draw(sides: Sequence[tuple[str, Updates]], top: float) -> tuple[list[Markup], float]:
     """Updates of each side by size, and a typical one on the line of numbers; and their foot."""
-    title = "updates of the weights, by size beside the spacing of numbers"
+    title = "updates of weights, beside half a spacing of numbers"
     parts = [svg.text(EDGE, top + 0.7 * LINE, title, "small")]
     top += 0.8 * LINE
     reach = AROUND * max(updates.gap for _, updates in sides)
@@ -124,8 +123,8 @@ def draw(sides: Sequence[tuple[str, Updates]], top: float) -> tuple[list[Markup]
         box = Box(EDGE, top + 1.2 * LINE, WIDTH - EDGE, 0, (LOW, HIGH))
         box = box._replace(bottom=box.top + BARS)
         parts += _bars(updates, box)
-        parts += _numbers(updates, reach, box.bottom + 2.4 * LINE)
-        top = box.bottom + 3.9 * LINE
+        parts += _numbers(updates, reach, box.bottom + 1.7 * LINE)
+        top = box.bottom + 3.2 * LINE
     return [*parts, *legend(LEGEND, EDGE, top + 0.6 * LINE)], top + LINE
 
 
@@ -147,7 +146,7 @@ def _bars(updates: Updates, box: Box) -> list[Markup]:
             wide = box.x(power + 1) - left - 1
             parts.append(svg.rect(left, box.bottom - high, wide, high, kind))
     parts.append(upright(box, box.x(0), "one", "5 4"))
-    for power in range(-10, 21, 10):
+    for power in range(-10, 11, 10):
         words = "half a spacing" if power == 0 else f"{power_of_two(power)} of it"
         parts.append(svg.below(box.x(power), box.bottom + 0.75 * LINE, words))
     return parts
@@ -178,8 +177,5 @@ def _numbers(updates: Updates, reach: float, y: float) -> list[Markup]:
     parts.append(svg.path([(end, y) for end in ends], f"line middle {tone}"))
     parts.append(svg.dots([(ends[0], y)], f"end {tone}"))
     fate = "stays" if lost else "moves"
-    words = (
-        f"a weight of {format_short(weight)} gets {format_short(update)}, "
-        f"next number {format_short(gap)} away: {fate}"
-    )
+    words = f"{weight:.2g} gets {update:.2g}, the next number is {gap:.2g} on: {fate}"
     return [*parts, svg.text(EDGE, y + 1.2 * LINE, words, "small")]

@@ -31,8 +31,10 @@ from labkit.show import Markup
 # Powers of two of the axis; what is smaller or larger counts there.
 LOW, HIGH = -52, 24
 BARS, COMB, LEFT = 64.0, 22.0, EDGE
-# Looks of each run whose gradients are counted: later ones of a run that is lost tell of its ruins.
-FIRST = 3
+# So many looks of each run count gradients: later ones of a lost run tell of its ruins.
+FIRST = 20
+# Of so many looks one counts updates: they change slowly.
+SELDOM = 10
 # Bits that the comb has room for, as in the moving picture.
 DEEP = 24
 # All settings of a workload.
@@ -88,14 +90,15 @@ class Notes:
         """``evaluate``, and beside it what a race's clock does not see.
 
         ``backward`` fills the gradients as a step does: in the first looks they are counted. The
-        optimizer's last update and the scale of the loss are noted in every one. The optimizer has
-        no gradients behind it.
+        optimizer's last updates are counted now and then, the scale of the loss is noted in each
+        look. No gradients are left behind.
         """
 
         def note(number: int) -> float:
             if number < FIRST:
                 self._count(backward, optimizer)
-            self.updates.add(*last_updates(optimizer))
+            if number % SELDOM == 0:
+                self.updates.add(*last_updates(optimizer))
             return scale_of(scaler, optimizer)
 
         return self.scales.beside(evaluate, note)
@@ -235,7 +238,7 @@ def gradients(sides: list[tuple[str, Notes]], top: float) -> tuple[list[Markup],
     """The gradients of each side, in the colour of what became of them, over its comb; and their
     foot.
     """
-    title = f"gradients by size, in the first {FIRST} evaluations of each run"
+    title = f"gradients by size, in each run's first {FIRST} evaluations"
     parts = [svg.text(LEFT, top + 0.7 * LINE, title, "small")]
     top += 0.8 * LINE
     for role, notes in sides:

@@ -205,8 +205,8 @@ def test_where_weights_are_rounded_updates_are_drawn_beside_their_spacing():
     words = words_of(drawn)
     assert "baseline: 0 % of the updates are rounded away" in words
     assert "weights='bf16': 100 % of the updates are rounded away" in words
-    assert "a weight of 2 gets 0.001, next number 0.00781 away: stays" in drawn
-    assert "next number 1.19e-07 away: moves" in drawn
+    assert "2 gets 0.001, the next number is 0.0078 on: stays" in drawn
+    assert "the next number is 1.2e-07 on: moves" in drawn
     assert "gradients by size" not in drawn
 
 
