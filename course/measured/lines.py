@@ -36,13 +36,15 @@ def of(layouts: Layouts) -> Callable[[object], str]:
             if (laid := layouts.of(side.settings)) is None:
                 return ""
             sides.append((role, laid, side.median))
-        return draw(sides)
+        return draw(sides, decided=result.tone != "unclear")
 
     return picture
 
 
-def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
-    """Role, layers and seconds per step of each side."""
+def draw(sides: list[tuple[str, Laid, float]], *, decided: bool = True) -> Markup:
+    """Role, layers and seconds per step of each side; ``decided``: the run tells them apart, or
+    finds them the same.
+    """
     longest = max(seconds for _, _, seconds in sides)
     others = [seconds for _, _, seconds in reversed(sides)]
     parts, top = [], 0.0
@@ -53,8 +55,8 @@ def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
         parts += _lines(laid, top + LINE + BAR)
         parts += _layers(laid, top + 2 * LINE + BAR + STRIP + GAP)
         top += 3 * LINE + BAR + STRIP + CELL + 2 * GAP
-        for words in search(laid, seconds, other):
-            parts.append(svg.text(EDGE, top + 0.3 * LINE, words))
+        for words in search(laid, seconds, other if decided else None):
+            parts.append(svg.text(EDGE, top + 0.5 * LINE, words))
             top += 0.9 * LINE
     parts += legend(LEGEND, EDGE, top + 0.6 * LINE)
     parts.append(svg.text(EDGE, top + 1.5 * LINE, f"layers: {LETTERS}", "small"))
@@ -62,16 +64,19 @@ def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
     return svg.picture(top + 1.9 * LINE, words, parts)
 
 
-def search(laid: Laid, seconds: float, other: float) -> list[str]:
+def search(laid: Laid, seconds: float, other: float | None) -> list[str]:
     """In words: what the reader's search kept, what it cost, and after how many steps it has paid,
-    where a step takes ``seconds`` and one of the other side ``other``; [] where none searched.
+    where a step takes ``seconds`` and one of the other side ``other``, None where that is unclear;
+    [] where none searched.
     """
     if not laid.kept:
         return []
     cost = f"your search took {format_seconds(laid.searched)} for this size of image, and kept"
     kept = ", ".join(f"{count} × {name}" for name, count in Counter(laid.kept).most_common())
     pays = "it does not pay: no step is shorter"
-    if seconds < other:
+    if other is None:
+        pays = "this run does not tell whether it pays"
+    elif seconds < other:
         pays = f"it pays after {number_of(ceil(laid.searched / (other - seconds)), 'step')}"
     return [cost, kept, pays]
 

@@ -184,6 +184,7 @@ def test_a_search_pays_after_the_steps_of_the_formula():
         "it pays after 45 steps",
     ]
     assert lines.search(kept, 0.003, 0.002)[-1] == "it does not pay: no step is shorter"
+    assert lines.search(kept, 0.002, None)[-1] == "this run does not tell whether it pays"
 
 
 def test_sides_without_notes_have_no_picture():
