@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 import torch
 import torch.nn.functional as F
@@ -60,20 +61,40 @@ def clock() -> float:
 
 
 def tuned(network: nn.Module, autotune: Autotune) -> nn.Module:
-    """The same network; each of its convolutions asks a search of its own, which is returned by
-    ``autotune(kernels, clock)``. ValueError for a convolution without a bias.
+    """The same network; each of its convolutions asks a search of its own (`Asked`), which is
+    returned by ``autotune(kernels, clock)``. ValueError for a convolution without a bias.
     """
     for name, layer in network.named_modules():
         if isinstance(layer, nn.Conv2d):
             if layer.bias is None:
                 raise ValueError(f"{name} has no bias; give it one")
-            _ask(layer, autotune(kernels(layer), clock))
+            # Instead of the class's own.
+            layer.forward = Asked(layer, autotune)  # type: ignore[assignment,method-assign]
     return network
 
 
-def _ask(layer: nn.Conv2d, search: Search) -> None:
-    def forward(x: Tensor) -> Tensor:
-        return search(x, layer.weight, layer.bias)
+class Asked:
+    """The forward of a layer that asks a search. It knows the kernel that was ``kept`` at the last
+    call, by its name, and the ``seconds`` of that call if it searched, else 0.
+    """
 
-    # Instead of the class's own.
-    layer.forward = forward  # type: ignore[assignment,method-assign]
+    def __init__(self, layer: nn.Conv2d, autotune: Autotune) -> None:
+        self.kept, self.seconds = "", 0.0
+        self._layer, self._calls = layer, 0
+        self._search = autotune([self._named(kernel) for kernel in kernels(layer)], clock)
+
+    def _named(self, kernel: Kernel) -> Kernel:
+        @wraps(kernel)
+        def noted(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            self._calls += 1
+            # Of a search the last call is that of the kept one.
+            self.kept = kernel.__name__.replace("_", " ")
+            return kernel(x, weight, bias)
+
+        return noted
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self._calls, begin = 0, time.perf_counter()
+        result = self._search(x, self._layer.weight, self._layer.bias)
+        self.seconds = time.perf_counter() - begin if self._calls > 1 else 0.0
+        return result

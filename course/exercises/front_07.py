@@ -18,11 +18,12 @@ SCALE = 2.0**10
 def check_07_scaler(answer: Callable[[float, int], Any]) -> None:
     """`answer(scale, interval)` has `scale(loss)`, `step(optimizer)` and `update()`.
 
-    Weights and scale are held against `torch.amp.GradScaler`: over plain steps, over inf and nan in
-    one parameter of three, and over 80 steps with overflows.
+    Weights and scale are held against `torch.amp.GradScaler`: over plain steps, without a gradient
+    in one parameter, over inf and nan in one of three, and over 80 steps with overflows.
     """
     _scaled(answer)
     _divided(answer)
+    _without_gradient(answer)
     for bad in (INF, -INF, NAN):
         for place in range(2):
             _skipped(answer, bad, place)
@@ -36,16 +37,18 @@ def check_07_scaler(answer: Callable[[float, int], Any]) -> None:
 class _Both:
     """A training with the answer's scaler, and the same one with torch's.
 
-    Of three parameters the last has no part in the loss, so no gradient.
+    Of three parameters the last has no part in the loss, so no gradient; it may be left out.
     """
 
-    def __init__(self, answer: Callable[[float, int], Any], interval: int) -> None:
+    def __init__(
+        self, answer: Callable[[float, int], Any], interval: int, parameters: int = 3
+    ) -> None:
         self.mine = attempt(answer, SCALE, interval)
         self.theirs = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=interval)
         for name in ("scale", "step", "update"):
             if not callable(getattr(self.mine, name, None)):
                 raise NotYet(f"a scaler has the method {name}(); yours has none")
-        self.weights = [_weights() for _ in range(2)]
+        self.weights = [_weights()[:parameters] for _ in range(2)]
         self.optimizers = [torch.optim.SGD(each, lr=0.1, momentum=0.9) for each in self.weights]
 
     def step(self, factors: tuple[float, float]) -> None:
@@ -97,7 +100,7 @@ def _scaled(answer: Callable[[float, int], Any]) -> None:
 
 
 def _divided(answer: Callable[[float, int], Any]) -> None:
-    both = _Both(answer, interval=10)
+    both = _Both(answer, interval=10, parameters=2)
     both.step((1.0, 0.5))
     if both.same_weights():
         return
@@ -105,6 +108,20 @@ def _divided(answer: Callable[[float, int], Any]) -> None:
     if moved > 1:
         raise NotYet(f"the update is {moved / 0.1:g} times too large: divide the gradients")
     raise NotYet(f"with a gradient of 1 and a rate of 0.1 the weight moves by 0.1, not {moved:g}")
+
+
+def _without_gradient(answer: Callable[[float, int], Any]) -> None:
+    """The third parameter has none. What raises here has not raised with two parameters."""
+    both = _Both(answer, interval=10)
+    try:
+        both.step((1.0, 0.5))
+    except (AttributeError, TypeError) as error:
+        raise NotYet(
+            "the third parameter has no gradient, its p.grad is None: pass over it. "
+            f"Yours raises {type(error).__name__}: {error}"
+        ) from error
+    if not both.same_weights():
+        raise NotYet("where the third parameter has no gradient, the other two still move")
 
 
 def _skipped(answer: Callable[[float, int], Any], bad: float, place: int) -> None:

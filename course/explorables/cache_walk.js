@@ -147,8 +147,8 @@ function drawTime(pen, products, lines, { below, right }) {
   });
 }
 
-// Lines that whole walks over tiles fetch, of the tiles that were tried.
-function drawTried(pen, tried, state, { left, right, top, bottom }) {
+// Lines of whole walks over the tiles that were tried; of the present walk, those so far.
+function drawTried(pen, tried, now, state, { left, right, top, bottom }) {
   const y = logarithmic(80, 6000, bottom, top);
   const x = linear(1, N, left + 12, right - 12);
   pen.text(left - 36, top - 8, "lines fetched, tiles tried", "small faint");
@@ -160,8 +160,9 @@ function drawTried(pen, tried, state, { left, right, top, bottom }) {
   pen.line(left, bottom + 29, left + 18, bottom + 29, "grey dash");
   pen.text(left + 24, bottom + 33, `row by row: ${many(loop)}`, "small faint");
   for (const [tile, lines] of tried) {
-    const hue = state.order === "tiles" && state.tile === tile ? "orange" : "grey";
-    pen.rect(x(tile) - 6, y(lines), 12, bottom - y(lines), `fill ${hue}`, 2);
+    const present = state.order === "tiles" && state.tile === tile;
+    const high = Math.max(0, bottom - y(present ? now : lines));
+    pen.rect(x(tile) - 6, bottom - high, 12, high, `fill ${present ? "orange" : "grey"}`, 2);
   }
 }
 
@@ -195,16 +196,19 @@ function reason({ order, tile, lines, stored }) {
   if (order !== "tiles" || stored !== "rows") return "";
   const needed = tile * Math.ceil(tile / LINE);
   if (needed > lines) return `A tile's ${needed} lines of C do not fit into ${lines} places. `;
-  return tile < LINE ? `A tile uses ${tile} of the ${LINE} numbers of a line. ` : "";
+  if (tile < LINE) return `A tile uses ${tile} of the ${LINE} numbers of a line. `;
+  if (tile % LINE) return "A tile ends within a line, whose rest is fetched for nothing. ";
+  return `A tile uses whole lines, and its ${needed} lines of C fit into ${lines} places. `;
 }
 
 function render({ el }) {
   const state = { ...OPENS };
   const note = notes();
+  const film = { name: "step", values: STEPS, seconds: 5 };
   const frame = new Frame(el, {
     name: "cache-walk",
     ask: "Which tile fetches the fewest lines: 2, 4, 8 or 16?",
-    task: "Press Play. Then try the sizes between, other orders, and C stored by columns.",
+    task: "A bet plays its walk. Then try the sizes between, other orders, C stored by columns.",
     caption:
       "Simulated: 16 × 16 numbers of 8 bytes, and a cache that keeps the newest lines of 64 bytes; " +
       "a real one holds thousands, in several levels. Time is the longer of arithmetic (10¹² bytes " +
@@ -228,7 +232,7 @@ function render({ el }) {
       drawNumbers(pen, last, area);
       drawTray(pen, tray, last, now, area);
       drawTime(pen, now.step, lines, area);
-      drawTried(pen, size.revealed ? note(now, whole) : [], now, area.chart);
+      drawTried(pen, size.revealed ? note(now, whole) : [], lines, now, area.chart);
       legend(pen, LEGEND, { left: 0, right: area.right, top: area.below + 46 });
       return inWords(now, lines, whole);
     },
@@ -238,6 +242,7 @@ function render({ el }) {
     options: BETS.map((tile) => [tile, tileInWords(tile)]),
     answer,
     play: (tile) => ({ order: "tiles", tile, step: PRODUCTS }),
+    film,
   });
   frame.menu({ name: "order", label: "order", options: Object.entries(NAMES) });
   frame.slider({ name: "tile", label: "tile", values: TILES });
@@ -245,7 +250,7 @@ function render({ el }) {
   const stored = ["rows", "columns"].map((name) => [name, name]);
   frame.choice({ name: "stored", label: "C is stored by", options: stored });
   frame.slider({ name: "step", label: "multiplications", values: STEPS, text: many });
-  frame.player({ name: "step", values: STEPS, seconds: 6 });
+  frame.player(film);
   return () => frame.close();
 }
 

@@ -45,15 +45,19 @@ function drawRuns(pen, state, plan, { left, right, top, bottom }) {
   return verdict(plan, taken);
 }
 
-const LOOKS = { right: "fill green", wrong: "fill red", none: "fill edge", missed: "fill edge" };
+// What the machine alone claims: the same experiment with equal programs.
+const alone = (state, plan) => verdict(plan, experiment({ ...state, plan, planted: 0 })).claim;
+
+const HUES = { right: "green", luck: "purple", wrong: "red" };
+const IN_WORDS = { wrong: "wrong", luck: "by luck", right: "found" };
 
 // One small square for each experiment, the claims first. Nothing is seen of it before the bet.
 function drawWaffle(pen, found, planted, { left, top, size, across }, { revealed, opening }) {
-  const rank = { wrong: 0, right: 1, missed: 2, none: 2 };
-  const judged = found.map((claim) => judge(claim, planted)).sort((a, b) => rank[a] - rank[b]);
+  const rank = { wrong: 0, luck: 1, right: 2, missed: 3, none: 3 };
+  const judged = [...found].sort((a, b) => rank[a] - rank[b]);
   const place = (i) => [left + size * (i % across), top + size * Math.floor(i / across)];
   judged.forEach((word, i) => {
-    const look = revealed ? LOOKS[word] : "fill edge";
+    const look = revealed ? `fill ${HUES[word] ?? "edge"}` : "fill edge";
     const square = pen.rect(...place(i), size - 2, size - 2, look, 2);
     if (opening) appear(square, 6 * i);
   });
@@ -66,7 +70,7 @@ function drawWaffle(pen, found, planted, { left, top, size, across }, { revealed
     pen.text(left, top + height + 12, words, "small faint");
   }
   const count = (wanted) => judged.filter((word) => word === wanted).length;
-  return { wrong: count("wrong"), right: count("right") };
+  return { wrong: count("wrong"), luck: count("luck"), right: count("right") };
 }
 
 // A square of a waffle that fills after the bet, so many milliseconds later than the first.
@@ -92,19 +96,24 @@ function drawRow(pen, state, [plan, title, pattern], top, { width, narrow, ...se
   if (!tight) pen.text(area.right, top + 12, pattern, "small faint end");
   const now = drawRuns(pen, state, plan, area);
   const { claim } = now;
-  const word = claim === "no difference" ? "no claim" : `claim: ${claim}`;
-  const hue = { right: "green", wrong: "red" }[judge(claim, state.planted)] ?? "faint";
+  const fate = judge(claim, state.planted, alone(state, plan));
+  const luck = fate === "luck" ? ", by luck" : "";
+  const word = claim === "no difference" ? "no claim" : `claim: ${claim}${luck}`;
+  const hue = HUES[fate] ?? "faint";
   const interval = tight ? "" : ` [${signed(now.low)}, ${signed(now.high)}]`;
   const told = `${signed(now.difference)}${interval} %, ${word}`;
   pen.text(narrow ? 0 : area.left, top + 30, narrow ? told : `B − A: ${told}`, `small bold ${hue}`);
-  const found = claims({ ...state, plan });
+  const found = judgements({ ...state, plan });
   const waffle = narrow
     ? { left: 46, top: top + 196, size: Math.min(12.5, (width - 70) / 25), across: 25 }
     : { left: split + 16, top: top + 42, size: 12.5, across: 20 };
   const counts = drawWaffle(pen, found, state.planted, waffle, seen);
-  const entries = [[tight ? "" : `${EXPERIMENTS} experiments:`, "small faint"]];
-  if (seen.revealed) entries.push([`${counts.wrong} wrong`, "small bold red"]);
-  if (seen.revealed && state.planted) entries.push([`${counts.right} right`, "small bold green"]);
+  const kinds = state.planted ? ["wrong", "luck", "right"] : ["wrong"];
+  const words = state.planted && seen.revealed ? "" : " experiments";
+  const entries = [[tight ? "" : `${EXPERIMENTS}${words}:`, "small faint"]];
+  for (const kind of seen.revealed ? kinds : []) {
+    entries.push([`${counts[kind]} ${IN_WORDS[kind]}`, `small bold ${HUES[kind]}`]);
+  }
   drawWords(pen, waffle.left, waffle.top - 11, entries);
   return counts;
 }
@@ -119,9 +128,13 @@ function inWords(state, counts) {
       `Why not 0? A 95 % interval is wrong 5 times in 100: about ${BY_CHANCE} ${all}, by chance.`
     );
   }
+  const missed = EXPERIMENTS - turn.right - turn.wrong - turn.luck;
+  const more = missed > turn.right ? `; ${missed} need more runs than ${state.runs}` : "";
   return (
-    `B is ${percent(state.planted)} slower. Found in ${sequence.right} ${all} one after the ` +
-    `other (${sequence.wrong} say faster), in ${turn.right} ${all} in turn (${turn.wrong}).`
+    `B is ${percent(state.planted)} slower. One after the other, ${sequence.wrong} ${all} say ` +
+    `faster, ${sequence.luck} say slower by luck, as they say it of equal programs too, and ` +
+    `${sequence.right} find the difference. In turn, ${turn.right} find it, ${turn.luck} by ` +
+    `luck, ${turn.wrong} wrong${more}.`
   );
 }
 
@@ -132,12 +145,13 @@ function render({ el }) {
     name: "noisy-timing",
     ask:
       "Two equal programs, timed one after the other: how many of 200 timings claim a difference?",
-    task: "Then raise the drift, or make B really slower: which order finds it?",
+    task: "Then make B really slower, by 1 % first: which order finds it, which has only luck?",
     caption:
       "Simulated: program A takes 10 ms; the grey line is the machine, whose speed drifts " +
       "(heat, other programs); each run adds random noise. " +
       "An experiment claims a difference when the 95 % interval of B − A leaves out 0: " +
-      "a range that contains the true difference 95 times in 100. " +
+      "a range that contains the true difference 95 times in 100. A true claim is luck where the " +
+      "same machine makes it of equal programs, too. " +
       "Each square is one experiment on another machine. " +
       "Nothing here is measured. The panels of this course measure in turn.",
     state,
@@ -166,5 +180,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { OPENS, answer, order, weather, experiment, quantile, verdict, claims, judge };
+export { OPENS, answer, order, weather, experiment, quantile, verdict, claims, judge, judgements };
 export default { render };

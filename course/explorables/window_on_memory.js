@@ -222,7 +222,8 @@ function render({ el }) {
     name: "operation",
     options: [...Object.entries(OPERATIONS), ["none", "none of them"]],
     answer,
-    play: (operation) => ({ layout: "last", ...(operation in SIZES && { operation }) }),
+    // Whoever bets on none is shown the one that does.
+    play: (bet) => ({ layout: "last", operation: bet in SIZES ? bet : answer(state)[0] }),
   });
   frame.choice({ name: "layout", label: "layout", options: Object.entries(LAYOUTS) });
   frame.menu({ name: "operation", label: "operation", options: Object.entries(OPERATIONS) });

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from course.kernels import Asked
 from course.measured.filed import Filed
 from labkit.results import Workload
 
@@ -28,7 +29,8 @@ class Laid:
 
     ``reads`` is what they do often: a window, or the mean of a channel. ``lines``: numbers of the
     memory lines that it fetches of the first result's first image; ``count``: lines of that image;
-    ``used``: the share of the fetched bytes that is read.
+    ``used``: the share of the fetched bytes that is read. ``kept``: the kernel that a search of the
+    reader's kept for each convolution; ``searched``: the seconds of these searches.
     """
 
     layers: tuple[tuple[str, str], ...]
@@ -36,6 +38,8 @@ class Laid:
     count: int
     used: float
     reads: str = A_WINDOW
+    kept: tuple[str, ...] = ()
+    searched: float = 0.0
 
     @property
     def changes(self) -> int:
@@ -82,16 +86,19 @@ class Layouts(Filed):
         if found is None:
             return None
         layers = tuple((letter, layout) for letter, layout in found["layers"])
-        lines, reads = tuple(found["lines"]), found["reads"]
-        return Laid(layers, lines, found["count"], found["used"], reads)
+        lines, kept = tuple(found["lines"]), tuple(found["kept"])
+        return Laid(**found | {"layers": layers, "lines": lines, "kept": kept})
 
 
 def watch(step: Callable[[], Any]) -> tuple[Any, Laid | None]:
     """What a step returns, and how its layers' results lie; None where none is an image."""
     found: list[tuple[str, Tensor]] = []
+    asked: list[tuple[str, float]] = []
 
     def note(module: nn.Module, _inputs: Any, result: Any) -> None:
         letter = KINDS.get(type(module))
+        if isinstance(module.forward, Asked):
+            asked.append((module.forward.kept, module.forward.seconds))
         if letter and isinstance(result, Tensor) and result.dim() == 4:
             found.append(
                 (letter, torch.empty_strided(result.shape, result.stride(), device="meta"))
@@ -106,7 +113,8 @@ def watch(step: Callable[[], Any]) -> tuple[Any, Laid | None]:
         return returned, None
     layers = tuple((letter, layout(tensor)) for letter, tensor in found)
     reads = A_MEAN if any(letter == "n" for letter, _ in layers) else A_WINDOW
-    return returned, Laid(layers, *fetched(found[0][1], reads), reads)
+    kept, searched = tuple(name for name, _ in asked), sum(seconds for _, seconds in asked)
+    return returned, Laid(layers, *fetched(found[0][1], reads), reads, kept, searched)
 
 
 def layout(tensor: Tensor) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from math import ceil
 
 from course.measured.layouts import FIRST, LAST, Laid, Layouts
 from course.measured.sides import legend
@@ -11,7 +13,7 @@ from labkit.charts.plot import Box
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.results import Comparison
 from labkit.show import Markup
-from labkit.text import format_seconds
+from labkit.text import format_seconds, number_of
 
 TIME = "fill arm5"
 LETTERS = "c convolution, n norm, r ReLU"
@@ -34,26 +36,49 @@ def of(layouts: Layouts) -> Callable[[object], str]:
             if (laid := layouts.of(side.settings)) is None:
                 return ""
             sides.append((role, laid, side.median))
-        return draw(sides)
+        return draw(sides, decided=result.tone != "unclear")
 
     return picture
 
 
-def draw(sides: list[tuple[str, Laid, float]]) -> Markup:
-    """Role, layers and seconds per step of each side."""
+def draw(sides: list[tuple[str, Laid, float]], *, decided: bool = True) -> Markup:
+    """Role, layers and seconds per step of each side; ``decided``: the run tells them apart, or
+    finds them the same.
+    """
     longest = max(seconds for _, _, seconds in sides)
+    others = [seconds for _, _, seconds in reversed(sides)]
     parts, top = [], 0.0
-    for role, laid, seconds in sides:
+    for (role, laid, seconds), other in zip(sides, others, strict=True):
         box = Box(EDGE, top, WIDTH - EDGE, top, (0.0, longest))
         parts += svg.named(top + 0.75 * LINE, role, f"{format_seconds(seconds)} per step")
         parts.append(svg.rect(EDGE, top + LINE, box.x(seconds) - EDGE, BAR, TIME))
         parts += _lines(laid, top + LINE + BAR)
         parts += _layers(laid, top + 2 * LINE + BAR + STRIP + GAP)
         top += 3 * LINE + BAR + STRIP + CELL + 2 * GAP
+        for words in search(laid, seconds, other if decided else None):
+            parts.append(svg.text(EDGE, top + 0.5 * LINE, words))
+            top += 0.9 * LINE
     parts += legend(LEGEND, EDGE, top + 0.6 * LINE)
     parts.append(svg.text(EDGE, top + 1.5 * LINE, f"layers: {LETTERS}", "small"))
     words = "; ".join(f"{role}: {_window(laid)}, {_changes(laid)}" for role, laid, _ in sides)
     return svg.picture(top + 1.9 * LINE, words, parts)
+
+
+def search(laid: Laid, seconds: float, other: float | None) -> list[str]:
+    """In words: what the reader's search kept, what it cost, and after how many steps it has paid,
+    where a step takes ``seconds`` and one of the other side ``other``, None where that is unclear;
+    [] where none searched.
+    """
+    if not laid.kept:
+        return []
+    cost = f"your search took {format_seconds(laid.searched)} for this size of image, and kept"
+    kept = ", ".join(f"{count} × {name}" for name, count in Counter(laid.kept).most_common())
+    pays = "it does not pay: no step is shorter"
+    if other is None:
+        pays = "this run does not tell whether it pays"
+    elif seconds < other:
+        pays = f"it pays after {number_of(ceil(laid.searched / (other - seconds)), 'step')}"
+    return [cost, kept, pays]
 
 
 def _window(laid: Laid) -> str:

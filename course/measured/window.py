@@ -1,37 +1,44 @@
 """07's picture, measured: gradients of the reader's own runs over the comb of their format.
 
-A watched training counts the gradients that are stored, by powers of two, and the weights that an
-update left as they were. What it costs is the same on both sides.
+Beside each evaluation of a race, where no clock runs, a training counts the gradients that it
+stores, by powers of two, how long its last updates are, and the scale of its loss. The picture has
+the race's curves, the scale where it changed, and what explains them: the updates where the weights
+of a side are rounded, else the gradients.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from course.measured import climb, updates
+from course.measured.looks import Looks
+from course.measured.sides import legend
+from course.measured.updates import Updates, last_updates, power_of_two
 from labkit.charts import svg
-from labkit.charts.plot import Box
-from labkit.charts.svg import EDGE, LETTER, LINE, WIDTH
+from labkit.charts.plot import Box, field
+from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.controls import difference
-from labkit.racing import RaceResult
-from labkit.results import Comparison, Workload
+from labkit.racing import RaceResult, RaceRun
+from labkit.results import Workload
 from labkit.show import Markup
 
 # Powers of two of the axis; what is smaller or larger counts there.
 LOW, HIGH = -52, 24
-BARS, COMB, LEFT = 84.0, 26.0, EDGE
-# Steps of each run that are counted: later ones of a run that is lost tell of its ruins.
-FIRST = 60
+BARS, COMB, LEFT = 64.0, 22.0, EDGE
+# So many looks of each run count gradients: later ones of a lost run tell of its ruins.
+FIRST = 20
+# Of so many looks one counts updates: they change slowly.
+SELDOM = 10
 # Bits that the comb has room for, as in the moving picture.
 DEEP = 24
 # All settings of a workload.
 Key = tuple[tuple[str, Any], ...]
-RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FATES = {
     "zero": "fill slower",
     "fewer digits": "fill arm3",
@@ -40,54 +47,69 @@ FATES = {
 }
 
 
-class Notes:
-    """What a training stored in ``dtype``, over all its runs."""
+class Scaler(Protocol):
+    """Multiplies a loss by a scale."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def scale(self, loss: Tensor) -> Tensor: ...
+
+
+class Notes:
+    """What a training stored in ``dtype``, over all its runs, whose weights are ``kept`` in a type
+    of their own.
+
+    Nothing is counted while a clock runs: `beside` does it at each evaluation.
+    """
+
+    def __init__(self, dtype: torch.dtype, kept: torch.dtype = torch.float32) -> None:
         self.dtype = dtype
-        # Tensors of the device: nothing waits for a value before it is drawn.
-        self._counts: Tensor | None = None
-        self._still: Tensor | None = None
-        self._weights: Tensor | None = None
-        self._seen = self._step = 0
+        self.counts = [0] * (HIGH - LOW)
+        self.updates = Updates(kept)
+        # The scale of the loss at each look.
+        self.scales: Looks[float] = Looks()
+        self._counting = False
 
     def gradient(self, gradient: Tensor) -> None:
-        """Count the numbers of a gradient that is to be stored; those that are zero not."""
-        if self._step >= FIRST:
+        """A gradient that is to be stored; counted beside an evaluation, those that are zero
+        not.
+        """
+        if not self._counting:
             return
-        sizes = torch.frexp(gradient.float()).exponent.float() - 1
-        sizes = sizes.clamp(LOW, HIGH - 1)
-        sizes = torch.where(gradient.isfinite(), sizes, float(HIGH - 1))
-        # Beyond the bars, where nothing is counted.
-        sizes = torch.where(gradient == 0, float(HIGH + 9), sizes)
-        found = torch.histc(sizes, bins=HIGH - LOW, min=LOW, max=HIGH)
-        self._counts = found if self._counts is None else self._counts + found
+        sizes = torch.frexp(gradient[gradient != 0].float().cpu()).exponent - 1
+        finite = gradient[gradient != 0].isfinite().cpu()
+        powers = torch.where(finite, sizes, HIGH - 1).clamp(LOW, HIGH - 1)
+        found = torch.bincount(powers - LOW, minlength=HIGH - LOW).tolist()
+        self.counts = [before + now for before, now in zip(self.counts, found, strict=True)]
 
-    def begin(self) -> None:
-        """Another run: its weights are no others' successors."""
-        self._weights, self._step = None, 0
+    def beside(
+        self,
+        evaluate: Callable[[], float],
+        backward: Callable[[], None],
+        scaler: Scaler,
+        optimizer: torch.optim.Adam,
+    ) -> Callable[[], float]:
+        """``evaluate``, and beside it what a race's clock does not see.
 
-    def weights(self, parameters: Iterator[Tensor]) -> None:
-        """All weights behind a step; those that are as before the step count as still."""
-        self._step += 1
-        if self._step > FIRST:
-            return
-        now = torch.cat([each.detach().flatten() for each in parameters])
-        if self._weights is not None:
-            still = (now == self._weights).sum()
-            self._still = still if self._still is None else self._still + still
-            self._seen += len(now)
-        self._weights = now
+        ``backward`` fills the gradients as a step does: in the first looks they are counted. The
+        optimizer's last updates are counted now and then, the scale of the loss is noted in each
+        look. No gradients are left behind.
+        """
 
-    @property
-    def counts(self) -> list[int]:
-        """Gradients by powers of two, from `LOW` on; empty before any."""
-        return [] if self._counts is None else [int(each) for each in self._counts.tolist()]
+        def note(number: int) -> float:
+            if number < FIRST:
+                self._count(backward, optimizer)
+            if number % SELDOM == 0:
+                self.updates.add(*last_updates(optimizer))
+            return scale_of(scaler, optimizer)
 
-    @property
-    def still(self) -> float:
-        """The share of weights that a step left as they were; nan before two steps."""
-        return math.nan if self._still is None else float(self._still) / self._seen
+        return self.scales.beside(evaluate, note)
+
+    def _count(self, backward: Callable[[], None], optimizer: torch.optim.Optimizer) -> None:
+        self._counting = True
+        try:
+            backward()
+        finally:
+            self._counting = False
+            optimizer.zero_grad()
 
     def shares(self) -> dict[str, float]:
         """The share of the gradients that meets each of `FATES`."""
@@ -95,6 +117,12 @@ class Notes:
         for power, count in enumerate(self.counts, LOW):
             found[fate(self.dtype, power)] += count / max(1, sum(self.counts))
         return found
+
+
+def scale_of(scaler: Scaler, optimizer: torch.optim.Optimizer) -> float:
+    """What a scaler makes of a loss of 1."""
+    device = optimizer.param_groups[0]["params"][0].device
+    return float(scaler.scale(torch.ones((), device=device)))
 
 
 def fate(dtype: torch.dtype, power: int) -> str:
@@ -109,13 +137,17 @@ def fate(dtype: torch.dtype, power: int) -> str:
 
 
 class Window:
-    """The notes of every setting that was run; called with a result, its picture.
+    """The notes of every setting that raced; called with a race's result, its picture.
 
     >>> window = Window()
     >>> notes = window.notes(torch.float16)
-    >>> notes.gradient(torch.tensor([1.0, 2.0**-30]))
-    >>> notes.shares()["zero"]
-    0.5
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> optimizer = torch.optim.Adam([weight])
+    >>> stored = torch.tensor([1.0, 2.0**-30])
+    >>> scaler = torch.amp.GradScaler("cpu", enabled=False)
+    >>> look = notes.beside(lambda: 0.5, lambda: notes.gradient(stored), scaler, optimizer)
+    >>> look(), notes.shares()["zero"]
+    (0.5, 0.5)
     """
 
     def __init__(self) -> None:
@@ -138,31 +170,27 @@ class Window:
 
         return watched
 
-    def notes(self, dtype: torch.dtype) -> Notes:
-        """The notes of the workload that is built now, which stores in ``dtype``; new ones outside
-        a lab.
+    def notes(self, dtype: torch.dtype, kept: torch.dtype = torch.float32) -> Notes:
+        """The notes of the workload that is built now, which stores in ``dtype`` and keeps its
+        weights in ``kept``; new ones outside a lab.
         """
         if not self._key:
-            return Notes(dtype)
-        found = self._notes.pop(self._key, Notes(dtype))
+            return Notes(dtype, kept)
+        found = self._notes.pop(self._key, Notes(dtype, kept))
         # The settings that ran last are the last.
         self._notes[self._key] = found
-        found.begin()
         return found
 
     def __call__(self, result: object) -> str:
-        """The gradients of both sides; "" where none were noted."""
-        sides = [(role, self._notes[key]) for role, key in self._sides(result)]
-        return draw(sides) if sides and all(notes.counts for _, notes in sides) else ""
-
-    def _sides(self, result: object) -> list[tuple[str, Key]]:
-        if isinstance(result, Comparison):
-            keys = [tuple(side.settings.items()) for side in result.arms]
-            if not all(key in self._notes for key in keys):
-                return []
-            return list(zip(("baseline", "candidate"), keys, strict=True))
+        """The curves of both sides, and what explains them; "" for all but a race noted here."""
         if not isinstance(result, RaceResult):
-            return []
+            return ""
+        sides = [(role, self._notes[key]) for role, key in self._sides(result)]
+        if not sides or not all(any(notes.counts) for _, notes in sides):
+            return ""
+        return draw(result, sides)
+
+    def _sides(self, result: RaceResult) -> list[tuple[str, Key]]:
         for one, other in _orders(list(self._notes)[-2:]):
             changed = difference(dict(other), dict(one))
             if result.arms[1:] == (changed,):
@@ -187,26 +215,42 @@ def _where(candidate: Key, baseline: Key) -> str:
 # ------------------------------------------------------------------------------------ the picture
 
 
-def draw(sides: list[tuple[str, Notes]]) -> Markup:
-    """The gradients of each side, in the colour of what became of them, over its comb."""
-    title = f"gradients by size, in the first {FIRST} steps of each run"
-    parts, top = [svg.text(LEFT, 0.7 * LINE, title, "small")], 0.8 * LINE
+def draw(result: RaceResult, sides: list[tuple[str, Notes]]) -> Markup:
+    """The race by its steps; below it updates, where a side rounds its weights, or gradients."""
+    notes_of = dict(zip(result.arms, (notes for _, notes in sides), strict=True))
+
+    def course_of(run: RaceRun) -> climb.Course:
+        return notes_of[run.arm].scales.of(run)
+
+    parts, top = climb.draw(result, course_of)
+    rounded = [notes for _, notes in sides if notes.updates.dtype != torch.float32]
+    if rounded and all(any(notes.updates.counts) for _, notes in sides):
+        pairs = [(role, notes.updates) for role, notes in sides]
+        below, foot = updates.draw(pairs, top)
+        words = "; ".join(f"{role}: {updates.in_words(each)}" for role, each in pairs)
+        return svg.picture(foot, f"Updates beside the spacing of numbers. {words}", parts + below)
+    below, foot = gradients(sides, top)
+    words = "; ".join(f"{role}: {_lost(notes)}" for role, notes in sides)
+    return svg.picture(foot, f"Gradients by size, and their format. {words}", parts + below)
+
+
+def gradients(sides: list[tuple[str, Notes]], top: float) -> tuple[list[Markup], float]:
+    """The gradients of each side, in the colour of what became of them, over its comb; and their
+    foot.
+    """
+    title = f"gradients by size, in each run's first {FIRST} evaluations"
+    parts = [svg.text(LEFT, top + 0.7 * LINE, title, "small")]
+    top += 0.8 * LINE
     for role, notes in sides:
         parts += svg.named(top + 0.8 * LINE, role, _lost(notes))
         box = Box(LEFT, top + 1.2 * LINE, WIDTH - EDGE, 0, (LOW, HIGH), (0.0, 6.0))
         box = box._replace(bottom=box.top + BARS)
         parts += [*_bars(notes, box), *_comb(notes.dtype, box)]
-        if notes.still > 0.02:
-            words = f"{100 * notes.still:.0f} % of the weights stay where they are, per step"
-            parts.append(svg.text(LEFT, box.bottom + COMB + 0.8 * LINE, words, "small"))
-            box = box._replace(bottom=box.bottom + LINE)
         top = box.bottom + COMB + 6
     for power in range(-40, 21, 20):
-        words = "2" + str(power).translate(RAISED)
-        parts.append(svg.below(_x(power), top + 0.7 * LINE, words))
-    parts += _legend(top + 1.7 * LINE)
-    words = "; ".join(f"{role}: {_lost(notes)}" for role, notes in sides)
-    return svg.picture(top + 2.1 * LINE, f"Gradients by size, and their format. {words}", parts)
+        parts.append(svg.below(_x(power), top + 0.7 * LINE, power_of_two(power)))
+    parts += legend([(kind, word) for word, kind in FATES.items()], LEFT, top + 1.7 * LINE)
+    return parts, top + 2.1 * LINE
 
 
 def _x(power: float) -> float:
@@ -227,7 +271,7 @@ def _lost(notes: Notes) -> str:
 def _bars(notes: Notes, box: Box) -> list[Markup]:
     """Shares on a scale of logarithms: six powers of ten."""
     total = max(1, sum(notes.counts))
-    parts = [svg.rect(box.left, box.top, box.right - box.left, BARS, "field")]
+    parts = [field(box)]
     for power, count in enumerate(notes.counts, LOW):
         high = 6 + math.log10(count / total) if count else 0
         if high > 0:
@@ -248,13 +292,4 @@ def _comb(dtype: torch.dtype, box: Box) -> list[Markup]:
             kind = "band arm3" if power < normal else "band arm4"
             wide, deep = _x(power + 1) - _x(power) - 1, COMB * math.sqrt(min(1, bits / DEEP))
             parts.append(svg.rect(_x(power), box.bottom + 2, wide, deep, kind))
-    return parts
-
-
-def _legend(y: float) -> list[Markup]:
-    parts, x = [], LEFT
-    for word, kind in FATES.items():
-        parts.append(svg.rect(x, y - 11, 12, 12, kind))
-        parts.append(svg.text(x + 18, y, word, "small"))
-        x += 42 + LETTER * len(word)
     return parts

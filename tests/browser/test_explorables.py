@@ -174,7 +174,26 @@ def test_noisy_timing_teaches_what_it_says(blank: Page) -> None:
     assert claimed("turn", planted=0.05) > 180
     assert model("judge", "B slower", 0) == model("judge", "B faster", 0.01) == "wrong"
     assert model("judge", "B slower", 0.01) == "right"
+    assert model("judge", "B slower", 0.01, "B slower") == "luck"
+    assert model("judge", "B slower", 0.01, "B faster") == "right"
     assert model("judge", "no difference", 0.01) == "missed"
+
+
+def test_a_small_difference_is_found_in_turn_and_by_luck_one_after_the_other(blank: Page) -> None:
+    """Claims that are only true by luck would praise the wrong order."""
+    model = Model(blank, "noisy_timing")
+    for planted in (0.005, 0.01, 0.02):
+        state = {**model.value("OPENS"), "planted": planted, "runs": 20}
+        found = {
+            plan: Counter(model("judgements", {**state, "plan": plan}))
+            for plan in ("sequence", "turn")
+        }
+        told = model("claims", {**state, "plan": "sequence"})
+        sequence, turn = found["sequence"], found["turn"]
+        assert sequence["right"] + sequence["luck"] == told.count("B slower")
+        assert sequence["wrong"] == told.count("B faster") > 20
+        assert sequence["luck"] > 3 * turn["luck"] and turn["wrong"] < 5
+        assert turn["right"] > sequence["right"]
 
 
 def takes(lengths: list[float], train: float, workers: int, prefetch: int) -> list[float]:

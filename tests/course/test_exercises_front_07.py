@@ -156,6 +156,24 @@ class NeedsEveryGradient(Right):
         return [p.grad for group in optimizer.param_groups for p in group["params"]]
 
 
+class StopsAtNone(Right):
+    """No weight moves where one has no gradient."""
+
+    def step(self, optimizer):
+        if any(gradient is None for gradient in self.every(optimizer)):
+            self.skipped = False
+            return
+        super().step(optimizer)
+
+    def every(self, optimizer):
+        return [p.grad for group in optimizer.param_groups for p in group["params"]]
+
+
+class FaultOfItsOwn(Right):
+    def update(self):
+        self.missing.count()
+
+
 class AnotherScale(Right):
     def __init__(self, scale, interval):
         super().__init__(2.0**16, interval)
@@ -192,6 +210,8 @@ def test_right_answers_pass(answer, capsys):
         (GrowsForEver, "no overflow, after step 4, the scale is"),
         (NeverHalves, "after a skipped step, the scale is 512, yours 1024"),
         (SkipsForEver, "inf in step 3, after step 4, the scale is"),
+        (NeedsEveryGradient, "the third parameter has no gradient, its p.grad is None"),
+        (StopsAtNone, "the other two still move"),
         (AnotherScale, "the scale is 1024, yours 65536"),
         (ReturnsANumber, "a loss to call backward() on"),
         (Bare, "has the method scale()"),
@@ -203,9 +223,9 @@ def test_wrong_answers_are_told_what_is_wrong(answer, hint, capsys):
     assert hint in said, said
 
 
-def test_a_parameter_may_have_no_gradient():
-    with pytest.raises(TypeError, match="NoneType"):
-        check_07_scaler(NeedsEveryGradient)
+def test_another_error_is_the_readers_own():
+    with pytest.raises(AttributeError, match="missing"):
+        check_07_scaler(FaultOfItsOwn)
 
 
 def test_the_case_of_the_hints_is_a_power_of_two():

@@ -62,6 +62,9 @@ def test_each_convolution_has_a_search_of_its_own():
     torch.testing.assert_close(result, expected)
     assert result.is_contiguous(memory_format=torch.channels_last)
     assert searches == [1, 1]
+    assert [net[place].forward.kept for place in (0, 2)] == ["channels last"] * 2
+    # One call of one kernel is no search.
+    assert [net[place].forward.seconds for place in (0, 2)] == [0, 0]
     result.sum().backward()
     assert all(parameter.grad is not None for parameter in net.parameters())
 
@@ -69,3 +72,24 @@ def test_each_convolution_has_a_search_of_its_own():
 def test_a_convolution_needs_a_bias():
     with pytest.raises(ValueError, match="1 has no bias"):
         tuned(nn.Sequential(nn.ReLU(), nn.Conv2d(3, 4, 3, bias=False)), lambda *_: None)
+
+
+def test_the_kernel_that_was_kept_and_the_seconds_of_its_search_are_known():
+    class Keeps:
+        def __init__(self, candidates, seconds):
+            self.candidates, self.known = candidates, False
+
+        def __call__(self, *tensors):
+            if not self.known:
+                self.known = True
+                for candidate in self.candidates:
+                    candidate(*tensors)
+            return self.candidates[2](*tensors)
+
+    net = tuned(nn.Sequential(nn.Conv2d(3, 4, 3)), Keeps)
+    asked = net[0].forward
+    assert (asked.kept, asked.seconds) == ("", 0)
+    net(torch.randn(2, 3, 6, 6))
+    assert asked.kept == "unfolded" and asked.seconds > 0
+    net(torch.randn(2, 3, 6, 6))
+    assert asked.kept == "unfolded" and asked.seconds == 0

@@ -1,12 +1,14 @@
 """Notebook 09's measured picture: layouts of a step's layers, lines that a window fetches."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import cloudpickle
 import pytest
 import torch
 from torch import nn
 
+from course.kernels import tuned
 from course.measured import lines
 from course.measured.layouts import A_MEAN, A_WINDOW, FIRST, LAST, Layouts, fetched, layout, watch
 from labkit import Lab, Workload
@@ -140,6 +142,49 @@ def test_a_longer_step_has_a_longer_bar():
     bars = [float(each.get("width")) for each in root.iter() if each.get("class") == kind]
     assert bars[0] == pytest.approx(2 * bars[1])
     assert lines.of(layouts)("no comparison") == ""
+
+
+def fastest_is_last(candidates, _clock):
+    """A search that tries all, and keeps the second one."""
+
+    def search(*tensors):
+        for candidate in candidates:
+            candidate(*tensors)
+        return candidates[1](*tensors)
+
+    return search
+
+
+def test_what_a_search_kept_and_cost_is_noted_and_told():
+    layouts = Layouts()
+
+    def make(search: bool) -> Workload:
+        model, image = net(False), torch.randn(2, 4, 34, 34)
+        if search:
+            tuned(model, fastest_is_last)
+        return Workload(lambda: model(image), 2, "images")
+
+    layouts.noted(make)(search=True).step()
+    laid = layouts.of({"search": True})
+    assert laid.kept == ("channels last",) * 2 and laid.searched > 0
+    layouts.noted(make)(search=False).step()
+    plain = layouts.of({"search": False})
+    assert (plain.kept, plain.searched) == ((), 0)
+    drawn = lines.draw([("baseline", plain, 0.002), ("candidate", laid, 0.001)])
+    assert "and kept" in drawn and "2 × channels last" in drawn
+
+
+def test_a_search_pays_after_the_steps_of_the_formula():
+    laid = watch(make_workload(last=True, norm=False).step)[1]
+    assert lines.search(laid, 0.002, 0.003) == []
+    kept = replace(laid, kept=("unfolded", "channels last", "unfolded"), searched=0.045)
+    assert lines.search(kept, 0.002, 0.003) == [
+        "your search took 45.0 ms for this size of image, and kept",
+        "2 × unfolded, 1 × channels last",
+        "it pays after 45 steps",
+    ]
+    assert lines.search(kept, 0.003, 0.002)[-1] == "it does not pay: no step is shorter"
+    assert lines.search(kept, 0.002, None)[-1] == "this run does not tell whether it pays"
 
 
 def test_sides_without_notes_have_no_picture():

@@ -82,15 +82,23 @@ function claims(settings) {
   });
 }
 
-// right: the claim is true; missed: a difference is there, and none is claimed
-function judge(claim, planted) {
+// right: the claim is true, and was found; luck: it is true, and the machine alone makes it too, of
+// `equal` programs; missed: a difference is there, and none is claimed.
+function judge(claim, planted, equal = "no difference") {
   if (claim === "no difference") return planted ? "missed" : "none";
-  return planted && claim === "B slower" ? "right" : "wrong";
+  if (!planted || claim !== "B slower") return "wrong";
+  return claim === equal ? "luck" : "right";
+}
+
+// What becomes of many experiments, each held against the same one with equal programs.
+function judgements(settings) {
+  const found = claims(settings);
+  const equal = settings.planted ? claims({ ...settings, planted: 0 }) : found;
+  return found.map((claim, i) => judge(claim, settings.planted, equal[i]));
 }
 
 // The bets that are right: the one next to what is claimed one after the other.
 function answer(state) {
-  const found = claims({ ...state, plan: "sequence" });
-  const wrong = found.filter((claim) => judge(claim, 0) === "wrong").length;
-  return [BETS[nearest(BETS, wrong)]];
+  const found = judgements({ ...state, plan: "sequence", planted: 0 });
+  return [BETS[nearest(BETS, found.filter((word) => word === "wrong").length)]];
 }
