@@ -160,14 +160,15 @@ class Window:
             keys = [tuple(side.settings.items()) for side in result.arms]
             if not all(key in self._notes for key in keys):
                 return []
-            return list(zip(("baseline", "candidate"), keys, strict=True))
+            return list(zip(result.roles, keys, strict=True))
         if not isinstance(result, RaceResult):
             return []
         for one, other in _orders(list(self._notes)[-2:]):
             changed = difference(dict(other), dict(one))
-            if result.arms[1:] == (changed,):
+            if (result.labels or result.arms)[1:] == (changed,):
                 self.races[_where(other, one)] = result
-                return [("baseline", one), (changed, other)]
+                names = result.arms if result.labels else ("baseline", changed)
+                return list(zip(names, (one, other), strict=True))
         return []
 
 

@@ -38,6 +38,16 @@ function put(node, html = "") {
   node.innerHTML = html;
 }
 
+// Pictures have the width that is there; `anew` where that has changed.
+function draw(node, html, anew = false) {
+  if (anew) node.labkitHtml = undefined;
+  if (node.labkitHtml === html) return;
+  put(node, html);
+  const room = node.clientWidth;
+  node.classList.toggle("labkit-narrow", room < ENOUGH);
+  for (const picture of node.querySelectorAll(":scope > svg")) layNarrow(picture, room);
+}
+
 // What each trait of the model shows.
 const shows = (page) => ({
   state: (state) => {
@@ -49,8 +59,8 @@ const shows = (page) => ({
     page.bar.style.width = `${100 * (state.progress ?? 0)}%`;
     page.left.textContent = state.left ?? "";
     put(page.head, state.head);
-    put(page.picture, state.picture);
-    put(page.grounds, state.sure);
+    draw(page.picture, state.picture);
+    draw(page.grounds, state.sure);
     page.sure.classList.toggle("labkit-none", !state.sure);
   },
   status: ([text, tone]) => {
@@ -136,6 +146,20 @@ function render({ model, el }) {
     model.on(`change:${name}`, listener);
     return [name, listener];
   });
+  const redraw = () => {
+    draw(page.picture, page.picture.labkitHtml, true);
+    draw(page.grounds, page.grounds.labkitHtml, true);
+  };
+  // Folded it has no width.
+  page.sure.addEventListener("toggle", redraw);
+  let width = 0;
+  const sizes = new ResizeObserver(([{ contentRect }]) => {
+    const narrow = Math.min(width, contentRect.width) < ENOUGH;
+    const changed = contentRect.width !== width;
+    width = contentRect.width;
+    if (narrow && changed) requestAnimationFrame(redraw);
+  });
+  sizes.observe(page.picture);
   let [root, gone] = [null, false];
   const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   const attach = () => {
@@ -157,6 +181,7 @@ function render({ model, el }) {
     gone = true;
     listeners.forEach(([name, listener]) => model.off(`change:${name}`, listener));
     grown.disconnect();
+    sizes.disconnect();
   };
 }
 
