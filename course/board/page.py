@@ -115,7 +115,8 @@ def rows(found: Waterfall) -> list[Row]:
     choice = found.decided
     if choice and not choice.kept:
         before = found.steps[-1].after
-        row = _row_of(found, Step(choice.figure.switch, before, before, choice.figure), choice.figure)
+        step = Step(choice.figure.switch, before, before, choice.figure)
+        row = _row_of(found, step, choice.figure)
         rows.append(replace(row, text="not kept", tone="baseline", hatched=True))
     return rows
 

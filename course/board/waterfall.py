@@ -61,9 +61,9 @@ class Waterfall:
     """The steps, and what stands around them.
 
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
-    ``not_kept`` are the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch that can be measured now,
-    ``doubt`` what speaks against it. ``saves`` is what the bars show: "time" or "memory".
-    ``decided`` is the choice that was made last.
+    ``not_kept`` are the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch
+    that can be measured now, ``doubt`` what speaks against it. ``saves`` is what the bars show:
+    "time" or "memory". ``decided`` is the choice that was made last.
     """
 
     steps: tuple[Step, ...]

@@ -13,6 +13,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -1544,6 +1545,6 @@ def test_the_board_says_that_others_were_in_the_way(
 ) -> None:
     monkeypatch.setattr(cell.Others, "notice", lambda *_: "Other programs took 2.0 of 2 cores.")
     moments = iter([0.0, 0.5, 0.0, 5.0])
-    monkeypatch.setattr(cell.time, "monotonic", lambda: next(moments, 5.0))
+    monkeypatch.setattr(cell, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     assert measured("as_tensor").said == ""
     assert measured("as_tensor").said == "Other programs took 2.0 of 2 cores."
