@@ -107,7 +107,7 @@ def goals(found: Waterfall) -> list[Goal]:
 
 
 def rows(found: Waterfall) -> list[Row]:
-    """A bar for each switch that is kept or to be decided, and for one that was not kept just now."""
+    """A bar for each switch that is kept or to be decided, and for what was just not kept."""
     rows = []
     for step in found.steps:
         if step.figure is not None:

@@ -23,31 +23,59 @@ function shapeOf(node, squeeze) {
 // Words, with the mark that stands before them, if any.
 function wordsOf(node, shapes, squeeze, room) {
   const [x, y] = [numberOf(node, "x"), numberOf(node, "y")];
-  shorten(node, room);
+  const rows = fold(node, room);
   const anchor = node.getAttribute("text-anchor") ?? "start";
-  const width = node.getComputedTextLength();
+  const width = Math.min(room, node.getComputedTextLength());
   const before = shapes.find(({ box, mark }) => {
     const away = x - box.x - box.width;
     return mark && away >= 0 && away <= 14 && Math.abs(box.y + box.height / 2 - y + 4) < 10;
   });
-  const words = { node, y, anchor, width, mark: before, line: 0 };
+  const away = before ? x - before.box.x - before.box.width : 0;
+  const words = { node, y, anchor, width, away, rows, mark: before, line: 0 };
   const part = { start: 0, middle: 0.5, end: 1 }[anchor];
-  const left = before ? before.box.x + before.box.width - before.moved + 6 : x * squeeze;
+  const left = before ? x - before.moved : x * squeeze;
   words.left = Math.max(0, Math.min(room - width, left - part * width));
   return words;
 }
 
-// Words that are wider than the picture lose their note, then their end.
-function shorten(node, room) {
+// Words that are wider than the picture, in rows: one where they have room, or are a name, which
+// loses its note, then its end.
+function fold(node, room) {
   const wide = () => node.getComputedTextLength() > room;
   const parts = node.querySelectorAll("tspan");
-  if (parts.length > 1 && wide()) parts[1].remove();
-  const text = (parts[0] ?? node).firstChild;
-  while (wide() && text?.data.length > 2) text.data = `${text.data.slice(0, -2)}…`;
+  if (!wide()) return [];
+  if (!parts.length) return rowsIn(node, room);
+  if (parts.length > 1) parts[1].remove();
+  const text = parts[0].firstChild;
+  while (wide() && text.data.length > 2) text.data = `${text.data.slice(0, -2)}…`;
+  return [];
 }
 
-const meets = (words, line) =>
-  line.some(({ left, width }) => words.left < left + width + GAP / 2 && left < words.left + words.width + GAP / 2);
+// The rows that a text fills; of a text whose end was cut off all of it is known.
+function rowsIn(node, room) {
+  const whole = node.querySelector("title")?.textContent ?? node.textContent;
+  const rows = [""];
+  for (const word of whole.split(" ")) {
+    const longer = `${rows.at(-1)} ${word}`.trim();
+    node.textContent = longer;
+    if (rows.at(-1) && node.getComputedTextLength() > room) rows.push(word);
+    else rows[rows.length - 1] = longer;
+  }
+  node.textContent = whole;
+  return rows;
+}
+
+const meets = (words, line) => {
+  const end = words.left + words.width + GAP / 2;
+  return line.some(({ left, width }) => words.left < left + width + GAP / 2 && left < end);
+};
+
+// Words within a plot: one that would lie on another goes above it.
+function layWithin(row) {
+  row.forEach((words, i) => {
+    if (meets(words, row.slice(0, i))) words.line = -1;
+  });
+}
 
 // Lays the words of one height out, in as many lines as they need; how many more that are.
 function layOut(row, room) {
@@ -63,13 +91,13 @@ function layOut(row, room) {
     words.gone = meets(words, lines[words.line]);
     if (!words.gone) lines[words.line].push(words);
   }
-  return lines.length - 1;
+  return Math.max(...row.map(({ line, rows }) => line + Math.max(0, rows.length - 1)));
 }
 
 // In a new line the entries of a legend follow each other.
 function follow(words, line, room) {
   const end = Math.max(0, ...line.map(({ left, width }) => left + width + GAP));
-  const wide = words.mark.box.width + 6;
+  const wide = words.mark.box.width + words.away;
   words.left = Math.max(0, Math.min(end + wide, room - words.width));
   words.mark.moved = words.mark.box.x - (words.left - wide);
 }
@@ -87,11 +115,18 @@ function moveShape({ node, mark, moved, down }, squeeze) {
   node.setAttribute("d", d);
 }
 
-function moveWords({ node, y, anchor, left, width, line, gone, down }) {
+function moveWords({ node, y, anchor, left, width, rows, line, gone, down }) {
   if (gone) return node.remove();
-  const part = { start: 0, middle: 0.5, end: 1 }[anchor];
-  node.setAttribute("x", left + part * width);
+  const x = left + { start: 0, middle: 0.5, end: 1 }[anchor] * width;
+  node.setAttribute("x", x);
   node.setAttribute("y", y + line * LINE + down);
+  if (rows.length < 2) return;
+  node.replaceChildren(...rows.map((words, i) => {
+    const row = document.createElementNS(node.namespaceURI, "tspan");
+    Object.entries({ x, dy: i && LINE }).forEach(([name, value]) => row.setAttribute(name, value));
+    row.textContent = words;
+    return row;
+  }));
 }
 
 // Words of one height, in the order in which they are drawn.
@@ -119,13 +154,17 @@ function layNarrow(picture, room) {
   const plots = shapes.filter(({ box, node }) => box.height > 40 && node.matches(".k-field"));
   const added = [];
   for (const [y, row] of rowsOf(words)) {
-    if (plots.some(({ box }) => box.y < y && y < box.y + box.height)) continue;
-    const more = layOut(row, room);
+    const within = plots.some(({ box }) => box.y < y && y < box.y + box.height);
+    if (within) layWithin(row);
+    const more = within ? 0 : layOut(row, room);
     for (const each of row) if (each.mark) each.mark.down = each.line * LINE;
     if (more) added.push([y, more * LINE]);
   }
   const above = (y) => added.reduce((sum, [at, more]) => sum + (at < y ? more : 0), 0);
-  for (const each of words) moveWords({ ...each, down: above(each.y - 3) }, squeeze);
-  for (const each of shapes) moveShape({ ...each, down: each.down + above(each.box.y + 2) }, squeeze);
+  for (const each of words) moveWords({ ...each, down: above(each.y - 3) });
+  for (const shape of shapes) {
+    shape.down += above(shape.box.y + 2);
+    moveShape(shape, squeeze);
+  }
   picture.setAttribute("viewBox", `0 0 ${room} ${height + above(Infinity)}`);
 }

@@ -38,12 +38,13 @@ function put(node, html = "") {
   node.innerHTML = html;
 }
 
-// Pictures have the width that is there; `anew` where that has changed.
-function draw(node, html, anew = false) {
-  if (anew) node.labkitHtml = undefined;
+// Pictures are laid out for the width that is there.
+function draw(node, html = node.labkitHtml) {
+  const room = Math.min(ENOUGH, node.clientWidth);
+  if (node.labkitRoom !== room) node.labkitHtml = undefined;
   if (node.labkitHtml === html) return;
   put(node, html);
-  const room = node.clientWidth;
+  node.labkitRoom = room;
   node.classList.toggle("labkit-narrow", room < ENOUGH);
   for (const picture of node.querySelectorAll(":scope > svg")) layNarrow(picture, room);
 }
@@ -146,20 +147,12 @@ function render({ model, el }) {
     model.on(`change:${name}`, listener);
     return [name, listener];
   });
-  const redraw = () => {
-    draw(page.picture, page.picture.labkitHtml, true);
-    draw(page.grounds, page.grounds.labkitHtml, true);
-  };
-  // Folded it has no width.
-  page.sure.addEventListener("toggle", redraw);
-  let width = 0;
-  const sizes = new ResizeObserver(([{ contentRect }]) => {
-    const narrow = Math.min(width, contentRect.width) < ENOUGH;
-    const changed = contentRect.width !== width;
-    width = contentRect.width;
-    if (narrow && changed) requestAnimationFrame(redraw);
-  });
+  // Folded grounds have no width.
+  const sizes = new ResizeObserver(() => requestAnimationFrame(() => {
+    [page.picture, page.grounds].forEach((node) => draw(node));
+  }));
   sizes.observe(page.picture);
+  sizes.observe(page.grounds);
   let [root, gone] = [null, false];
   const grown = new MutationObserver(() => root?.isConnected && adopt(root));
   const attach = () => {
