@@ -207,7 +207,10 @@ def test_another_start_is_another_question(page: Page, wait: int) -> None:
     assert moving.root.locator(".xp-right, .xp-wrong").count() == 0
     assert moving.root.locator(".xp-wager[aria-pressed=true]").count() == 0
     assert moving.result().startswith("constant, up to a rate of ")
+    # It has a film of its own.
     moving.press(moving.wagers()[2], "Enter")
+    moving.root.locator(".xp-right").wait_for(timeout=15_000)
+    page.wait_for_timeout(100)
     assert moving.result().startswith("Your bet, only both together, is right.")
 
 
