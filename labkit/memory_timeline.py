@@ -77,6 +77,11 @@ class MemoryComparison(Sides[Timeline]):
     baseline: Timeline
     candidate: Timeline
     lab: str = ""
+    names: tuple[str, str] | None = None
+
+    def called(self, baseline: str, candidate: str) -> MemoryComparison:
+        """The same with other names for its sides, in pictures and tables."""
+        return replace(self, names=(baseline, candidate))
 
     @property
     def ratio(self) -> float:
@@ -130,10 +135,11 @@ class MemoryComparison(Sides[Timeline]):
     def bars(self) -> tuple[Bar, Bar]:
         """The peak of both sides."""
         bars = []
-        for role, side in zip(ROLES, self.arms, strict=True):
+        for name, role, side in zip(self.roles, ROLES, self.arms, strict=True):
             value = math.nan if side.peak is None else side.peak
-            own = {name: one for name, one in side.settings.items() if name in self.changed}
-            bars.append(Bar(role, value, side.peak_text, tone=role, note=format_settings(own)))
+            own = {key: one for key, one in side.settings.items() if key in self.changed}
+            note = role if self.names else format_settings(own)
+            bars.append(Bar(name, value, side.peak_text, tone=role, note=note))
         return bars[0], bars[1]
 
     @property
@@ -141,7 +147,7 @@ class MemoryComparison(Sides[Timeline]):
         """The figures of both sides as a table, the first row its head."""
         sides = self.arms
         return [
-            ["", *ROLES],
+            ["", *self.roles],
             ["peak memory", *(side.peak_text for side in sides)],
             ["reached in", *(side.peak_part or "-" for side in sides)],
             ["before the step", *(format_bytes(side.before) for side in sides)],

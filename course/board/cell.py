@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from course.board import recorded, store
 from course.board.advice import after_keeping
 from course.board.buttons import Buttons
-from course.board.measure import NoFigure, Tell, machine_name, measure, promised
+from course.board.measure import THREADS, NoFigure, Tell, machine_name, measure, promised
 from course.board.outlook import doubt, likely
 from course.board.page import html
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import SWITCHES, checked
+from labkit.busy import Others
 from labkit.device import test_size
 
 
@@ -101,6 +105,7 @@ class Board:
             )
         self.latest, self._undo, self.said = None, None, self._trouble
         bounded = seconds is None and not whole
+        others, begin = Others(), time.monotonic()
         try:
             self.latest = measure(
                 self.switch, self.choices.switches, seconds, whole, bounded, stop=stop, tell=tell
@@ -111,6 +116,10 @@ class Board:
             )
         except NoFigure as error:
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
+        # Of a shorter time the system's counters say too little.
+        if time.monotonic() - begin > 1:
+            busy = others.notice(THREADS or torch.get_num_threads())
+            self.said = f"{self.said} {busy}".strip()
 
     # -------------------------------------------------------------------------------- choices
 

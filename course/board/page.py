@@ -16,7 +16,7 @@ from course.board.waterfall import (
     TODAY,
     Step,
     Waterfall,
-    best_recorded,
+    decided_in_words,
     duration,
     peak_in_words,
 )
@@ -52,7 +52,8 @@ def _decided(found: Waterfall, choice: Choice) -> Markup:
     last = found.steps[-1]
     won = choice.kept and last.figure is choice.figure and last.after < last.before
     if not won:
-        return _judged(choice.figure, "kept." if choice.kept else "not kept.")
+        words = decided_in_words(choice).removeprefix(choice.figure.switch)
+        return _judged(choice.figure, words)
     words = f"{format_factor(last.before / last.after)} times as fast"
     if found.timed:
         words = f"{duration(last.before - last.after)} less"
@@ -100,19 +101,30 @@ def goals(found: Waterfall) -> list[Goal]:
     if found.best:
         seconds, _ = found.best.best()
         value = seconds if found.timed else seconds / found.best.seconds()
-        text, note = best_recorded(found.best)
+        text, note = found.best_in_words(found.best)
         listed.append(Goal(BEST, value, text, "recorded", note))
     return listed
 
 
 def rows(found: Waterfall) -> list[Row]:
-    """A bar for each switch."""
+    """A bar for each switch that is kept or to be decided, and for what was just not kept."""
     rows = []
     for step in found.steps:
         if step.figure is not None:
-            row = _row(found, step, step.figure)
-            rows.append(_by_memory(row, step.figure) if found.saves == "memory" else row)
+            rows.append(_row_of(found, step, step.figure))
+    choice = found.decided
+    if choice and not choice.kept:
+        before = found.steps[-1].after
+        step = Step(choice.figure.switch, before, before, choice.figure)
+        row = _row_of(found, step, choice.figure)
+        rows.append(replace(row, text="not kept", tone="baseline", hatched=True))
     return rows
+
+
+def _row_of(found: Waterfall, step: Step, figure: Figure) -> Row:
+    """The bar of a switch: its time, or its memory where that is what it saves."""
+    row = _row(found, step, figure)
+    return _by_memory(row, figure) if found.saves == "memory" else row
 
 
 def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
@@ -157,4 +169,5 @@ def _judged(figure: Figure, text: str) -> Markup:
     if saves_memory(figure):
         badge = show.badge("faster", "less memory")
     name = show.element("b", label(figure.switch))
-    return show.sentence(badge, name, f" {labelled(text)}")
+    space = "" if text.startswith(":") else " "
+    return show.sentence(badge, name, f"{space}{labelled(text)}")

@@ -61,14 +61,14 @@ class Waterfall:
     """The steps, and what stands around them.
 
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
-    ``left`` was not kept, ``tried`` counts all. ``armed`` is the switch that can be measured now,
-    ``doubt`` what speaks against it. ``saves`` is what the bars show: "time" or "memory".
-    ``decided`` is the choice that was made last.
+    ``not_kept`` are the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch
+    that can be measured now, ``doubt`` what speaks against it. ``saves`` is what the bars show:
+    "time" or "memory". ``decided`` is the choice that was made last.
     """
 
     steps: tuple[Step, ...]
     rate: float
-    left: tuple[str, ...] = ()
+    not_kept: tuple[Figure, ...] = ()
     tried: int = 0
     armed: str = ""
     doubt: str = ""
@@ -85,6 +85,11 @@ class Waterfall:
         return self.steps[-1].figure if self.steps[-1].undecided else None
 
     @property
+    def left(self) -> tuple[str, ...]:
+        """The switches that were tried and not kept."""
+        return tuple(figure.switch for figure in self.not_kept)
+
+    @property
     def timed(self) -> bool:
         """Whether the slow script's seconds are known."""
         return math.isfinite(self.rate)
@@ -97,7 +102,7 @@ class Waterfall:
                 [step.name, self.time(step.after), measured, peak_in_words(step), _question(step)]
             )
         if self.best:
-            rows.append([BEST, *best_recorded(self.best), "", ""])
+            rows.append([BEST, *self.best_in_words(self.best), "", ""])
         parts = [f"{self.headline()} {self.caption()}", str(self.stars), aligned(rows)]
         parts += [*self.notes(), self.about(), self.still_in_words(), self.said]
         return "\n".join(filter(None, parts))
@@ -121,10 +126,11 @@ class Waterfall:
         if self.by_memory:
             what = f"at the peak of a step, and {self.time(self.steps[-1].after)} {what}"
         elif self.fresh:
-            where = ", on a recorded machine; yours is" if self.best else "; the slow script is"
-            what += f"{where} not timed yet"
+            where = ", on a recorded machine; " if self.best else "; "
+            whose = "yours" if self.best and not self.tried else "the slow script"
+            what += f"{where}{whose} is not timed {'here ' * bool(self.tried)}yet"
         elif not self.timed:
-            what = "of the slow script's time"
+            what = "the slow script's time"
         else:
             what += ", estimated"
         kept = "if you keep it; " if self.latest else ""
@@ -151,6 +157,8 @@ class Waterfall:
         """What is to be decided, or can be measured."""
         if self.latest is not None:
             return f"{self.latest.switch} {advice(self.latest)}"
+        if self.decided:
+            return decided_in_words(self.decided)
         if self.armed:
             return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
         return ""
@@ -178,8 +186,9 @@ class Waterfall:
             notes = [f"The slow script gets through {format_rate(self.rate, 'images')}."]
         notes.append(self.whole())
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
-        if self.left:
-            notes.append(f"Tried and not kept: {', '.join(self.left)}.")
+        if self.not_kept:
+            tried = "; ".join(f"{each.switch}, {in_short(each)}" for each in self.not_kept)
+            notes.append(f"Tried and not kept: {tried}.")
         if self.best:
             seconds, switches = self.best.best()
             listed = ", ".join(switches)
@@ -204,7 +213,18 @@ class Waterfall:
         """Seconds, or a part of the slow script's."""
         if self.timed:
             return duration(value)
-        return "?" if len(self.steps) == 1 else format_factor(value)
+        return "?" if len(self.steps) == 1 else parts_in_words(value)
+
+    def best_in_words(self, best: Machine) -> tuple[str, str]:
+        """The best recorded time, in the unit of the others; whose, when, and from what."""
+        seconds, _ = best.best()
+        slow = best.seconds()
+        whose = best.name.replace("(R)", "").replace(" Processor", "")
+        day = best.date.rpartition(" to ")[2]
+        if self.timed or self.fresh:
+            return duration(seconds), f"{whose}, {day}; from {duration(slow)}"
+        note = f"{whose}, {day}; {duration(seconds)} in place of {duration(slow)}"
+        return parts_in_words(seconds / slow), note
 
 
 def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
@@ -215,10 +235,10 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
     rate = choices.rate
     figures = [choice.figure for choice in choices.kept]
     made = {name: choice for name, choice in choices.made.items() if name in SWITCHES}
-    left = [name for name, choice in made.items() if not choice.kept]
+    left = [choice.figure for choice in made.values() if not choice.kept]
     if latest is not None:
         figures = [each for each in figures if each.switch != latest.switch] + [latest]
-        left = [name for name in left if name != latest.switch]
+        left = [each for each in left if each.switch != latest.switch]
         if not latest.on_top_of:
             rate = latest.rate
     seconds = images / rate if math.isfinite(rate) else 1.0
@@ -269,13 +289,15 @@ def _told(figure: Figure) -> str:
     return told(figure.factor, figure.interval, pairs_in_words(figure))
 
 
-def best_recorded(machine: Machine) -> tuple[str, str]:
-    """The best recorded time; whose, when, and from what."""
-    seconds, _ = machine.best()
-    whose = machine.name.replace("(R)", "").replace(" Processor", "")
-    day = machine.date.rpartition(" to ")[2]
-    note = f"{whose}, {day}; from {duration(machine.seconds())}"
-    return duration(seconds), note
+def decided_in_words(choice: Choice) -> str:
+    """``as_tensor: 1.04x unclear, not counted. Not kept.``"""
+    figure = choice.figure
+    return f"{figure.switch}: {in_short(figure)}. {'Kept' if choice.kept else 'Not kept'}."
+
+
+def parts_in_words(value: float) -> str:
+    """``0.5`` -> ``0.50×``; ``1`` -> ``1×``: times the slow script's time."""
+    return "1×" if value == 1 else f"{format_factor(value)}×"
 
 
 def duration(seconds: float) -> str:

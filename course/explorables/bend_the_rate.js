@@ -113,39 +113,6 @@ function listed(tried, now) {
   return new Set([...tried[now.start].keys(), ...shown]).size;
 }
 
-// The first bet is judged when its schedules have been drawn, the next ones at once.
-function playFirst(frame, plays) {
-  let played = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const judged = (event) => {
-    const node = event.target.closest(".xp-wager");
-    if (played || !node) return;
-    played = true;
-    event.stopPropagation();
-    node.setAttribute("aria-pressed", "true");
-    const begun = performance.now();
-    const move = (time) => {
-      const part = clamp((time - begun) / 1000 / SECONDS, 0, 1);
-      // Another bet ends it, and so does a move.
-      if (frame.wager) return;
-      if (part > 0 && !compares(frame.state)) return judgeAside(frame, node);
-      frame.set({ ...plays(JSON.parse(node.value)), part });
-      if (part < 1) frame.playing = requestAnimationFrame(move);
-      else node.click();
-    };
-    move(begun);
-  };
-  frame.wagers.addEventListener("click", judged, true);
-}
-
-// A bet whose play the reader has left: a verdict, beside what was moved.
-function judgeAside(frame, node) {
-  const { shape, own } = frame.state;
-  // Another start has taken the bet back.
-  if (node.getAttribute("aria-pressed") === "true") node.click();
-  Object.assign(frame.state, { shape, own, part: 1 });
-  frame.request();
-}
-
 // Another start is another question: its picture opens as the first one did.
 function askAgain(frame) {
   const asked = (event) => {
@@ -204,8 +171,8 @@ function render({ el }) {
     options: [["rise", "the rise"], ["fall", "the fall"], ["both", "only both together"]],
     answer,
     play: plays,
+    film: { name: "part", values: steps(0, 1, 1 / 90), seconds: SECONDS },
   });
-  playFirst(frame, plays);
   frame.menu({ name: "shape", label: "schedule", options: Object.entries(NAMES) });
   const bend = (own) => frame.set({ shape: "own", own });
   frame.slider({

@@ -134,12 +134,27 @@ const NARROW = 680;
 // What the result says while a bet is open.
 const BET_FIRST = "Bet first, or move something.";
 
+// A function `render` that tells the kernel, where there is one, of each bet that was judged.
+const reporting = (render) => ({ model, el }) => {
+  const report = ({ detail }) => {
+    model.set("bet", detail);
+    model.save_changes();
+  };
+  el.addEventListener("xp-bet", report);
+  const close = render({ model, el });
+  return () => {
+    el.removeEventListener("xp-bet", report);
+    close();
+  };
+};
+
 // A title, controls, a stage to draw on, a result in words, a caption.
 // `state`: what the controls change. `draw(pen, state, size)` is called after every change;
 // it returns the result in words. `height(width)`: of the stage, in pixels.
 // `size.revealed`: whether the picture may show the answer; true where there is no bet.
 class Frame {
   constructor(el, { name, ask, task, caption, state, height, draw }) {
+    this.ask = ask;
     this.state = state;
     this.height = height;
     this.paint = draw;
@@ -165,7 +180,7 @@ class Frame {
     this.sizes.observe(this.stage);
   }
 
-  // A move of the reader's: a bet that is still playing is judged.
+  // A move of the reader's: a bet that is still playing is judged, and what was said of a bet goes.
   set(changes) {
     this.settle(false);
     this.put(changes);
@@ -226,8 +241,8 @@ class Frame {
   // A row of buttons under the question. `options`: pairs [value, text], one of them right;
   // `answer(state)`: all right values; `name`: of the setting that is asked for, if it is one;
   // `play(value)`: what a bet changes, to be seen at once; `film`: what then runs, as of a player,
-  // before the bet is judged. A wrong one leaves the answer to be found by moving, or shown by a
-  // button.
+  // before the first bet is judged. The verdict is said at its end, until the reader moves
+  // something. A wrong one leaves the answer to be found by moving, or shown by a button.
   bet({ name = "", options, answer, play = () => ({}), film }) {
     this.betting = true;
     this.wagers.dataset.name = name;
@@ -241,7 +256,8 @@ class Frame {
       node.setAttribute("aria-pressed", "false");
       this.adopt(node, `bet: ${text}`);
       node.addEventListener("click", () => {
-        const right = answer(this.state).includes(value);
+        const answers = answer(this.state);
+        const right = answers.includes(value);
         for (const other of this.wagers.querySelectorAll(".xp-wager")) {
           other.setAttribute("aria-pressed", other === node);
           other.classList.remove("xp-answer");
@@ -251,6 +267,8 @@ class Frame {
           this.wager = { text, right, fresh };
           node.classList.add(right ? "xp-right" : "xp-wrong");
           show.hidden = right;
+          const found = options.filter(([other]) => answers.includes(other));
+          this.report({ bet: text, answer: found.map(([, words]) => words).join(", "), right });
         };
         this.playBet(play(value), film);
       });
@@ -273,15 +291,22 @@ class Frame {
     });
   }
 
-  // Shows what a bet changes: its film first, where there is one that has not been seen.
+  // What became of a bet, for who listens: see `reporting`.
+  report(detail) {
+    const told = { bubbles: true, detail: { question: this.ask, ...detail } };
+    this.root.dispatchEvent(new CustomEvent("xp-bet", told));
+  }
+
+  // Shows what a bet changes: its film first, where there is one that no bet has begun yet.
   playBet(changes, film) {
-    const hurried = this.playing !== undefined;
+    const hurried = this.filmed || this.playing !== undefined;
     const seen = Object.entries(changes).every(([name, value]) => this.state[name] === value);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.stop();
     Object.assign(this.state, changes);
     this.wager = undefined;
     if (!film || hurried || seen || still) return this.settle(true);
+    this.filmed = true;
     this.put({ [film.name]: film.values[0] });
     this.run(film);
   }
@@ -300,6 +325,7 @@ class Frame {
     this.stop();
     this.wager = undefined;
     this.moved = false;
+    this.filmed = false;
     for (const node of this.wagers.querySelectorAll(".xp-wager")) {
       node.setAttribute("aria-pressed", "false");
       node.classList.remove("xp-right", "xp-wrong", "xp-answer");

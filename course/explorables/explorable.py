@@ -11,14 +11,21 @@ import itertools
 import re
 from pathlib import Path
 from types import new_class
+from typing import Any
 
 import anywidget
+import traitlets
+
+from labkit.panel import guess
 
 HERE = Path(__file__).parent
 STYLE = HERE / "explorable.css"
 
 # What a page without a kernel gives `render` for a model: an explorable asks nothing of it.
 STAND_IN = "{ get() {}, set() {}, on() {}, off() {}, save_changes() {}, send() {} }"
+
+# What each script exports; with a kernel it tells of bets, by a function of `drawing.js`.
+PLAIN, TELLING = "export default { render };", "export default { render: reporting(render) };"
 
 _places = itertools.count()
 
@@ -31,17 +38,30 @@ def sources(name: str) -> list[Path]:
 
 def module(name: str) -> str:
     """The scripts of an explorable as one ES module."""
-    return "\n".join(part.read_text(encoding="utf-8") for part in sources(name))
+    joined = "\n".join(part.read_text(encoding="utf-8") for part in sources(name))
+    return joined.replace(PLAIN, TELLING)
 
 
 class Explorable(anywidget.AnyWidget):
-    """One explorable; `every` makes a class of each file."""
+    """One explorable; `every` makes a class of each file.
+
+    ``bet`` is what became of the reader's latest bet: the question, the bet, the answer, and
+    whether it is right. The first one counts in the score of the session.
+    """
 
     # Of the notebook, such as "06".
     number: str
     # The name of its file without ".js".
     script: str
     _css = STYLE.read_text(encoding="utf-8")
+    bet = traitlets.Dict().tag(sync=True)
+
+    @traitlets.observe("bet")
+    def _judged(self, change: dict[str, Any]) -> None:
+        bet = change["new"]
+        found = f"{bet['answer']} (simulated)"
+        decided = guess.Decided(bet["question"], bet["bet"], found, bet["right"])
+        guess.SCORE.count(("picture", self.script), decided)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(): a moving picture; it needs JupyterLab or a browser"

@@ -32,7 +32,7 @@ def of(layouts: Layouts) -> Callable[[object], str]:
         if not isinstance(result, Comparison) or result.error:
             return ""
         sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+        for role, side in zip(result.roles, result.arms, strict=True):
             if (laid := layouts.of(side.settings)) is None:
                 return ""
             sides.append((role, laid, side.median))

@@ -51,11 +51,11 @@ def of(faults: PageFaults, size: Callable[[dict[str, Any]], float]) -> Callable[
         if not isinstance(result, Comparison) or result.error:
             return ""
         sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+        for role, side in zip(result.roles, result.arms, strict=True):
             counted = faults.of(side.settings)
             if counted is None:
                 return ""
-            name = f"{role}, {side.settings['way']}"
+            name = role if result.names else f"{role}, {side.settings['way']}"
             sides.append(Side(name, side.median, counted, size(side.settings) / PAGESIZE))
         place = WINNERS.get(result.tone)
         return draw(sides, fault_seconds(), None if place is None else sides[place])

@@ -19,7 +19,7 @@ Noted = TypeVar("Noted")
 def both(
     result: object, of: Callable[[Mapping[str, Any], float | None], Noted | None]
 ) -> list[tuple[str, Noted]]:
-    """The name of each side of a Comparison, and what was noted of it; [] for other results.
+    """What each side of a Comparison is called, and what was noted of it; [] for other results.
 
     ``of(settings, seconds)``: what was noted under these settings and took most nearly
     ``seconds``, or None: then the side is left out.
@@ -27,9 +27,9 @@ def both(
     if not isinstance(result, Comparison):
         return []
     sides = []
-    for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+    for name, side in zip(result.roles, result.arms, strict=True):
         if found := of(side.settings, side.median if side.times else None):
-            sides.append((role, found))
+            sides.append((name, found))
     return sides
 
 

@@ -64,7 +64,7 @@ def both_steps(make_workload: Callable[..., Workload]) -> Callable[[object], str
         if not isinstance(result, Comparison) or result.missing:
             return ""
         rows = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+        for role, side in zip(result.roles, result.arms, strict=True):
             rows.append(Row(role, _recorded(make_workload, side, result.threads)))
         return draw(rows)
 

@@ -193,9 +193,10 @@ class Window:
     def _sides(self, result: RaceResult) -> list[tuple[str, Key]]:
         for one, other in _orders(list(self._notes)[-2:]):
             changed = difference(dict(other), dict(one))
-            if result.arms[1:] == (changed,):
+            if (result.labels or result.arms)[1:] == (changed,):
                 self.races[_where(other, one)] = result
-                return [("baseline", one), (changed, other)]
+                names = result.arms if result.labels else ("baseline", changed)
+                return list(zip(names, (one, other), strict=True))
         return []
 
 

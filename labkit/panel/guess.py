@@ -40,6 +40,8 @@ RULES = {
 }
 # As a factor.
 NEAR = 1.2
+# What the sides are called without names of their own.
+UNNAMED = ("the candidate", "the baseline")
 
 Answer = float | str
 
@@ -56,7 +58,7 @@ class Bet:
 
     question: str
     kind: str = FACTOR
-    sides: tuple[str, str] = ("the candidate", "the baseline")
+    sides: tuple[str, str] = UNNAMED
 
     def __post_init__(self) -> None:
         if not isinstance(self.question, str) or not self.question.strip():
@@ -66,6 +68,14 @@ class Bet:
         sides = self.sides
         if not isinstance(sides, tuple) or len(sides) != 2 or not all(map(_is_name, sides)):
             raise ValueError(f"Bet sides={sides!r}: name candidate and baseline: ('Adam', 'SGD')")
+        if sides[0] == sides[1]:
+            raise ValueError(f"Bet sides={sides!r}: the two names have to differ")
+
+    @property
+    def names(self) -> tuple[str, str] | None:
+        """Its names for the baseline and the candidate; None where it has none of its own."""
+        candidate, baseline = self.sides
+        return None if self.sides == UNNAMED else (baseline, candidate)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -200,12 +200,13 @@ class LabPanel:
         return self.wait() if wait else None
 
     def choose(self, scenario: str) -> None:
-        """Set everything as a scenario has it. Its bet is open until Run; later it runs at once.
+        """Set everything as a scenario has it, and show what it found when it ran last.
 
-        Controls of the situation that it does not name go back to their first values; those of the
-        technique stay, unless it names one.
+        Nothing begins by itself; a run of other settings ends. Controls of the situation that it
+        does not name go back to their first values; those of the technique stay, unless it names
+        one.
         """
-        own, settings = sides_of(self.lab.scenarios[scenario])
+        _, settings = sides_of(self.lab.scenarios[scenario])
         self.modes.value = self._offered.get(scenario, self.modes.value)
         self._chosen, self._choosing = scenario, True
         try:
@@ -215,14 +216,40 @@ class LabPanel:
             self._differed = {}
             for name, value in self._situation_of(settings).items():
                 self.controls[name].put(baseline=value, candidate=value)
-            named = [name for name in self.lab.technique if name in settings or name in own]
-            for name in self.lab.technique if named else ():
-                first = self.lab.defaults[name]
-                sides = own.get(name, first), settings.get(name, first)
-                self.controls[name].put(baseline=sides[0], candidate=sides[1])
+            for name, (before, after) in self._technique_of(scenario).items():
+                self.controls[name].put(baseline=before, candidate=after)
         finally:
             self._choosing = False
-        self._changed(None)
+        latest = self.latest
+        if latest is None or latest.sides != (self.settings("baseline"), self.settings()):
+            self._end_run()
+        self._recall()
+        self._settings_changed(None)
+
+    def _technique_of(self, scenario: str) -> dict[str, tuple[Any, Any]]:
+        """What a scenario sets of the technique, for both sides; {} where it names nothing of it.
+
+        Of a control that it does not name the lab's first value.
+        """
+        own, settings = sides_of(self.lab.scenarios[scenario])
+        if not any(name in own or name in settings for name in self.lab.technique):
+            return {}
+        found = {}
+        for name in self.lab.technique:
+            first = self.lab.defaults[name]
+            found[name] = own.get(name, first), settings.get(name, first)
+        return found
+
+    def _names(self) -> tuple[str, str] | None:
+        """What the bet calls the sides, where these are as its scenario has them."""
+        technique = self._technique_of(self.scenario) if self.scenario else {}
+        if not technique:
+            return None
+        for name, sides in technique.items():
+            control = self.controls[name]
+            if (control.baseline.value, control.candidate.value) != sides:
+                return None
+        return self.bet.names(self.scenario)
 
     def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
         """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
@@ -236,6 +263,7 @@ class LabPanel:
         mode = self._mode_for(bet)
         self.lab.offer(scenario, **settings)
         self.bet.add(scenario, bet)
+        self.view.forget(scenario)
         for button in self.scenarios.values():
             button.close()
         self.scenarios = scenario_buttons(self.lab)
@@ -329,7 +357,8 @@ class LabPanel:
         sides = self.settings("baseline"), self.settings()
         seconds = self.buttons.budget.value
         job = self._sweeping(swept, seconds) if swept else self._job(mode, *sides, seconds)
-        return Run(job, mode, seconds, sides, self.scenario, swept)
+        names = None if swept else self._names()
+        return Run(job, mode, seconds, sides, self.scenario, swept, names)
 
     def _job(self, mode: str, baseline: Settings, settings: Settings, seconds: float) -> Job:
         """What a run does: a mode is a method of the lab."""
@@ -407,10 +436,20 @@ class LabPanel:
 
     def _mode_changed(self, _: object) -> None:
         """Another mode has its own bet and its own last result; a run of the former ends."""
+        self._end_run()
+        self.view.show_mode(self.modes.value)
+        self._recall()
+        self._settings_changed(None)
+
+    def _end_run(self) -> None:
+        """End what goes on, since what it measures is not what is shown any more."""
         if self.runs.state is not State.IDLE:
             self.runs.stop()
-        self.view.show_mode(self.modes.value)
-        self._settings_changed(None)
+
+    def _recall(self) -> None:
+        """Show what the scenario found in this mode when it ran last with these settings."""
+        sides = self.settings("baseline"), self.settings()
+        self.view.recall(self.modes.value, self.scenario, sides)
 
     def _settings_changed(self, _: object) -> None:
         """Light the scenario that is shown, ask its question, and sum up what is compared."""
@@ -444,7 +483,7 @@ class LabPanel:
     def _mark_stale(self) -> None:
         """Pale a result that is of other settings than those that are chosen."""
         mode, live = self.modes.value, self.view.live
-        run = self.runs.last.get(mode)
+        run = self.view.shown(mode)
         stale = (
             run is not None
             and run.swept is None

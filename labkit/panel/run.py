@@ -91,7 +91,8 @@ class Run:
     """One press of Run or Sweep: what is measured, and what came of it.
 
     ``budget`` is in seconds for each value, ``sides`` the settings of baseline and candidate,
-    ``swept`` the swept control, ``ended`` the sentence of what ended it early.
+    ``names`` what its scenario's bet calls them, ``swept`` the swept control, ``ended`` the
+    sentence of what ended it early.
     """
 
     job: Job
@@ -100,6 +101,7 @@ class Run:
     sides: tuple[Settings, Settings]
     scenario: str | None = None
     swept: str | None = None
+    names: tuple[str, str] | None = None
     number: int = 0
     position: Progress | None = None
     result: Result = None

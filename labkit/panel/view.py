@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import anywidget
 import ipywidgets as W
@@ -26,7 +26,7 @@ from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
-from labkit.panel.run import Found, News, Result, Run, Watcher
+from labkit.panel.run import Found, News, Result, Run, Settings, Watcher
 from labkit.panel.widgets import BetRow, marked
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
@@ -40,6 +40,7 @@ SELDOM = 0.45
 LOOK = 1.0
 
 Picture = Callable[[Any], str]
+Kind = TypeVar("Kind", Comparison, RaceResult, MemoryComparison, Sweep)
 
 NOTHING_YET = "Stopped before there was anything to compare."
 READY = "Ready: place your bet, then Run."
@@ -84,14 +85,15 @@ class Recorded(Protocol):
 
 
 class Live(anywidget.AnyWidget):  # type: ignore[misc, no-any-unimported, unused-ignore]
-    """The part that ``static/panel.js`` shows.
+    """The part that ``static/panel.js`` shows, its pictures laid out by ``static/narrow.js``.
 
     ``state`` has the HTML of the latest run, ``status`` a text and its tone, ``notice`` what
     disturbs it, ``history`` a table, ``stale`` whether other settings are chosen by now, ``busy``
     whether Stop is in Run's place.
     """
 
-    _esm = STATIC / "panel.js"
+    # An anywidget's module cannot import its neighbours.
+    _esm = "\n".join((STATIC / name).read_text("utf-8") for name in ("narrow.js", "panel.js"))
     _css = STATIC / "panel.css"
     state = traitlets.Dict().tag(sync=True)
     status = traitlets.Tuple(("", "")).tag(sync=True)
@@ -128,8 +130,13 @@ class View(Watcher):
         self.machines = None if recorded is None else machine_menu(recorded)
         self._lab, self._bets, self._recorded, self._picture = lab, bets, recorded, picture
         self._mode = TIME
-        # What each mode showed last.
+        # What each mode shows, and of which run.
         self._states: dict[str, dict[str, Any]] = {}
+        self._runs: dict[str, Run] = {}
+        # What there is of the run that goes on, or was the last.
+        self._going: dict[str, Any] = {}
+        # What a scenario found when it ran last in a mode.
+        self._kept: dict[tuple[str, str], tuple[Run, dict[str, Any]]] = {}
         self._number = 0
         self._settled: Comparison | None = None
         self._race = RaceResult((), math.nan, "", True)
@@ -152,6 +159,24 @@ class View(Watcher):
         self.live.state = self._states.get(mode, self._empty(mode)) | {"run": self._number}
         self.say("" if mode in self._states else READY)
 
+    def shown(self, mode: str) -> Run | None:
+        """The run whose result a mode shows, or that goes on in it."""
+        return self._runs.get(mode)
+
+    def recall(self, mode: str, scenario: str | None, sides: tuple[Settings, Settings]) -> None:
+        """Show again what a scenario found in a mode, where it ran with these settings."""
+        run, state = self._kept.get((mode, scenario or ""), (None, {}))
+        if run is None or run.sides != sides or run is self._runs.get(mode):
+            return
+        self._runs[mode], self._states[mode] = run, state
+        self.live.state = state | {"run": self._number}
+        self.say("")
+
+    def forget(self, scenario: str) -> None:
+        """Let what a scenario found not be shown again: another one has its name."""
+        for key in [key for key in self._kept if key[1] == scenario]:
+            del self._kept[key]
+
     def _empty(self, mode: str) -> dict[str, Any]:
         """The place of a result that is not there yet: of its height, with what is known."""
         if mode != RACE:
@@ -173,6 +198,7 @@ class View(Watcher):
     def begun(self, run: Run) -> None:
         """The run is about to start."""
         self._number = run.number
+        self._runs[run.mode] = run
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
             self._race = self._no_runs()
@@ -200,16 +226,22 @@ class View(Watcher):
         """The run has ended."""
         self.live.busy = False
         # One that found nothing leaves nothing.
-        finished = "sure" in self._states[run.mode]
+        finished = "sure" in self._going
         self._put(run, {} if finished else self._empty(run.mode), running=False)
 
     def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
-        """Change what the run's mode shows; another mode may be seen by now."""
-        before = {} if "head" in state else self._states.get(run.mode, {})
+        """Change what the run's mode shows; another mode or scenario may be seen by now."""
+        before = {} if "head" in state else self._going
         fixed = {"mode": run.mode, "run": run.number, "running": running}
-        self._states[run.mode] = before | state | fixed
+        changed = before | state | fixed
+        if not running and run.scenario and not run.swept and "sure" in changed:
+            self._kept[run.mode, run.scenario] = run, changed
+        self._going = changed
+        if self._runs.get(run.mode) is not run:
+            return
+        self._states[run.mode] = changed
         if run.mode == self._mode:
-            self.live.state = self._states[run.mode]
+            self.live.state = changed
 
     def _look_around(self) -> None:
         """Say how busy others keep this machine."""
@@ -247,7 +279,7 @@ class View(Watcher):
             left = f"not clear yet, at most {left}"
         part = min(1.0, seconds / run.budget)
         return {
-            "head": head_of(told, running=True),
+            "head": head_of(named(run, told), running=True),
             "picture": self._drawing(run, told),
             "progress": (news.index + part) / news.count,
             "left": left,
@@ -255,7 +287,9 @@ class View(Watcher):
 
     def _racing(self, run: Run, news: News) -> dict[str, Any]:
         """A race: the runs that are finished, and the one that is not."""
-        going = news if isinstance(news, RaceRun) else None
+        race, going = named(run, self._race), None
+        if isinstance(news, RaceRun):
+            going = named_run(run, self._race, news)
         seeds = self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
         done = float(len(self._race.runs))
         if going is not None:
@@ -264,8 +298,8 @@ class View(Watcher):
             if going.curve:
                 done += going.curve[-1][0] / self._lab.race_options["steps"]
         return {
-            "head": head_of(self._race, running=True),
-            "picture": self._race.picture(self._beside(self._race), going),
+            "head": head_of(race, running=True),
+            "picture": race.picture(self._beside(self._race), going),
             "progress": min(1.0, done / (2 * seeds)),
             "left": "",
         }
@@ -280,27 +314,27 @@ class View(Watcher):
             return NOTHING_YET
         self.history += kept if isinstance(kept, Sweep) else [kept]
         told = self._bets.reveal(run, kept)
-        drawing = self._drawing(run, kept)
+        drawing, called = self._drawing(run, kept), named(run, kept)
         own = Markup()
         if self._picture and not isinstance(kept, Sweep):
-            own = Markup(self._picture(kept) or "")
+            own = Markup(self._picture(called) or "")
         state = {
-            "head": show.join([head_of(kept), told]),
+            "head": show.join([head_of(called), told]),
             "verdict": tone_of(kept),
             "picture": own or drawing,
-            "sure": show.join([grounds_of(kept), drawing if own else ""]),
+            "sure": show.join([grounds_of(called), drawing if own else ""]),
             "progress": 1.0,
             "left": "",
         }
         self._put(run, state, running=True)
         self.live.history = _history(self.history)
-        self._publish(kept, own)
+        self._publish(kept, called, own)
         word = "Stopped" if run.stop.is_set() else "Done"
-        return f"{word}: {kept.sentence}"
+        return f"{word}: {called.sentence}"
 
-    def _publish(self, kept: Found, own: str) -> None:
-        """The result as an output of the cell that shows the panel."""
-        markup, text = f"{own}{kept._repr_html_()}", str(kept)
+    def _publish(self, kept: Found, called: Found, own: str) -> None:
+        """The result as an output of the cell that shows the panel; ``called`` names its sides."""
+        markup, text = f"{own}{called._repr_html_()}", str(called)
         picked = self._picked()
         if picked and not isinstance(kept, MemoryComparison):
             beside = picked.beside(kept)
@@ -311,14 +345,14 @@ class View(Watcher):
         """The picture of a result."""
         if isinstance(result, Comparison):
             recorded, factor = self._beside(result), self._bets.factor_on(run)
-            return result.picture(recorded, factor)
+            return named(run, result).picture(recorded, factor)
         if isinstance(result, Sweep):
             picked = self._picked()
             recorded = picked.swept(result, result.control) if picked else ()
             return result.picture(recorded)
         if isinstance(result, RaceResult):
-            return result.picture(self._beside(result))
-        return result.picture()
+            return named(run, result).picture(self._beside(result))
+        return named(run, result).picture()
 
     def _picked(self) -> Recorded | None:
         """The recorded runs of the machines that the menu shows; None for no machine."""
@@ -357,6 +391,21 @@ def machine_menu(recorded: Recorded) -> W.Dropdown:
     if len(machines) > 1:
         options.append(("all of them", machines))
     return marked(W.Dropdown(options=options, value=shown), "beside")
+
+
+def named(run: Run, result: Kind) -> Kind:
+    """A result with its sides called as the bet calls them; as it is where that names none."""
+    if run.names is None or isinstance(result, Sweep):
+        return result
+    return result.called(*run.names)
+
+
+def named_run(run: Run, race: RaceResult, going: RaceRun) -> RaceRun:
+    """The training that goes on in a race, of which so much is there, under its side's name."""
+    arms = list(dict.fromkeys([*race.arms, going.arm]))
+    if run.names is None:
+        return going
+    return replace(going, arm=run.names[arms.index(going.arm)])
 
 
 def _worth_keeping(run: Run, result: Found) -> Any:
@@ -411,7 +460,8 @@ def _captions(result: Found, figure: str) -> list[str]:
     assert isinstance(result, RaceResult)
     candidate = result.arms[1]
     if result.told_by(candidate) == "counts":
-        found = f"The candidate reached it {result.counts(candidate, 'the baseline')}."
+        names = result.arms if result.labels else ("the baseline", "The candidate")
+        found = f"{names[1]} reached it {result.counts(candidate, names[0])}."
         return [f"target: {result.aim}", found]
     return [f"as fast to {result.aim}"]
 

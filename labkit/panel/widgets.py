@@ -28,9 +28,9 @@ AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
 
 # Seconds.
 BUDGETS = (1, 2, 5, 10, 20, 30, 60)
-# A bet's powers of two: from an eighth to 128 times. An arrow key moves by an eighth of a power,
-# 9 %; Page Up by five of them.
-LEAST, MOST, STEP = -3, 7, 0.125
+# A bet's powers of two: from a 128th to 128 times, with 1 in the middle. An arrow key moves by an
+# eighth of a power, 9 %; Page Up by five of them.
+LEAST, MOST, STEP = -7, 7, 0.125
 # Of the baseline's memory, an even share in the middle.
 SHARES = {"min": 0.01, "max": 2.0, "step": 0.01}
 
@@ -311,6 +311,11 @@ class BetRow:
         for key in list(self._placed):
             if key[1] == scenario:
                 del self._placed[key]
+
+    def names(self, scenario: str | None) -> tuple[str, str] | None:
+        """What the bet of a scenario calls the baseline and the candidate; None without names."""
+        bet = self._bets.get(scenario or "")
+        return bet.names if bet is not None else None
 
     def row(self) -> W.HBox:
         """The line in which it stands."""

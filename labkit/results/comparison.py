@@ -45,6 +45,8 @@ class Comparison(Sides[Measurement]):
     may take: the budget, or more once it goes on because it is unclear; 0 where that is not known.
     ``notes`` say what could not be put back.
 
+    ``names`` are what the sides are called, where they are not called by their roles.
+
     The times of both stand in pairs of neighbouring blocks: pair i is the i-th of both. Both were
     built anew at the same moments, so that a pair of builds was measured in the same time.
     """
@@ -58,6 +60,11 @@ class Comparison(Sides[Measurement]):
     limit: float = 0.0
     threads: int = 0
     notes: tuple[str, ...] = ()
+    names: tuple[str, str] | None = None
+
+    def called(self, baseline: str, candidate: str) -> Comparison:
+        """The same with other names for its sides, in pictures and tables."""
+        return replace(self, names=(baseline, candidate))
 
     def with_peaks(self, *peaks: tuple[int | None, int | None]) -> Comparison:
         """The same with each side's peak memory (of live tensors, reserved), in bytes."""
@@ -336,11 +343,16 @@ class Comparison(Sides[Measurement]):
     @property
     def rows(self) -> list[list[str]]:
         """The figures of both sides as a table, the first row its head."""
-        return [["", *ROLES], *table_rows(self.arms)[1:]]
+        return [["", *self.roles], *table_rows(self.arms)[1:]]
 
     @property
     def own_settings(self) -> tuple[str, str]:
-        """What each side has set differently, or its label where the settings tell nothing."""
+        """What each side has set differently, or its label where the settings tell nothing.
+
+        Where sides have names of their own, which is the baseline and which the candidate.
+        """
+        if self.names:
+            return ROLES
         if not self.changed:
             labels = zip(ROLES, self.arms, strict=True)
             before, after = ("" if side.label == role else side.label for role, side in labels)
@@ -353,13 +365,14 @@ class Comparison(Sides[Measurement]):
     def speed_bars(self) -> tuple[Bar, Bar]:
         """Both sides: the time of a step with its quartiles, or the throughput."""
         bars = []
-        for role, side, note in zip(ROLES, self.arms, self.own_settings, strict=True):
+        sides = zip(self.roles, ROLES, self.arms, self.own_settings, strict=True)
+        for name, role, side, note in sides:
             low, high = side.quartiles
             value, text = side.median, format_seconds(side.median)
             if self.by_throughput:
                 value, text = side.throughput, format_rate(side.throughput, side.unit)
                 low, high = side.samples / high, side.samples / low
-            bars.append(Bar(role, value, side.error or text, (low, high), role, note))
+            bars.append(Bar(name, value, side.error or text, (low, high), role, note))
         return bars[0], bars[1]
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,7 +57,11 @@ class RaceRun:
 
 @dataclass(frozen=True)
 class RaceResult:
-    """All runs of a race. The first arm is the baseline; ``lab`` names the lab's function."""
+    """All runs of a race. The first arm is the baseline; ``lab`` names the lab's function.
+
+    ``labels`` say what the arms have set, where these have names of their own; () where the names
+    say it.
+    """
 
     runs: tuple[RaceRun, ...]
     target: float
@@ -65,6 +69,13 @@ class RaceResult:
     higher_is_better: bool
     stopped: bool = False
     lab: str = ""
+    labels: tuple[str, ...] = ()
+
+    def called(self, baseline: str, candidate: str) -> RaceResult:
+        """The same with other names for its first two arms."""
+        names = dict(zip(self.arms, (baseline, candidate), strict=False))
+        runs = tuple(replace(run, arm=names.get(run.arm, run.arm)) for run in self.runs)
+        return replace(self, runs=runs, labels=self.arms)
 
     @cached_property
     def arms(self) -> tuple[str, ...]:

@@ -48,6 +48,12 @@ class Sides(Generic[Side]):
 
     baseline: Side
     candidate: Side
+    names: tuple[str, str] | None
+
+    @property
+    def roles(self) -> tuple[str, str]:
+        """What the sides are called: baseline and candidate, or by names of their own."""
+        return self.names or ROLES
 
     @property
     def arms(self) -> tuple[Side, Side]:

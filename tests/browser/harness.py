@@ -20,14 +20,18 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 ROOT = Path(__file__).resolve().parents[2]
+# Seconds between two looks at what a page, its cells and its kernel say.
+LOOK = 5
 SCREENSHOTS = ROOT / "tests" / "screenshots"
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -132,6 +136,14 @@ class JupyterServer:
         raise RuntimeError(
             f"JupyterLab did not start:\n{self._log.read_text(errors='replace')[-3000:]}"
         )
+
+    def state_of(self, kernel: str) -> str:
+        """What the server says of a kernel: "idle", "busy" ...; "gone" where it has no such one."""
+        address = f"{self.url}/api/sessions?token={self.token}"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            sessions = json.load(answer)
+        states = {each["kernel"]["id"]: each["kernel"]["execution_state"] for each in sessions}
+        return str(states.get(kernel, "gone"))
 
     def stop(self) -> None:
         """End the server and the kernels it started."""
@@ -337,6 +349,29 @@ class Panel:
         return self.status()
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What page, cells and server say of what runs.
+
+    ``run`` is the state of the latest command, ``status`` the kernel's on the page, ``server`` that
+    of the server, ``waiting`` the code cells with a star, ``count`` the newest execution count.
+    """
+
+    run: str
+    status: str
+    connection: str
+    kernel: str
+    waiting: list[int]
+    count: int
+    dialogs: list[str]
+    server: str
+
+    @property
+    def over(self) -> bool:
+        """Whether the kernel has answered every cell, and nothing asks the reader."""
+        return self.server == "idle" and not self.waiting and not self.dialogs
+
+
 class NotebookPage:
     """One browser page with one notebook open in JupyterLab.
 
@@ -408,17 +443,54 @@ class NotebookPage:
         )
         self._js(
             "await widget.context.ready; await widget.revealed; await widget.sessionContext.ready;"
+            # Connected, and it has answered once.
+            "await widget.sessionContext.session.kernel.info;"
             "app.shell.activateById(widget.id);"
         )
         self.page.wait_for_timeout(300)
 
     def _run(self, command: str, timeout: float) -> None:
+        """Execute a command and wait for its end.
+
+        JupyterLab's promise may stay open: where the message that a kernel is idle is lost, or a
+        dialog waits for an answer. So the server is asked, too. RuntimeError or TimeoutError with
+        what page, kernel and cells said.
+        """
         self._js(
-            "window.labkitRun = 'busy'; app.commands.execute(argument).then(() => { "
-            "window.labkitRun = 'idle'; });",
+            "window.labkitRun = 'busy'; app.commands.execute(argument).then("
+            "() => { window.labkitRun = 'idle'; }, "
+            "error => { window.labkitRun = `failed: ${error}`; });",
             command,
         )
-        self.page.wait_for_function("window.labkitRun === 'idle'", timeout=timeout * 1000)
+        begun, alike = self._seen(), 0
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            with suppress(PlaywrightTimeoutError):
+                self.page.wait_for_function("window.labkitRun !== 'busy'", timeout=LOOK * 1000)
+            seen = self._seen()
+            if seen.run == "idle":
+                return
+            if seen.run.startswith("failed"):
+                raise RuntimeError(f"{command}: {seen}")
+            alike = alike + 1 if seen.over and seen.count > begun.count else 0
+            # The kernel has answered every cell, and nobody will tell the page.
+            if alike == 3:
+                print(f"{command} has ended, and the page was not told: {seen}")
+                return
+        raise TimeoutError(f"{command} was not over after {timeout:g} s: {self._seen()}")
+
+    def _seen(self) -> Seen:
+        """What page, cells and server say of what runs."""
+        found = self._js(
+            "const cells = [...widget.content.widgets].filter(c => c.model.type === 'code');"
+            " const kernel = widget.sessionContext.session?.kernel;"
+            " return {run: window.labkitRun, status: kernel?.status ?? 'none',"
+            " connection: kernel?.connectionStatus ?? 'none', kernel: kernel?.id ?? '',"
+            " waiting: cells.flatMap((c, i) => c.promptNode.innerText.includes('*') ? [i] : []),"
+            " count: Math.max(0, ...cells.map(c => c.model.executionCount ?? 0)),"
+            " dialogs: [...document.querySelectorAll('.jp-Dialog')].map(d => d.innerText)};"
+        )
+        return Seen(**found, server=self.server.state_of(found["kernel"]))
 
     def run_all(self, timeout: float = 240) -> list[str]:
         """Run all cells and wait until the kernel has finished; the errors of the cells."""

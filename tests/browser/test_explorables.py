@@ -962,3 +962,15 @@ def test_another_cell_tagged_explorable_is_refused(tmp_path: Path) -> None:
     nbformat.write(notebook, path)
     with pytest.raises(ValueError, match="a: a cell tagged 'explorable' ends in one of"):
         page_of(path, tmp_path)
+
+
+def test_a_bet_on_a_picture_reaches_the_kernel(lab_page: NotebookPage) -> None:
+    lab_page.open(["from course.explorables import Roofline\n\nRoofline()"])
+    assert lab_page.run_all() == []
+    moving = Moving(lab_page.page, lab_page.page.locator(".course-explorable"))
+    moving.press(moving.wagers()[0], "Enter")
+    moving.root.locator(".xp-right, .xp-wrong").first.wait_for(timeout=15_000)
+    ask = "from labkit.panel import guess; print([each.question for each in guess.SCORE.decided])"
+    question = moving.root.locator(".xp-ask").inner_text()
+    assert lab_page.execute(ask).strip() == repr([question])
+    assert lab_page.console == []

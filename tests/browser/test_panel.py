@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from itertools import combinations
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext
@@ -497,6 +498,19 @@ def test_a_panel_of_600_pixels(opened: NotebookPage) -> None:
         opened.page.set_viewport_size({"width": 1300, "height": 1000})
 
 
+# Words of a picture with their places and sizes, in pixels of the page.
+PLACES = """texts => texts.map(text => {
+    const {left, right, top, bottom} = text.getBoundingClientRect();
+    const size = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
+    return {words: text.textContent, left, right, top: top + 3, bottom: bottom - 3, size};
+})"""
+
+
+def overlap(one: dict[str, float], other: dict[str, float]) -> bool:
+    across = one["left"] < other["right"] and other["left"] < one["right"]
+    return across and one["top"] < other["bottom"] and other["top"] < one["bottom"]
+
+
 def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
     panel = opened.panel()
     opened.page.set_viewport_size({"width": 450, "height": 1200})
@@ -504,6 +518,14 @@ def test_a_phone_s_width_leaves_sliders_to_drag(opened: NotebookPage) -> None:
         opened.page.wait_for_timeout(300)
         opened.screenshot("panel-phone", panel.root)
         assert panel.root.bounding_box()["width"] < 400
+        panel.run()
+        assert panel.wait_finished().startswith("Done:")
+        # The picture is laid out anew: no text is smaller than 11 pixels, or lies on another one.
+        texts = panel.root.locator(".labkit-picture svg text").evaluate_all(PLACES)
+        assert len(texts) > 6 and min(text["size"] for text in texts) >= 11
+        for one, other in combinations(texts, 2):
+            assert not overlap(one, other), (one, other)
+        opened.screenshot("panel-phone-result", panel.root)
         panel.open_more()
         for slider in panel.root.locator(".noUi-target:visible").all():
             assert slider.bounding_box()["width"] > 40

@@ -13,6 +13,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -526,7 +527,7 @@ def test_times_are_parts_while_the_slow_script_is_not_timed() -> None:
     """A race comes first: its rate is that of a script with batch norm."""
     raced = figure("optimizers", 2.0, on_top_of=("normalization",), mode="race")
     found = waterfall(Choices(), raced, images=20_000)
-    assert str(found).startswith("1.000 → 0.50 of the slow script's time; if you keep it")
+    assert str(found).startswith("1× → 0.50× the slow script's time; if you keep it")
     assert bars(html(found))[-2:] == [("312", "fill k-faster"), ("312", "floor")]
 
 
@@ -1509,3 +1510,41 @@ def test_the_command_fails_where_nothing_was_measured_or_saved(
 
     monkeypatch.setattr(cell, "measure", ended)
     assert main(["board", "as_tensor"]) == 1
+
+
+def test_all_times_of_a_board_have_one_unit(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine
+) -> None:
+    raced = few(0.33, agree="slower", on_top_of=("normalization",), mode="race")
+    found = replace(waterfall(Choices(), raced, images=20_000), best=recorded_machine)
+    assert str(found).startswith("1× → about 3.03× the slow script's time")
+    for shown in (str(found), html(found)):
+        assert "0.10×" in shown and "19 s in place of 3.1 min" in shown
+
+
+def test_what_was_not_kept_says_what_was_measured(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine
+) -> None:
+    made = measured("as_tensor")
+    raced = few(1.2, agree="", on_top_of=("normalization",), mode="race")
+    made.latest = replace(raced, switch="as_tensor")
+    made.leave()
+    page = made._repr_html_()
+    assert "1.20x unclear, not counted. Not kept." in str(made)
+    assert f"{label('as_tensor')}</b>: 1.20x unclear, not counted. Not kept." in page
+    # A row of its own, open as what does not count, and nobody says that it is not timed.
+    assert "not kept</span>" in page and hatched(page) == ["unclear"]
+    assert "yours is not timed" not in page
+    assert "the slow script is not timed here yet" in page
+    # On a later board it is in the notes.
+    assert "Tried and not kept: as_tensor, 1.20x unclear, not counted." in str(Board())
+
+
+def test_the_board_says_that_others_were_in_the_way(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell.Others, "notice", lambda *_: "Other programs took 2.0 of 2 cores.")
+    moments = iter([0.0, 0.5, 0.0, 5.0])
+    monkeypatch.setattr(cell, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    assert measured("as_tensor").said == ""
+    assert measured("as_tensor").said == "Other programs took 2.0 of 2 cores."

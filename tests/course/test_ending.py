@@ -64,6 +64,21 @@ def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(
     assert "labkit-svg" in html.split("<details>")[1]
 
 
+def test_a_bet_on_a_moving_picture_counts_by_its_first_answer(
+    file: Path, score: guess.Score
+) -> None:
+    from course.explorables import LossCliff
+
+    picture = LossCliff()
+    asked = {"question": "Where does it end?", "answer": "up the cliff"}
+    picture.bet = {**asked, "bet": "up the cliff", "right": True}
+    picture.bet = {**asked, "bet": "in the valley", "right": False}
+    found = ending("18_gradient_clipping")
+    row = ["Where does it end?", "up the cliff", "up the cliff (simulated)", "✓"]
+    assert row in found.rows and len(found.rows) == 4
+    assert "2 of 3 bets right" in str(found)
+
+
 def test_the_first_and_the_last_notebook(file: Path, score: guess.Score) -> None:
     first = ending(PATH[0])._repr_html_()
     # It has no claims with a headline.

@@ -738,13 +738,66 @@ def test_a_scenario_arms_its_question_and_run_reveals(learner: LabPanel) -> None
     learner.scenarios["many rows"].click()
     assert learner.bet.question.value == "How many times as fast will the candidate be?"
     assert not learner.bet.slider.disabled
-    # Revealed before: it runs at once, and its answer stands there.
+    # Revealed before: its answer and its result stand there, and nothing begins.
     learner.scenarios["fast"].click()
     assert learner.bet.choices.value == "neither"
-    result = learner.wait(30)
-    assert learner.latest.number == 3
-    assert isinstance(result, Comparison)
-    assert result.candidate.settings == {"rate": 0.2, "ahead": 0, "rows": 8}
+    assert learner.runs.state is State.IDLE and learner.latest.number == 2
+    assert not learner.view.live.stale
+    assert "You bet on neither:" in words(state(learner)["head"])
+
+
+def test_a_scenario_shows_what_it_found_when_it_ran_last(learner: LabPanel) -> None:
+    learner.offer("middle", rate=0.1, rows=16)
+    heads = {}
+    for name in ("middle", "fast"):
+        learner.choose(name)
+        learner.run(wait=True)
+        heads[name] = state(learner)["head"]
+    for name in ("middle", "fast", "middle"):
+        learner.scenarios[name].click()
+        assert learner.runs.state is State.IDLE
+        assert state(learner)["head"] == heads[name] and not learner.view.live.stale
+    # Each mode has its own record of it.
+    learner.modes.value = "Memory"
+    assert state(learner)["head"] == ""
+    learner.modes.value = "Time"
+    assert state(learner)["head"] == heads["middle"]
+    # Run measures anew, and that is what is shown from then on.
+    learner.run(wait=True)
+    newest = state(learner)["head"]
+    learner.choose("fast")
+    learner.choose("middle")
+    assert state(learner)["head"] == newest and len(learner.history) == 3
+
+
+def test_what_a_scenario_found_with_other_settings_is_not_its_record(learner: LabPanel) -> None:
+    learner.run(wait=True)
+    found = state(learner)["head"]
+    learner.choose("fast")
+    # This one leaves the technique as it is, which is another one by now.
+    learner.choose("many rows")
+    assert state(learner)["head"] == found and learner.view.live.stale
+    learner.choose("fast")
+    learner.run(wait=True)
+    learner.offer("fast", rate=0.1, rows=8)
+    assert learner.view.live.stale and not learner.bet.locked
+
+
+def test_a_run_that_another_scenario_ends_does_not_hide_its_record(learner: LabPanel) -> None:
+    learner.offer("middle", rate=0.1, rows=16)
+    learner.choose("fast")
+    learner.run(wait=True)
+    found = state(learner)["head"]
+    learner.choose("middle")
+    without_end(learner)
+    learner.run()
+    wait_until(lambda: has_pairs(learner))
+    learner.choose("fast")
+    learner.wait(30)
+    assert state(learner)["head"] == found and not state(learner)["running"]
+    assert not learner.view.live.busy
+    learner.choose("middle")
+    assert state(learner)["head"] != found and "stopped early" in state(learner)["sure"]
 
 
 def test_another_scenario_ends_the_run_that_goes_on(learner: LabPanel) -> None:
@@ -903,7 +956,7 @@ def test_a_right_bet_is_marked_and_the_rule_stands_below(learner: LabPanel) -> N
 def test_a_bet_reaches_far_and_moves_by_few_per_cent(learner: LabPanel) -> None:
     slider = learner.bet.slider
     assert slider.base**slider.max == 128
-    assert slider.base**slider.min == 1 / 8
+    assert slider.base**slider.min == 1 / 128 and slider.value == 1
     assert 1.05 < slider.base**slider.step < 1.1
 
 
@@ -1086,3 +1139,32 @@ def test_a_mode_that_is_left_ends_its_run() -> None:
     panel.modes.value = "Time"
     assert state(panel)["picture"].startswith("<svg")
     close(panel)
+
+
+NAMED = Bet("Which is faster?", "order", sides=("quick", "slow"))
+
+
+@pytest.mark.parametrize("mode", ["Time", "Memory", "Race"])
+def test_a_bet_s_names_stand_in_place_of_settings(learner: LabPanel, mode: str) -> None:
+    learner.offer("named", NAMED, rate=0.2)
+    learner.modes.value = mode
+    learner.run(wait=True)
+    shown = words(state(learner)["picture"] + state(learner)["sure"])
+    assert "quick" in shown and "slow" in shown and "rate=" not in shown
+    # The history says what was set.
+    assert "0.2" in words(learner.view.live.history)
+    # Where the sides are not the scenario's, its names would be wrong.
+    learner.controls["rate"].candidate.value = 0.1
+    learner.wait(30)
+    learner.run(wait=True)
+    assert "quick" not in words(state(learner)["picture"])
+
+
+def test_a_race_says_by_name_who_trains_and_who_arrives(learner: LabPanel) -> None:
+    learner.offer("named", NAMED, rate=0.2)
+    learner.modes.value = "Race"
+    learner.run(wait=True)
+    assert status(learner).startswith("Done: Race to ")
+    assert "quick" in status(learner) and "rate" not in status(learner)
+    # What was found keeps its settings: records and stamps go by them.
+    assert learner.result.arms == ("baseline", "rate=0.2")

@@ -122,7 +122,7 @@ const short = (value) => (value === Infinity ? "lost" : String(Number(value.toPr
 
 function inWords(now, end, grips) {
   const { shape, start, part } = now;
-  if (part < 1) return "The rise alone, the fall alone, or both: which ends lowest?";
+  if (compares(now) && part < 1) return "The rise alone, the fall alone, or both: which ends lowest?";
   const whole = ending(tuned("cycle", start), start);
   if (end === Infinity) return "Lost: the steep start throws it out. Begin with a lower rate.";
   if (HALVES.includes(shape) || compares(now)) {
