@@ -1,0 +1,81 @@
+"""24's picture of a result: memory in tables of scores, time with the kernel that ran."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course.measured.backends import NOTHING, TABLE, kernel_of
+from course.measured.tables import Tables
+from labkit import Lab, Workload
+
+HEADS, WIDTH = 2, 8
+
+
+def make_workload(attention: str, mask: str, length: int) -> Workload:
+    q, k, v = (torch.randn(1, HEADS, length, WIDTH) for _ in range(3))
+
+    def step() -> torch.Tensor:
+        if attention == "naive":
+            return (q @ k.mT).softmax(-1) @ v
+        if attention == "yours":
+            return v + 1
+        return F.scaled_dot_product_attention(q, k, v, is_causal=mask == "causal")
+
+    return Workload(step)
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables(HEADS, 4)
+
+
+@pytest.fixture
+def lab(tables: Tables) -> Lab:
+    controls = {"mask": ["none", "causal"], "length": [128, 256]}
+    return Lab(tables.watch(make_workload), attention=["naive", "SDPA", "yours"], **controls)
+
+
+def test_memory_is_drawn_in_tables(lab: Lab, tables: Tables) -> None:
+    result = lab.timeline(attention="SDPA")
+    drawn = tables(result)
+    assert tables.table(128) == HEADS * 128 * 128 * 4
+    amounts = [side.peak / tables.table(128) for side in result.arms]
+    assert amounts[0] > 2 > 1 > amounts[1]
+    for side, amount in zip(result.arms, amounts, strict=True):
+        assert f"{side.peak_text} = {amount:.2g} table" in drawn
+    assert drawn.count('class="k-field"') == sum(-(-amount // 1) for amount in amounts)
+    assert "naive, no mask, 128 tokens" in drawn and "SDPA, no mask, 128 tokens" in drawn
+
+
+def test_a_longer_text_has_a_larger_table(lab: Lab, tables: Tables) -> None:
+    drawn = tables(lab.timeline(length=256))
+    assert "128 KiB and 512 KiB" in drawn
+    sides = {float(width) for width in re.findall(r'<rect[^>]*?width="([\d.]+)"', drawn)}
+    assert max(sides) == pytest.approx(2 * min(sides), rel=0.02)
+
+
+def test_time_names_the_kernel(lab: Lab, tables: Tables) -> None:
+    drawn = tables(lab.run(attention="SDPA", mask="causal", seconds=0.2))
+    assert "stores the table of scores" in drawn
+    assert "kernel: flash, for a CPU" in drawn and "times as fast" in drawn
+    assert "per token" not in drawn
+    drawn = tables(lab.run(attention="yours", length=256, seconds=0.2))
+    assert "your tiles" in drawn and "per token" in drawn
+
+
+def test_other_results_have_no_picture(lab: Lab, tables: Tables) -> None:
+    assert tables(lab.sweep("length", seconds=0.1)) == ""
+    assert tables(None) == ""
+
+
+def test_a_kernel_is_known_by_its_operators() -> None:
+    q = torch.ones(1, 2, 4, 8)
+    assert kernel_of(lambda: F.scaled_dot_product_attention(q, q, q)) == "flash, for a CPU"
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert kernel_of(lambda: F.scaled_dot_product_attention(q, q, q)) == TABLE
+    assert kernel_of(lambda: q + 1) == NOTHING
+    # Its gradients, too, are computed in tiles.
+    q.requires_grad_()
+    assert "flash" in kernel_of(lambda: F.scaled_dot_product_attention(q, q, q).sum().backward())
