@@ -180,8 +180,8 @@ def _no_table(answer: Answer) -> None:
         raise NotYet("right; but this is torch's own attention: build it from products and exp")
     if seen.numbers >= length * length:
         raise NotYet(
-            f"right; but a tensor of {seen.numbers:,} numbers was made for {length} tokens: that is "
-            f"the whole table. Multiply q by one tile of k at a time"
+            f"right; but a tensor of {seen.numbers:,} numbers was made for {length} tokens: that "
+            "is the whole table. Multiply q by one tile of k at a time"
         )
     # A tile's scores, and at most a few of them side by side.
     if seen.numbers > 4 * length * tile:

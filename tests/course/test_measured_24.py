@@ -79,3 +79,27 @@ def test_a_kernel_is_known_by_its_operators() -> None:
     # Its gradients, too, are computed in tiles.
     q.requires_grad_()
     assert "flash" in kernel_of(lambda: F.scaled_dot_product_attention(q, q, q).sum().backward())
+
+
+# What shuts out the fast kernel of a CPU, and what does not.
+TOKENS, ALONE = torch.ones(1, 2, 4, 8), {"attn_mask": torch.zeros(4, 4)}
+CALLS = {
+    "a mask": ((TOKENS, TOKENS, TOKENS), ALONE, "flash, for a CPU"),
+    "is_causal": ((TOKENS, TOKENS, TOKENS), {"is_causal": True}, "flash, for a CPU"),
+    "bf16": ((TOKENS.bfloat16(),) * 3, {}, "flash, for a CPU"),
+    "dropout": ((TOKENS, TOKENS, TOKENS), {"dropout_p": 0.1}, TABLE),
+    "a mask that learns": (
+        (TOKENS, TOKENS, TOKENS),
+        {"attn_mask": torch.zeros(4, 4, requires_grad=True)},
+        TABLE,
+    ),
+    "wider values": ((TOKENS, TOKENS, torch.ones(1, 2, 4, 12)), {}, TABLE),
+    "a batch of one": ((TOKENS.expand(3, 2, 4, 8).clone(), TOKENS, TOKENS), {}, TABLE),
+    "a turned tensor": ((TOKENS, TOKENS, torch.ones(1, 2, 8, 4).mT), {}, TABLE),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_shuts_out_the_fast_kernel_is_seen(name: str) -> None:
+    tensors, options, kernel = CALLS[name]
+    assert kernel_of(lambda: F.scaled_dot_product_attention(*tensors, **options)) == kernel
