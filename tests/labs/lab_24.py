@@ -115,21 +115,22 @@ def without_batch(q, k, v, tile, bias=None):
     return attention(q, k, v, tile, bias)[0]
 
 
+FIRST, TABLE_MADE = "8 tokens in tiles of 4: ", "right; but a tensor of "
 RIGHT = attention
 WRONG = (
-    (stub, "return a tensor; returned was None"),
-    (wrong("scale"), "not divided by √d"),
-    (wrong("sum"), "the sum collected so far does not shrink"),
-    (wrong("output"), "the output collected so far does not shrink"),
-    (wrong("division"), "not divided by the sum"),
+    (stub, FIRST + "return a tensor; returned was None"),
+    (wrong("scale"), FIRST + "the scores are not divided by √d"),
+    (wrong("sum"), FIRST + "the sum collected so far does not shrink"),
+    (wrong("output"), FIRST + "the output collected so far does not shrink"),
+    (wrong("division"), FIRST + "the output is not divided by the sum"),
     (wrong("last"), "10 keys in tiles of 4: the last tile"),
     (wrong("bias"), "a causal bias: the bias is not added"),
     (wrong("maximum"), "scores of 10^4: the result has nan or inf; e^10000 is inf"),
     (wrong("-inf"), "a first tile of -inf: the result has nan or inf; where all scores"),
     (of_queries, "5 queries, 12 keys, tiles of 5: the result is off by"),
-    (whole_table, "a tensor of 9,216 numbers was made for 96 tokens: that is the whole table"),
-    (half_the_table, "a tile of 8 keys has 768 scores"),
-    (torchs, "torch's own attention"),
-    (in_place, "q, k or v was changed in place"),
-    (without_batch, "the result has shape"),
+    (whole_table, TABLE_MADE + "9,216 numbers was made for 96 tokens: that is the whole table"),
+    (half_the_table, TABLE_MADE + "4,608 numbers was made, and a tile of 8 keys has 768 scores"),
+    (torchs, "right; but this is torch's own attention"),
+    (in_place, FIRST + "q, k or v was changed in place"),
+    (without_batch, FIRST + "the result has shape"),
 )
