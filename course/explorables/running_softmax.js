@@ -3,7 +3,7 @@
 const [TOP, HIGH] = [30, 118]; // pixels: where the scores begin, and their height
 const [LOW, MOST] = [-5, 9]; // the scores' axis, around their level
 const STRIP = 34;
-const LEVELS = steps(0, 120, 20);
+const LEVELS = steps(0, 200, 20);
 const LATES = steps(-4, 8, 0.5);
 
 function places({ width, narrow }) {
