@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 from course.measured.backends import NOTHING, TABLE, kernel_of
 from labkit.charts import svg
 from labkit.charts.plot import Box
 from labkit.charts.svg import EDGE, LINE, WIDTH
-from labkit.memory_timeline import MemoryComparison
-from labkit.results import Comparison, Workload
+from labkit.memory_timeline import MemoryComparison, Timeline
+from labkit.results import Comparison, Measurement, Workload
 from labkit.show import Markup
-from labkit.text import format_bytes, format_factor, format_seconds
+from labkit.text import format_bytes, format_seconds
 
 # Pixels of the largest table's side, and between two tables.
 SIDE, GAP = 112.0, 7.0
-MASKS = {"causal": "", "tensor": ", mask tensor", "none": ", no mask"}
+MASKS = {"causal": ", is_causal", "tensor": ", mask tensor", "none": ", no mask"}
 OWN = "your tiles"
 
 
@@ -66,29 +66,32 @@ class Tables:
         return self._heads * length * length * self._size
 
     def __call__(self, result: object) -> Markup | str:
+        if not isinstance(result, MemoryComparison | Comparison):
+            return ""
+        masks = {str(side.settings["mask"]) for side in result.arms}
+        # The usual one is named beside another one only.
+        name = partial(_name, plain=masks == {"causal"})
+        arms: Sequence[Timeline | Measurement] = result.arms
+        sides = [
+            self._side(role, name(side.settings), side)
+            for role, side in zip(("baseline", "candidate"), arms, strict=True)
+        ]
         if isinstance(result, MemoryComparison):
-            if result.why_no_factor:
-                return ""
-            found = zip(("baseline", "candidate"), result.arms, strict=True)
-            sides = [self._side(role, side.settings, side.peak, None) for role, side in found]
-            return draw_memory(sides)
-        if isinstance(result, Comparison) and not result.error:
-            timed = zip(("baseline", "candidate"), result.arms, strict=True)
-            sides = [
-                self._side(role, side.settings, side.peak_bytes, side.median)
-                for role, side in timed
-                if side.times
-            ]
-            return draw_time(sides, result.speedup) if len(sides) == 2 else ""
-        return ""
+            return "" if result.why_no_factor else draw_memory(sides)
+        if result.error or not all(side.times for side in result.arms):
+            return ""
+        return draw_time(sides)
 
-    def _side(
-        self, role: str, settings: Mapping[str, Any], peak: int | None, seconds: float | None
-    ) -> Side:
-        length, kernel = int(settings["length"]), self.kernel(settings)
-        way = "yours" if settings["attention"] == "yours" else str(settings["attention"])
-        name = f"{way}{MASKS[str(settings['mask'])]}, {length:,} tokens"
-        return Side(role, name, self.table(length), peak, seconds, kernel)
+    def _side(self, role: str, name: str, side: Timeline | Measurement) -> Side:
+        table, kernel = self.table(int(side.settings["length"])), self.kernel(side.settings)
+        if isinstance(side, Timeline):
+            return Side(role, name, table, side.peak, None, kernel)
+        return Side(role, name, table, side.peak_bytes, side.median, kernel)
+
+
+def _name(settings: Mapping[str, Any], *, plain: bool) -> str:
+    mask = "" if plain else MASKS[str(settings["mask"])]
+    return f"{settings['attention']}{mask}, {int(settings['length']):,} tokens"
 
 
 def _key(settings: Mapping[str, Any]) -> str:
@@ -138,7 +141,7 @@ def _room(side: Side, longest: int) -> float:
     return each / math.sqrt(side.table / longest)
 
 
-def draw_time(sides: Sequence[Side], speedup: float) -> Markup:
+def draw_time(sides: Sequence[Side]) -> Markup:
     """A bar of time for each side, and which kernel it was."""
     box = Box(EDGE, 0, WIDTH - EDGE, 0, (0, max(side.seconds or 0 for side in sides)))
     parts, top = [], 20.0
@@ -148,12 +151,8 @@ def draw_time(sides: Sequence[Side], speedup: float) -> Markup:
         parts.append(svg.rect(EDGE, top + 10, box.x(seconds) - EDGE, 22, f"fill {side.role}"))
         parts.append(svg.text(EDGE, top + 52, _how(side), "small"))
         top += 86
-    words = f"{format_factor(speedup)} times as fast"
-    if sides[0].table != sides[1].table:
-        words += ", per token"
-    parts.append(svg.text(EDGE, top, words, "bold"))
     told = "; ".join(f"{side.name}: {format_seconds(side.seconds or 0)}" for side in sides)
-    return svg.picture(top + 0.5 * LINE, told, parts)
+    return svg.picture(top - 0.5 * LINE, told, parts)
 
 
 def _how(side: Side) -> str:

@@ -59,10 +59,12 @@ def test_a_longer_text_has_a_larger_table(lab: Lab, tables: Tables) -> None:
 def test_time_names_the_kernel(lab: Lab, tables: Tables) -> None:
     drawn = tables(lab.run(attention="SDPA", mask="causal", seconds=0.2))
     assert "stores the table of scores" in drawn
-    assert "kernel: flash, for a CPU" in drawn and "times as fast" in drawn
-    assert "per token" not in drawn
+    assert "kernel: flash, for a CPU" in drawn
+    assert "naive, no mask, 128 tokens" in drawn and "SDPA, is_causal, 128 tokens" in drawn
     drawn = tables(lab.run(attention="yours", length=256, seconds=0.2))
-    assert "your tiles" in drawn and "per token" in drawn
+    assert "your tiles" in drawn and "yours, no mask, 256 tokens" in drawn
+    causal = lab.run(baseline={"mask": "causal"}, mask="causal", attention="SDPA", seconds=0.2)
+    assert "SDPA, 128 tokens" in tables(causal)
 
 
 def test_other_results_have_no_picture(lab: Lab, tables: Tables) -> None:
