@@ -108,7 +108,7 @@ def test_what_cannot_be_written_leaves_nothing_half_made(checkout: Path) -> None
 def test_the_command_says_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "15_zeroing_gradients", "--plot", "myth"]) == 2
     assert "course new: notebooks/15_zeroing_gradients.ipynb is th" in capsys.readouterr().err
-    assert main(["new", LAB, "--plot", "opera"]) == 2
+    assert main(["new", "99_my_idea", "--plot", "opera"]) == 2
     assert "course new: 'opera' is no plot" in capsys.readouterr().err
 
 
