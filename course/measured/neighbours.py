@@ -184,7 +184,7 @@ def draw(result: RaceResult, notes: Sequence[Noted | None]) -> Markup:
         assert noted is not None
         parts += grid(noted, name, hue, left, foot + LINE)
         others = sum(map(any, noted.changed[1:]))
-        said += f"; {name}: a spot in image 1 changes {others} other images"
+        said += f"; {name}: a spot changes {others} other images"
     bottom = foot + 2 * LINE + len(notes[0].changed) * (SQUARE + GAP)  # type: ignore[union-attr]
     parts += legend(bottom + LINE)
     return svg.picture(bottom + 2 * LINE, said, parts)
