@@ -97,8 +97,9 @@ function drawOutputs(pen, area, state) {
 
 function inWords(state, met) {
   const { changed, others } = reached(state);
-  const name = NORMS[state.norm];
-  const shared = `${name[0].toUpperCase()}${name.slice(1)}: a mean is over ${SHARED[state.norm]}.`;
+  const [first, ...rest] = NORMS[state.norm];
+  const name = first.toUpperCase() + rest.join("");
+  const shared = `${name}: a mean is over ${SHARED[state.norm]}.`;
   const row = images(others);
   const where = row ? `also in ${row}` : "all in its own image";
   const seen = state.bright ? `The spot changes ${changed.length} outputs, ${where}.` : "";
@@ -168,7 +169,6 @@ function render({ el }) {
     film,
   });
   frame.menu({ name: "norm", label: "norm", options: Object.entries(NORMS) });
-  frame.slider({ name: "bright", label: "brightness of the spot", values: BRIGHTS });
   frame.slider({
     name: "images",
     label: "images in the batch",
@@ -176,6 +176,7 @@ function render({ el }) {
     change: (images) =>
       frame.set({ images, place: Math.min(state.place, images * CHANNELS - 1) }),
   });
+  frame.slider({ name: "bright", label: "brightness of the spot", values: BRIGHTS });
   const requests = Object.entries(REQUESTS).map(([name, { title }]) => [name, title]);
   frame.menu({ name: "request", label: "five requests", options: [["free", FREE], ...requests] });
   frame.player(film);

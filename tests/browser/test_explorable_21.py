@@ -138,7 +138,7 @@ def test_the_spot_moves_and_requests_are_counted(browser: Browser) -> None:
         assert grip.get_attribute("aria-valuetext") == "image 2, channel 3"
         moving.press(grip, "ArrowRight")
         assert grip.get_attribute("aria-valuetext") == "image 2, channel 4"
-        bright = moving.root.locator(".xp-bright")
+        bright = moving.slider("bright")
         moving.press(bright, "End")
         assert "128 outputs, all in its own image." in moving.result()
         moving.root.locator(".xp-menu.xp-norm").select_option("batch")
@@ -147,9 +147,9 @@ def test_the_spot_moves_and_requests_are_counted(browser: Browser) -> None:
         menu = moving.root.locator(".xp-menu.xp-request")
         menu.select_option("quiet")
         page.wait_for_timeout(50)
-        assert "batch norm ✗ does not. 0 of 5 requests met." in moving.result()
+        assert "Batch norm ✗ does not. 0 of 5 requests met." in moving.result()
         moving.root.locator(".xp-menu.xp-norm").select_option("layer")
         page.wait_for_timeout(50)
-        assert "layer norm ✓ does it. 1 of 5 requests met." in moving.result()
+        assert "Layer norm ✓ does it. 1 of 5 requests met." in moving.result()
     finally:
         page.close()
