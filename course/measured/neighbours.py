@@ -28,7 +28,7 @@ SQUARE, GAP, CHANNELS = 30.0, 4.0, 8
 # Images in the picture. A noisy metric is lucky at times: no side shall win by one look.
 SHOWN, LOOKS = 4, 3
 # Images that are asked one by one: each is a call of its own.
-ONE_BY_ONE = 200
+ONE_BY_ONE = 100
 # So many runs are kept: more than a race has.
 FEW = 60
 # A smaller change, in deviations of all outputs, is rounding.
