@@ -33,11 +33,11 @@ def check_21_own_batch_norm(answer: Callable[[int], nn.Module]) -> None:
     own, torchs = made.double(), nn.BatchNorm2d(CHANNELS).double()
     with torch.no_grad():
         for norm in (own, torchs):
-            norm.weight.copy_(torch.tensor([2.0, 0.5, -1.0]))
-            norm.bias.copy_(torch.tensor([0.1, -3.0, 1.0]))
+            norm.get_parameter("weight").copy_(torch.tensor([2.0, 0.5, -1.0]))
+            norm.get_parameter("bias").copy_(torch.tensor([0.1, -3.0, 1.0]))
     for number, shape in enumerate(SHAPES):
         x = _images(shape, number)
-        before = own.running_mean.clone(), own.running_var.clone()
+        before = _kept(own)
         _trains(own, torchs, x)
         _averages(own, torchs, x, before)
     _evaluates(own.eval(), torchs.eval(), _images(SHAPES[0], 2))
@@ -49,6 +49,12 @@ def _images(shape: tuple[int, ...], seed: int) -> Tensor:
     x = torch.randn(shape, generator=generator, dtype=torch.float64)
     mean, deviation = (torch.tensor(each).view(PER_CHANNEL) for each in (MEANS, DEVIATIONS))
     return x * deviation + mean
+
+
+def _kept(norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """Copies of the running averages."""
+    mean, var = (norm.get_buffer(name).detach().clone() for name in BUFFERS)
+    return mean, var
 
 
 def _has_its_tensors(made: nn.Module) -> None:
@@ -119,7 +125,7 @@ def _trains(own: nn.Module, torchs: nn.Module, x: Tensor) -> None:
 
 def _mistake(own: nn.Module, x: Tensor, output: Tensor) -> str:
     """What makes such outputs in training."""
-    weight, bias = (getattr(own, name).detach().view(PER_CHANNEL) for name in PARAMETERS)
+    weight, bias = (own.get_parameter(name).detach().view(PER_CHANNEL) for name in PARAMETERS)
     mean, var = x.mean(OVER, keepdim=True), x.var(OVER, correction=0, keepdim=True)
     of_images = x.mean(0), x.var(0, correction=0)
     unbiased = x.var(OVER, keepdim=True)
@@ -143,19 +149,20 @@ def _mistake(own: nn.Module, x: Tensor, output: Tensor) -> str:
 def _averages(own: nn.Module, torchs: nn.Module, x: Tensor, before: tuple[Tensor, Tensor]) -> None:
     """NotYet where the running averages after a training step are others than torch's."""
     for name in BUFFERS:
-        if getattr(own, name).requires_grad:
+        if own.get_buffer(name).requires_grad:
             raise NotYet(f"self.{name} keeps a graph of each step: update it under no_grad()")
     (old_mean, old_var), n = before, x.numel() // CHANNELS
-    if not _same(own.running_mean, torchs.running_mean):
+    (own_mean, own_var), (mean, var) = _kept(own), _kept(torchs)
+    if not _same(own_mean, mean):
         batch = x.mean(OVER)
-        if _same(own.running_mean, old_mean):
+        if _same(own_mean, old_mean):
             raise NotYet("running_mean does not move in training")
-        if _same(own.running_mean, (1 - MOMENTUM) * batch + MOMENTUM * old_mean):
+        if _same(own_mean, (1 - MOMENTUM) * batch + MOMENTUM * old_mean):
             raise NotYet("running_mean: 0.9 of the old one and 0.1 of the batch, not the reverse")
         raise NotYet("running_mean differs from torch's after a training step")
-    if not _same(own.running_var, torchs.running_var):
+    if not _same(own_var, var):
         biased = old_var.lerp(x.var(OVER, correction=0), MOMENTUM)
-        if _same(own.running_var, biased):
+        if _same(own_var, biased):
             raise NotYet(
                 f"running_var: average the variance times n / (n - 1), here {n} / {n - 1}; "
                 "the batch itself is divided by the one without that factor"
@@ -165,10 +172,10 @@ def _averages(own: nn.Module, torchs: nn.Module, x: Tensor, before: tuple[Tensor
 
 def _evaluates(own: nn.Module, torchs: nn.Module, x: Tensor) -> None:
     """NotYet where eval() uses the batch, or moves the averages."""
-    kept = own.running_mean.clone(), own.running_var.clone()
+    kept = _kept(own)
     output, _ = _run(own, x)
     for name, before in zip(BUFFERS, kept, strict=True):
-        if not torch.equal(getattr(own, name), before):
+        if not torch.equal(own.get_buffer(name), before):
             raise NotYet(f"{name} moves in eval(): only training may move it")
     if _same(output, torchs(x)):
         return

@@ -9,7 +9,6 @@ from course.exercises import check_21_own_batch_norm
 from labkit import seed_all
 from tests.labs import counters
 
-
 # Whether one image changes the outputs of others.
 REACH = {"no norm": False, "batch norm": True, "group norm": False, "layer norm": False}
 
