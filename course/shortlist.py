@@ -27,7 +27,6 @@ from labkit.text import aligned
 MORE = (
     "13_gradient_accumulation",
     "20_validation_without_grad",
-    "21_normalization",
     "22_compile_and_cuda_graphs",
 )
 HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
