@@ -1,4 +1,4 @@
-"""The exercise of the front notebook 17: the module that makes the first number that is not finite."""
+"""The exercise of the front notebook 17: the module that makes the first bad number."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Fails(nn.Module):
         raise ZeroDivisionError("a planned error of the check")
 
 
-# ---------------------------------------------------------------------------------------- the cases
+# --------------------------------------------------------------------------------------- the cases
 
 
 def _plain(answer: FirstBad) -> None:
@@ -120,7 +120,9 @@ def _innermost(answer: FirstBad) -> None:
     found = _found(answer, _model(Divide()), why)
     if found in ("1", ""):
         name = "the model itself" if found == "" else "'1'"
-        raise NotYet(f"{why}: yours says {found!r}; {name} contains '1.1', and is not the innermost")
+        raise NotYet(
+            f"{why}: yours says {found!r}; {name} contains '1.1', so it is not the innermost"
+        )
     if found in ("2", "2.0"):
         raise NotYet(f"{why}: yours says {found!r}; it was given nan already: look for the first")
     _same(found, "1.1", why)
@@ -180,7 +182,7 @@ def _after_an_error(answer: FirstBad) -> None:
         raise NotYet(f"after an error in the model {left} hooks are left: remove them in `finally`")
 
 
-# ---------------------------------------------------------------------------------------- what helps
+# -------------------------------------------------------------------------------------- what helps
 
 
 def _model(inner: nn.Module) -> nn.Sequential:
@@ -199,7 +201,9 @@ def _found(answer: FirstBad, model: nn.Module, why: str, *inputs: Tensor) -> Any
     """What the function returns; NotYet where it leaves a hook."""
     found = attempt(answer, model, *(inputs or (torch.ones(2, 3),)))
     if left := _hooks(model):
-        raise NotYet(f"{why}: {left} hooks are left on the model: keep their handles, remove() them")
+        raise NotYet(
+            f"{why}: {left} hooks are left on the model: keep their handles, remove() them"
+        )
     return found
 
 

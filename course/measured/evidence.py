@@ -1,4 +1,4 @@
-"""17: what a tool shows of a fault that is planted in the reader's network, and what the tool costs.
+"""17: what a tool shows of a fault that is planted in the reader's network, and its price.
 
 The tools are real ones. In a copy of the network the fifth box divides 0 by 0; each side's tool
 looks at one training step of it, and its row shows what it saw, as in the moving picture.
@@ -88,7 +88,10 @@ class Evidence:
         with preserve_rng(), preserve_flags():
             seed_all(0)
             net = self._network(width)
-            net[FAULTY].append(DivideZero())
+            box = net[FAULTY]
+            if not isinstance(box, nn.Sequential):
+                raise TypeError(f"box {FAULTY + 1} is a {type(box).__name__}; use nn.Sequential")
+            box.append(DivideZero())
             if tool == "yours":
                 return _own(self._own(net, self._inputs), len(net))
             show = TOOLS.get(tool.partition(",")[0], nothing)

@@ -9,7 +9,7 @@ from tests.labs import counters
 
 
 def alive(names: dict[str, Any]) -> None:
-    """Anomaly mode reads every gradient, once in 100 updates or in all; a look reads each result."""
+    """Anomaly mode reads every gradient, in one update or in all; a hook reads each result."""
     updates = names["UPDATES"]
     tools = ("off", "anomaly", names["ONCE"], "outputs", "deterministic")
     found = {tool: counters(names, tool=tool) for tool in tools}
@@ -190,7 +190,10 @@ WRONG = (
     (the_last, f"{INNER} ''; the model itself contains '1.1'"),
     (only_nan, "the log of 0 in the module '1.1': yours says '2.0'"),
     (no_tuples, "'1' returns a tuple with a list in it"),
-    (no_lists, "'1' returns a tuple with a list in it, as an LSTM does, and nan in that: yours ended"),
+    (
+        no_lists,
+        "'1' returns a tuple with a list in it, as an LSTM does, and nan in that: yours ended",
+    ),
     (no_inputs, "an input with nan in it: it is 'inputs'; yours says None"),
     (first_input_only, "a second input with nan in it: it is 'inputs'; yours says None"),
     (in_order_of_definition, "'root' is called twice"),
