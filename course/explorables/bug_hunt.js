@@ -4,7 +4,7 @@ const MEANS = {
   outputs: "looks at each box's result, one step",
   once: "looks for nan in the backward pass",
   always: "the same, on from the beginning",
-  gradcheck: "gradients against differences",
+  gradcheck: "is each gradient the right slope?",
   profiler: "how long each box takes, one step",
 };
 const CHART = { top: 26, height: 84 }; // pixels
