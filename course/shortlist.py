@@ -134,7 +134,10 @@ def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
 
 
 def _recorded(name: str) -> Gain | None:
-    """The largest gain among the headlines, each of the machine that recorded it last."""
+    """The largest gain among the headlines, each of the machine that recorded it last.
+
+    Where none gains, as of tools that cost time, the largest loss.
+    """
     found = []
     for claim, findings in ledger(name).rows():
         known = [finding for finding in findings if not math.isnan(finding.value)]
@@ -142,4 +145,6 @@ def _recorded(name: str) -> Gain | None:
             value, *_ = gain(claim, known[-1])
             text = gain_in_words(claim, value)
             found.append(Gain(value, text, claim.headline, known[-1].name))
-    return max(found, key=lambda each: each.value, default=None)
+    if any(each.value > 1 for each in found):
+        return max(found, key=lambda each: each.value)
+    return min(found, key=lambda each: each.value, default=None)

@@ -1289,7 +1289,7 @@ WRONG_VALUES = {
     "01_timing_and_vectorization": "None",
     "deeper/10_host_device_transfers": "0.5",
     "14_distributed_data_parallel": "None",
-    "17_debug_tools": "None",
+    "deeper/17_debug_tools": "None",
     "23_find_the_bottleneck": "set()",
 }
 
@@ -1314,7 +1314,7 @@ def test_of_checks_that_are_made_beside_the_answer_the_values_hold(
 def test_it_is_said_which_verdicts_were_given_beside_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = NOTEBOOKS / "17_debug_tools.ipynb"
+    path = NOTEBOOKS / "deeper" / "17_debug_tools.ipynb"
     good = write(solved(read_notebook(path), path), tmp_path / path.name)
     trust = ["--trust-submissions"] * (BEST.name == "trusted")
     assert main(["check", str(good), *trust]) == 0

@@ -43,7 +43,9 @@ def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
         path = NOTEBOOKS / f"{entry.path}.ipynb"
         assert entry.front == is_front(read_notebook(path))
         assert entry.relieves in BOTTLENECKS
-        assert entry.recorded is not None and entry.recorded.value > 1
+        assert entry.recorded is not None
+        # Debugging tools cost time.
+        assert (entry.recorded.value > 1) == ("Debugging tools" not in entry.title)
         assert math.isnan(entry.yours) and not entry.finished
         assert ("(long)" in " ".join(entry.texts())) == (not entry.front)
 
