@@ -1288,7 +1288,7 @@ def test_a_verdict_cannot_be_forged(
 WRONG_VALUES = {
     "01_timing_and_vectorization": "None",
     "deeper/10_host_device_transfers": "0.5",
-    "14_distributed_data_parallel": "None",
+    "deeper/14_distributed_data_parallel": "None",
     "17_debug_tools": "None",
     "23_find_the_bottleneck": "set()",
 }
