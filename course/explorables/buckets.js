@@ -1,31 +1,35 @@
 // 14: gradients leave in buckets while the backward pass goes on; cut so that all is done first.
 
 const TIMES = steps(0, 1, 0.004);
-const BARS = { top: 28, height: 84 }; // pixels
-const LINK = { top: BARS.top + BARS.height + 44, height: 30 };
+const BARS = { top: 40, height: 96 }; // pixels
+const LINK = { top: BARS.top + BARS.height + 44, height: 32 };
 const AXIS = LINK.top + LINK.height;
 const ROW = 18;
-const RADIUS = 62;
+const PHONE = 480; // pixels, below which the ring stands under the table
+const RADIUS = 70;
 
 function places({ width, narrow }) {
   if (narrow) {
-    const right = width - 8;
-    const top = AXIS + 92;
+    const [right, top] = [width - 8, AXIS + 92];
+    const below = width < PHONE;
     return {
       lanes: { left: 8, right },
-      board: { left: 8, right: Math.min(right, 250), top },
-      ring: narrow && width < 480 ? { x: 90, y: top + 216 } : { x: width - 110, y: top + 62 },
+      board: { left: 8, right: below ? right : 270, top },
+      ring: below ? { x: width / 2, y: top + 190 } : { x: width - 130, y: top + 62 },
     };
   }
   const split = Math.round(width * 0.7);
   return {
     lanes: { left: 8, right: split },
     board: { left: split + 34, right: width - 8, top: 12 },
-    ring: { x: Math.round((split + 34 + width) / 2) - 8, y: AXIS + 10 },
+    ring: { x: Math.round((split + 34 + width) / 2) - 8, y: AXIS - 6 },
   };
 }
 
-const heightOf = (width) => (width >= NARROW ? AXIS + 104 : width < 480 ? AXIS + 400 : AXIS + 226);
+function heightOf(width) {
+  if (width >= NARROW) return AXIS + 74;
+  return AXIS + (width < PHONE ? 364 : 232);
+}
 
 // Across the lanes: as long as one bucket takes, or the plan.
 function across(state, cuts, { left, right }) {
@@ -37,14 +41,16 @@ function across(state, cuts, { left, right }) {
 function drawLayers(pen, state, cuts, area, x, now) {
   const bottom = BARS.top + BARS.height;
   const y = linear(0, Math.sqrt(60), bottom, BARS.top);
-  pen.text(area.left, 12, "backward pass, the last layer first: a bar is a layer's gradient", "small faint");
+  pen.text(area.left, 12, "backward pass: gradients in MiB, last layer first", "small faint");
   const ready = readyTimes(state);
   ORDER.forEach(([mib], i) => {
     const [from, to] = [x(i ? ready[i - 1] : 0), x(ready[i])];
     const look = to > x(now) + 0.1 ? "fill edge" : "fill blue";
     const top = Math.min(y(Math.sqrt(mib)), bottom - 3);
     pen.rect(from + 1, top, to - from - 2, bottom - top, look, 2);
-    if (to - from > 30) pen.text((from + to) / 2, top - 5, mib, "small faint middle");
+    const word = String(mib);
+    const room = to - from > 6 * word.length + 1;
+    if (room) pen.text((from + to) / 2, top - 5, word, "small faint middle");
   });
   const bounds = [0, ...cuts, ORDER.length];
   bounds.slice(1).forEach((end, i) => {
@@ -57,12 +63,14 @@ function drawLayers(pen, state, cuts, area, x, now) {
 // What the link does: nobody computes where it is red.
 function drawLink(pen, state, buckets, area, x, now) {
   const last = readyTimes(state)[ORDER.length - 1];
-  pen.text(area.left, LINK.top - 10, "link to the other machines", "small faint");
+  const words = area.right < PHONE ? "link" : "link to the other machines";
+  pen.text(area.right, LINK.top - 8, words, "small faint end");
   pen.rect(area.left, LINK.top, area.right - area.left, LINK.height, "fill pale", 3);
   buckets.forEach((bucket, i) => {
     const part = (from, to, hue) => {
       const [left, right] = [Math.min(from, now), Math.min(to, now)].map(x);
-      if (right > left) pen.rect(left, LINK.top, Math.max(1, right - left - 1), LINK.height, hue, 2);
+      const wide = Math.max(1, right - left - 1);
+      if (right > left) pen.rect(left, LINK.top, wide, LINK.height, hue, 2);
     };
     part(bucket.begin, Math.min(bucket.done, last), "fill orange");
     part(Math.max(bucket.begin, last), bucket.done, "fill red");
@@ -72,7 +80,8 @@ function drawLink(pen, state, buckets, area, x, now) {
     }
     // From the moment when all of it is ready to the moment when it leaves.
     const [from, to] = [x(bucket.ready), x(bucket.begin)];
-    if (now >= bucket.begin) pen.line(from, BARS.top + BARS.height + 8, to, LINK.top, "thin orange");
+    const top = BARS.top + BARS.height + 8;
+    if (now >= bucket.begin) pen.line(from, top, to, LINK.top, "thin orange");
   });
   const most = x.back(area.right);
   columns(pen, ticks(0, most, area.right < 500 ? 4 : 6), x, AXIS, (time) => `${time} ms`);
@@ -84,13 +93,14 @@ function drawEnds(pen, state, cuts, area, x) {
   pen.line(x(last), BARS.top - 8, x(last), AXIS, "blue dash");
   pen.line(x(end), LINK.top - 6, x(end), AXIS + 6, "red");
   const entries = [["fill blue", "computes"], ["fill orange", "exchanges meanwhile"]];
-  entries.push(["fill red", "exchanges, all wait"], ["blue dash", "end of the backward pass", "line"]);
+  entries.push(["fill red", "exchanges, all wait"]);
+  entries.push(["blue dash", "end of the backward pass", "line"]);
   legend(pen, entries, { left: area.left, right: area.right, top: AXIS + 34 });
 }
 
 function drawBoard(pen, state, cuts, revealed, { left, right, top }) {
   pen.text(left, top, "where to cut", "small faint");
-  pen.text(right, top, "all is there after", "small faint end");
+  pen.text(right, top, "exchanged after", "small faint end");
   const found = goals(state);
   const line = (number, name, value, look) => {
     pen.text(left, top + 4 + ROW * number, name, look);
@@ -112,13 +122,13 @@ function drawRing(pen, state, buckets, { x, y }, now) {
     const angle = (2 * Math.PI * at) / machines - Math.PI / 2;
     return [x + radius * Math.cos(angle), y + radius * Math.sin(angle)];
   };
+  const line = (words, below, bold) => pen.text(x, y + below, words, `small middle ${bold}`);
   const bucket = buckets.findIndex(({ begin, done }) => begin <= now && now < done);
   const size = machines > 32 ? 2.6 : machines > 8 ? 4 : 7;
-  const look = bucket < 0 && now < readyTimes(state)[ORDER.length - 1] ? "fill blue" : "fill grey";
-  for (let i = 0; i < machines; i++) pen.dot(...place(i), size, bucket < 0 ? look : "fill blue");
-  const line = (words, below, bold) => pen.text(x, y + below, words, `small middle ${bold}`);
+  for (let i = 0; i < machines; i++) pen.dot(...place(i), size, "fill blue");
   if (bucket < 0) {
-    line(now >= buckets[buckets.length - 1].done ? "all done" : "link idle", 4, "faint");
+    const idle = now < readyTimes(state)[ORDER.length - 1] ? "link idle" : "all have all sums";
+    line(buckets.length ? idle : "machines in a ring", 4, "faint");
     return;
   }
   const { begin, done } = buckets[bucket];
@@ -130,7 +140,7 @@ function drawRing(pen, state, buckets, { x, y }, now) {
   }
   line(`bucket ${bucket + 1}`, -8, "bold");
   line(adding ? "adds up pieces" : "hands on sums", 8, "");
-  line(`message ${Math.floor(step) + 1} of ${count}`, 24, "faint");
+  line(`${Math.floor(step) + 1} of ${count}`, 24, "faint");
 }
 
 // Buttons between the layers. The arrow keys move from one to the next.
@@ -175,15 +185,14 @@ function render({ el }) {
     name: "buckets",
     ask: "32 machines: where to cut, so that all gradients are exchanged earliest?",
     task:
-      "Each machine must have the sum of all gradients. A cut makes a bucket, which leaves once its " +
-      "last gradient is ready. Click between two bars to cut.",
+      "A bucket leaves once its last gradient is ready and the link is free. " +
+      "Click between two bars to cut, and beat all three.",
     caption:
-      "Simulated: each machine has a copy of one network of 12 layers (142.5 MiB of " +
-      "gradients) and images of its own. The link does one bucket after the other, in a ring: each " +
-      "machine sends 2 (p − 1) messages, a p-th of the bucket each. NVLink 450 GB/s, PCIe 5 55, " +
-      "Ethernet 12; a message takes 5, 10 or 20 µs at least. Heights are square roots of MiB. One " +
-      "image each is the least: 16 servers with 8 GPUs have a batch of 128 or more. Nothing here " +
-      "is measured.",
+      "Simulated: p machines with copies of one network of 12 layers and images of their own. In a " +
+      "ring each sends 2 (p − 1) messages for a bucket, a p-th of it each: half of them add pieces " +
+      "up, half hand the sums on. A message takes 5 µs at least by NVLink, 10 by PCIe, 20 by " +
+      "Ethernet. Heights are square roots of MiB. One image each is the least, so that 16 servers " +
+      "with 8 GPUs have a batch of 128 or more. Nothing here is measured; the panel measures.",
     state,
     height: heightOf,
     draw: (pen, now, size) => {
@@ -196,7 +205,7 @@ function render({ el }) {
       drawLink(pen, now, size.revealed ? buckets : [], area.lanes, x, moment);
       if (size.revealed) drawEnds(pen, now, now.cuts, area.lanes, x);
       drawBoard(pen, now, now.cuts, size.revealed, area.board);
-      drawRing(pen, now, buckets, area.ring, moment);
+      drawRing(pen, now, size.revealed ? buckets : [], area.ring, moment);
       place?.(x);
       return inWords(now, now.cuts);
     },
@@ -211,7 +220,7 @@ function render({ el }) {
   frame.slider({ name: "machines", label: "machines", values: MACHINES });
   frame.slider({ name: "images", label: "images each", values: IMAGES });
   const links = Object.entries(LINKS).map(([name, { text }]) => [name, text]);
-  frame.choice({ name: "link", label: "link", options: links });
+  frame.menu({ name: "link", label: "link", options: links });
   frame.player(film);
   frame.button({
     name: "best",

@@ -11,9 +11,9 @@ const MACHINES = [2, 4, 8, 16, 32, 64];
 const IMAGES = [4, 8, 16, 32, 64, 128, 256];
 // Bytes per second, and seconds that a message takes however small it is.
 const LINKS = {
-  nvlink: { text: "NVLink", bytes: 450e9, message: 5e-6 },
-  pcie: { text: "PCIe 5", bytes: 55e9, message: 10e-6 },
-  ethernet: { text: "Ethernet", bytes: 12e9, message: 20e-6 },
+  nvlink: { text: "NVLink, 450 GB/s", bytes: 450e9, message: 5e-6 },
+  pcie: { text: "PCIe 5, 55 GB/s", bytes: 55e9, message: 10e-6 },
+  ethernet: { text: "Ethernet, 12 GB/s", bytes: 12e9, message: 20e-6 },
 };
 const OPENS = {
   ...{ machines: 32, images: 32, link: "ethernet", cuts: [], time: 1 },
@@ -122,12 +122,20 @@ const goals = (state) => ({
   best: shown(endOf(state, bestCuts(state))),
 });
 
+// Bronze beats two of the three plans, silver all of them.
 function medal(state, cuts) {
-  const { none, layer, size, best } = goals(state);
   const end = shown(endOf(state, cuts));
-  if (end <= best) return "gold";
-  if (end < Math.min(none, layer, size)) return "silver";
-  return end < Math.min(none, layer) ? "bronze" : "";
+  const [first, second] = rivals(state);
+  if (end <= goals(state).best) return "gold";
+  if (end < first.end) return "silver";
+  return end < second.end ? "bronze" : "";
+}
+
+// The three plans, the fastest one first.
+function rivals(state) {
+  const ends = goals(state);
+  const all = Object.entries(PLANS).map(([name, { row }]) => ({ row, end: ends[name] }));
+  return all.sort((a, b) => a.end - b.end);
 }
 
 // ---------------------------------------------------------------- in words
@@ -138,28 +146,28 @@ function inWords(state, cuts) {
   const last = readyTimes(state)[ORDER.length - 1];
   const end = endOf(state, cuts);
   const machines = `${state.machines} machines do the work of ${worth(state, cuts).toFixed(1)}`;
-  const waits = `All is there after ${ms(end)}, ${ms(end - last)} behind the backward pass`;
+  const waits = `Exchanged after ${ms(end)}, ${ms(end - last)} behind the backward pass`;
   return `${waits}: ${machines}. ${game(state, cuts)}`;
 }
 
 function game(state, cuts) {
-  const { none, layer, size, best } = goals(state);
   const prize = medal(state, cuts);
+  const [first, second] = rivals(state);
   if (prize === "gold") {
     const won = state.given.includes(settingOf(state)) ? "This is the best" : "★ Gold";
-    return `${won}: none of all 2,048 ways ends earlier. ${limit(state, best)}`.trim();
+    return `${won}: none of all 2,048 ways ends earlier. ${limit(state)}`.trim();
   }
   if (prize === "silver") return "Silver. Is it the best of all 2,048 ways?";
-  const aim = prize === "bronze" || size >= Math.min(none, layer) ? Math.min(none, layer, size) : 0;
-  const beat = aim || Math.min(none, layer);
-  return `${prize ? "Bronze. " : ""}${advice(state, cuts)} To beat: ${beat.toFixed(1)} ms.`;
+  const [aim, metal, won] = prize ? [first, "silver", "Bronze. "] : [second, "bronze", ""];
+  const beat = `To beat for ${metal}: ${ms(aim.end)}, ${aim.row}.`;
+  return `${won}${advice(state, cuts)} ${beat}`;
 }
 
 // What even the best cuts cannot hide.
-function limit(state, best) {
+function limit(state) {
   const last = readyTimes(state)[ORDER.length - 1];
   const whole = endOf(state, []) - last;
-  if (best - last < 0.3 * whole) return "";
+  if (goals(state).best - last < 0.3 * whole) return "";
   return `The link alone needs ${ms(whole)}: there is too little backward pass to hide it behind.`;
 }
 
@@ -172,6 +180,6 @@ function advice(state, cuts) {
     return `Each bucket costs ${ms(messages)} of messages, however small it is: make fewer.`;
   }
   if (buckets.length === 1) return "The link idles until all gradients are ready: cut.";
-  if (begin > ready) return "The last bucket finds the link busy: let the first ones leave earlier.";
+  if (begin > ready) return "The last bucket finds the link busy: the first must leave earlier.";
   return `The last bucket has ${mib.toFixed(1)} MiB, and nothing hides it: make it smaller.`;
 }
