@@ -984,6 +984,7 @@ OF_COURSE = {
     "notebook_files.py",
     "planning.py",
     "probe.py",
+    "ranks",
     "records",
     "stand_in.py",
 }
