@@ -21,7 +21,9 @@ MEANWHILE, WAITS = "fill arm3", "fill slower"
 COMPUTES = ((FORWARD, "forward"), (BACKWARD, "backward"))
 EXCHANGES = ((MEANWHILE, "exchanges meanwhile"), (WAITS, "exchanges, all wait"))
 USE = {ONE: "", OPERATORS: "two operator threads", COPIES: "two Python threads"}
-HIDDEN = "threads of its own compute: not shown one by one"
+HIDDEN = "two threads, not shown one by one"
+
+NOTE = "One watched step of the first process. An exchange also waits for the other process."
 
 
 def of(exchanges: Exchanges) -> Callable[[object], str]:
@@ -93,6 +95,7 @@ def _lanes(noted: Noted, top: float, longest: float) -> list[Markup]:
     for box, name in ((upper, "computes"), (lower, "link")):
         parts += [field(box), svg.text(LEFT - 8, box.bottom - 6, name, "small", "end")]
     if not noted.backward:
+        parts.append(_bar(upper, 0.0, noted.seconds, FORWARD))
         parts.append(svg.text(LEFT + 8, upper.bottom - 6, HIDDEN, "small"))
         return parts
     parts.append(_bar(upper, 0.0, noted.forward, FORWARD))

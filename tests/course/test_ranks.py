@@ -125,7 +125,7 @@ def test_a_step_s_parts_are_read_from_the_profiler() -> None:
     noted = spans(events)
     assert noted == Noted(((4e-4, 6e-4), (6e-4, 8e-4)), ((5.5e-4, 8.5e-4),), 1e-3)
     assert (noted.forward, noted.computed) == (4e-4, 8e-4)
-    assert in_words(noted) == "1 bucket, on its way for 300 µs; 50 µs are waited for"
+    assert in_words(noted) == "1 bucket, on its way for 300 µs; 50.0 µs are waited for"
     with pytest.raises(ValueError, match="1 events, and none of them is 'one step of a rank'"):
         spans(events[:1])
     gpu = [
@@ -173,7 +173,7 @@ def test_the_picture_has_the_words_of_the_bets(tmp_path: Path) -> None:
     drawn = draw([("one process", Noted((), (), 2e-2)), ("two processes, DDP", noted)])
     assert "two processes, DDP" in drawn and "nothing is exchanged" in drawn
     # A bar of each kind: of the exchange, one while it computes and one behind.
-    for kind, count in (("band candidate", 2), ("fill candidate", 3), ("fill arm3", 2)):
+    for kind, count in (("band candidate", 3), ("fill candidate", 3), ("fill arm3", 2)):
         classes = " ".join(f"k-{word}" for word in kind.split())
         assert drawn.count(f'class="{classes}"') == count, kind
     assert of(Exchanges())("no comparison") == ""
