@@ -82,9 +82,8 @@ def in_words(noted: Noted) -> str:
         return "nothing is exchanged"
     whole = sum(end - begin for begin, end in noted.exchange)
     waits = sum(max(0.0, end - max(begin, noted.computed)) for begin, end in noted.exchange)
-    calls = len(noted.exchange)
-    buckets = "1 bucket, on its way" if calls == 1 else f"{calls} buckets, on their way"
-    return f"{buckets} for {format_seconds(whole)}; {format_seconds(waits)} are waited for"
+    calls = "1 exchange" if len(noted.exchange) == 1 else f"{len(noted.exchange)} exchanges"
+    return f"{calls}, {format_seconds(whole)} in all; {format_seconds(waits)} waited for"
 
 
 def _lanes(noted: Noted, top: float, longest: float) -> list[Markup]:

@@ -125,7 +125,7 @@ def test_a_step_s_parts_are_read_from_the_profiler() -> None:
     noted = spans(events)
     assert noted == Noted(((4e-4, 6e-4), (6e-4, 8e-4)), ((5.5e-4, 8.5e-4),), 1e-3)
     assert (noted.forward, noted.computed) == (4e-4, 8e-4)
-    assert in_words(noted) == "1 bucket, on its way for 300 µs; 50.0 µs are waited for"
+    assert in_words(noted) == "1 exchange, 300 µs in all; 50.0 µs waited for"
     with pytest.raises(ValueError, match="1 events, and none of them is 'one step of a rank'"):
         spans(events[:1])
     gpu = [
