@@ -51,7 +51,8 @@ def serve(*functions: Callable[..., Any]) -> NoReturn:
     """In a worker's script: answer the notebook. Does not return.
 
     `Workers.ask` calls these functions by name. One that returns this worker's share as a Workload,
-    such as ``make_workload(**settings)``, is timed by ``Lab("make_workload", runs_in=workers, ...)``.
+    such as ``make_workload(**settings)``, is what a ``Lab("make_workload", runs_in=workers, ...)``
+    times.
     RuntimeError in a process that no notebook has started.
     """
     if _Link.here is None:
