@@ -55,8 +55,9 @@ class Lab:
       those of the technique that its baseline has in place of the first values.
     - ``race``: options of `labkit.race` for this lab, ``target`` and ``steps`` at least.
     - ``runs_in``: where the sides live: in the ``"kernel"``; each in a ``"process"`` of its own,
-      for state that cannot be swapped back; or in `labkit.remote.Workers`, whose script serves the
-      function that ``make_workload`` then names, ``processes`` (a control) of them at a time.
+      for state that cannot be swapped back; or in `labkit.remote.Workers`, ``processes`` (a
+      control) of them at a time. ``make_workload`` may then be the name of a function that their
+      script serves; a function goes there as it is at each run.
     - ``threads``: torch's threads on the CPU; None leaves them as they are.
     - ``seed``: of the random numbers, set before each build.
     - ``memory``: whether to measure peak memory, in bytes, in a pass of its own.
@@ -395,9 +396,14 @@ class Lab:
             yield arms
 
     def _arm(self, label: str, settings: Settings) -> Arm:
+        make: Callable[[], Workload] | str
+        if isinstance(self.make_workload, str):
+            make = self.make_workload
+        else:
+            make = partial(self.make_workload, **settings)
         if isinstance(self.runs_in, Workers):
-            return RemoteArm(self.name, label, settings, self.seed, self.runs_in)
-        make = partial(self._function(), **settings)
+            return RemoteArm(make, label, settings, self.seed, self.runs_in)
+        assert not isinstance(make, str), "a name is for workers only"
         if self.runs_in == "process":
             return RemoteArm(make, label, settings, self.seed)
         return LocalArm(make, label, settings, self.seed)
@@ -518,14 +524,16 @@ def _check_types(**options: object) -> None:
 def _check_place(make_workload: object, runs_in: object, controls: Controls) -> None:
     """Fail where the lab is made, and not at its first run."""
     if isinstance(runs_in, Workers):
-        script = runs_in.script.name
-        if not isinstance(make_workload, str):
-            raise TypeError(
-                f"Lab({make_workload!r}, runs_in=Workers(...)): the function lives in the workers: "
-                f"give the name of one that {script} serves"
-            )
         if "processes" not in controls:
             raise TypeError("a lab in workers needs a control named 'processes': processes=[1, 2]")
+        if isinstance(make_workload, str):
+            return
+        if not callable(make_workload):
+            raise TypeError(
+                f"Lab({make_workload!r}, runs_in=Workers(...)): give a function that returns a "
+                f"Workload, or the name of one that {runs_in.script.name} serves"
+            )
+        check_signature(make_workload, controls)
         return
     if runs_in not in ("kernel", "process"):
         raise ValueError(f"runs_in={runs_in!r}: use 'kernel', 'process' or Workers(...)")

@@ -41,6 +41,7 @@ IMPORTED = (
     "course/classroom",
     "course/exercises",
     "course/measured",
+    "course/ranks",
     "course/records",
     "labkit",
     "sublinear",

@@ -38,9 +38,12 @@ def hash_of(sources: Iterable[str]) -> str:
 def _tree(source: str) -> str:
     """A cell's syntax tree as text; of IPython's own lines, which are no Python, the text itself.
 
-    Of a file that a cell writes, the same below the line that says so.
+    Of a file that a cell writes, the same below the line that says so. A cell that goes on with it,
+    by ``--append``, adds what is below that line: the file might have been written by one cell.
     """
     line, _, program = source.partition("\n")
+    if line.startswith("%%writefile --append"):
+        return _tree(program)
     if line.startswith("%%writefile"):
         return f"{line};{_tree(program)}"
     try:

@@ -47,17 +47,18 @@ def main() -> None:
         answer_requests({}, errors_go_back=True)
 
 
-def serve(make_workload: Callable[..., Workload], *functions: Callable[..., Any]) -> NoReturn:
+def serve(*functions: Callable[..., Any]) -> NoReturn:
     """In a worker's script: answer the notebook. Does not return.
 
-    ``make_workload(**settings)`` returns this worker's share as a Workload, which a
-    ``Lab("make_workload", runs_in=workers, ...)`` times. `Workers.ask` calls all of these by name.
+    `Workers.ask` calls these functions by name. One that returns this worker's share as a Workload,
+    such as ``make_workload(**settings)``, is what a ``Lab("make_workload", runs_in=workers, ...)``
+    times.
     RuntimeError in a process that no notebook has started.
     """
     if _Link.here is None:
         raise RuntimeError("serve() answers a notebook: start this script with labkit.remote")
     known = {}
-    for function in (make_workload, *functions):
+    for function in functions:
         known[function.__name__] = function
     answer_requests(known, errors_go_back=False)
 

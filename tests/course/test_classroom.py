@@ -984,6 +984,7 @@ OF_COURSE = {
     "notebook_files.py",
     "planning.py",
     "probe.py",
+    "ranks",
     "records",
     "stand_in.py",
 }
@@ -1288,7 +1289,7 @@ def test_a_verdict_cannot_be_forged(
 WRONG_VALUES = {
     "01_timing_and_vectorization": "None",
     "deeper/10_host_device_transfers": "0.5",
-    "14_distributed_data_parallel": "None",
+    "deeper/14_distributed_data_parallel": "None",
     "deeper/17_debug_tools": "None",
     "23_find_the_bottleneck": "set()",
 }

@@ -6,6 +6,7 @@ template, and each is shown to find what it is there for.
 
 import contextlib
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -141,7 +142,22 @@ def reader() -> dict[str, Any]:
 APART = {"same": 1e-6, "rounding": 1e-2}
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What torchrun would say to a process without others; the group that it makes is ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in told.items():
+        monkeypatch.setenv(name, str(value))
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @each_front
+@pytest.mark.usefixtures("alone")
 def test_the_recipe_runs_and_learns_the_same(path: Path) -> None:
     blocks = front.recipe(read_notebook(path))
     trained = []

@@ -279,6 +279,9 @@ def test_a_cell_may_be_split():
     assert hash_of(parts) == whole
     assert hash_of(["import b", *parts[:2], "", parts[2]]) == whole
     assert hash_of([parts[1], parts[0], parts[2]]) != whole
+    file, more = "%%writefile a.py\n", "%%writefile --append a.py\n"
+    assert hash_of([file + parts[0], more + parts[1]]) == hash_of([file + "\n".join(parts[:2])])
+    assert hash_of([file + parts[0], more + parts[2]]) != hash_of([file + "\n".join(parts[:2])])
     assert hash_of(["%timeit f()", "%timeit g()"]) != hash_of(["%timeit f()", "%timeit h()"])
 
 

@@ -690,6 +690,29 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert gone([int(done.stdout.split()[-1])])
 
 
+def test_a_lab_s_function_goes_to_the_workers_as_it_is_at_each_run(script):
+    """Also what it looks up: a reader may define that anew between two runs."""
+    size = 4
+
+    def make_workload(processes, rows):
+        numbers = torch.ones(rows, size)
+        return Workload(lambda: numbers.sum(), samples=size)
+
+    workers = Workers(script("from labkit.remote import serve\nserve(print)\n"), seconds=60)
+    lab = Lab(make_workload, runs_in=workers, processes=[1, 2], rows=[2], memory=False)
+    assert lab.name == "make_workload"
+    result = lab.run(processes=2, seconds=0.1)
+    assert (result.baseline.samples, result.candidate.samples) == (4, 8)
+    first, size = workers.pids, 5
+    assert lab.run(processes=2, seconds=0.1).candidate.samples == 10
+    assert workers.pids == first
+    workers.close()
+    with pytest.raises(TypeError, match="rows"):
+        Lab(lambda processes: None, runs_in=workers, processes=[1, 2], rows=[2])
+    with pytest.raises(TypeError, match="a function that returns a Workload, or the name of one"):
+        Lab(3, runs_in=workers, processes=[1, 2])
+
+
 def test_a_lab_in_workers(script):
     threads = threading.active_count()
     workers = Workers(script(SERVER), show=lambda line: None, seconds=60)

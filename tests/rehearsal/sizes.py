@@ -88,7 +88,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "deep = sublinear.profile(": "planned for a card that is described, not used",
         "sheet = sublinear.profile(": "planned for a card that is described, not used",
     },
-    "14_distributed_data_parallel": {
+    "deeper/14_distributed_data_parallel": {
         "loss = F.cross_entropy(model(images[rows]), labels[rows])": ON_CPU,
         'launch(folder / "train.py"': WORKERS,
         "alone = new_model(": ON_CPU,
