@@ -1,10 +1,12 @@
 // 13: sentences in trays, one a micro-batch: which tokens count too much, and what it keeps.
 
 const GAP = 16; // between trays, in pixels
-const [HEAD, ROW, FOOT] = [22, 15, 40]; // above, of a strip, and below
+const [HEAD, ROW, FOOT] = [22, 15, 30]; // above, of a strip, and below
 const CHART = 96;
+// Trays below this width have short words.
+const FEW = 150;
 // As many strips as a tray has room for without squeezing them.
-const ROOM = { wide: 10, narrow: 6 };
+const ROOM = { wide: 8, narrow: 6 };
 
 // Where the trays and the bars are.
 function places({ width, narrow }, { count }) {
@@ -12,13 +14,14 @@ function places({ width, narrow }, { count }) {
   const lines = Math.ceil(count / columns);
   const wide = (width - GAP * (columns - 1)) / columns;
   const pile = ROOM[narrow ? "narrow" : "wide"] * ROW;
-  const high = HEAD + pile + FOOT;
+  // Where trays are narrow, their tokens have a line of their own.
+  const high = HEAD + pile + FOOT + (wide < FEW ? 15 : 0);
   const trays = steps(0, count - 1, 1).map((tray) => {
     const left = (tray % columns) * (wide + GAP);
     const top = Math.floor(tray / columns) * high;
     return { left, top: top + HEAD, right: left + wide, bottom: top + HEAD + pile };
   });
-  const top = lines * high + 64;
+  const top = lines * high + 50;
   return { trays, cell: Math.min(11, wide / 21), chart: { top, bottom: top + CHART } };
 }
 
@@ -62,7 +65,7 @@ function drawStrips(pen, state, place, revealed) {
     for (let square = 0; square < longest[tray]; square++) {
       const token = square < SENTENCES[sentence];
       const at = [x + place.cell * square, y, place.cell - gap, high];
-      const node = pen.rect(...at, token ? look : "padding", 1);
+      const node = pen.rect(...at, token ? look : "fill purple soft", 1);
       if (token) node.setAttribute("opacity", opacity);
     }
   });
@@ -71,7 +74,7 @@ function drawStrips(pen, state, place, revealed) {
 function drawTrays(pen, state, { trays }, { revealed, narrow }) {
   const tokens = tokensOf(state);
   trays.forEach(({ left, right, top, bottom }, tray) => {
-    const few = right - left < 150;
+    const few = right - left < FEW;
     const name = few ? `tray ${tray + 1}` : `tray ${tray + 1}: ${tokens[tray]} tokens`;
     pen.text(left, top - 8, name, "small faint");
     const edge = [[left, top], [left, bottom + 2], [right, bottom + 2], [right, top]];
@@ -90,33 +93,40 @@ function drawTrays(pen, state, { trays }, { revealed, narrow }) {
 // What a tray keeps while it runs, its padding on top; the highest is the peak.
 function drawMemory(pen, state, { trays, chart }, { width, narrow, revealed }) {
   const each = memory(state);
-  const [now, equal] = [peak(state), lowestEqual(state.count)];
-  const goal = Number.isFinite(equal) && state.count > 1 ? equal : 0;
+  const [now, goal] = [peak(state), revealed ? goalOf(state) : 0];
   const y = linear(0, 1.15 * Math.max(now, goal), chart.bottom, chart.top);
-  const step = width / state.count;
   const title = "memory, one tray after the other: squares that are kept for backward";
-  pen.text(0, chart.top - 34, narrow ? "memory, tray by tray, in squares" : title, "small faint");
+  pen.text(0, chart.top - 14, narrow ? "memory, tray by tray, in squares" : title, "small faint");
+  if (goal) pen.line(0, y(goal), width, y(goal), "grey thin dash");
+  const line = trays.every(({ top }) => top === trays[0].top);
+  const step = width / state.count;
   each.forEach(({ all, padding }, tray) => {
-    const line = trays.every(({ top }) => top === trays[0].top);
     const left = line ? trays[tray].left : step * tray;
     const wide = Math.min(120, (line ? trays[tray].right - left : step - 8) * 0.8);
     pen.rect(left, y(all - padding), wide, chart.bottom - y(all - padding), "fill purple");
     pen.rect(left, y(all), wide, y(all - padding) - y(all), "fill purple soft");
-    pen.text(left + wide / 2, y(all) - 5, all, all === now ? "small bold middle" : "small middle");
+    // Above the bar, where the dashed line leaves room.
+    const above = y(all) - 5;
+    const met = goal && above + 3 > y(goal) && above - 12 < y(goal);
+    const look = all === now ? "small bold middle" : "small middle";
+    pen.text(left + wide / 2, met ? y(goal) - 4 : above, all, look);
   });
   pen.line(0, chart.bottom, width, chart.bottom, "hair");
-  if (goal && revealed) {
-    pen.line(0, y(goal), width, y(goal), "grey thin dash");
-    const words = `${goal}: lowest with equal tokens`;
-    pen.text(width, y(goal) - 5, narrow ? `${goal}` : words, "small faint end");
-  }
 }
 
-function drawLegend(pen, { revealed, width }, { chart }) {
+// The lowest peak that the mean of the means can have; 0 where there is none to beat.
+function goalOf({ count }) {
+  const equal = lowestEqual(count);
+  return Number.isFinite(equal) && count > 1 ? equal : 0;
+}
+
+function drawLegend(pen, state, { revealed, width }, { chart }) {
   const weights = [["fill grey", "right weight"], ["fill red", "counts too much"]];
   weights.push(["fill blue", "counts too little"]);
   const entries = revealed ? weights : [["fill grey", "a token"]];
-  entries.push(["fill purple", "kept"], ["fill purple soft", "kept for padding"]);
+  entries.push(["fill purple", "kept"], ["fill purple soft", "padding"]);
+  const goal = revealed && goalOf(state);
+  if (goal) entries.push(["grey thin dash", `${goal}: lowest with equal tokens`, "line"]);
   legend(pen, entries, { left: 0, right: width, top: chart.bottom + 14 });
 }
 
@@ -163,7 +173,7 @@ function render({ el }) {
   let put;
   const frame = new Frame(el, {
     name: "fair-shares",
-    ask: "The sentence of 2 tokens is alone in its tray: how many times too much do they count?",
+    ask: "The sentence of 2 tokens is alone in its tray: how many times too much does each count?",
     task: "Drag sentences into other trays until every token is grey. Then pack for little memory.",
     caption:
       "Simulated: 12 sentences, a square is a token. A tray is a micro-batch; its losses are " +
@@ -171,13 +181,13 @@ function render({ el }) {
       "squares are padding: no token, but a tray is as wide as its longest sentence. Nothing " +
       "here is measured.",
     state,
-    height: (width) => places({ width, narrow: width < NARROW }, state).chart.bottom + 56,
+    height: (width) => places({ width, narrow: width < NARROW }, state).chart.bottom + 50,
     draw: (pen, now, size) => {
       const place = places(size, now);
       drawTrays(pen, now, place, size);
       drawStrips(pen, now, place, size.revealed);
       drawMemory(pen, now, place, size);
-      drawLegend(pen, size, place);
+      drawLegend(pen, now, size, place);
       put?.(place);
       return inWords(now);
     },
@@ -196,7 +206,7 @@ function render({ el }) {
     change: (count) => frame.set({ count, trays: dealt(count, state.deal) }),
   });
   const divisors = Object.entries(DIVISORS);
-  frame.choice({ name: "divide", label: "divide a tray's sum of losses by", options: divisors });
+  frame.menu({ name: "divide", label: "divide a tray's sum of losses by", options: divisors });
   const pack = (name, text, way) =>
     frame.button({ name, text: () => text, press: () => frame.set(way()) });
   pack("deal", "Shuffle", () => {

@@ -5,7 +5,7 @@ const SENTENCES = [2, 3, 3, 4, 6, 7, 9, 12, 15, 18, 20, 21];
 const ALL = sum(SENTENCES);
 const COUNTS = steps(1, 6, 1);
 // By what the sum of a tray's losses is divided.
-const DIVISORS = { own: "its own tokens, then trays", all: "all tokens", only: "its own tokens" };
+const DIVISORS = { own: "own tokens × trays", all: "tokens of all trays", only: "own tokens" };
 // The shortest sentence has a tray of its own.
 const LONE = [0, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2];
 const OPENS = { count: 4, divide: "own", trays: LONE, deal: 0 };
@@ -142,7 +142,11 @@ function medal(state) {
   return peak(state) < lowestEqual(state.count) ? "silver" : "bronze";
 }
 
-const times = (factor) => `${factor < 10 ? Number(factor.toPrecision(2)) : Math.round(factor)}×`;
+// Two digits, and three where two would be 1.0.
+function times(factor) {
+  if (factor >= 10) return `${Math.round(factor)}×`;
+  return `${factor.toPrecision(factor > 1 && factor < 1.1 ? 3 : 2)}×`;
+}
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 function inWords(state) {
