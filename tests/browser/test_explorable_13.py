@@ -154,11 +154,11 @@ def strip(moving: Moving, sentence: int) -> Locator:
 
 
 def weights(moving: Moving) -> list[str]:
-    return moving.root.locator("svg text", has_text="counts").all_inner_texts()
+    return moving.root.locator("svg text", has_text="counts").all_text_contents()
 
 
 def test_keys_move_a_sentence_and_the_focus(moving: Moving) -> None:
-    assert weights(moving) == ["counts too much", "counts too little"][:0]
+    assert weights(moving) == []
     moving.press(strip(moving, 1), "ArrowRight")
     assert strip(moving, 1).get_attribute("aria-label") == "sentence of 3 tokens, tray 3"
     assert "each counts 15×" in weights(moving)
@@ -168,20 +168,16 @@ def test_keys_move_a_sentence_and_the_focus(moving: Moving) -> None:
     moving.press(strip(moving, 0), "ArrowRight")
     assert strip(moving, 0).get_attribute("aria-label") == "sentence of 2 tokens, tray 2"
     # Nothing lies beyond the last tray.
-    before = moving.shown()
-    moving.press(strip(moving, 11), "ArrowRight")
-    moving.press(strip(moving, 11), "ArrowRight")
-    moving.press(strip(moving, 11), "ArrowRight")
-    moving.press(strip(moving, 11), "ArrowRight")
+    for _ in range(4):
+        moving.press(strip(moving, 11), "ArrowRight")
     assert strip(moving, 11).get_attribute("aria-label") == "sentence of 21 tokens, tray 4"
-    assert moving.shown() != before
 
 
 def test_gold_is_reached_by_dragging(moving: Moving) -> None:
     move_to(moving, EQUAL)
     assert "Bronze: fair" in moving.result()
     assert moving.root.locator("svg text", has_text="fair").count() == 4
-    moving.root.locator("input.xp-divide-all").check(force=True)
+    moving.root.locator("select.xp-divide").select_option("all")
     move_to(moving, BEST)
     assert "★ Gold: fair, peak 42." in moving.result()
 
