@@ -20,12 +20,12 @@ from labkit.text import format_bytes
 
 BEFORE, GRADIENTS, KEPT, UPDATE = "floor", "fill arm3", "fill arm5", "fill arm4"
 LEGEND = (
-    (BEFORE, "before the step"),
-    (KEPT, "one micro-batch"),
+    (BEFORE, "weights, optimizer, images"),
+    (KEPT, "this micro-batch"),
     (GRADIENTS, "gradients so far"),
     (UPDATE, "the update"),
 )
-LEFT, TOP, HEIGHT, COLUMN = 108.0, 24.0, 220.0, 250.0
+LEFT, TOP, HEIGHT, COLUMN = 108.0, 24.0, 220.0, 322.0
 # Pixels that the words over the first side take, and the part of its place that a bar fills.
 WORDS, BAR = 172.0, 0.8
 # Places of bars below this width have no room for a number each.
@@ -79,7 +79,7 @@ def picture(result: object) -> str:
     for side, found, part in zip(result.arms, sides, _places(box, sides), strict=True):
         parts += _side(side, found, part)
     foot = box.bottom + 2.8 * LINE
-    parts += _legend(foot)
+    parts += _legend(foot, any(tray.what == UPDATE for tray in sides[0]))
     peaks = " instead of ".join(side.peak_text for side in (result.candidate, result.baseline))
     words = f"{name(sides[1])}: peak {peaks}, {name(sides[0])}"
     return svg.picture(foot + 1.5 * LINE, words, parts)
@@ -129,7 +129,8 @@ def _side(side: Timeline, found: list[Tray], box: Box) -> Iterator[Markup]:
     yield svg.text(box.left, box.bottom + 17 + LINE, name(found), "small")
 
 
-def _legend(y: float) -> Iterator[Markup]:
-    for number, entry in enumerate(LEGEND):
+def _legend(y: float, update: bool) -> Iterator[Markup]:
+    for number, (look, word) in enumerate(LEGEND):
         left = LEFT + COLUMN * (number % 2)
-        yield from legend([entry], left, y + LINE * (number // 2))
+        if update or look != UPDATE:
+            yield from legend([(look, word)], left, y + LINE * (number // 2))
