@@ -1,4 +1,4 @@
-"""Networks whose memory is planned: chains of blocks for images, (N, 3, side, side) -> (N, 10).
+"""Networks whose memory is looked at: chains of blocks for images, (N, 3, side, side) -> (N, 10).
 
 ``activation`` makes the module behind each convolution or product, such as `torch.nn.ReLU`.
 """
@@ -92,6 +92,17 @@ def one_wide(width: int, wide: int, activation: Activation = nn.ReLU) -> nn.Sequ
     thin = [_conv_bn(width, width, activation) for _ in range(4)]
     layers = [_conv_bn(3, width, activation), *thin[:2], nn.Sequential(*inside), *thin[2:]]
     return nn.Sequential(*layers, *_head(width))
+
+
+def group_normed(width: int, activation: Activation = nn.GELU) -> nn.Sequential:
+    """Three convolutions, each twice as wide as the one before. Group norm sees one image alone."""
+    layers: list[nn.Module] = []
+    inputs = 3
+    for outputs, stride in ((width, 1), (2 * width, 2), (4 * width, 2)):
+        convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1)
+        layers += [convolution, nn.GroupNorm(8, outputs), activation()]
+        inputs = outputs
+    return nn.Sequential(*layers, *_head(inputs))
 
 
 def four(

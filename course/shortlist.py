@@ -25,7 +25,6 @@ from labkit.text import aligned
 
 # Behind the path, in the order of their numbers: long ones.
 MORE = (
-    "13_gradient_accumulation",
     "20_validation_without_grad",
     "22_compile_and_cuda_graphs",
 )

@@ -96,6 +96,20 @@ def gradients_live_in_the_forward_pass() -> bool:
     return peaks[1] > peaks[0]
 
 
+def modulo_leaves_a_last_group() -> bool:
+    """Of 7 micro-batches in groups of 3, with the loop of the source."""
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    updates = 0
+    for i, part in enumerate(torch.randn(7, 2, 4)):
+        (net(part).mean() / 3).backward()
+        if (i + 1) % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            updates += 1
+    return updates == 2 and net.weight.grad is not None
+
+
 def zero_grad_sets_none() -> bool:
     parameter = nn.Parameter(torch.ones(1))
     parameter.grad = torch.ones(1)
