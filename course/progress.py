@@ -37,8 +37,12 @@ PATH = (
     "09_cudnn_benchmark",
     "10_host_device_transfers",
     "12_sublinear_memory",
+    "13_gradient_accumulation",
     "15_zeroing_gradients",
+    "21_normalization",
     "24_attention",
+    "17_debug_tools",
+    "14_distributed_data_parallel",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1
