@@ -181,8 +181,8 @@ function render({ el }) {
       "bf16, which has no red bar.",
     caption:
       "The gradients were counted once, in the network of the panel below; here they are " +
-      "moved by whole powers of two. A bar's colour is what the format makes of it. Rounding is " +
-      "simulated exactly: to the nearest number, of two equally near ones to the even one. " +
+      "moved by whole powers of two. Rounding is simulated exactly: to the nearest number, of two " +
+      "equally near ones to the even one. " +
       "e5m2 and e4m3 have eight bits: a sign, and as many of exponent and fraction as the name " +
       "says. e4m3 has no inf: torch keeps what is too large at 448. Nothing is timed.",
     state,

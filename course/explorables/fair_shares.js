@@ -213,8 +213,8 @@ function render({ el }) {
     const deal = state.deal + 1;
     return { deal, trays: dealt(state.count, deal) };
   });
-  pack("sort", "Sort by length", () => ({ trays: sorted(state.count) }));
-  pack("balance", "Balance tokens", () => ({ trays: balanced(state.count) }));
+  pack("sort", "Sort", () => ({ trays: sorted(state.count) }));
+  pack("balance", "Balance", () => ({ trays: balanced(state.count) }));
   put = handles(frame, state, move);
   return () => frame.close();
 }

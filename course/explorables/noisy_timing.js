@@ -82,7 +82,7 @@ function appear(square, delay) {
 // Coloured words behind each other: entries are pairs of words and look.
 function drawWords(pen, x, y, entries) {
   let place = x;
-  for (const [words, look] of entries) {
+  for (const [words, look] of entries.filter(([text]) => text)) {
     const text = pen.text(place, y, words, look);
     place += text.getComputedTextLength() + 8;
   }

@@ -69,7 +69,7 @@ function drawFrame(pen, area, images, title, note) {
 }
 
 function drawInputs(pen, area, state) {
-  const note = `each row an image, each square one of its ${CHANNELS} channels`;
+  const note = `a row is an image, a square a channel`;
   drawFrame(pen, area, state.images, "numbers before the norm", note);
   drawNumbers(pen, area, inputs(state), 0, 4);
   squares(pen, area, mates(state), "fill orange half");
@@ -83,7 +83,7 @@ function drawInputs(pen, area, state) {
 function drawOutputs(pen, area, state) {
   const { changed, others } = reached(state);
   const note = state.bright
-    ? `${changed.length} outputs change, ${others.length} of them in other images`
+    ? `${changed.length} outputs change, ${others.length} in other images`
     : "the spot is not brighter yet";
   drawFrame(pen, area, state.images, "outputs of the norm", note);
   drawNumbers(pen, area, outputs(state), -2, 2);
