@@ -329,10 +329,15 @@ def watched(training: Trained) -> None:
     trained = preserve_state(training.model, training.optimizer, training.losses)
     # torch's own optimizers, interrupted, leave gradients off.
     with trained, preserve_rng(), preserve_flags():
-        with whyslow.watch() as found:
+        with whyslow.watch(steps=1000) as watched:
             for batch in DataLoader(training.batches, batch_size=None):
                 training.step(batch)
-        assert len(found.steps) == len(training.batches)
+        del watched
+    ends = time.monotonic() + 5
+    while "whyslow" in {thread.name for thread in threading.enumerate()}:
+        assert time.monotonic() < ends, "a sampler goes on"
+        time.sleep(0.002)
+    assert not optimizer_hooks._global_optimizer_post_hooks
 
 
 def runs(training: Trained) -> dict[str, Callable[[], object]]:

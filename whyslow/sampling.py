@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,17 +64,16 @@ class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
     without imports.
 
-    ``done`` is called by the sampler's own thread when it ends by itself.
+    ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
+    object is gone, as after an interrupt, the sampler ends, too.
     """
 
     def __init__(
-        self,
-        seconds: float | None = None,
-        done: Callable[[], object] | None = None,
-        every: float = EVERY,
+        self, done: Callable[[], object], seconds: float | None = None, every: float = EVERY
     ) -> None:
         self.tally = Tally()
-        self._seconds, self._done, self._every = seconds, done, every
+        self._seconds, self._every = seconds, every
+        self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.
@@ -87,7 +87,7 @@ class Sampler:
     def stop(self) -> None:
         """Look no more. The tally does not change after it."""
         self._ended.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def end(self) -> None:
@@ -98,7 +98,7 @@ class Sampler:
         tally = self.tally
         begin = last = time.perf_counter()
         worked = 0.0
-        while not self._ended.wait(self._every):
+        while not self._ended.wait(self._every) and self._done() is not None:
             stack = stack_of_thread(self._target)
             now = time.perf_counter()
             if stack:
@@ -108,5 +108,6 @@ class Sampler:
             last = now
             if self._seconds is not None and worked >= self._seconds:
                 self._ended.set()
-                if self._done is not None:
-                    self._done()
+                done = self._done()
+                if done is not None:
+                    done()

@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import sys
 import threading
+import weakref
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -34,7 +36,7 @@ class Watch:
             budget(seconds)
         if steps is not None and (not isinstance(steps, int) or steps < 1):
             raise ValueError(f"steps={steps!r}: use a whole number of updates from 1 on")
-        self._sampler = Sampler(seconds, self.stop)
+        self._sampler = Sampler(self.stop, seconds)
         self._steps = steps
         self._hook: RemovableHandle | None = None
         self._ended = ""
@@ -47,7 +49,8 @@ class Watch:
         """Begin to watch the thread that calls it."""
         self._place = _place_in_a_notebook()
         if self._steps is not None:
-            self._hook = register_optimizer_step_post_hook(self._one_step)
+            self._hook = register_optimizer_step_post_hook(_weakly(self._one_step))
+            weakref.finalize(self, self._hook.remove)
         self._sampler.start()
         return self
 
@@ -100,6 +103,18 @@ class Watch:
             kind = getattr(sys, "last_type", None)
             self._ended = self._ended or (kind.__name__ if kind else "")
             self.stop()
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Calls it as long as its object is there."""
+    found = weakref.WeakMethod(method)
+
+    def call(*given: Any) -> None:
+        still = found()
+        if still is not None:
+            still(*given)
+
+    return call
 
 
 def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
