@@ -20,7 +20,6 @@ Pair = tuple[Tensor, Tensor]
 PADDING, LONGEST, WORDS = -100, 6, 11
 DECAY = 0.01
 # What may differ by rounding: sums in another order.
-NEAR = {"rtol": 1e-9, "atol": 1e-12}
 # Of what the largest micro-batch keeps for backward.
 KEPT = 1.5
 
@@ -147,7 +146,7 @@ class _Epoch:
             nn.utils.vector_to_parameters(after[number].clone(), twin.parameters())
             moves = _moves(twin, [self.parts[i] for i in group], self.case.accumulate)
             moved = after[number] - after[number + 1]
-            if not torch.allclose(moved, moves["right"], **NEAR):
+            if not _near(moved, moves["right"]):
                 return self._wrong(number, moved, moves)
         if len(after) > len(groups) + 1:
             return (
@@ -168,7 +167,7 @@ class _Epoch:
         return f"{told}: the last, shorter group makes one, too"
 
     def _wrong(self, number: int, moved: Tensor, moves: dict[str, Tensor]) -> str:
-        near = (why for why, move in moves.items() if torch.allclose(moved, move, **NEAR))
+        near = (why for why, move in moves.items() if _near(moved, move))
         why = next(near, "")
         if not why and number:
             why = "does it find old gradients? Call optimizer.zero_grad() after each step"
@@ -258,3 +257,7 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 
 def _vector(model: nn.Module) -> Tensor:
     return _flat([parameter.detach() for parameter in model.parameters()]).clone()
+
+
+def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(one, other, rtol=1e-9, atol=1e-12)
