@@ -38,6 +38,7 @@ PATH = (
     "10_host_device_transfers",
     "12_sublinear_memory",
     "15_zeroing_gradients",
+    "16_as_tensor",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1

@@ -23,6 +23,8 @@ CELLS, HIGH, RIBBON = 32, 18.0, 4.0
 GAP, BAR = 5.0, 14.0
 ARRAY, TENSOR, REST = "fill arm5", "fill arm3", "fill baseline"
 SHARED, COPIED = "shared", "copied"
+# The setting ``work`` of a step that is the call and nothing else.
+ALONE = "call alone"
 # Calls of which the fastest counts.
 CALLS = 3
 # A smaller share of a step is not told in figures.
@@ -64,28 +66,35 @@ def of(
             return ""
         sides = []
         for role, arm in zip(("baseline", "candidate"), result.arms, strict=True):
-            settings = arm.settings
-            name = f"{role}, {settings['convert']}"
-            where = device if settings["work"] == "training step" else torch.device("cpu")
-            call = convert[settings["convert"]]
-            sides.append(_side(name, call, given[settings["source"]], where, arm.median))
+            how, source = arm.settings["convert"], given[arm.settings["source"]]
+            alone = arm.settings["work"] == ALONE
+            where = torch.device("cpu") if alone else device
+            tensor, making = _made(convert[how], source, where)
+            sides.append(
+                Side(
+                    name=f"{role}: {how}",
+                    fate=SHARED if shares(tensor, source) else COPIED,
+                    pieces=len(source) if isinstance(source, list) else 1,
+                    numbers=tensor.numel(),
+                    # By itself a call may take a little longer than it did in the step.
+                    making=arm.median if alone else min(making, arm.median),
+                    step=arm.median,
+                )
+            )
         return draw(sides)
 
     return picture
 
 
-def _side(name: str, convert: Convert, given: Any, device: torch.device, step: float) -> Side:
+def _made(convert: Convert, given: Any, device: torch.device) -> tuple[torch.Tensor, float]:
+    """A tensor, and the seconds of the fastest of a few calls."""
     taken = []
     for _ in range(CALLS):
         begin = time.perf_counter()
         tensor = convert(given, dtype=torch.float32, device=device)
         synchronize()
         taken.append(time.perf_counter() - begin)
-    # By itself a call may take a little longer than it did in the step.
-    making = min(*taken, step)
-    pieces = len(given) if isinstance(given, list) else 1
-    fate = SHARED if shares(tensor, given) else COPIED
-    return Side(name, fate, pieces, tensor.numel(), making, step)
+    return tensor, min(taken)
 
 
 def shares(tensor: torch.Tensor, given: Any) -> bool:
@@ -108,34 +117,43 @@ def draw(sides: list[Side]) -> Markup:
         parts += below
         parts += _bar(side, longest, top + GAP)
         top += GAP + BAR + 0.5 * LINE
-    entries = [(ARRAY, "array"), (TENSOR, "tensor, and making it"), (REST, "rest of the step")]
+    entries = [(ARRAY, "array"), (TENSOR, "tensor, and making it")]
+    if any(side.making < side.step for side in sides):
+        entries.append((REST, "rest of the step"))
     top += 0.6 * LINE
     parts += legend(entries, EDGE, top)
-    told = sentence(sides)
-    top += 1.1 * LINE
-    parts.append(svg.text(EDGE, top, told, "bold"))
-    words = "; ".join(f"{side.name}: {in_words(side)}" for side in sides)
-    return svg.picture(top + 0.4 * LINE, f"{words}. {told}", parts)
+    told = sentences(sides)
+    for number, line in enumerate(told):
+        top += LINE if number else 1.1 * LINE
+        parts.append(svg.text(EDGE, top, line, "" if number else "bold"))
+    words = "; ".join(f"{side.name}, {in_words(side)}" for side in sides)
+    return svg.picture(top + 0.4 * LINE, f"{words}. {' '.join(told)}", parts)
 
 
 def in_words(side: Side) -> str:
     """What became of the numbers, and how long that takes."""
-    words = f"{side.fate}: {format_seconds(side.making)}"
-    if side.fate == SHARED:
-        return words
-    return f"{words}, {1e9 * side.making / side.numbers:.2g} ns per number"
+    if side.making == side.step:
+        return f"{side.fate} in {format_seconds(side.making)}"
+    return f"{side.fate} in {format_seconds(side.making)} of {format_seconds(side.step)}"
 
 
-def sentence(sides: list[Side]) -> str:
-    """What making the tensor is of each step."""
-    if all(side.share > 0.9 for side in sides):
-        return "The step is the call alone."
-    one, other = (_in_percent(side.share) for side in sides)
-    return f"Making the tensor: {one} of the baseline's step, {other} of the candidate's."
+def sentences(sides: list[Side]) -> list[str]:
+    """What making the tensor is of each step, and of each number where both sides copy."""
+    if all(side.making == side.step for side in sides):
+        told = ["The step is the call alone."]
+    elif all(side.share < LEAST for side in sides):
+        told = ["Making the tensor: under 0.1 % of either step."]
+    else:
+        one, other = (_in_percent(side.share) for side in sides)
+        told = [f"Making the tensor: {one} of a step, then {other}."]
+    if all(side.fate == COPIED for side in sides):
+        one, other = (format_seconds(side.making / side.numbers) for side in sides)
+        told.append(f"For each number {one}, then {other}.")
+    return told
 
 
 def _in_percent(share: float) -> str:
-    return format_share(share) if share >= LEAST else "less than 0.1 %"
+    return format_share(share) if share >= LEAST else "under 0.1 %"
 
 
 def _memory(side: Side, top: float) -> tuple[list[Markup], float]:
