@@ -39,6 +39,7 @@ PATH = (
     "12_sublinear_memory",
     "13_gradient_accumulation",
     "15_zeroing_gradients",
+    "16_as_tensor",
     "21_normalization",
     "24_attention",
     "17_debug_tools",

@@ -19,7 +19,6 @@ from labkit.restore import preserve_rng
 Pair = tuple[Tensor, Tensor]
 PADDING, LONGEST, WORDS = -100, 6, 11
 DECAY = 0.01
-# What may differ by rounding: sums in another order.
 # Of what the largest micro-batch keeps for backward.
 KEPT = 1.5
 
@@ -259,5 +258,6 @@ def _vector(model: nn.Module) -> Tensor:
     return _flat([parameter.detach() for parameter in model.parameters()]).clone()
 
 
-def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _near(one: Tensor, other: Tensor) -> bool:
+    # By rounding only: sums in another order.
     return torch.allclose(one, other, rtol=1e-9, atol=1e-12)
