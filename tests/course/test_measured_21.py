@@ -88,7 +88,7 @@ def test_a_race_is_drawn_with_the_words_of_its_settings() -> None:
     seed_all(0)
     neighbours = Neighbours()
     picture = neighbours(raced(neighbours, "group norm", "batch norm"))
-    assert "what changes" in picture and "target 0.9" in picture
+    assert "outputs that change" in picture and "target 0.9" in picture
     assert re.search(r"group norm: 2 of 2 arrive, .* ms per step; batch norm: ", picture)
     said = "group norm: a spot changes 0 other images; batch norm: a spot changes 3 other images"
     assert said in picture
