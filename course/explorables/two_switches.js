@@ -173,6 +173,6 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { alive, answer, BETS, dropped, faults, graphs, GREEN, held, inWords, isGreen, lamps, loss };
-export { OPENS, peak, running, settings, switched };
+export { answer, BETS, dropped, GREEN, held, inWords, isGreen, lamps, loss, OPENS, peak };
+export { running, switched };
 export default { render };

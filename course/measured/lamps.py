@@ -138,10 +138,10 @@ class Lamps:
 
 
 def name(settings: Mapping[str, Any]) -> str:
-    """``eval(), no_grad, += loss.item()``; what the reader built is ``yours``."""
+    """``+= loss.item(), no_grad, eval()``; what the reader built is ``yours``."""
     if settings["autograd"] == "yours":
         return "your validation_loss"
-    return ", ".join(str(settings[control]) for control in ("layers", "autograd", "total"))
+    return ", ".join(str(settings[control]) for control in ("total", "autograd", "layers"))
 
 
 def _key(settings: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 const [BLOCKS, BATCHES] = [6, 8];
 const KEPT = 2; // tensors of a block: what its layers need for their gradients
 const END = BLOCKS * BATCHES; // a moment of time is a block that has run
-const OPENS = { layers: "train", autograd: "grad", total: "loss", time: 0, found: [] };
+const OPENS = { layers: "train", autograd: "grad", total: "loss", time: 4, found: [] };
 
 // What can be set, and what each bet switches.
 const CHOICES = {
