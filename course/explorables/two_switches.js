@@ -1,7 +1,7 @@
 // 20: eight batches of a validation, what each switch keeps of them, and what learns from them.
 
 const TANK = { top: 40, high: 128 };
-const SLAB = TANK.high / BATCHES;
+const SLAB = TANK.high / END;
 const CHART = { top: 226, bottom: 296 };
 const HUES = { earlier: "fill orange", now: "fill purple" };
 const LEGEND = [
@@ -13,30 +13,29 @@ const LEGEND = [
 // Where the right column begins, or what lies below where it is narrow.
 function places({ width, narrow }) {
   const left = narrow ? width : 0.62 * width;
-  const aside = { left: narrow ? 0 : 0.67 * width, right: width, top: 12 };
-  // The legend takes two lines on a phone.
-  if (narrow) aside.top = CHART.bottom + (width < 480 ? 68 : 50);
-  return { left, aside };
+  const below = { left: 0, right: width, top: CHART.bottom + 50 };
+  const beside = { left: 0.67 * width, right: width, top: 12 };
+  return { left, aside: narrow ? below : beside };
 }
 
 // A batch above the blocks, and in each block's tank a slab for each graph that is alive.
 function drawTanks(pen, state, { narrow }, { left }) {
-  const { time } = state;
-  const { batch, blocks } = place(time);
-  const [wide, gap] = [left / BLOCKS, 10];
+  const { time, blocks } = state;
+  const { batch, run } = place(state, time);
+  const [wide, gap] = [left / blocks, blocks > 8 ? 6 : 10];
   const whole = graphs(state, time);
-  for (let block = 0; block < BLOCKS; block++) {
+  for (let block = 0; block < blocks; block++) {
     const x = wide * block;
     pen.rect(x, TANK.top, wide - gap, TANK.high, "hollow grey thin", 4);
-    const running = time > 0 && block === blocks - 1;
-    const kept = records(state) ? block < blocks : running;
+    const running = time > 0 && block === run - 1;
+    const kept = records(state) ? block < run : running;
     const slab = (level, look) => {
       const y = TANK.top + TANK.high - SLAB * (level + 1);
       pen.rect(x + 2, y + 1, wide - gap - 4, SLAB - 2, look, 2);
     };
     for (let level = 0; level < whole; level++) slab(level, HUES.earlier);
     if (kept) slab(whole, HUES.now);
-    const name = narrow ? `${block + 1}` : `block ${block + 1}`;
+    const name = narrow || blocks > 8 ? `${block + 1}` : `block ${block + 1}`;
     pen.text(x + (wide - gap) / 2, TANK.top + TANK.high + 16, name, "small faint middle");
     if (running) drawBatch(pen, x + (wide - gap) / 2, batch, left);
   }
@@ -46,28 +45,29 @@ function drawTanks(pen, state, { narrow }, { left }) {
 // The batch on its way, with its name where there is room.
 function drawBatch(pen, x, batch, left) {
   pen.arrow(x, 22, x, TANK.top - 3, "faint thin");
-  const words = `batch ${batch + 1} of ${BATCHES}`;
+  const words = `batch ${batch + 1} of ${END}`;
   if (x > left - 90) pen.text(x - 8, 26, words, "small end");
   else pen.text(x + 8, 26, words, "small");
 }
 
 // The most that was alive in each batch so far.
 function drawChart(pen, state, { narrow, revealed }, { left }) {
-  const most = peak(OPENS);
+  const opens = { ...OPENS, blocks: state.blocks };
+  const most = peak(opens);
   const y = linear(0, most, CHART.bottom, CHART.top);
   const title = narrow ? "memory: tensors in each batch" : "memory, batch by batch, in tensors";
   pen.text(0, CHART.top - 18, title, "small faint");
-  const pitch = left / BATCHES;
-  for (let batch = 0; batch < BATCHES; batch++) {
+  const pitch = left / END;
+  for (let batch = 0; batch < END; batch++) {
     const [x, wide] = [pitch * batch, pitch - 10];
-    const time = Math.min(state.time, BLOCKS * (batch + 1));
-    if (time <= BLOCKS * batch) continue;
+    const time = Math.min(state.time, batch + 1);
+    if (time <= batch) continue;
     const { earlier, now } = held(state, time);
     pen.rect(x, y(earlier), wide, CHART.bottom - y(earlier), HUES.earlier);
     pen.rect(x, y(earlier + now), wide, y(earlier) - y(earlier + now), HUES.now);
     pen.text(x + wide / 2, y(earlier + now) - 4, earlier + now, "small middle");
     // Where the number leaves room for it.
-    const before = y(alive(OPENS, BLOCKS * (batch + 1)));
+    const before = y(alive(opens, batch + 1));
     if (y(earlier + now) - before < 18) continue;
     pen.path([[x, before], [x + wide, before]], "line grey thin dash");
   }
@@ -90,10 +90,10 @@ function drawMean(pen, state, { left, right, top }) {
 
 // The numbers of the batch that runs, and which of them dropout strikes out.
 function drawDropout(pen, state, { left, right, top }) {
-  const { batch } = place(state.time);
+  const { batch } = place(state, state.time);
   const gone = state.time ? dropped(state, 1, batch) : Array(UNITS).fill(false);
   const count = gone.filter(Boolean).length;
-  pen.text(left, top + 96, `dropout strikes out ${count} of ${UNITS} numbers`, "bold");
+  pen.text(left, top + 96, `dropout strikes out ${count} of ${UNITS}`, "bold");
   const pitch = Math.min(30, (right - left) / UNITS);
   gone.forEach((struck, unit) => {
     const [x, y] = [left + 9 + pitch * unit, top + 116];
@@ -138,7 +138,7 @@ function render({ el }) {
     ask: "Which one switch saves the most memory: eval(), no_grad, or .item()?",
     task: "Then find all settings with four green lamps. Play shows how the memory fills.",
     caption:
-      "Simulated: eight batches, one after the other, in six blocks of layers. A tensor is what " +
+      "Simulated: eight batches, one after the other, in blocks of layers. A tensor is what " +
       "a layer computes from a batch. A graph keeps two of each block; weights are left out. " +
       "Nothing here is measured; the panel below measures.",
     state,
@@ -153,12 +153,13 @@ function render({ el }) {
       return inWords(now);
     },
   });
-  const film = { name: "time", values: steps(0, END, 1), seconds: 6 };
-  const { layers, autograd, total } = OPENS;
+  const film = { name: "time", values: steps(0, END, 0.1), seconds: 6 };
+  const { layers, autograd, total, blocks } = OPENS;
   frame.bet({
     options: [["eval", "eval()"], ["no_grad", "no_grad"], ["item", ".item()"]],
+    // A bet begins from the opening settings.
     answer: () => answer(OPENS),
-    play: (name) => ({ layers, autograd, total, ...BETS[name], time: END }),
+    play: (name) => ({ layers, autograd, total, blocks, ...BETS[name], time: END }),
     film,
   });
   const choice = (name, label, texts) => {
@@ -169,10 +170,16 @@ function render({ el }) {
   choice("total", "total +=", { loss: "loss", item: "loss.item()" });
   choice("autograd", "autograd", { grad: "grad" });
   choice("layers", "layers", { train: "train()", eval: "eval()" });
+  frame.slider({
+    name: "blocks",
+    label: "blocks",
+    values: DEPTHS,
+    change: (depth) => frame.set(switched(state, { blocks: depth })),
+  });
   frame.player(film);
   return () => frame.close();
 }
 
-export { answer, BETS, dropped, GREEN, held, inWords, isGreen, lamps, loss, OPENS, peak };
+export { answer, BETS, DEPTHS, dropped, GREEN, held, inWords, isGreen, lamps, loss, OPENS, peak };
 export { running, switched };
 export default { render };

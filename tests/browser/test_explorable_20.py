@@ -13,8 +13,7 @@ from .test_explorables import Model, Mulberry32
 
 pytestmark = pytest.mark.browser
 
-BLOCKS, BATCHES = 6, 8
-END = BLOCKS * BATCHES
+BATCHES = 8
 MODES = ("grad", "no_grad", "inference_mode")
 
 
@@ -32,23 +31,21 @@ def settings(model: Model) -> list[dict[str, Any]]:
     ]
 
 
-def simulated(state: dict[str, Any]) -> list[tuple[int, int]]:
-    """Tensors of earlier batches and of this one, after each block: graphs as lists, kept by the
-    names of a loop.
+def simulated(state: dict[str, Any]) -> list[tuple[float, int, int]]:
+    """When a block has run, tensors of earlier batches and of this one: graphs as lists, kept by
+    the names of a loop.
     """
-    seen = [(0, 0)]
+    seen = [(0.0, 0, 0)]
     total: list[list[str]] = []
     loss: list[str] = []
-    for _ in range(BATCHES):
+    for batch in range(BATCHES):
         graph: list[str] = []
-        for _ in range(BLOCKS):
+        for block in range(state["blocks"]):
+            time = batch + (block + 1) / state["blocks"]
             graph += ["input", "output"]
-            if state["autograd"] != "grad":
-                seen.append((0, 2))
-                continue
             earlier = [each for each in total if each is not loss]
             held = sum(map(len, earlier)) + len(loss)
-            seen.append((held, len(graph)))
+            seen.append((time, held, len(graph) if state["autograd"] == "grad" else 2))
         if state["autograd"] == "grad":
             loss = graph
             if state["total"] == "loss":
@@ -59,14 +56,18 @@ def simulated(state: dict[str, Any]) -> list[tuple[int, int]]:
 def test_memory_is_what_the_names_of_the_loop_hold(model: Model) -> None:
     peaks = {}
     for state in settings(model):
-        expected = simulated(state)
-        found = [model("held", state, time) for time in range(END + 1)]
-        assert [(each["earlier"], each["now"]) for each in found] == expected
-        peaks[state["autograd"], state["total"]] = model("peak", state)
-        assert model("peak", state) == max(map(sum, expected))
-    assert peaks["grad", "loss"] == 96
-    assert peaks["grad", "item"] == 24
-    assert {peaks[mode, total] for mode, total in peaks if mode != "grad"} == {2}
+        for blocks in (2, 6, 12):
+            now = {**state, "blocks": blocks}
+            expected = simulated(now)
+            for time, *tensors in expected:
+                found = model("held", now, time)
+                assert [found["earlier"], found["now"]] == tensors
+            most = model("peak", now)
+            assert most == max(sum(tensors) for _, *tensors in expected)
+            peaks[state["autograd"], state["total"], blocks] = most
+    assert [peaks["grad", "loss", blocks] for blocks in (2, 6, 12)] == [32, 96, 192]
+    assert [peaks["grad", "item", blocks] for blocks in (2, 6, 12)] == [8, 24, 48]
+    assert {most for (mode, *_), most in peaks.items() if mode != "grad"} == {2}
 
 
 def struck(rate: float, number: int, batch: int) -> list[bool]:
@@ -104,11 +105,11 @@ def test_batch_norm_moves_towards_the_images_that_it_sees(model: Model) -> None:
     for state in settings(model):
         mean = 0.0
         for batch in range(BATCHES):
-            assert model("running", state, BLOCKS * batch) == pytest.approx(mean)
+            assert model("running", state, batch) == pytest.approx(mean)
             if state["layers"] == "train":
                 mean = 0.9 * mean + 0.1 * 1.5
-            assert model("running", state, BLOCKS * batch + 1) == pytest.approx(mean)
-        assert model("running", state, END) == pytest.approx(mean)
+            assert model("running", state, batch + 0.1) == pytest.approx(mean)
+        assert model("running", state, BATCHES) == pytest.approx(mean)
 
 
 def test_four_of_twelve_settings_are_green(model: Model) -> None:
@@ -120,14 +121,15 @@ def test_four_of_twelve_settings_are_green(model: Model) -> None:
 
 def test_a_lamp_is_red_as_soon_as_something_is_wrong(model: Model) -> None:
     opens = model.value("OPENS")
-    red = {"little": 2, "steady": 13, "same": END, "unlearned": 1}
-    for time in range(END + 1):
+    red = {"little": 1 / 6, "steady": 2, "same": BATCHES - 0.1, "unlearned": 0}
+    for tenth in range(10 * BATCHES + 1):
+        time = tenth / 10
         found = model("lamps", opens, time)
         for lamp, begin in red.items():
-            assert found[lamp] == ("red" if time >= begin else "open")
+            assert found[lamp] == ("red" if time > begin else "open")
     item = {**opens, "total": "item", "layers": "eval"}
-    assert model("lamps", item, END - 1)["steady"] == "open"
-    assert model("lamps", item, END) == {
+    assert model("lamps", item, BATCHES - 0.1)["steady"] == "open"
+    assert model("lamps", item, BATCHES) == {
         "little": "red",
         "steady": "green",
         "same": "green",
@@ -157,17 +159,17 @@ def test_green_settings_are_counted_once(model: Model) -> None:
         ]
     ):
         state = model("switched", state, changes)
-        assert state["time"] == END
+        assert state["time"] == BATCHES
         assert len(state["found"]) == [0, 1, 2, 3, 4, 4][number]
     assert model("inWords", state).startswith("★ All green. At most 2 tensors")
 
 
 def test_a_wrong_bet_is_told_why(model: Model) -> None:
-    opens = {**model.value("OPENS"), "time": END}
+    opens = {**model.value("OPENS"), "time": BATCHES}
     said = model("inWords", {**opens, "layers": "eval"})
     assert "At most 96 tensors: the total holds every graph. eval() tells autograd nothing" in said
     said = model("inWords", {**opens, "total": "item"})
     assert "At most 24 tensors: this graph, and the one that loss still holds" in said
     said = model("inWords", {**opens, "autograd": "no_grad"})
     assert "At most 2 tensors" in said and "batch norm has learned" in said
-    assert model("inWords", {**opens, "time": 14}) == "Batch 3: 28 tensors."
+    assert model("inWords", {**opens, "time": 2.3}) == "Batch 3: 28 tensors."

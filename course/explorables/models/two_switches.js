@@ -1,7 +1,14 @@
-const [BLOCKS, BATCHES] = [6, 8];
+const END = 8; // batches; time is the number of those that have run, also in part
 const KEPT = 2; // tensors of a block: what its layers need for their gradients
-const END = BLOCKS * BATCHES; // a moment of time is a block that has run
-const OPENS = { layers: "train", autograd: "grad", total: "loss", time: 4, found: [] };
+const DEPTHS = steps(2, 12, 1); // numbers of blocks
+const OPENS = {
+  layers: "train",
+  autograd: "grad",
+  total: "loss",
+  blocks: 6,
+  time: 0.6,
+  found: [],
+};
 
 // What can be set, and what each bet switches.
 const CHOICES = {
@@ -19,26 +26,26 @@ const BETS = {
 
 const records = ({ autograd }) => autograd === "grad";
 
-// The batch that runs, from 0 on, and how many of its blocks have.
-function place(time) {
-  const batch = Math.max(0, Math.ceil(time / BLOCKS) - 1);
-  return { batch, blocks: time - batch * BLOCKS };
+// The batch that runs, from 0 on, and how many of its blocks have, the running one included.
+function place({ blocks }, time) {
+  const batch = Math.max(0, Math.ceil(time) - 1);
+  return { batch, run: Math.ceil((time - batch) * blocks - 1e-6) };
 }
 
 // Whole graphs of earlier batches: the total holds all of them, and after `.item()` the name
 // `loss` still holds the last one.
 function graphs(state, time) {
   if (!records(state)) return 0;
-  const { batch } = place(time);
+  const { batch } = place(state, time);
   return state.total === "loss" ? batch : Math.min(batch, 1);
 }
 
 // Tensors that are alive: in the graphs of earlier batches, and those of this batch. Where nothing
 // is recorded, these are the input and the output of the block that runs.
 function held(state, time) {
-  const { blocks } = place(time);
-  const recorded = records(state) ? blocks : Math.min(blocks, 1);
-  return { earlier: graphs(state, time) * BLOCKS * KEPT, now: recorded * KEPT };
+  const { run } = place(state, time);
+  const recorded = records(state) ? run : Math.min(run, 1);
+  return { earlier: graphs(state, time) * state.blocks * KEPT, now: recorded * KEPT };
 }
 
 function alive(state, time) {
@@ -46,7 +53,8 @@ function alive(state, time) {
   return earlier + now;
 }
 
-const peak = (state) => Math.max(...steps(0, END, 1).map((time) => alive(state, time)));
+// Most is alive at the end of a batch.
+const peak = (state) => Math.max(...steps(1, END, 1).map((time) => alive(state, time)));
 
 // ---------------------------------------------------------------- the answer
 
@@ -62,7 +70,7 @@ function dropped(state, pass, batch) {
 // The mean loss of all batches. A batch's is the mean of its numbers; what dropout leaves of them
 // is made larger by as much as it takes on average.
 function loss(state, pass) {
-  const each = steps(0, BATCHES - 1, 1).map((batch) => {
+  const each = steps(0, END - 1, 1).map((batch) => {
     const next = uniform(1000 + batch);
     const gone = dropped(state, pass, batch);
     const scale = state.layers === "train" ? 1 / (1 - DROPPED) : 1;
@@ -76,8 +84,7 @@ const OTHER = 1.5;
 const MOMENTUM = 0.1;
 function running(state, time) {
   if (state.layers !== "train") return 0;
-  const seen = Math.ceil(time / BLOCKS);
-  return OTHER * (1 - (1 - MOMENTUM) ** seen);
+  return OTHER * (1 - (1 - MOMENTUM) ** Math.ceil(time));
 }
 
 // ---------------------------------------------------------------- lamps, question and score
@@ -116,7 +123,7 @@ function settings() {
       for (const total of CHOICES.total) all.push({ layers, autograd, total });
   return all;
 }
-const GREEN = settings().filter(isGreen).length;
+const GREEN = settings().filter((each) => isGreen({ ...OPENS, ...each })).length;
 
 const keyOf = ({ layers, autograd, total }) => `${layers} ${autograd} ${total}`;
 
@@ -138,7 +145,7 @@ function answer(state) {
 function inWords(state) {
   const { time } = state;
   if (time < END) {
-    const batch = time ? `Batch ${place(time).batch + 1}` : "Before the first batch";
+    const batch = time ? `Batch ${place(state, time).batch + 1}` : "Before the first batch";
     return `${batch}: ${alive(state, time)} tensors.`;
   }
   const star = isGreen(state) ? "★ All green. " : "";
