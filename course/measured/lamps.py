@@ -54,7 +54,7 @@ class Habits(NamedTuple):
         said = {
             "little memory": f"keeps {_size(self.kept)} per batch" if self.kept else "",
             "steady memory": f"grows {_size(self.grows)} per batch" if self.grows else "",
-            "same answer twice": f"{first}, then {second}" if first != second else "",
+            "same answer twice": f"answer {first}, then {second}" if first != second else "",
             "nothing learned": f"batch norm moved {self.moved:.2g}" if self.moved else "",
         }
         return [(not fault, fault or lamp) for lamp, fault in said.items()]
@@ -220,8 +220,6 @@ def _lamps(top: float, habits: Habits) -> Iterator[Markup]:
     for place, (green, words) in enumerate(habits.lamps):
         y = top + 31 * place
         kind, sign = (GREEN, "✓") if green else (RED, "✗")
-        yield svg.element(
-            "circle", cx=svg.number(RIGHT + 10), cy=svg.number(y), r="10", kind=f"fill {kind}"
-        )
+        yield svg.rect(RIGHT, y - 10, 20, 20, f"fill {kind}")
         yield svg.text(RIGHT + 10, y + 5, sign, "bold", "middle")
         yield svg.text(RIGHT + 28, y + 5, words)
