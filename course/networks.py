@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from course.models import mlp, transformer_block
+
 CLASSES = 10
 Activation = Callable[[], nn.Module]
 
@@ -29,6 +31,13 @@ class Tokens(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inside(x).flatten(2).transpose(1, 2)
+
+
+class Rows(nn.Module):
+    """The rows of pixels as tokens: (N, 3, side, side) -> (N, side, 3 side)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(2)
 
 
 class MeanOfTokens(nn.Module):
@@ -94,6 +103,20 @@ def one_wide(width: int, wide: int, activation: Activation = nn.ReLU) -> nn.Sequ
     return nn.Sequential(*layers, *_head(width))
 
 
+def deep(depth: int, width: int, activation: Activation = nn.ReLU) -> nn.Sequential:
+    """Convolutions of one width with batch norm; dropout before the last layer."""
+    layers = [_conv_bn(3, width, activation, stride=2)]
+    layers += [_conv_bn(width, width, activation) for _ in range(depth)]
+    pooled, flat, last = _head(width)
+    return nn.Sequential(*layers, pooled, flat, nn.Dropout(0.2), last)
+
+
+def encoder(depth: int, side: int = 32) -> nn.Sequential:
+    """PyTorch's encoder layers on the rows of images, without dropout."""
+    blocks = [transformer_block(3 * side, heads=4) for _ in range(depth)]
+    return nn.Sequential(Rows(), *blocks, MeanOfTokens(), nn.Linear(3 * side, CLASSES))
+
+
 def group_normed(width: int, activation: Activation = nn.GELU) -> nn.Sequential:
     """Three convolutions, each twice as wide as the one before. Group norm sees one image alone."""
     layers: list[nn.Module] = []
@@ -114,6 +137,15 @@ def four(
         "transformer": lambda activation: transformer(depth, dim, 4, patch, activation),
         "eight convolutions": lambda activation: convolutions(8, width, activation),
         "one wide block": lambda activation: one_wide(width // 2, 4 * width, activation),
+    }
+
+
+def to_validate(width: int, hidden: int) -> dict[str, Callable[[], nn.Sequential]]:
+    """Those of notebook 20 by their names: nearly all activations, or nearly all weights."""
+    return {
+        "deep convnet": lambda: deep(16, width),
+        "encoder layers": lambda: encoder(4),
+        "wide layers": lambda: nn.Sequential(nn.Flatten(), mlp([3 * 32 * 32, hidden, CLASSES])),
     }
 
 

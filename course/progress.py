@@ -44,6 +44,7 @@ PATH = (
     "24_attention",
     "17_debug_tools",
     "14_distributed_data_parallel",
+    "20_validation_without_grad",
     "23_find_the_bottleneck",
 )
 SCHEMA = 1

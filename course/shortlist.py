@@ -23,11 +23,8 @@ from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-# Behind the path, in the order of their numbers: long ones.
-MORE = (
-    "20_validation_without_grad",
-    "22_compile_and_cuda_graphs",
-)
+# Behind the path: long ones.
+MORE = ("22_compile_and_cuda_graphs",)
 HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
 DONE, NOTHING = "✓", "–"
 

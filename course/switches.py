@@ -105,7 +105,9 @@ SWITCHES = {
         "leave out biases that batch norm takes away again, if there is one",
         label="no bias before norm",
     ),
-    "validation_without_grad": Switch(20, "validate without recording a graph"),
+    "validation_without_grad": Switch(
+        20, "validate without recording a graph", label="validation without gradients"
+    ),
     "normalization": Switch(
         21, "put batch norm behind each convolution", learns=True, label="batch norm"
     ),
