@@ -97,7 +97,8 @@ function drawTensor(pen, state, now, area, write) {
   }
   drawReads(pen, "tensor", now.tensor, card, area.reads + LINE, area);
   if (card.fate === "shared") {
-    drawName(pen, "tensor", `in the array's memory: ${header(card)}`, area.tensor);
+    const where = area.width < NARROW ? "" : `: ${header(card)}`;
+    drawName(pen, "tensor", `in the array's memory${where}`, area.tensor);
     return drawNone(pen, "no memory of its own", area);
   }
   drawName(pen, "tensor", "in memory of its own", area.tensor);
