@@ -5,9 +5,8 @@ The profiler notes it in the first step of each build, so that what is timed is 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -54,13 +53,7 @@ class Exchanges(Filed):
 
     def noted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same ``make_workload``; its first call runs a few steps, and notes the last."""
-
-        @functools.wraps(make)
-        def made(**settings: Any) -> Workload:
-            workload = make(**settings)
-            return replace(workload, step=self._watched(workload.step, settings))
-
-        return made
+        return self.watching(make, self._watched)
 
     def _watched(self, step: Callable[[], Any], settings: dict[str, Any]) -> Callable[[], Any]:
         first = True

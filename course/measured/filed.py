@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from labkit.results import Workload
+
+Step = Callable[[], Any]
 
 
 class Filed:
@@ -28,6 +34,18 @@ class Filed:
         """What was kept of these settings; None before anything."""
         file = self._file(settings)
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+    def watching(
+        self, make: Callable[..., Workload], watch: Callable[[Step, dict[str, Any]], Step]
+    ) -> Callable[..., Workload]:
+        """The same ``make_workload``, whose steps are what ``watch`` makes of step and settings."""
+
+        @functools.wraps(make)
+        def made(**settings: Any) -> Workload:
+            workload = make(**settings)
+            return replace(workload, step=watch(workload.step, settings))
+
+        return made
 
     def _file(self, settings: Mapping[str, Any]) -> Path:
         words = [f"{name}-{value}".replace(" ", "-") for name, value in sorted(settings.items())]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -57,13 +56,7 @@ class Layouts(Filed):
 
     def noted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same ``make_workload``; the layers of its first step are noted."""
-
-        @functools.wraps(make)
-        def made(**settings: Any) -> Workload:
-            workload = make(**settings)
-            return replace(workload, step=self._watch(workload.step, settings))
-
-        return made
+        return self.watching(make, self._watch)
 
     def _watch(self, step: Callable[[], Any], settings: dict[str, Any]) -> Callable[[], Any]:
         first = True

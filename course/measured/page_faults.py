@@ -6,7 +6,6 @@ import functools
 import mmap
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
@@ -24,13 +23,7 @@ class PageFaults(Filed):
 
     def counted(self, make: Callable[..., Workload]) -> Callable[..., Workload]:
         """The same ``make_workload``, whose steps are watched under their settings."""
-
-        @functools.wraps(make)
-        def made(**settings: Any) -> Workload:
-            workload = make(**settings)
-            return replace(workload, step=self.watch(workload.step, **settings))
-
-        return made
+        return self.watching(make, lambda step, settings: self.watch(step, **settings))
 
     def watch(self, step: Callable[[], Any], **settings: object) -> Callable[[], Any]:
         """The same step; a few of its first calls are counted, together."""
