@@ -72,9 +72,11 @@ def _made(answer: Answer, case: Case) -> Any:
     try:
         return attempt(answer, case.given)
     except (TypeError, ValueError) as error:
-        helps = [what for word, what in ERRORS.items() if word in str(error)]
-        more = f". What helps: {helps[0]}" if helps else ""
-        raise NotYet(f"at {case.name} Python said: {str(error)[:80]}{more}") from error
+        for word, helps in ERRORS.items():
+            if word in str(error):
+                said = str(error)[:80]
+                raise NotYet(f"at {case.name} Python said: {said}. What helps: {helps}") from error
+        raise
 
 
 def _other_numbers(case: Case, tensor: torch.Tensor, wanted: Any) -> str:

@@ -179,7 +179,7 @@ def test_anomaly_mode_names_the_loss_where_the_forward_pass_divides(moving: Movi
     moving.press(bet, "Enter")
     assert "is wrong. Anomaly mode names the loss" in moving.result()
     assert moving.root.locator("svg text", has_text="named").count() == 1
-    moving.root.locator("button.xp-show").click()
+    moving.press(moving.root.locator("button.xp-show"), "Enter")
     assert "Yours: anomaly mode, one step. It is outputs. Box 5 is the first" in moving.result()
 
 

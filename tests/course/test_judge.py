@@ -119,7 +119,6 @@ MEMORY = "out of memory, more than 800 MB"
 VALUES = {
     "a tensor of too many dimensions": (CRASH, GRAPHS, "Segmentation fault"),
     "many empty rows": (EATS.format("clip(x, limit)"), GRAPHS, MEMORY),
-    "many empty rows of float32": (EATS.format("to_float32(x)"), "16_as_tensor", MEMORY),
     "a layer that pads": (PADS, "19_bias_before_batchnorm", MEMORY),
 }
 
