@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 NOTHING = (math.nan, "–")
 
 
-def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
+def heat_map(
+    every: Sequence[Ledger], machines: Sequence[str] = (), *, most: int | None = None
+) -> Figure:
     """Technique against machine: how many times faster, or smaller; a row for each recorded claim.
 
-    Raises ValueError for a machine without any record.
+    ``most``: only so many rows, those with the largest gains and losses. Raises ValueError for a
+    machine without any record, and for a ``most`` below 1.
     """
+    if most is not None and most < 1:
+        raise ValueError(f"most={most}: a whole number of rows from 1 is accepted, or None")
     known = sorted({record.machine for book in every for record in book.references.records})
     unknown = [machine for machine in machines if machine not in known]
     if unknown:
@@ -37,10 +42,21 @@ def heat_map(every: Sequence[Ledger], machines: Sequence[str] = ()) -> Figure:
             if cells.keys() & set(columns):
                 name = fill(f"{book.notebook[:2]} {claim.text}", 64)
                 rows[name] = [cells.get(machine, NOTHING) for machine in columns]
+    if most is not None:
+        strongest = sorted(rows, key=lambda name: _strength(rows[name]), reverse=True)[:most]
+        rows = {name: cells for name, cells in rows.items() if name in strongest}
     return drawn(
         rows,
         columns,
         title="Gain over the baseline: times faster, or as said (*: the record is doubtful)",
+    )
+
+
+def _strength(cells: Sequence[tuple[float, str]]) -> float:
+    """How far the clearest of these cells is from 1, in factors of 2; 0 where none is clear."""
+    return max(
+        (abs(math.log2(ratio)) for ratio, _ in cells if ratio > 0 and math.isfinite(ratio)),
+        default=0.0,
     )
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from course.notebook_files import code_cells, read_notebook, tags
 
-# Cells that measure nothing: to edit these does not make a record old.
-APART = {"claims", "exercise", "panel", "predict", "reference", "solution", "yours"}
+# Cells whose results no record has: to edit these does not make a record old. An *aside* draws or
+# computes something of its own, which no later cell needs.
+APART = {"aside", "claims", "exercise", "panel", "predict", "reference", "solution", "yours"}
 
 
 def notebook_hash(path: Path) -> str:

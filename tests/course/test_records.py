@@ -261,6 +261,8 @@ def test_the_hash_is_of_what_measures(tmp_path):
     plain = hashed(("import torch\nlab.run()", []))
     assert hashed(("from x import y\n\nlab.run()", []), ("claims", ["claims"])) == plain
     assert hashed(("import torch\nlab.run(amp=True)", [])) != plain
+    assert hashed(("lab.run()", []), ("draw()", ["aside"])) == plain
+    assert hashed(("lab.run()", []), ("draw()", [])) != plain
 
 
 def test_layout_comments_and_imports_do_not_make_a_record_old():

@@ -157,6 +157,23 @@ def test_the_heat_map_has_a_row_a_recorded_claim_and_a_column_a_machine(
     assert "--figure FILE.png" in capsys.readouterr().err
 
 
+def test_the_heat_map_keeps_the_strongest_rows():
+    books = list(LEDGERS.values())
+
+    def rows(most):
+        [axis] = heat_map(books, most=most).axes
+        return [label.get_text() for label in axis.get_yticklabels()]
+
+    ten, every = rows(10), rows(None)
+    assert len(ten) == 10
+    assert ten == [name for name in every if name in ten]
+    # The largest gain of all, and a large loss.
+    assert any(name.startswith("16 ") for name in ten)
+    assert any(name.startswith("17 ") for name in ten)
+    with pytest.raises(ValueError, match="most=0"):
+        heat_map(books, most=0)
+
+
 def test_the_heat_map_colours_what_is_clear():
     unsure = Finding("m", 1.0, 0.9, 1.1, "unclear", clear=False)
     value, text = cell(claim(), unsure)
