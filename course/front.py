@@ -103,6 +103,12 @@ WORDS = {
     r"\b(samples|images|steps|tokens|rows|operations|times|numbers) an? second\b": "per second",
     r"\b(bytes|bits) an? (weight|number|parameter)\b": "per weight",
     r"\bms an? (step|batch|call)\b": "ms per step",
+    r"\b(images|rows|samples|numbers) an? (GPU|process|step|row|epoch|tensor)\b": "per step",
+    r"\bexcepts\b": "does not cover",
+    r"\bfor ever\b": "forever",
+    r"\bwithout a word\b": "without a warning",
+    r"\bone learns\b": "say who or what learns",
+    r"\bminds? (no|none|a|it)\b": "takes no budget",
 }
 
 Problems = Iterator[str]
