@@ -2,7 +2,9 @@
 known anatomy.
 """
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from copy import deepcopy
@@ -32,6 +34,17 @@ each_notebook = pytest.mark.parametrize("path", PATHS, ids=place)
 @each_notebook
 def test_shape(path: Path) -> None:
     assert anatomy.check(read_notebook(path), path.stem) == []
+
+
+@each_notebook
+def test_python_in_the_text_is_python(path: Path) -> None:
+    """Readers copy it."""
+    for each in read_notebook(path).cells:
+        if each.cell_type == "markdown":
+            for block in re.findall(
+                r"^```python\n(.*?)^```", each.source, re.MULTILINE | re.DOTALL
+            ):
+                ast.parse(block)
 
 
 @pytest.mark.notebook
