@@ -241,9 +241,9 @@ def test_a_stopped_run_is_not_kept(lab):
     kept, stop = [], threading.Event()
     stop.set()
     with journal(lambda result, about: kept.append(about)):
-        assert lab.run(size=2, seconds=0.05, stop=stop).stopped
-        lab.run(size=2, seconds=0.05)
-        lab.race({"size": 2}, target=1, steps=1, seeds=1)
+        assert lab.run(width=64, seconds=0.05, stop=stop).stopped
+        lab.run(width=64, seconds=0.05)
+        lab.race({"width": 64}, target=0, steps=1, seeds=1)
     assert kept == [{"seed": 0, "threads": 1}, {}]
 
 
