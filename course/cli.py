@@ -31,19 +31,10 @@ def _add_recorder(commands: Commands) -> None:
         "--out", type=Path, help="folder, or a .zip file, for the records instead of data/reference"
     )
     recorder.add_argument(
-        "--from",
-        dest="earlier",
-        nargs="*",
-        type=Path,
-        default=(),
-        metavar="ZIP",
-        help="zips of earlier calls, to go on from",
-    )
-    recorder.add_argument(
         "--budget-minutes",
         type=float,
         metavar="M",
-        help="first what is missing or oldest; on a GPU what has most claims for its time",
+        help="begin nothing that does not fit; first what is missing or oldest",
     )
     recorder.add_argument(
         "--again",
@@ -52,19 +43,6 @@ def _add_recorder(commands: Commands) -> None:
     )
     recorder.add_argument(
         "--add", nargs="+", type=Path, metavar="ZIP", help="add records of other machines"
-    )
-    plan = recorder.add_argument_group("the plan of a loan")
-    plan.add_argument(
-        "--plan", action="store_true", help="record nothing; print what fits a loan, and its load"
-    )
-    plan.add_argument("--commands", type=int, default=3, metavar="N", help="of the loan; 3")
-    plan.add_argument("--minutes", type=float, default=10, metavar="M", help="of a command; 10")
-    plan.add_argument(
-        "--gpu-memory", type=float, metavar="GB", help="assume a GPU; 80 where there is none"
-    )
-    plan.add_argument("--machine", metavar="NAME", help="assume the machine of these records")
-    plan.add_argument(
-        "--wheels", type=Path, default=Path("wheels"), help="what .ci/wheels packed; wheels"
     )
 
 

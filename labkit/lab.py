@@ -206,13 +206,7 @@ class Lab:
         """
         seconds, patience = budget(seconds), patience_of(patience)
         sides = self._sides(scenario, settings, baseline)
-        how = {"seed": self.seed, "threads": self.threads}
-        place = "workers" if isinstance(self.runs_in, Workers) else self.runs_in
-        key = journal.Key.of(
-            self.name, sides, seconds=seconds, memory=self.memory, runs_in=place, **how
-        )
-        take = partial(
-            self._compared,
+        result = self._compared(
             sides,
             settings,
             seconds=seconds,
@@ -221,12 +215,9 @@ class Lab:
             on_rough=on_rough,
             stop=stop,
         )
-        result = journal.remembered(key, take, **how)
-        # A journal knows some values by their names only.
-        before, after = (
-            replace(arm, settings=own) for arm, own in zip(result.arms, sides, strict=True)
-        )
-        return replace(result, baseline=before, candidate=after)
+        if not result.stopped:
+            journal.keep(result, seed=self.seed, threads=self.threads)
+        return result
 
     def _compared(
         self,
@@ -349,9 +340,10 @@ class Lab:
         options = {"threads": self.threads} | self.race_options | options
         _check_race_has_an_end(options)
         entries = self._entries(candidates, baseline)
-        told = {name: value for name, value in options.items() if name not in _NO_PART_OF_A_RACE}
-        key = journal.Key.of(self.name, entries.values(), **told)
-        return journal.remembered(key, partial(self._raced, entries, options))
+        result = self._raced(entries, options)
+        if not result.stopped:
+            journal.keep(result)
+        return result
 
     def _raced(self, entries: Mapping[str, Settings], options: Mapping[str, Any]) -> RaceResult:
         makers = {label: partial(self._function(), **own) for label, own in entries.items()}

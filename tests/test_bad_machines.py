@@ -1,4 +1,4 @@
-"""Machines that are in the way: each ends in one clear sentence, and nothing is lost."""
+"""Machines on which the course cannot run as it is: each ends in one clear sentence, and nothing is lost."""
 
 import os
 import socket

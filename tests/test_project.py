@@ -373,9 +373,7 @@ def test_environment_yml_is_in_step() -> None:
 
 
 def test_a_bare_machine_gets_all_that_recording_needs() -> None:
-    """.ci/wheels packs the group "record": labkit's dependencies but torch, what runs notebooks,
-    what they import.
-    """
+    """The group "record": labkit's dependencies, what runs notebooks, what they import."""
 
     def names(requirements: list[str]) -> set[str]:
         return {re.split(r"[<>=~]", requirement)[0] for requirement in requirements}
@@ -383,7 +381,6 @@ def test_a_bare_machine_gets_all_that_recording_needs() -> None:
     packed = names(PYPROJECT["dependency-groups"]["record"])
     runs, imported = {"ipykernel", "msgspec", "nbclient", "nbformat"}, {"pytorch-optimizer"}
     assert packed == (names(PYPROJECT["project"]["dependencies"]) - {"torch"}) | runs | imported
-    assert "--group record" in (ROOT / ".ci" / "wheels").read_text(encoding="utf-8")
 
 
 def test_the_readme_is_short() -> None:

@@ -25,8 +25,8 @@ UNCLEAR = "unclear"
 MISSING = "not recorded yet"
 
 WORDS = {
-    REPRODUCED: "the source's kind of machine, model and setting, and not worse than its range; "
-    "or on the side that a plain faster or slower names",
+    REPRODUCED: "the source's kind of machine, model and setting, and our figure lies in its "
+    "range; where the source says only faster or slower: the same direction",
     BETTER: "the same, with a larger gain or a smaller cost than its range",
     WORSE: "the same, with a smaller gain or a larger cost than its range; or no gain at all",
     OTHER: "another kind of machine, model or setting: our figure beside theirs, no judgement",
@@ -55,6 +55,8 @@ class Finding:
     contradicts: bool = False
     # Of a race in which a run never arrived, in place of a value: who did.
     counts: str = ""
+    # The record itself shows that another build would leave the interval.
+    one_build: bool = False
 
     @property
     def name(self) -> str:
@@ -82,7 +84,10 @@ class Finding:
         return _digits(self.value) + interval
 
     def __str__(self) -> str:
-        return " ".join(filter(None, [self.figure, self.word]))
+        word = self.word
+        if self.one_build:
+            word += ", one build"
+        return " ".join(filter(None, [self.figure, word]))
 
 
 def _digits(value: float) -> str:
@@ -120,6 +125,7 @@ def _finding(claim: Claim, record: Record, figure: Figure) -> Finding:
         clear=clear,
         contradicts=contradicts,
         counts=figure.counts,
+        one_build=figure.one_build,
     )
 
 

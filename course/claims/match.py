@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.claims.claim import ANY, Claim, Settings, Value
+from course.claims.one_build import one_build
 from course.claims.pool import pool_comparisons, pool_races
 from course.records.planned import PlanRatios
 from course.records.store import Record
@@ -33,6 +34,8 @@ class Figure:
     enough: bool = True
     # Of a race in which a run never arrived, in place of a value.
     counts: str = ""
+    # The record itself shows that another build would leave the interval.
+    one_build: bool = False
 
 
 def figures(claim: Claim, record: Record) -> list[Figure]:
@@ -64,7 +67,7 @@ def _compared(claim: Claim, record: Record, device: str) -> Figure | None:
             repeats.setdefault(question, []).append(result)
     _only_one(claim, record, list(repeats), "baseline, at or sizes")
     for same in repeats.values():
-        return _measured(claim, pool_comparisons(same))
+        return _measured(claim, pool_comparisons(same), record)
     return None
 
 
@@ -88,7 +91,7 @@ def _holds(wanted: Settings, found: Mapping[str, object]) -> bool:
     return True
 
 
-def _measured(claim: Claim, result: Comparison) -> Figure | None:
+def _measured(claim: Claim, result: Comparison, record: Record) -> Figure | None:
     if claim.metric == "speedup":
         if not result.ratios:
             return None
@@ -96,7 +99,13 @@ def _measured(claim: Claim, result: Comparison) -> Figure | None:
         failed = bool(result.baseline.error or result.candidate.error)
         enough = not (failed or math.isnan(low))
         return Figure(
-            result.device, result.speedup, low, high, verdict=result.verdict, enough=enough
+            result.device,
+            result.speedup,
+            low,
+            high,
+            verdict=result.verdict,
+            enough=enough,
+            one_build=enough and one_build(result, record.results),
         )
     if claim.metric == "memory":
         ratio = result.memory_ratio

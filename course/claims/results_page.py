@@ -30,7 +30,8 @@ the claims in [course/claims](course/claims) and the records in
 [data/reference](data/reference); a test fails when it is out of date. Do not edit it by hand.
 
 A figure is the ratio named in its row, with its 95 % interval where it comes from times. Repeats of
-the same comparison are taken together.
+the same comparison are taken together. *One build*: the record timed an equal side again, and that
+differs by more than the interval allows, so another build may leave it.
 """
 
 

@@ -7,11 +7,24 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from course.claims.claim import Claim
-from course.claims.findings import MISSING, PREDICTED, WORDS, Finding, effect, gain
+from course.claims.findings import (
+    MISSING,
+    PREDICTED,
+    WORDS,
+    Finding,
+    effect,
+    gain,
+    gain_in_words,
+)
 from course.claims.ledgers import Ledger
 from labkit.text import markdown
 
 STRONGEST = 10
+GREEN, RED, WHITE = "🟩", "🟥", "⬜"
+HEAT = (
+    f"The comparisons of the course's map, by machine. {GREEN} is a gain, {GREEN * 2} twice or "
+    f"more, {GREEN * 3} four times or more; {RED} a loss, in the same steps; {WHITE} unclear."
+)
 Row = tuple[str, Claim, list[Finding]]
 
 
@@ -26,6 +39,8 @@ def summary(every: Sequence[Ledger]) -> str:
     gains, losses = _strongest(rows), _losses(rows)
     parts = [
         "## In short",
+        HEAT,
+        _heat(rows),
         "What was recorded:",
         _machines(every),
         "Figures by word:",
@@ -33,7 +48,7 @@ def summary(every: Sequence[Ledger]) -> str:
         f"The {len(gains)} strongest gains, by the lower bound of the weakest machine, among the "
         "comparisons that stand on the course's map:",
         _effects(gains),
-        "What those comparisons lost on every machine, the most first:",
+        "The largest losses, among those seen on every machine:",
         _effects(losses),
         "What waits for a GPU:",
         _waiting(rows),
@@ -41,8 +56,29 @@ def summary(every: Sequence[Ledger]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _heat(rows: Sequence[Row]) -> str:
+    """Technique against machine, in squares."""
+    headlines = [row for row in rows if row[1].headline]
+    machines = sorted({each.name for _, _, found in headlines for each in found if each.known})
+    table = [["notebook", "what was compared", *machines]]
+    for notebook, claim, found in headlines:
+        cells = {each.name: _square(claim, each) for each in found if each.known}
+        if cells:
+            own = [cells.get(machine, "") for machine in machines]
+            table.append([_title(notebook), claim.headline, *own])
+    return markdown(table)
+
+
+def _square(claim: Claim, finding: Finding) -> str:
+    value, low, high = gain(claim, finding)
+    if finding.counts or not finding.clear or low <= 1 <= high:
+        return f"{WHITE} {effect(claim, finding)}"
+    steps = min(3, 1 + int(abs(math.log2(value)))) if value > 0 else 3
+    return f"{(GREEN if value > 1 else RED) * steps} {gain_in_words(claim, value)}"
+
+
 def _machines(every: Sequence[Ledger]) -> str:
-    table = [["machine", "GPU", "notebooks", "recorded", "not of the notebook as it is"]]
+    table = [["machine", "GPU", "notebooks", "recorded", "recorded with an older version"]]
     records = [record for book in every for record in book.references.records]
     for machine in sorted({record.machine for record in records}):
         own = [record for record in records if record.machine == machine]

@@ -10,26 +10,21 @@ from pathlib import Path
 
 from course.notebook_files import NOTEBOOKS, long_notebooks, long_path
 from course.records.card import Card, hardware, machine_name
-from course.records.estimate import Expected, expected, gpus_needed, turn, worth
+from course.records.estimate import Expected, expected, turn
 from course.records.notebook_hash import notebook_hash
 from course.records.store import Record
-from course.records.travel import Place, old_record
-from course.records.unfinished import code_of
+from course.records.travel import old_record
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A notebook to record, with the record that is there, and what it is expected to take.
-
-    ``current`` says that it is to be recorded anew, with nothing taken over.
-    """
+    """A notebook to record, with the record that is there, and what it is expected to take."""
 
     path: Path
     old: Record | None
     expected: Expected
-    current: bool = False
 
     @property
     def name(self) -> str:
@@ -55,49 +50,28 @@ def _find(path: Path) -> Path:
 
 def jobs(
     paths: Sequence[Path],
-    place: Place,
+    folder: Path,
     card: Card,
     *,
-    named: bool = False,
     again: bool = False,
-    by_turn: bool = True,
+    by_turn: bool = False,
 ) -> list[Job]:
-    """The notebooks to record, in order; why others are passed over is printed."""
-    folder = place.folder / machine_name(card)
+    """The notebooks to record, in order; why others are passed over is printed.
+
+    ``folder`` has the records of all machines.
+    """
+    own = folder / machine_name(card)
     found = []
     for path in paths:
-        old = old_record(folder / f"{path.stem}.json")
-        current = old is not None and _is_current(old, path, card)
-        if old is not None and current and not again:
+        old = old_record(own / f"{path.stem}.json")
+        if old is not None and not again and _is_current(old, path, card):
             when = f"recorded {old.recorded:%Y-%m-%d} with this very code"
             print(f"{path.stem}: {when}; --again records it anew")
             continue
-        needed = gpus_needed(path.stem)
-        if card["gpu"] and not named and card["gpu"]["count"] < needed:
-            has = f"this machine has {card['gpu']['count']}"
-            print(f"{path.stem}: left out, it needs {needed} GPUs and {has}; to record it, name it")
-            continue
-        seconds = expected(path.stem, old, gpu=bool(card["gpu"]))
-        if not current:
-            kept = place.unfinished.kept(path.stem, code_of(path, card))
-            seconds = seconds.without(sum(line.seconds for line in kept))
-        found.append(Job(path, old, seconds, current))
-    if not named:
-        found.sort(key=lambda job: _rank(job, on_gpu=bool(card["gpu"]), by_turn=by_turn))
-    return found
-
-
-def _rank(job: Job, *, on_gpu: bool, by_turn: bool) -> tuple[float, ...]:
-    """The place in the order: by turn, by worth for its time, by age."""
-    alone = judged = recorded = 0.0
-    order = 0
+        found.append(Job(path, old, expected(path.stem, old, gpu=bool(card["gpu"]))))
     if by_turn:
-        order = turn(job.old)
-        if job.old is not None:
-            recorded = job.old.recorded.timestamp()
-    if on_gpu:
-        alone, judged = worth(job.name, job.expected.seconds)
-    return order, -alone, -judged, recorded
+        found.sort(key=lambda job: turn(job.old))
+    return found
 
 
 def _is_current(old: Record, path: Path, card: Card) -> bool:
@@ -107,17 +81,6 @@ def _is_current(old: Record, path: Path, card: Card) -> bool:
     then = old.notebook_hash, old.labkit, old.card["torch"], hardware(old.card)
     now = notebook_hash(path), card["labkit"], card["torch"], hardware(card)
     return then == now
-
-
-def fits(job: Job, left: float, whole: float, *, first: bool) -> bool:
-    """Whether a notebook may begin when so many seconds are left of a command.
-
-    One that fits no command whole begins as the first one of a command: what its labs measure is
-    kept, and the next command goes on.
-    """
-    if first and job.expected.seconds > whole:
-        return True
-    return job.expected.seconds <= left
 
 
 def left_in_words(left: Iterable[Job]) -> str:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 OVER = "the time budget was over"
 DIED = "its kernel died"
-# Endings that are no fault of a cell: what was measured before is kept for the next call.
-CUT_OFF = (OVER, DIED)
 
 
 def execute(path: Path, first_line: str, end: float) -> str | None:

@@ -1,4 +1,4 @@
-"""How records travel: in a folder or in one zip, continued, merged, and brought home.
+"""How records travel: in a folder or in one zip, continued, and brought home.
 
 A zip is written beside itself, flushed to the disk, and then takes the old one's place: whoever is
 killed in between leaves the old one whole.
@@ -19,7 +19,6 @@ from typing import BinaryIO
 from course.records.card import machine_name
 from course.records.format import RecordError, RecordFile, decode
 from course.records.store import LARGEST, Record, read, reference_folder, write
-from course.records.unfinished import Unfinished
 
 
 @dataclass(frozen=True)
@@ -27,23 +26,21 @@ class Place:
     """Where records go: ``folder`` holds them, ``pack()`` makes the zip of it, if one is wanted."""
 
     folder: Path
-    unfinished: Unfinished
     pack: Callable[[], None]
 
 
 @contextmanager
 def unpacked(out: Path) -> Iterator[Place]:
     """The place to write to, for a folder or a zip file, with what is there already."""
-    unfinished = Unfinished.beside(out)
     if out.suffix != ".zip":
-        yield Place(out, unfinished, lambda: None)
+        yield Place(out, lambda: None)
         return
     with tempfile.TemporaryDirectory() as draft:
         folder = Path(draft) / "records"
         if out.exists():
             with zipfile.ZipFile(out) as archive:
                 archive.extractall(folder)
-        yield Place(folder, unfinished, lambda: _pack(folder, out))
+        yield Place(folder, lambda: _pack(folder, out))
 
 
 def check_writable(out: Path) -> None:
@@ -77,21 +74,6 @@ def _write_zip(folder: Path, file: BinaryIO) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path in sorted(folder.glob("*/*.json")):
             archive.write(path, path.relative_to(folder))
-
-
-def merge(files: Iterable[Path], place: Place) -> None:
-    """Take over the zips of earlier calls, and the unfinished results that lie beside them."""
-    zips = []
-    for file in files:
-        beside = Unfinished.beside(file)
-        # The first command may have been cut off before its first record.
-        if file.exists() or not beside.path.exists():
-            zips.append(file)
-        if beside.path.resolve() != place.unfinished.path.resolve():
-            place.unfinished.add(beside.lines())
-    for said in add(zips, place.folder):
-        print(f"  {said}")
-    place.pack()
 
 
 def add(files: Iterable[Path], out: Path | None = None) -> list[str]:

@@ -195,7 +195,7 @@ def notebook_page(path: Path, name: str, figures: Path, known: set[str]) -> Note
             cell.source = mend_links(cell.source, f"notebooks/{name}.ipynb", known)
         cells.append(cell)
         if "card" in kind:
-            note = "Nothing on this page was computed for it: its figures were recorded."
+            note = "The figures on this page come from recorded runs."
             download = f"{{download}}`The notebook </files/{name}.ipynb>`"
             cells.append(_text(f"*{note} {download} measures on your machine.*"))
         if "explorable" in kind:

@@ -11,6 +11,7 @@ import pytest
 from course.claims import Claim, Correction, Ledger, checks, ledger, load
 from course.claims.findings import Finding, effect_and_doubt, findings, gain_in_words
 from course.claims.match import named
+from course.claims.one_build import one_build
 from course.claims.pool import pool_comparisons
 from course.records.planned import PlanRatios
 from course.records.store import Record
@@ -399,3 +400,27 @@ def test_gains_are_said_in_words():
     assert gain_in_words(memory, 4) == "4.00x smaller"
     assert gain_in_words(memory, INF) == "nothing left"
     assert gain_in_words(claim(), 0.0836) == "0.084x"
+
+
+def test_a_side_that_was_timed_again_and_differs_marks_the_row():
+    one = comparison(2.0, size=8)
+    again = comparison(2.0, size=8, lab=one.lab)
+    beside = {"baseline": replace(again.baseline, settings={"amp": None, "size": 8})}
+    # The same medians say nothing against it.
+    assert not one_build(one, [one, replace(again, **beside)])
+    slower = replace(again.candidate, times=tuple(3 * each for each in again.candidate.times))
+    other = replace(again, **beside, candidate=slower)
+    assert one_build(one, [one, other])
+    # Another lab, another device, another size: no equal side.
+    for about in ({"lab": "other"}, {"device": "cuda"}):
+        assert not one_build(one, [replace(other, **about)])
+    elsewhere = replace(slower, settings={"amp": True, "size": 9})
+    assert not one_build(one, [replace(other, candidate=elsewhere)])
+    # What was built several times has an interval of builds.
+    count = len(one.baseline.times)
+    builds = tuple(i // 2 % 6 for i in range(count))
+    sides = {
+        name: replace(getattr(one, name), builds=tuple(sorted(builds)))
+        for name in ("baseline", "candidate")
+    }
+    assert not one_build(replace(one, **sides), [other])

@@ -19,9 +19,9 @@ import torch
 
 from course.records import format, planned, reference, references, store
 from course.records.format import RecordError, RecordFile, entry_of
+from course.records.listening import Listener, read_entries
 from course.records.notebook_hash import hash_of, notebook_hash
 from course.records.references import Recorded
-from course.records.unfinished import Listener, Run, Unfinished
 from labkit import Lab, Workload, race
 from labkit.journal import Failure, journal
 from labkit.racing import RaceResult, RaceRun
@@ -82,11 +82,6 @@ def as_json(content):
     return json.loads(format.encode(content))
 
 
-def listener(path):
-    """A journal that appends to this file."""
-    return Listener(Run(str(path), "laptop", "06_x", "0" * 16, "first"))
-
-
 def again(result):
     """What is read of a result that was written."""
     written = format.encode(entry_of(result))
@@ -132,10 +127,10 @@ def test_a_race_keeps_runs_that_never_arrived(tmp_path):
 
 
 def test_a_plan_s_ratios_are_kept_with_their_source(tmp_path, monkeypatch):
-    with journal(listener(tmp_path / "kept").keep):
+    with journal(Listener(tmp_path / "kept").keep):
         kept = planned("fit", {"model": "ResNet-50"}, memory=0.3, time=1.25)
-    [line] = Unfinished(tmp_path / "kept").lines()
-    assert line.result.result() == kept
+    [entry_kept] = read_entries(tmp_path / "kept")
+    assert entry_kept.result() == kept
     store.write(tmp_path / "m", entry(kept))
     assert "model='ResNet-50': memory 0.3x, time 1.25x of the plain model's (predicted)" in str(
         reference("06_x", folder=tmp_path)
@@ -408,7 +403,7 @@ def test_counters_that_fail_lose_no_times(tmp_path, monkeypatch):
 
         return Workload(step)
 
-    with journal(listener(tmp_path / "kept").keep, counters=True):
+    with journal(Listener(tmp_path / "kept").keep, counters=True):
         result = Lab(make_fragile, memory=False, x=[1, 2]).run(x=2, seconds=0.05)
     assert result.ratios and "not while counted" in result.candidate.counters
 
@@ -426,12 +421,12 @@ def test_a_lab_s_results_are_collected_when_asked(tmp_path, monkeypatch):
 
     lab = Lab(make_nothing, memory=False, seed=7, x=[1, 2, 3])
     assert lab.run(x=2, seconds=0.05).baseline.counters is None
-    with journal(listener(target).keep, counters=True):
+    with journal(Listener(target).keep, counters=True):
         lab.run(x=2, seconds=0.05)
         lab.race({"x": 2}, target=1, steps=1)
         with pytest.raises(ArithmeticError):
             lab.run(x=3, seconds=0.05)
-    entries = [json.loads(line)["result"] for line in target.read_text().splitlines()]
+    entries = [json.loads(line) for line in target.read_text().splitlines()]
     assert [one["kind"] for one in entries] == ["comparison", "race", "failure"]
     assert {one["lab"] for one in entries} == {"make_nothing"}
     assert (entries[0]["seed"], entries[0]["threads"]) == (7, 1)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from course.claims import Claim, Ledger, gains, heat_map, ledgers, results_page
+from course.claims import Claim, Ledger, gains, heat_map, ledgers, results_page, summary
 from course.claims.claim import METRICS
 from course.claims.findings import MISSING, OTHER, PREDICTED, WORDS, Finding
 from course.claims.heat import cell, drawn
@@ -184,6 +184,20 @@ def test_the_heat_map_colours_what_is_clear():
     old = Finding("m, 2026-11-20 (ended early)", 2.0, 2.0, 2.0, "predicted")
     assert cell(claim(metric="batch"), old) == (2.0, "2.00x larger*\n(predicted)")
     assert drawn({"a": [(0.0, "never"), (math.inf, "x")]}, ["m", "n"], title="").axes
+
+
+def test_the_page_begins_with_squares():
+    """Green from twice on two, from four times on three; white where nothing is clear."""
+    found = [
+        Finding("a, day", 2.5, 2.4, 2.6, "reproduced"),
+        Finding("b, day", 0.2, 0.19, 0.21, "worse"),
+        Finding("c, day", 1.01, 0.99, 1.03, "unclear", clear=False),
+    ]
+    row = ("06_mixed_precision", claim(headline="bf16"), found)
+    *_, cells = summary._heat([row]).splitlines()
+    assert cells == (
+        "| 06 mixed precision | bf16 | 🟩🟩 2.50x | 🟥🟥🟥 0.20x | ⬜ 1.010x [0.990, 1.030] |"
+    )
 
 
 def test_a_refused_record_is_named_in_the_ledger(tmp_path):

@@ -13,7 +13,7 @@ from torch import nn
 from labkit import Lab, Workload
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
-from labkit.journal import Failure, Key, journal
+from labkit.journal import Failure, journal
 from labkit.restore.switches import torch_flags
 from labkit.results import Comparison
 from tests.labkit.counting import counting
@@ -237,33 +237,14 @@ def test_a_journal_keeps_a_failure_too():
     assert kept == [Failure("make", {}, "OSError: the disk is gone")]
 
 
-def test_a_journal_that_has_a_result_of_the_same_key_is_asked_first():
-    keys, results, built = [], {}, []
-
-    def make(size, dtype):
-        built.append(size)
-        return Workload(lambda: None, evaluate=lambda: 1.0)
-
-    def answer(key):
-        keys.append(key)
-        return results.get(key)
-
-    lab = Lab(make, memory=False, size=[1, 2], dtype=[torch.float32, torch.float16])
-    with journal(lambda result, about: results.update({keys[-1]: result}), answer=answer):
-        first = lab.run(size=2, seconds=0.05)
-        race = lab.race({"size": 2}, target=1, steps=1, seeds=1)
-        number = len(built)
-        again = lab.run(size=2, seconds=0.05)
-        assert again.ratios == first.ratios
-        assert again.candidate.settings["dtype"] is torch.float32
-        assert lab.race({"size": 2}, target=1, steps=1, seeds=1) == race
-        assert len(built) == number
-        lab.run(size=2, seconds=0.06)
-        assert len(built) > number
-    settings = {"size": 1, "dtype": torch.float32}, {"size": 2, "dtype": torch.float32}
-    how = {"seed": 0, "threads": 1, "memory": False, "runs_in": "kernel"}
-    assert keys[0] == Key.of("make", settings, seconds=0.05, **how)
-    assert keys[0].sides[0] == (("size", 1), ("dtype", "torch.float32"))
+def test_a_stopped_run_is_not_kept(lab):
+    kept, stop = [], threading.Event()
+    stop.set()
+    with journal(lambda result, about: kept.append(about)):
+        assert lab.run(width=64, seconds=0.05, stop=stop).stopped
+        lab.run(width=64, seconds=0.05)
+        lab.race({"width": 64}, target=0, steps=1, seeds=1)
+    assert kept == [{"seed": 0, "threads": 1}, {}]
 
 
 def test_the_example_of_the_docstring():
