@@ -93,8 +93,8 @@ def one_after_the_other(experiment: Sequence[Cycle]) -> bool:
 def _drift(sequence: Sequence[bool], turn: Sequence[bool]) -> str:
     """What the claims one after the other say of the machine: drift alone makes so many."""
     if sum(sequence) <= 3 * BY_CHANCE * len(sequence):
-        return "this machine's speed hardly drifted"
-    told = "this machine's speed drifted"
+        return "this machine hardly drifted"
+    told = "this machine drifted"
     return f"{told}; pairs are not misled" if sum(turn) < sum(sequence) else told
 
 
