@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from IPython.display import display
+
 from course import progress
 from course.claims import gains
 from course.claims.gains import Gains
@@ -19,8 +21,8 @@ from labkit.text import aligned
 
 HEAD = ["question", "you bet", "you measured", ""]
 NO_BETS = (
-    "No bet was decided here, so this notebook is not counted as finished. "
-    "Place one in the panel, press Run, then run this cell again."
+    "No run has decided a bet here, so this notebook is not counted as finished. "
+    "Place one in the panel, and press Run."
 )
 
 
@@ -37,6 +39,11 @@ class Ending:
     def bets(self) -> tuple[Decided, ...]:
         """The reader's bets in this notebook, in this session and earlier ones."""
         return self.progress.bets_in(self.notebook)
+
+    @property
+    def done(self) -> bool:
+        """Whether the notebook counts as finished."""
+        return self.notebook in self.progress.finished
 
     @property
     def rows(self) -> list[list[str]]:
@@ -68,7 +75,7 @@ class Ending:
         table = aligned(self.rows) if self.rows else ""
         lines = [
             table,
-            "" if self.bets else NO_BETS,
+            "" if self.done else NO_BETS,
             self.way,
             f"Next: {words}, {target}",
             self.progress.said,
@@ -76,6 +83,14 @@ class Ending:
         return "\n".join(filter(None, lines))
 
     __repr__ = __str__
+
+    def _ipython_display_(self) -> None:
+        """Shows it, and renews it in its place with each bet and each exercise that is solved."""
+        shown = display(self._as_shown(), raw=True, display_id=True)
+        guess.SCORE.watch(lambda: shown.update(ending(self.notebook)._as_shown(), raw=True))
+
+    def _as_shown(self) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
         words, target = self.goes_on
@@ -86,7 +101,7 @@ class Ending:
                 Markup(self.recorded._repr_html_()), summary="What other machines gained"
             )
         table = rows(self.rows) if self.rows else Markup()
-        if not self.bets:
+        if not self.done:
             table = show.join([table, show.note(NO_BETS)])
         return show.result(
             table,
@@ -101,12 +116,13 @@ class Ending:
 def ending(notebook: str) -> Ending:
     """Finish a notebook: its bets, the next one, and behind a fold what other machines gained.
 
-    Notes in the reader's file that it is finished, if a bet was decided or the exercise solved.
+    Notes in the reader's file that it is finished, if a run decided a bet or the exercise is
+    solved; what a picture decided alone does not count for that.
     ValueError for a notebook without claims.
     """
     recorded = gains(notebook)
-    bets, solved = guess.SCORE.decided, own.solved(notebook[:2])
-    if not bets and not solved:
-        return Ending(notebook, progress.read(), recorded, guess.SCORE.undecided)
-    found = progress.finish(notebook, bets, solved=solved)
-    return Ending(notebook, found, recorded, guess.SCORE.undecided)
+    solved, undecided = own.solved(notebook[:2]), guess.SCORE.undecided
+    if not guess.SCORE.measured and not solved:
+        return Ending(notebook, progress.read(), recorded, undecided)
+    found = progress.finish(notebook, guess.SCORE.decided, solved=solved)
+    return Ending(notebook, found, recorded, undecided)

@@ -61,7 +61,7 @@ class Explorable(anywidget.AnyWidget):
         bet = change["new"]
         found = f"{bet['answer']} (simulated)"
         decided = guess.Decided(bet["question"], bet["bet"], found, bet["right"])
-        guess.SCORE.count(("picture", self.script), decided)
+        guess.SCORE.count(("picture", self.script), decided, measured=False)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(): a moving picture; it needs JupyterLab or a browser"

@@ -147,7 +147,7 @@ function render({ el }) {
   const state = { ...OPENS };
   const frame = new Frame(el, {
     name: "keep-the-tank-full",
-    ask: "At which host time does a read after every update cost most?",
+    ask: "The device takes 4 ms. At which host time does a read after every update cost most?",
     task:
       "Press Play: who waits for whom? Then read every 16 updates, play again, " +
       "and hold Space: as long as you do, you are .item().",
@@ -165,7 +165,9 @@ function render({ el }) {
       const [at, y] = [place(width), linear(0, 1.1 * most, BOTTOM, TOP)];
       drawTank(pen, at, y, spans[spans.length - 1], score(now).lit);
       drawTime(pen, spans, at, y);
-      legend(pen, LEGEND, { left: at.left, right: at.right, top: STRIPS.host + 38 });
+      const copies = spans.some(({ host }) => host === "copies");
+      const seen = LEGEND.filter(([look]) => copies || look !== HOST.copies);
+      legend(pen, seen, { left: at.left, right: at.right, top: STRIPS.host + 38 });
       drawCost(pen, now, at, barsAt(width));
       return inWords(now);
     },

@@ -93,9 +93,9 @@ def one_after_the_other(experiment: Sequence[Cycle]) -> bool:
 def _drift(sequence: Sequence[bool], turn: Sequence[bool]) -> str:
     """What the claims one after the other say of the machine: drift alone makes so many."""
     if sum(sequence) <= 3 * BY_CHANCE * len(sequence):
-        return "this machine's speed hardly drifted in these seconds"
-    told = "the speed of this machine drifted"
-    return f"{told}, which does not mislead pairs" if sum(turn) < sum(sequence) else told
+        return "this machine hardly drifted"
+    told = "this machine drifted"
+    return f"{told}; pairs are not misled" if sum(turn) < sum(sequence) else told
 
 
 def _waffle(left: float, top: float, title: str, claims: Sequence[bool]) -> list[Markup]:

@@ -2,8 +2,9 @@
 
 No widgets here. The kinds of questions, and when an answer is right:
 
-- "factor": how many times as fast. Right within 20 % of what was measured.
-- "bytes": which share of the memory. Right within 20 % as well.
+- "factor": how many times as fast. Right within 20 % of what was measured; where the verdict is
+  "same", within 5 %.
+- "bytes": which share of the memory. Right within 20 % as well; of the same memory within 5 %.
 - "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
   more than half of its seeds do.
 - "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
@@ -14,9 +15,10 @@ Where a result decides nothing, as where the interval is wide, the bet stays ope
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from labkit.memory_timeline import SAME as SAME_MEMORY
 from labkit.memory_timeline import MemoryComparison
 from labkit.racing import RaceResult
 from labkit.results import Comparison
@@ -33,13 +35,13 @@ CHOICES = {
     ORDER: ("{0}", "{1}", "neither"),
 }
 RULES = {
-    FACTOR: "A bet within 20 % of what is measured counts as right.",
-    BYTES: "A bet within 20 % of what is measured counts as right.",
+    FACTOR: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
+    BYTES: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
     ARRIVES: "Who reaches the target in more than half of the seeds arrives.",
     ORDER: "The verdict of the run decides.",
 }
-# As a factor.
-NEAR = 1.2
+# As a factor; and where there is no difference, which a bet on a small one would else always win.
+NEAR, SAME = 1.2, 1.05
 # What the sides are called without names of their own.
 UNNAMED = ("the candidate", "the baseline")
 
@@ -148,18 +150,19 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
     if _is_unclear(result):
         begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
         return Judgement(None, f"{begin}, which is unclear: this run does not decide it.")
-    return judge_factor(bet.kind, answer, factor, interval)
+    near = SAME if _is_same(result) else NEAR
+    return judge_factor(bet.kind, answer, factor, interval, near)
 
 
 def judge_factor(
-    kind: str, answer: float, factor: float, interval: tuple[float, float]
+    kind: str, answer: float, factor: float, interval: tuple[float, float], near: float = NEAR
 ) -> Judgement:
-    """How far an answer is off."""
+    """How far an answer is off; ``near`` is the factor within which it is right."""
     bet = shown(kind, answer)
     measured = format_share(factor) if kind == BYTES else f"{format_factor(factor)}×"
     begin = f"You bet {bet}, measured {measured}"
     off = max(answer / factor, factor / answer)
-    if off <= NEAR:
+    if off <= near:
         return Judgement(True, f"{begin}: right.", bet, measured)
     if interval[0] <= answer <= interval[1]:
         return Judgement(None, f"{begin}: still possible, the interval is wide.")
@@ -183,6 +186,15 @@ def _is_unclear(result: object) -> bool:
     return result.tone == "unclear"
 
 
+def _is_same(result: object) -> bool:
+    """Whether nothing differs between the sides: a time that is the same, an equal memory."""
+    if isinstance(result, MemoryComparison):
+        return abs(math.log(result.ratio)) <= SAME_MEMORY
+    if isinstance(result, Comparison):
+        return result.tone == "same" or _is_one_program(result)
+    return isinstance(result, RaceResult) and result.verdict(result.arms[1]) == "same"
+
+
 def shown(kind: str, answer: float) -> str:
     """``2.0×``; of memory ``50 %``."""
     return format_share(answer) if kind == BYTES else f"{short(answer)}×"
@@ -200,6 +212,8 @@ def _judge_choice(bet: Bet, answer: str, result: object) -> Judgement | None:
     words = f"{begin}: {'right' if right else f'it was {outcome}'}."
     if _is_one_program(result):
         words += " Both sides are one program, and no difference is clear."
+    elif bet.kind == ORDER and _in_step(result):
+        words += " Both need about as many steps, and no difference in time is clear."
     return Judgement(right, words, answer, outcome)
 
 
@@ -237,7 +251,9 @@ def _arrived(result: object) -> int | None:
 def _ahead(result: object) -> int | None:
     """Which of the choices is ahead; -1 where that is unclear, None where nothing has run."""
     if isinstance(result, RaceResult):
-        return AHEAD.get(result.verdict(result.arms[1]), -1) if len(result.arms) > 1 else None
+        if len(result.arms) < 2:
+            return None
+        return AHEAD.get("same" if _in_step(result) else result.verdict(result.arms[1]), -1)
     assert isinstance(result, Comparison)
     return AHEAD.get("same" if _is_one_program(result) else result.tone, -1)
 
@@ -247,6 +263,16 @@ def _is_one_program(result: object) -> bool:
     if not isinstance(result, Comparison) or result.tone != "unclear":
         return False
     return not (result.changed or result.too_short or result.error)
+
+
+def _in_step(result: object) -> bool:
+    """Whether both sides of a race need about as many steps, and their times are unclear."""
+    if not isinstance(result, RaceResult) or result.verdict(result.arms[1]) != "unclear":
+        return False
+    if result.told_by(result.arms[1]) != "times":
+        return False
+    steps = [result.median(arm, by="steps") for arm in result.arms[:2]]
+    return max(steps) <= SAME * min(steps)
 
 
 # Which choice a verdict names.
@@ -269,19 +295,32 @@ class Score:
     def __init__(self) -> None:
         self._decided: dict[object, Decided] = {}
         self._open: dict[object, tuple[str, str]] = {}
+        # Whether a run has decided one, and not a picture alone.
+        self.measured = False
+        self.watch(lambda: None)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """From now on call ``changed()`` after each bet, in place of what was called before."""
+        self.changed = changed
 
     def leave_open(self, key: object, question: str, bet: str) -> None:
         """Note an answer that its run did not decide."""
         self._open[key] = question, bet
+        self.changed()
 
     @property
     def undecided(self) -> tuple[tuple[str, str], ...]:
         """Question and answer of the bets that no run has decided."""
         return tuple(each for key, each in self._open.items() if key not in self._decided)
 
-    def count(self, key: object, decided: Decided) -> None:
-        """Count an answer, unless its question was answered before."""
+    def count(self, key: object, decided: Decided, *, measured: bool = True) -> None:
+        """Count an answer, unless its question was answered before.
+
+        ``measured`` is False for what a picture simulates.
+        """
         self._decided.setdefault(key, decided)
+        self.measured |= measured
+        self.changed()
 
     @property
     def decided(self) -> tuple[Decided, ...]:

@@ -100,6 +100,40 @@ def test_without_a_bet_it_says_how_to_place_one(
     assert found.progress.finished == {} and not file.exists()
 
 
+def test_a_picture_s_bet_alone_finishes_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = guess.Score()
+    monkeypatch.setattr(guess, "SCORE", found)
+    found.count("picture", RIGHT, measured=False)
+    assert not ending("04_data_loading").done and not file.exists()
+    found.count("panel", WRONG)
+    assert ending("04_data_loading").done and len(read().bets) == 2
+
+
+def test_the_end_is_renewed_with_each_bet(
+    file: Path, score: guess.Score, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        def update(self, content: dict[str, str], *, raw: bool) -> None:
+            shown.append(content)
+
+    def display(content: dict[str, str], **options: bool) -> Handle:
+        assert options == {"raw": True, "display_id": True}
+        shown.append(content)
+        return Handle()
+
+    monkeypatch.setattr("course.ending.display", display)
+    ending("04_data_loading")._ipython_display_()
+    assert "1 of 2 bets right" in shown[-1]["text/plain"]
+    score.count("third", Decided("third: Which?", "a", "a", True))
+    assert "2 of 3 bets right" in shown[-1]["text/html"]
+    score.leave_open("fourth", "fourth: Which?", "b")
+    assert "fourth: Which?" in shown[-1]["text/plain"] and len(shown) == 3
+
+
 def test_a_bet_that_no_run_decided_is_listed(file: Path, score: guess.Score) -> None:
     score.leave_open("wide", WRONG.question, "64×")
     score.leave_open("third", "third: Which is faster?", "neither")

@@ -39,12 +39,24 @@ def raced(before: list[bool], after: list[bool]) -> RaceResult:
     return RaceResult(tuple(runs), 0.9, "accuracy", True)
 
 
+def in_step(steps: int) -> RaceResult:
+    """Times that cross, of runs that need 100 steps and so many."""
+    runs = []
+    for arm, count in (("baseline", 100), ("other", steps)):
+        for seed in range(4):
+            seconds = 1.0 + ((seed + len(arm)) % 2)
+            runs.append(RaceRun(arm, seed, ((count, seconds, 0.9),), True))
+    return RaceResult(tuple(runs), 0.9, "accuracy", True)
+
+
 def remembered(before: int | None, after: int | None) -> MemoryComparison:
     return MemoryComparison(Timeline("baseline", peak=before), Timeline("candidate", peak=after))
 
 
 ALL, NONE = [True] * 3, [False] * 3
 UNDECIDED = "You bet on neither: this run does not decide it."
+IN_STEP = "Both need about as many steps, and no difference in time is clear."
+CANDIDATE = "You bet on the candidate: it was neither."
 ONE_PROGRAM = "Both sides are one program, and no difference is clear."
 
 
@@ -62,7 +74,18 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it.",
         ),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
+        # Where nothing differs, a small difference is a wrong idea.
+        ("factor", 0.9, timed(1, 1), False, "You bet 0.90×, measured 1.000×: 1.11 times too low."),
+        ("factor", 1.04, timed(1, 1), True, "You bet 1.0×, measured 1.000×: right."),
         ("bytes", 0.5, remembered(100, 52), True, "You bet 50 %, measured 52 %: right."),
+        ("bytes", 0.9, remembered(100, 103), True, "You bet 90 %, measured 103 %: right."),
+        (
+            "bytes",
+            0.9,
+            remembered(10**6, 10**6),
+            False,
+            "You bet 90 %, measured 100 %: 1.11 times too low.",
+        ),
         (
             "bytes",
             0.5,
@@ -129,6 +152,10 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             f"You bet on the candidate: it was neither. {ONE_PROGRAM}",
         ),
         ("order", "neither", one_program(timed(1, 1, pairs=0)), None, UNDECIDED),
+        # The clock decides nothing, the steps do.
+        ("order", "neither", in_step(104), True, f"You bet on neither: right. {IN_STEP}"),
+        ("order", "the candidate", in_step(96), False, f"{CANDIDATE} {IN_STEP}"),
+        ("order", "neither", in_step(130), None, UNDECIDED),
         # All pairs agree, though the size is unclear.
         (
             "order",
