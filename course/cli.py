@@ -1,7 +1,7 @@
 """`python -m course`: for authors `new`, `record`, `results`; for readers `open`, `doctor`, `data`,
 and `board`.
 
-For teachers `build`, `check`, `otter`.
+For teachers `build`, `check`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A submission is data until it runs: `files` reads it, `slices` finds in its synt
 exercise needs. `check` judges it in a `child` with limits, and writes the table; `feedback` writes
 what a student reads. The code itself runs in `answerer`, behind a wall of `sandbox`; `remote` talks
 to it in `values` only.
-`otter` hands everything over to another grader.
+`gradebook` and `nbgrader` write what learning platforms and nbgrader take.
 """
 
 from __future__ import annotations
@@ -17,24 +17,19 @@ from course.classroom.files import CourseError
 
 
 def add_parsers(actions: Any) -> None:
-    """Add ``build``, ``check`` and ``otter`` to the commands of `course`; `main` runs them."""
+    """Add ``build`` and ``check`` to the commands of `course`; `main` runs them."""
     _add_build(actions)
     _add_check(actions)
-    otter = actions.add_parser(
-        "otter", help="hand submissions and tests over to otter-grader's format"
-    )
-    otter.add_argument("out", type=Path, metavar="OUT", help="folder to write")
-    submissions = "submissions, or folders of them"
-    otter.add_argument("paths", nargs="*", type=Path, metavar="NOTEBOOK", help=submissions)
 
 
 def _add_build(actions: Any) -> None:
     build = actions.add_parser(
-        "build", help="write copies of all notebooks: --student, --instructor, or both"
+        "build", help="write copies of all notebooks: --student, --instructor, --nbgrader"
     )
     for whose, kept in (
         ("student", "without solutions and outputs"),
         ("instructor", "that keep them"),
+        ("nbgrader", "as an nbgrader course takes them"),
     ):
         out = f"folder for copies {kept}"
         build.add_argument(f"--{whose}", type=Path, metavar="OUT", help=out)
@@ -50,6 +45,7 @@ def _add_check(actions: Any) -> None:
     check.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK", help=submissions)
     for option, unit, written in (
         ("csv", "FILE", "write the table to this file, too"),
+        ("gradebook", "FILE", "write points by student, for Canvas or Moodle"),
         ("feedback", "DIR", "write a file for each submission's student"),
     ):
         check.add_argument(f"--{option}", type=Path, metavar=unit, help=written)
@@ -70,13 +66,13 @@ def _add_check(actions: Any) -> None:
 
 
 def main(args: Any) -> int:
-    """``build``, ``check`` or ``otter``.
+    """``build`` or ``check``.
 
     0 when all ran, 1 when a submission could not be judged, 2 for wrong usage.
     """
-    from course.classroom import build, check, otter
+    from course.classroom import build, check
 
-    mains = {"build": build.main, "check": check.main, "otter": otter.main}
+    mains = {"build": build.main, "check": check.main}
     try:
         return mains[args.command](args)
     except (CourseError, OSError) as error:

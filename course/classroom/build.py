@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
 from course.classroom.files import CourseError, course_notebooks, exercises, read_notebook
+from course.classroom.nbgrader import files as nbgrader_files
 from course.notebook_files import NOTEBOOKS, ROOT, notebook_text, place
 from labkit.text import write_whole
 
+# What AI helpers are asked for in a student's copy.
+HELPERS = Path(__file__).with_name("AGENTS.md")
 # cells that hold an answer: of an exercise, or of a guess
 ANSWERS = {"solution", "claims", "reference"}
 # the text that introduces recorded figures begins at a heading, or is all of its cell
@@ -56,28 +60,34 @@ def student_copy(notebook: NotebookNode) -> NotebookNode:
 
 
 def build(
-    student: Path | None = None, instructor: Path | None = None, *, force: bool = False
+    student: Path | None = None,
+    instructor: Path | None = None,
+    nbgrader: Path | None = None,
+    *,
+    force: bool = False,
 ) -> list[Path]:
-    """Write the copies into ``OUT/notebooks``, for instructors beside ``OUT/RESULTS.md``.
+    """Write the copies into ``OUT/notebooks``, for instructors beside ``OUT/RESULTS.md``, for
+    students beside ``OUT/AGENTS.md``; for nbgrader into ``OUT/source``.
 
     Returns what was written.
 
     Nothing is written when a file there differs, unless ``force``. CourseError for that, for
-    folders that cannot be meant: the course's own, or one for both, and for an exercise that was
-    answered in the course's own notebook: students would get the answer.
+    folders that cannot be meant: the course's own, or one for two kinds, and for an exercise that
+    was answered in the course's own notebook: students would get the answer.
     """
-    outs = {
-        out.resolve(): kind
-        for out, kind in ((instructor, False), (student, True))
-        if out is not None
-    }
-    if student is not None and instructor is not None and len(outs) < 2:
-        raise CourseError(f"{student}: students and instructors need a folder each")
+    kinds = (
+        (instructor, partial(_files, student=False)),
+        (student, partial(_files, student=True)),
+        (nbgrader, nbgrader_files),
+    )
+    wanted = [(out.resolve(), files) for out, files in kinds if out is not None]
     jobs: dict[Path, str] = {}
-    for out, kind in outs.items():
+    for out, files in wanted:
+        if [each for each, _ in wanted].count(out) > 1:
+            raise CourseError(f"{out}: students, instructors and nbgrader need a folder each")
         if out in (ROOT, NOTEBOOKS):
             raise CourseError(f"{out} is the course itself; choose another folder")
-        jobs |= {out / name: text for name, text in _files(kind).items()}
+        jobs |= {out / name: text for name, text in files().items()}
     jobs = {
         path: text
         for path, text in jobs.items()
@@ -106,7 +116,7 @@ def _files(student: bool) -> dict[str, str]:
     for picture in (NOTEBOOKS / "pictures").glob("*.svg"):
         files[f"notebooks/pictures/{picture.name}"] = picture.read_text(encoding="utf-8")
     if student:
-        return files
+        return files | {"AGENTS.md": HELPERS.read_text(encoding="utf-8")}
     # The notebooks link to it. What it links to and is not copied becomes plain text.
     results = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
     link = re.compile(r"\[([^]\n]*)\]\((?!https?:|#|mailto:)([^)\s#]+)[^)\s]*\)")
@@ -117,8 +127,9 @@ def _files(student: bool) -> dict[str, str]:
 
 def main(args: Any) -> int:
     """``python -m course build``."""
-    if args.student is None and args.instructor is None:
-        raise CourseError("say where to: --student OUT, --instructor OUT, or both")
-    written = build(args.student, args.instructor, force=args.force)
+    outs = args.student, args.instructor, args.nbgrader
+    if outs == (None, None, None):
+        raise CourseError("say where to: --student OUT, --instructor OUT or --nbgrader OUT")
+    written = build(*outs, force=args.force)
     print(f"{len(written)} files written" if written else "all copies were there already")
     return 0

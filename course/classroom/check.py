@@ -39,6 +39,7 @@ from course.classroom.files import (
     read_notebook,
     shown,
 )
+from course.classroom.gradebook import write_gradebook
 from course.classroom.remote import Process, Remote, Stopped, raise_error
 from course.classroom.sandbox import ENGINE_S, Limits, Wall, find_wall
 from course.classroom.slices import answer
@@ -318,8 +319,10 @@ def main(args: Any) -> int:
     limits = limits_of(args)
     if not hasattr(os, "fork"):
         raise CourseError("checking needs Linux or macOS; on Windows use WSL")
-    if args.csv is not None and args.csv.suffix == ".ipynb":
-        raise CourseError(f"--csv {args.csv}: this is a notebook")
+    for name in ("csv", "gradebook"):
+        file = getattr(args, name)
+        if file is not None and file.suffix == ".ipynb":
+            raise CourseError(f"--{name} {file}: this is a notebook")
     paths = find(args.paths)
     wall = find_wall(trust=args.trust_submissions, image=args.image)
     rows: list[Outcome] = []
@@ -343,6 +346,8 @@ def main(args: Any) -> int:
             file.flush()
             if args.feedback is not None:
                 write_feedback(args.feedback, found)
+    if args.gradebook is not None:
+        write_gradebook(args.gradebook, rows)
     _close(rows, wall)
     return int(any(row.result in UNJUDGED for row in rows))
 

@@ -5,7 +5,6 @@ misbehave or forge their verdict.
 import ast
 import contextlib
 import csv
-import importlib.util
 import json
 import os
 import re
@@ -14,10 +13,10 @@ import select
 import signal
 import socket
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,7 +40,7 @@ from course.classroom.files import (
     original,
     read_notebook,
 )
-from course.classroom.otter import hand_over
+from course.classroom.gradebook import write_gradebook
 from course.classroom.remote import Process, Stopped
 from course.classroom.sandbox import Bubblewrap, Container, Limits, Trust, Wall, find_wall
 from course.classroom.slices import answer, names
@@ -1531,57 +1530,51 @@ def test_a_renamed_notebook_is_known_by_its_checks(
         original(tmp_path / "homework.ipynb", notebook)
 
 
-def test_the_hand_over_has_a_test_for_each_exercise(tmp_path: Path) -> None:
-    written = hand_over(tmp_path, [])
-    tests = {path.stem for path in written if path.parent.name == "tests"}
-    all_checks = {one.check for path in course_notebooks() for one in exercises(path)}
-    assert tests == {name.removeprefix("check_") for name in all_checks}
-    with pytest.raises(CourseError, match="there already"):
-        hand_over(tmp_path, [])
-    # what an autograder packs is enough, and answers nothing
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    code = "from course import exercises; print(exercises.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == str(tmp_path / "course" / "exercises" / "__init__.py"), done
-    assert not list(tmp_path.rglob("*.ipynb")) and not (tmp_path / "course" / "claims").exists()
-    requirements = (tmp_path / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    assert any(line.startswith("torch>=") for line in requirements)
-    # of another notebook: what both need may be there, but not if it was changed
-    for path in (each for each in written if each.parent.name == "tests"):
-        path.unlink()
-    (tmp_path / "labkit" / "lab.py").write_text("mine", encoding="utf-8")
-    with pytest.raises(CourseError, match=r"lab\.py is there already"):
-        hand_over(tmp_path, [])
-    (tmp_path / "labkit" / "lab.py").unlink()
-    assert set(hand_over(tmp_path, [])) == set(written)
+def test_nbgrader_s_copy_has_a_point_for_each_exercise(tmp_path: Path) -> None:
+    written = build(nbgrader=tmp_path / "school")
+    source = tmp_path / "school" / "source"
+    assert {path.parent.parent for path in written} == {source}
+    checks, ids = set(), []
+    for path in written:
+        assert path.stem == path.parent.name
+        cells = read_notebook(path)["cells"]
+        about = [cell["metadata"].get("nbgrader") for cell in cells]
+        ids += [(path.stem, each["grade_id"]) for each in about if each]
+        for before, point in pairwise(cells):
+            graded = point["metadata"].get("nbgrader", {})
+            if graded.get("grade"):
+                assert graded["points"] == 1 and graded["locked"] and not graded["solution"]
+                own = before["metadata"]["nbgrader"]
+                assert own["solution"] and not own["locked"] and not own["grade"]
+                assert point["source"].split("assert ")[1] in before["source"]
+                assert "### BEGIN SOLUTION" in before["source"]
+                checks.add(own["grade_id"])
+        assert not [cell for cell in cells if "solution" in cell["metadata"].get("tags", ())]
+    assert len(ids) == len(set(ids))
+    assert checks == {one.check for path in course_notebooks() for one in exercises(path)}
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("otter") is None, reason="otter-grader is not installed"
-)
-def test_otter_grades_what_is_handed_over(submit: Callable[..., Path], tmp_path: Path) -> None:
-    """By the commands of the teacher's guide, in the folder alone."""
-    folder = tmp_path / "handover"
-    written = hand_over(folder, [submit(RIGHT, "right"), submit(WRONG, "wrong")])
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def test_a_gradebook_has_a_row_a_student(tmp_path: Path) -> None:
+    rows = [
+        Outcome("class/ann/11.ipynb", "11_x", "11_a", "not yet"),
+        Outcome("class/ann/11 again.ipynb", "11_x", "11_a", "passed"),
+        Outcome("class/ann/04.ipynb", "04_x", "04_b", "time limit"),
+        Outcome("class/=bob/11.ipynb", "11_x", "11_a", "error"),
+        Outcome("class/=bob/04.ipynb", "04_x", "", "unreadable"),
+        Outcome("class/cy/04.ipynb", "04_x", "04_b", "not run"),
+    ]
+    write_gradebook(tmp_path / "book.csv", rows)
+    with (tmp_path / "book.csv").open(encoding="utf-8", newline="") as file:
+        head, *students = csv.reader(file)
+    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "04_b", "11_a"]
+    assert students == [
+        ["'=bob", "", "", "'=bob", "", "", "0"],
+        ["ann", "", "", "ann", "", "0", "1"],
+        ["cy", "", "", "cy", "", "", ""],
+    ]
 
-    def otter(*arguments: object) -> str:
-        command = [sys.executable, "-P", "-c", "from otter.cli import cli; cli()", *arguments]
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
-        return done.stdout + done.stderr
 
-    (tests,) = {path.parent for path in written if path.parent.name == "tests"}
-    otter("generate", "-t", tests, "-o", "11.zip", "course", "labkit", "sublinear")
-    scores = {}
-    for path in (each for each in written if each.suffix == ".ipynb"):
-        said = otter("run", "-a", "11.zip", path)
-        results = folder / "results.json"
-        assert results.exists(), said
-        told = json.loads(results.read_text(encoding="utf-8"))
-        scores[path.stem.split("-")[1]] = sum(test.get("score", 0) for test in told["tests"])
-        results.unlink()
-    assert scores == {"right": 1, "wrong": 0}
+def test_a_student_s_copy_asks_helpers_for_hints(copies: tuple[Path, Path]) -> None:
+    text = (copies[0] / "AGENTS.md").read_text(encoding="utf-8")
+    assert "Give hints" in text and "Write no solution" in text
+    assert not (copies[1] / "AGENTS.md").exists()

@@ -27,6 +27,7 @@ SET = {
     "00_start_here": {"95 %", "2 %", "0.5 %"},
     "04_data_loading": {"193 GB"},  # a product of three cited sizes
     "06_mixed_precision": {"5 %"},
+    "10_host_device_transfers": {"4 ms"},
     # 16, 5.5, 3.75 and 2 bytes for each of 10^9 weights
     "14_distributed_data_parallel": {"16 GB", "5.5 GB", "3.75 GB", "2 GB"},
 }
