@@ -165,10 +165,10 @@ def for_inference(
     """
     if bias not in ("kept", "left out", "folded"):
         raise ValueError(f"bias={bias!r}: use 'kept', 'left out' or 'folded'")
-    norms = [layer for layer in net if isinstance(layer, nn.BatchNorm2d)]
-    for norm in norms:
-        # The mean of all passes, of which there is one.
-        norm.momentum = None
+    for layer in net:
+        if isinstance(layer, nn.BatchNorm2d):
+            # The mean of all passes, of which there is one.
+            layer.momentum = None
     net(images)
     net.eval()
     for place, (conv, norm) in enumerate(pairwise(net)):
@@ -179,7 +179,7 @@ def for_inference(
         elif bias == "folded":
             fold(conv, norm)
             net[place + 1] = nn.Identity()
-    return net
+    return net.eval()
 
 
 def _conv_bn(inputs: int, outputs: int, activation: Activation, stride: int = 1) -> nn.Sequential:

@@ -124,7 +124,7 @@ def draw(sides: Sequence[Side]) -> Markup:
     parts, top = _steps(sides)
     told = sentence(sides)
     parts.append(svg.text(EDGE, top + LINE, told, "bold"))
-    top += 3.2 * LINE
+    top += 2.8 * LINE
     wide = (WIDTH - 2 * EDGE - GAP) / 2
     charts = (
         ("before the norm", one.seen.before, other.seen.before),
@@ -148,7 +148,7 @@ def sentence(sides: Sequence[Side]) -> str:
     by = max(changes(one.seen.after, other.seen.after))
     if by <= NOTICED:
         return "Behind the norm nothing has changed but rounding."
-    return f"Behind the norm outputs differ, by up to {format_share(by)} of their deviation."
+    return f"The norm's outputs differ by {format_share(by)} of a deviation."
 
 
 def _steps(sides: Sequence[Side]) -> tuple[list[Markup], float]:
