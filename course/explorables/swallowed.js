@@ -170,6 +170,8 @@ function render({ el }) {
       return inWords(now);
     },
   });
+  // Room for five in a row.
+  frame.controls.style.gridTemplateColumns = "repeat(auto-fit, minmax(126px, 1fr))";
   const go = (norm) => {
     frame.set({ norm, bias: 0 });
     frame.reopen();
