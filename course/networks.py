@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from course.models import mlp, transformer_block
@@ -147,6 +149,37 @@ def to_validate(width: int, hidden: int) -> dict[str, Callable[[], nn.Sequential
         "encoder layers": lambda: encoder(4),
         "wide layers": lambda: nn.Sequential(nn.Flatten(), mlp([3 * 32 * 32, hidden, CLASSES])),
     }
+
+
+@torch.no_grad()
+def for_inference(
+    net: nn.Sequential,
+    images: Tensor,
+    bias: str,
+    fold: Callable[[nn.Conv2d, nn.BatchNorm2d], object],
+) -> nn.Sequential:
+    """A network of notebook 19 as after a training on these images, its norms frozen by eval().
+
+    ``bias``: "kept", "left out" of each convolution before a norm, or "folded": by ``fold``, and
+    the norm goes. ValueError for another word.
+    """
+    if bias not in ("kept", "left out", "folded"):
+        raise ValueError(f"bias={bias!r}: use 'kept', 'left out' or 'folded'")
+    for layer in net:
+        if isinstance(layer, nn.BatchNorm2d):
+            # The mean of all passes, of which there is one.
+            layer.momentum = None
+    net(images)
+    net.eval()
+    for place, (conv, norm) in enumerate(pairwise(net)):
+        if not isinstance(conv, nn.Conv2d) or not isinstance(norm, nn.BatchNorm2d):
+            continue
+        if bias == "left out":
+            conv.bias = None
+        elif bias == "folded":
+            fold(conv, norm)
+            net[place + 1] = nn.Identity()
+    return net.eval()
 
 
 def _conv_bn(inputs: int, outputs: int, activation: Activation, stride: int = 1) -> nn.Sequential:

@@ -41,6 +41,7 @@ PATH = (
     "15_zeroing_gradients",
     "16_as_tensor",
     "21_normalization",
+    "19_bias_before_batchnorm",
     "24_attention",
     "17_debug_tools",
     "14_distributed_data_parallel",

@@ -113,7 +113,7 @@ def note() -> Iterator[Path]:
 # ------------------------------------------------------------------------------ what a judge meets
 
 EATS = "import torch\ndef {}:\n    return torch.empty(10**9, 0)\n"
-PADS = "def drop_bias(layer, norm):\n    layer.bias = None\n    layer.padding = (3000, 3000)\n"
+PADS = "def fold(conv, norm):\n    conv.bias = norm.bias\n    conv.padding = (3000, 3000)\n"
 MEMORY = "out of memory, more than 800 MB"
 # an answer, its notebook, and what becomes of the judge
 VALUES = {
