@@ -1,4 +1,4 @@
-"""The map of the course on one screen: the path, then more techniques to try first.
+"""The map of the course on one screen: the path in its order.
 
 Beside each what the reader finished there, the bets, and the figures of the speedrun beside the
 recorded ones.
@@ -23,8 +23,6 @@ from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-# Behind the path: long ones.
-MORE = ("22_compile_and_cuda_graphs",)
 HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
 DONE, NOTHING = "✓", "–"
 
@@ -74,7 +72,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The path, then more: `print` it, or end a cell in it for a table with links."""
+    """The path: `print` it, or end a cell in it for a table with links."""
 
     entries: tuple[Entry, ...]
     said: str
@@ -94,7 +92,7 @@ class Shortlist:
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:
-    """The map: the path in its order, then more; what each relieves, and what it brought.
+    """The map: the path in its order; what each relieves, and what it brought.
 
     Without ``yours`` the reader's own ticks, bets and figures are left out.
     """
@@ -106,8 +104,7 @@ def shortlist(*, yours: bool = True) -> Shortlist:
             # A file of an older version may hold a switch that there is no more.
             if name in SWITCHES:
                 own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
-    more = [_entry(name, own, progress) for name in MORE]
-    entries = (*(_entry(name, own, progress) for name in PATH[1:]), *more)
+    entries = tuple(_entry(name, own, progress) for name in PATH[1:])
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
     return Shortlist(entries, " ".join(filter(None, [where, *said])))
