@@ -14,8 +14,7 @@ from course.board import Board
 from course.board.words import factor_in_words
 from course.claims import ledger
 from course.claims.findings import gain, gain_in_words
-from course.front import is_front
-from course.notebook_files import about, notebook_path, place, read_notebook
+from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
 from course.way import STAR, rows
@@ -49,7 +48,6 @@ class Entry:
     title: str
     path: str
     relieves: str
-    front: bool
     yours: float
     recorded: Gain | None
     finished: bool
@@ -66,8 +64,7 @@ class Entry:
         bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
         done = f" {DONE}" if self.finished else ""
         done += STAR if self.solved else ""
-        form = "" if self.front else " (long)"
-        return [f"{self.title}{form}{done}", self.relieves, bets, yours, *recorded]
+        return [f"{self.title}{done}", self.relieves, bets, yours, *recorded]
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,6 @@ def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
         title=f"{name[:2]} {said['title']}",
         path=place(path),
         relieves=said["map"]["relieves"][0],
-        front=is_front(read_notebook(path)),
         yours=own.get(name[:2], math.nan),
         recorded=_recorded(name),
         finished=name in progress.finished,
