@@ -45,6 +45,7 @@ PATH = (
     "24_attention",
     "17_debug_tools",
     "14_distributed_data_parallel",
+    "22_compile_and_cuda_graphs",
     "20_validation_without_grad",
     "23_find_the_bottleneck",
 )

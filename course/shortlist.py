@@ -1,4 +1,4 @@
-"""The map of the course on one screen: the path, then more techniques to try first.
+"""The map of the course on one screen: the path in its order.
 
 Beside each what the reader finished there, the bets, and the figures of the speedrun beside the
 recorded ones.
@@ -14,8 +14,7 @@ from course.board import Board
 from course.board.words import factor_in_words
 from course.claims import ledger
 from course.claims.findings import gain, gain_in_words
-from course.front import is_front
-from course.notebook_files import about, notebook_path, place, read_notebook
+from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
 from course.way import STAR, rows
@@ -23,8 +22,6 @@ from labkit import show
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
-# Behind the path: long ones.
-MORE = ("22_compile_and_cuda_graphs",)
 HEAD = ["notebook", "relieves", "your bets", "you", "recorded", "of what"]
 DONE, NOTHING = "✓", "–"
 
@@ -51,7 +48,6 @@ class Entry:
     title: str
     path: str
     relieves: str
-    front: bool
     yours: float
     recorded: Gain | None
     finished: bool
@@ -68,13 +64,12 @@ class Entry:
         bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
         done = f" {DONE}" if self.finished else ""
         done += STAR if self.solved else ""
-        form = "" if self.front else " (long)"
-        return [f"{self.title}{form}{done}", self.relieves, bets, yours, *recorded]
+        return [f"{self.title}{done}", self.relieves, bets, yours, *recorded]
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """The path, then more: `print` it, or end a cell in it for a table with links."""
+    """The path: `print` it, or end a cell in it for a table with links."""
 
     entries: tuple[Entry, ...]
     said: str
@@ -94,7 +89,7 @@ class Shortlist:
 
 
 def shortlist(*, yours: bool = True) -> Shortlist:
-    """The map: the path in its order, then more; what each relieves, and what it brought.
+    """The map: the path in its order; what each relieves, and what it brought.
 
     Without ``yours`` the reader's own ticks, bets and figures are left out.
     """
@@ -106,8 +101,7 @@ def shortlist(*, yours: bool = True) -> Shortlist:
             # A file of an older version may hold a switch that there is no more.
             if name in SWITCHES:
                 own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
-    more = [_entry(name, own, progress) for name in MORE]
-    entries = (*(_entry(name, own, progress) for name in PATH[1:]), *more)
+    entries = tuple(_entry(name, own, progress) for name in PATH[1:])
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
     return Shortlist(entries, " ".join(filter(None, [where, *said])))
@@ -120,7 +114,6 @@ def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
         title=f"{name[:2]} {said['title']}",
         path=place(path),
         relieves=said["map"]["relieves"][0],
-        front=is_front(read_notebook(path)),
         yours=own.get(name[:2], math.nan),
         recorded=_recorded(name),
         finished=name in progress.finished,

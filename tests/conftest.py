@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def variables() -> dict[str, str]:
     """The environment, without what pytest and torch set for themselves."""
-    theirs = ("PYTEST", "TORCH", "TRITON", "KINETO", "KMP")
+    theirs = ("PYTEST", "TORCH", "_TORCHINDUCTOR", "TRITON", "KINETO", "KMP")
     return {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
 
 

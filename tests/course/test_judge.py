@@ -41,7 +41,7 @@ BEST = (*WALLS, Trust())[0]
 TRUST = ["--trust-submissions"] * isinstance(BEST, Trust)
 only_linux = pytest.mark.skipif(not LINUX, reason="the limit of memory needs /proc")
 SEGMENTS = "deeper/11_activation_checkpointing"
-GRAPHS = "22_compile_and_cuda_graphs"
+GRAPHS = "deeper/22_compile_and_cuda_graphs"
 RIGHT = """
 def best_segments(n, a, b):
     return min(range(1, n + 1), key=lambda k: k * a + -(-n // k) * b)

@@ -13,7 +13,7 @@ from course.front import is_front
 from course.notebook_files import NOTEBOOKS, read_notebook
 from course.overview import BOTTLENECKS
 from course.progress import PATH, finish
-from course.shortlist import DONE, MORE, shortlist
+from course.shortlist import DONE, shortlist
 from course.way import STAR
 from labkit.panel.guess import Decided
 
@@ -35,19 +35,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
     entries = shortlist(yours=False).entries
     names = [Path(entry.path).name for entry in entries]
-    assert names[: len(PATH) - 1] == [*PATH[1:]]
-    assert sorted(names[len(PATH) - 1 :]) == sorted(MORE)
-    forms = [entry.front for entry in entries]
-    assert forms == sorted(forms, reverse=True)
+    assert names == [*PATH[1:]]
     for entry in entries:
         path = NOTEBOOKS / f"{entry.path}.ipynb"
-        assert entry.front == is_front(read_notebook(path))
+        assert is_front(read_notebook(path))
         assert entry.relieves in BOTTLENECKS
         assert entry.recorded is not None
         # Debugging tools cost time.
         assert (entry.recorded.value > 1) == ("Debugging tools" not in entry.title)
         assert math.isnan(entry.yours) and not entry.finished
-        assert ("(long)" in " ".join(entry.texts())) == (not entry.front)
 
 
 def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
@@ -68,7 +64,7 @@ def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> N
     assert all(math.isnan(entry.yours) for entry in by_title.values())
     html = found._repr_html_()
     assert "<td>1.83x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
-    assert len(re.findall("<tr>", html)) == len(PATH) + len(MORE)
+    assert len(re.findall("<tr>", html)) == len(PATH)
     assert "1.83x" in str(found)
     assert "1.83x" not in str(shortlist(yours=False))
 
@@ -77,7 +73,7 @@ def test_a_damaged_board_is_told_and_the_map_still_shows(own: Path) -> None:
     own.write_text("{")
     found = shortlist()
     assert "damaged" in found._repr_html_()
-    assert len(found.entries) == len(PATH) + len(MORE) - 1
+    assert len(found.entries) == len(PATH) - 1
     assert module.NOTHING in str(found)
 
 

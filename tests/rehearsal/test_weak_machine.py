@@ -24,7 +24,9 @@ NEEDS = {
         r"one core",
     ),
     "compiler": (
-        lambda settings: "compile" in _switched_on(settings),
+        lambda settings: (
+            "compile" in _switched_on(settings) or "compile" in settings.get("execution", "")
+        ),
         r"no (C\+\+ )?compiler",
     ),
 }
