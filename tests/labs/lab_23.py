@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from types import FrameType
 from typing import Any
 
 from course import exercises, programs
@@ -16,7 +17,7 @@ LATE = 3.0
 
 
 def alive(names: dict[str, Any]) -> None:
-    """Each mended line leaves its own operators out, in both scripts; what is learned is the same."""
+    """In both scripts each mended line leaves its own operators out, and learns the same."""
     for script in programs.SCRIPTS:
         before = counters(names, script=script)
         after = {
@@ -35,28 +36,52 @@ def alive(names: dict[str, Any]) -> None:
         assert len(learned) == 1
 
 
+def seen(frame: FrameType | None, file: str, mistake: str) -> FrameType | None:
+    """The frame that a look counts: the innermost one of the file, but for a mistake."""
+    if mistake == "library":
+        return frame
+    found = []
+    while frame:
+        if frame.f_code.co_filename == file:
+            found.append(frame)
+        frame = frame.f_back
+    if not found:
+        return None
+    return found[-1] if mistake == "outermost" else found[0]
+
+
+def finish(work: Any, ended: threading.Event, mistake: str) -> None:
+    """Run the work and tell the thread that looks to end, but for a mistake."""
+    late = threading.Timer(LATE, ended.set)
+    try:
+        work()
+    except Exception:
+        if mistake == "no finally":
+            late.start()
+            raise
+        ended.set()
+        if mistake != "keeps the error":
+            raise
+    if mistake == "never ends":
+        late.start()
+    else:
+        ended.set()
+
+
 def sampler(mistake: str = "") -> Any:
     """A sampler, right or with a mistake."""
 
     def sample(work: Any, file: str, every: float = 0.002) -> Any:
         seconds: Counter[int] = Counter()
-        number, ended = threading.get_ident(), threading.Event()
+        caller, ended = threading.get_ident(), threading.Event()
         if mistake == "main thread":
-            number = threading.main_thread().ident or 0
+            caller = threading.main_thread().ident or 0
 
         def look() -> None:
+            number = threading.get_ident() if mistake == "own thread" else caller
             last = time.perf_counter()
             while not ended.wait(0 if mistake == "no pause" else every):
-                own = threading.get_ident()
-                frame = sys._current_frames().get(own if mistake == "own thread" else number)
-                outermost = None
-                while frame and mistake != "library":
-                    if frame.f_code.co_filename == file:
-                        outermost = frame
-                        if mistake != "outermost":
-                            break
-                    frame = frame.f_back
-                frame = frame or outermost
+                frame = seen(sys._current_frames().get(number), file, mistake)
                 now = time.perf_counter()
                 if frame:
                     seconds[frame.f_lineno] += 1 if mistake == "counts" else now - last
@@ -64,20 +89,8 @@ def sampler(mistake: str = "") -> Any:
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
-        try:
-            work()
-        except Exception:
-            if mistake == "no finally":
-                threading.Timer(LATE, ended.set).start()
-                raise
-            if mistake != "keeps the error":
-                ended.set()
-                raise
-        if mistake == "never ends":
-            # So that no thread of the test's is left.
-            threading.Timer(LATE, ended.set).start()
-        else:
-            ended.set()
+        finish(work, ended, mistake)
+        if ended.is_set():
             thread.join()
         return None if mistake == "nothing" else seconds
 
