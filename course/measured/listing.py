@@ -13,9 +13,10 @@ import torch
 
 from course import programs
 from course.measured.sides import legend
-from labkit import pick, seed_all
+from labkit import pick, seed_all, show
 from labkit.charts import svg
 from labkit.charts.svg import EDGE, LINE, WIDTH
+from labkit.plots import Drawing
 from labkit.restore import preserve_flags, preserve_rng
 from labkit.results import Comparison
 from labkit.show import Markup
@@ -122,7 +123,20 @@ def _sampled(
     return program, {line: part / whole for line, part in seconds.items() if whole}
 
 
-# ------------------------------------------------------------------------------------ the picture
+# ------------------------------------------------------------------------------------ the pictures
+
+
+def source(script: str) -> Drawing:
+    """A script with the numbers of its lines, folded; as the output of a cell."""
+    lines = (programs.HERE / script).read_text(encoding="utf-8").splitlines()
+    rows = []
+    for number, line in enumerate(lines, 1):
+        code = show.element("td", show.element("code", line, style="white-space: pre"))
+        rows.append(show.element("tr", show.element("td", str(number)), code))
+    listing = show.element("table", *rows, kind="source")
+    shown = show.details(show.element("div", listing, kind="scroll"), summary=f"All of {script}")
+    text = "\n".join(f"{number:3d}  {line}" for number, line in enumerate(lines, 1))
+    return Drawing(text, show.result(shown))
 
 
 def draw(sides: Sequence[Side], by: str) -> Markup:

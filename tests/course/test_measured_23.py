@@ -142,6 +142,14 @@ def test_a_mended_line_has_both_texts_and_little_is_left_out() -> None:
     assert "43  losses.append(loss.detach())" in texts(draw(read, "looks"))
 
 
+def test_a_script_is_shown_with_the_numbers_of_its_lines() -> None:
+    shown = listing.source("digits.py")
+    assert " 20          image = self.images[i] / self.images.max()" in repr(shown)
+    html = shown._repr_html_()
+    assert "<summary>All of digits.py</summary>" in html and "<details open" not in html
+    assert html.count("<tr>") == len(programs.load("digits.py").lines)
+
+
 def test_a_panel_s_picture_is_drawn_by_the_sampler_that_watched() -> None:
     built: list[str] = []
 
