@@ -21,6 +21,7 @@ from labkit.restore import preserve_flags, preserve_rng
 from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
+from whyslow import Report
 
 # Runs a function and returns the seconds of each line of a file.
 Sample = Callable[[Callable[[], object], str], Mapping[int, float]]
@@ -124,6 +125,13 @@ def _sampled(
 
 
 # ------------------------------------------------------------------------------------ the pictures
+
+
+def folded(report: Report) -> Drawing:
+    """What was sampled, behind a line that opens it: the reader bets first."""
+    summary = "Your machine: bet in the picture first, then open this"
+    page = show.details(Markup(report._repr_html_()), summary=summary)
+    return Drawing(str(report), show.result(page))
 
 
 def source(script: str) -> Drawing:

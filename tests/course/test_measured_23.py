@@ -60,12 +60,16 @@ def test_what_cannot_be_loaded_is_named() -> None:
 
 def test_a_program_is_seen_by_whyslow_in_its_own_lines() -> None:
     program = programs.load("train.py", [20])
-    with whyslow.watch() as watch:
+    with whyslow.watch(show=False) as watch:
         while watch.report.sampled.looks < 20:
             program.epoch()
     lines = [line for line in watch.report.sampled.lines if line.file == program.file]
     assert lines and all(line.source == program.lines[line.number - 1].strip() for line in lines)
     assert "train.py, line 20 mended" in watch.report._repr_html_()
+    # The reader bets first.
+    html = listing.folded(watch.report)._repr_html_()
+    assert "<details open" not in html
+    assert html.index("<details") < html.index("train.py, line 20 mended")
 
 
 # ------------------------------------------------------------------------------------ the sampler
