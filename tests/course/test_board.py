@@ -155,9 +155,9 @@ def test_a_switch_is_timed_within_a_minute(script: Any, seconds: float, slower: 
     run = script(seconds, seconds * slower)
     if 77 * seconds * (1 + slower) * 5 > 60:
         with pytest.raises(measure.NoFigure, match="too slow here to measure within a minute"):
-            measure.measure(SWITCH, [], bounded=True)
+            measure.measure(SWITCH, [], most=60)
     else:
-        found = measure.measure(SWITCH, [], bounded=True)
+        found = measure.measure(SWITCH, [], most=60)
         assert found.pairs >= 1 and found.factor == pytest.approx(1 / slower)
         allowed = {0.5: ("faster", "unclear"), 1: ("same", "unclear")}
         assert found.direction in allowed.get(slower, ("slower",))
@@ -168,7 +168,7 @@ def test_a_switch_is_timed_within_a_minute(script: Any, seconds: float, slower: 
 
 def test_a_quick_script_is_timed_as_ever(script: Any) -> None:
     run = script(0.001, 0.002)
-    found = measure.measure(SWITCH, [], bounded=True)
+    found = measure.measure(SWITCH, [], most=60)
     # Libraries are loaded, and each side is looked at.
     assert [images for _, images in run.run[:4]] == [8, 64, 64, 128]
     assert {images for _, images in run.run[4:]} == {128}
@@ -183,14 +183,14 @@ def test_who_names_seconds_waits_for_them(script: Any) -> None:
 
 def test_an_epoch_has_a_whole_batch(script: Any) -> None:
     run = script(0.01, 0.03)
-    measure.measure(SWITCH, ["batch_size"], bounded=True)
+    measure.measure(SWITCH, ["batch_size"], most=60)
     assert {images for _, images in run.run[1:]} == {128}
 
 
 def test_compiling_is_no_part_of_the_minute(script: Any) -> None:
     run = script(0.001, 0.002)
     run.compiling = 100.0
-    assert measure.measure(SWITCH, ["compile"], bounded=True).pairs >= 1
+    assert measure.measure(SWITCH, ["compile"], most=60).pairs >= 1
     assert run.now > 200
 
 
@@ -202,7 +202,7 @@ def test_a_race_ends_within_two_minutes(script: Any, epoch: float, factor: float
     """Three epochs of each side; nothing is learned before the last one."""
     images = measure.EARLY.images + measure.EARLY.validation
     run = script(epoch / images, epoch / images, epochs=3)
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert found.factor == pytest.approx(factor, nan_ok=True)
     assert found.pairs == (factor == 1) and run.now <= 120
 
@@ -211,7 +211,7 @@ def test_a_race_without_an_epoch_of_each_side_is_no_figure(script: Any) -> None:
     images = measure.EARLY.images + measure.EARLY.validation
     script(125 / images, 125 / images, epochs=3)
     with pytest.raises(measure.NoFigure, match="within two minutes"):
-        measure.measure("optimizers", [], bounded=True)
+        measure.measure("optimizers", [], most=120)
 
 
 def test_a_race_that_is_too_slow_goes_as_far_as_both_have_come(
@@ -229,7 +229,7 @@ def test_a_race_that_is_too_slow_goes_as_far_as_both_have_come(
 
     monkeypatch.setattr(measure, "train", train)
     monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert run.now <= 120
     # 0.24 of the accuracy: after 54 s, and after 58 s.
     assert (found.mode, found.pairs, found.stopped) == ("cut race", 1, True)
@@ -250,13 +250,13 @@ def test_a_race_that_was_stopped_has_no_figure_and_one_that_learned_nothing_no_f
 
     monkeypatch.setattr(measure, "train", train)
     monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert math.isnan(found.factor) and found.direction == "unclear" and run.now <= 120
     assert found.rate == pytest.approx(measure.EARLY.images / 20, rel=1)
     assert "no factor, unclear" in str(waterfall(Choices(), found, images=20_000))
     end = stop.set
     with pytest.raises(measure.NoFigure, match="was stopped"):
-        measure.measure("optimizers", [], bounded=True, stop=stop, tell=lambda _: end())
+        measure.measure("optimizers", [], most=120, stop=stop, tell=lambda *_: end())
 
 
 @pytest.mark.parametrize(
