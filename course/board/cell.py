@@ -149,7 +149,7 @@ class Board:
         except TooSlow as error:
             self.needs, rate = error.minutes, error.rate
             short = minutes_in_words(most / 60)
-            self.said = f"{self.switch} was not measured: {short} is too short for it here."
+            self.said = f"{self.switch} was not measured: it needs more than {short} here."
         except NoFigure as error:
             rate = error.rate
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."

@@ -162,7 +162,7 @@ def in_short(switch: str) -> str:
     Where it gained nothing that is sure, of the time of an epoch, it says so.
     """
     machine = nearest()
-    for how in ON_TOP:
+    for how in (FORWARD, ADDED):
         for effect in machine.effects if machine else ():
             if (effect.switch, effect.how) == (switch, how) and not math.isnan(effect.factor):
                 return f"Where it was recorded: {_gain(effect)}."
