@@ -170,8 +170,9 @@ class Buttons(Watcher):
             # What speaks against it has been said above.
             minor = board.doubt or board.undecided or board.needs
             buttons["measure"].button_style = "" if minor else "primary"
-            about = f"about {board.needs} minutes"
-            buttons["patient"].description = f"Take the time it needs ({about})"
+            # Short enough for a phone.
+            patient = f"Take the time it needs (about {board.needs} min)"
+            buttons["patient"].description = patient
             buttons["patient"].button_style = "" if board.doubt else "primary"
         if not self._running:
             self.say(labelled(board.said))

@@ -929,7 +929,7 @@ def test_a_button_takes_the_time_that_a_switch_needs(
     shown._ipython_display_()
     press(displayed, "Measure it")
     shown.wait(10)
-    patient = "Take the time it needs (about 6 minutes)"
+    patient = "Take the time it needs (about 6 min)"
     assert pressable(displayed) == [patient, "Measure it (a minute at most)"]
     assert [each.button_style for each in displayed[1].children[:2]] == ["primary", ""]
     assert "it needs more than a minute here" in said(displayed)
