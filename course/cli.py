@@ -61,7 +61,9 @@ def _add_board(commands: Commands) -> None:
         "--record", action="store_true", help="record this machine in data/reference/speedrun.json"
     )
     board.add_argument(
-        "--minutes", type=float, help="begin nothing more to record after so many; call it again"
+        "--minutes",
+        type=float,
+        help="for the switch at most; with --record, begin nothing more after so many",
     )
 
 

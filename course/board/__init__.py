@@ -6,6 +6,6 @@ board("mixed_precision")
 """
 
 from course.board.cell import Board, board
-from course.board.measure import images_per_second
+from course.board.rate import images_per_second
 
 __all__ = ["Board", "board", "images_per_second"]

@@ -7,7 +7,7 @@ import math
 from course.board.outlook import doubt
 from course.board.store import Figure
 from course.switches import SWITCHES
-from labkit.text import format_factor
+from labkit.text import format_factor, format_share
 
 KEEP, LEAVE = "keep", "leave"
 # From this part of the peak on less is no saving.
@@ -31,13 +31,18 @@ def advice(figure: Figure) -> str:
         return f"{_gain(figure)}."
     if figure.direction == "same":
         return "makes no difference here."
-    return "is not clear here: run it again, beside fewer programs."
+    return "is not clear here: measure it again, beside fewer programs."
 
 
 def saves_memory(figure: Figure) -> bool:
     """Whether its switch is there for memory, and needed less of it here."""
+    return for_memory(figure) and figure.memory < SAVED
+
+
+def for_memory(figure: Figure) -> bool:
+    """Whether its switch is there for memory, and that was measured."""
     switch = SWITCHES.get(figure.switch)
-    return switch is not None and switch.saves == "memory" and figure.memory < SAVED
+    return switch is not None and switch.saves == "memory" and math.isfinite(figure.memory)
 
 
 def after_keeping(figure: Figure) -> str:
@@ -51,7 +56,12 @@ def after_keeping(figure: Figure) -> str:
 
 
 def in_short(figure: Figure) -> str:
-    """``1.24x faster``, ``0.50x, slower in both pairs``, ``1.04x unclear, not counted``."""
+    """``1.24x faster``, ``0.50x, slower in both pairs``, ``1.04x unclear, not counted``.
+
+    Of a switch for memory ``87 % of the memory; its time: unclear``.
+    """
+    if for_memory(figure):
+        return f"{format_share(figure.memory)} of the memory; its time: {_time(figure)}"
     if math.isnan(figure.factor):
         return "no factor, not counted"
     if math.isinf(figure.factor) or figure.factor <= 0:
@@ -70,6 +80,18 @@ def pairs_in_words(figure: Figure) -> str:
         return figure.direction
     counts = {1: "the only pair", 2: "both pairs"}
     return f"{figure.direction} in {counts.get(figure.pairs, f'all {figure.pairs} pairs')}"
+
+
+def _time(figure: Figure) -> str:
+    """``unclear``, ``the same``, ``1.25 times as long``."""
+    if figure.direction == "unclear" or not 0 < figure.factor < math.inf:
+        return "unclear"
+    if figure.direction == "same":
+        return "the same"
+    about = "" if figure.verdict == figure.direction else "about "
+    if figure.direction == "slower":
+        return f"{about}{format_factor(1 / figure.factor)} times as long"
+    return f"{about}{format_factor(figure.factor)} times as fast"
 
 
 def _costs(figure: Figure) -> str:

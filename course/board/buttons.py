@@ -27,7 +27,7 @@ from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
 
 CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
 # Seconds between two lines of progress.
-SELDOM = 0.5
+SELDOM = 1.0
 
 
 class Measurable(Protocol):
@@ -36,6 +36,7 @@ class Measurable(Protocol):
     switch: str | None
     latest: Figure | None
     said: str
+    needs: int
 
     @property
     def undecided(self) -> bool: ...
@@ -45,10 +46,44 @@ class Measurable(Protocol):
     def doubt(self) -> str: ...
     @property
     def waterfall(self) -> Waterfall: ...
-    def measure(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None: ...
+    def measure(
+        self,
+        *,
+        minutes: float | None = None,
+        stop: threading.Event | None = None,
+        tell: Tell | None = None,
+    ) -> None: ...
     def keep(self) -> None: ...
     def leave(self) -> None: ...
     def undo(self) -> None: ...
+
+
+class Clock(threading.Thread):
+    """Counts seconds on the page, and says what is being done, also while an epoch is long."""
+
+    def __init__(self, status: W.HTML, most: float, context: contextvars.Context) -> None:
+        super().__init__(name="board-clock", daemon=True)
+        self.doing = "reading the images"
+        self._status, self._most, self._context = status, most, context
+        self._begin, self._over = time.monotonic(), threading.Event()
+        self._draw()
+
+    def run(self) -> None:
+        """Draw, each second, until `end`."""
+        while not self._over.wait(SELDOM):
+            self._context.run(self._draw)
+
+    def end(self) -> None:
+        """Draw nothing more: when it returns the line is free."""
+        self._over.set()
+        self.join()
+
+    def _draw(self) -> None:
+        passed = time.monotonic() - self._begin
+        # Compiling comes on top.
+        most = f" of at most {self._most:.0f} s" if passed <= self._most else ""
+        text = f"{passed:.0f} s{most}: {self.doing}"
+        self._status.value = show.progress(min(1.0, passed / self._most), text)
 
 
 class Buttons(Watcher):
@@ -58,6 +93,7 @@ class Buttons(Watcher):
         self.board = board
         self.status = W.HTML(layout=W.Layout(flex="1 1 240px"))
         self.buttons = {
+            "patient": self._button("Take the time", lambda: self.start(board.needs)),
             "measure": self._button("Measure it", self.start),
             "stop": self._button("Stop", lambda: self.runs.stop()),
             KEEP: self._button("Keep it", board.keep),
@@ -68,7 +104,9 @@ class Buttons(Watcher):
         self.runs = Runs(self, self._run)
         CELLS.add(self.runs)
         self._names = {"head": uuid4().hex, "body": uuid4().hex}
-        self._shown, self._running, self._drawn = False, False, 0.0
+        self._shown, self._running = False, False
+        self._minutes: float | None = None
+        self._clock: Clock | None = None
         self._context = contextvars.copy_context()
 
     # -------------------------------------------------------------------------------- shown
@@ -121,7 +159,7 @@ class Buttons(Watcher):
         elif board.undoable:
             names = ["undo"]
         elif board.switch is not None:
-            names = ["measure"]
+            names = ["patient", "measure"] if board.needs else ["measure"]
         advice = advised(board.latest) if board.latest is not None else ""
         for name in (KEEP, LEAVE):
             buttons[name].button_style = "primary" if name == advice else ""
@@ -130,8 +168,12 @@ class Buttons(Watcher):
             words = "Measure again" if board.undecided else "Measure it"
             buttons["measure"].description = f"{words} ({promise[0].lower()}{promise[1:]})"
             # What speaks against it has been said above.
-            minor = board.doubt or board.undecided
+            minor = board.doubt or board.undecided or board.needs
             buttons["measure"].button_style = "" if minor else "primary"
+            # Short enough for a phone.
+            patient = f"Take the time it needs (about {board.needs} min)"
+            buttons["patient"].description = patient
+            buttons["patient"].button_style = "" if board.doubt else "primary"
         if not self._running:
             self.say(labelled(board.said))
         self.box.children = [*(buttons[name] for name in names), self.status]
@@ -151,8 +193,12 @@ class Buttons(Watcher):
 
     # ----------------------------------------------------------------------------------- a run
 
-    def start(self) -> None:
-        """Begin to measure. RuntimeError while anything measures in this process."""
+    def start(self, minutes: float | None = None) -> None:
+        """Begin to measure, for so many minutes at most.
+
+        RuntimeError while anything measures in this process.
+        """
+        self._minutes = minutes
         self.runs.press(self._run())
 
     def wait(self, timeout: float | None = None) -> None:
@@ -163,25 +209,24 @@ class Buttons(Watcher):
             raise self.runs.latest.error
 
     def _run(self) -> Run:
-        most = seconds_at_most(self.board.switch or "")
+        minutes = self._minutes
+        most = 60 * minutes if minutes else seconds_at_most(self.board.switch or "")
 
         def job(_: Any, stop: threading.Event) -> Any:
-            self.board.measure(stop=stop, tell=lambda passed: self._progress(passed, most))
+            self.board.measure(minutes=minutes, stop=stop, tell=self._tell)
             return self.board.latest
 
         return Run(job, "Time", most, ({}, {}))
 
-    def _progress(self, passed: float, most: float) -> None:
-        now = time.monotonic()
-        if now - self._drawn > SELDOM:
-            self._drawn = now
-            text = f"{passed:.0f} s of at most {most:.0f} s"
-            self.status.value = show.progress(min(1.0, passed / most), text)
+    def _tell(self, _: float, doing: str) -> None:
+        if self._clock is not None:
+            self._clock.doing = doing
 
     def begun(self, run: Run) -> None:
-        """The button gives way to Stop."""
+        """The button gives way to Stop, and seconds count."""
         self._running = True
-        self.status.value = show.progress(0.0, "looking at an epoch of each side")
+        self._clock = Clock(self.status, run.budget, self.context())
+        self._clock.start()
         self._arrange()
 
     def finish(self, run: Run, result: Found) -> str:
@@ -190,6 +235,8 @@ class Buttons(Watcher):
 
     def over(self, run: Run) -> None:
         """The figure, or what ended the run, and the buttons that follow."""
+        if self._clock is not None:
+            self._clock.end()
         if run.error is None and run.ended and not self.board.undecided:
             self.board.said = CELL_BEGAN
         elif run.error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -9,19 +10,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from course.board import recorded, store
 from course.board.advice import after_keeping
 from course.board.buttons import Buttons
-from course.board.measure import THREADS, NoFigure, Tell, machine_name, measure, promised
+from course.board.measure import (
+    NoFigure,
+    Tell,
+    TooSlow,
+    machine_name,
+    measure,
+    minutes_in_words,
+    on_top_of,
+    promised,
+    seconds_at_most,
+)
 from course.board.outlook import doubt, likely
 from course.board.page import html
+from course.board.rate import Beside, Rate, images_per_second
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import SWITCHES, checked
-from labkit.busy import Others
 from labkit.device import test_size
+
+# Seconds for the slow script where it has to be timed beside a switch.
+AGAIN = 3.0
 
 
 def board(
@@ -29,19 +41,21 @@ def board(
     *,
     seconds: float | None = None,
     whole: bool = False,
+    minutes: float | None = None,
     rate: float | None = None,
 ) -> Board:
     """The reader's speedrun: its goal, what was kept, and a button that measures ``switch``.
 
     Given ``seconds``, a budget for the measuring proper, the cell itself measures; a race takes one
-    seed at least. ``whole`` races to the target of the task on five seeds: minutes to an hour. An
-    interrupt shows what there is by then. ``rate`` is the slow script's, `images_per_second()`: it
-    is noted for later boards, as long as no switch was timed on it. ValueError for an unknown
-    switch.
+    seed at least. ``minutes`` is what all of it may take, where the script is too slow for the
+    minute of the button. ``whole`` races to the target of the task on five seeds: minutes to an
+    hour. An interrupt shows what there is by then. ``rate`` is the slow script's,
+    `images_per_second()`: it is noted for later boards, as long as no switch was timed on it.
+    ValueError for an unknown switch, and for minutes that are not above 0.
     """
     found = Board(switch, rate)
-    if switch is not None and (whole or seconds is not None):
-        found.measure(seconds, whole)
+    if switch is not None and (whole or seconds is not None or minutes is not None):
+        found.measure(seconds, whole, minutes)
     return found
 
 
@@ -63,6 +77,8 @@ class Board:
         # What is wrong with the reader's file.
         self._trouble = ""
         self.latest: Figure | None = None
+        # Minutes that the switch is likely to need, where it had too little time.
+        self.needs = 0
         self._unsaved: list[Choice] = []
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
@@ -73,15 +89,21 @@ class Board:
             except BoardError as error:
                 self.said = self._trouble = str(error)
         if rate:
-            self._note(rate)
+            notice = rate.notice if isinstance(rate, Rate) else ""
+            self._note(rate, bool(notice))
+            self.said = f"{self.said} {notice}".strip()
 
-    def _note(self, rate: float) -> None:
+    def _note(self, rate: float, disturbed: bool) -> None:
         """Keep the slow script's rate, here and in the reader's file."""
-        before, self.choices = self.choices, self.choices.with_rate(rate)
+        if not math.isfinite(rate):
+            return
+        before, self.choices = self.choices, self.choices.with_rate(rate, disturbed)
         if self.path is None or self._trouble or self.choices == before:
             return
         try:
-            store.change(self.path, self.machine, lambda choices: choices.with_rate(rate))
+            store.change(
+                self.path, self.machine, lambda choices: choices.with_rate(float(rate), disturbed)
+            )
         except BoardError as error:
             self.said = self._trouble = str(error)
 
@@ -89,37 +111,67 @@ class Board:
         self,
         seconds: float | None = None,
         whole: bool = False,
+        minutes: float | None = None,
         *,
         stop: threading.Event | None = None,
         tell: Tell | None = None,
     ) -> None:
         """Measure the switch on top of those that were kept; nothing is saved before a choice.
 
-        ``stop`` and ``tell`` as for `course.board.measure.measure`. ValueError without a switch.
+        The slow script's rate is, though: where it is unknown or was disturbed it is timed first.
+        ``minutes`` is what all may take, ``stop`` and ``tell`` as for
+        `course.board.measure.measure`. ValueError without a switch, and for minutes that are not
+        above 0.
         """
         if self.switch is None:
             raise ValueError("name the switch: board('data_loading') measures one")
+        if minutes is not None and not minutes > 0:
+            raise ValueError(f"minutes={minutes!r}: a number above 0, such as 5")
         if tell is None:
-            print(
-                f"Training without and with {self.switch}: {promised(self.switch, seconds, whole)}"
-            )
-        self.latest, self._undo, self.said = None, None, self._trouble
-        bounded = seconds is None and not whole
-        others, begin = Others(), time.monotonic()
+            promise = promised(self.switch, seconds, whole, minutes)
+            print(f"Training without and with {self.switch}: {promise}")
+        self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
+        most = math.inf
+        if minutes is not None:
+            most = 60 * minutes
+        elif seconds is None and not whole:
+            most = seconds_at_most(self.switch)
+        beside, rate = Beside(), math.nan
         try:
+            left = most - self._time_slow_script(whole, stop, tell)
             self.latest = measure(
-                self.switch, self.choices.switches, seconds, whole, bounded, stop=stop, tell=tell
+                self.switch, self.choices.switches, seconds, whole, left, stop=stop, tell=tell
             )
         except KeyboardInterrupt:
             self.said = (
                 f"{self.switch} was interrupted before there was a figure; nothing has changed."
             )
+        except TooSlow as error:
+            self.needs, rate = error.minutes, error.rate
+            short = minutes_in_words(most / 60)
+            self.said = f"{self.switch} was not measured: it needs more than {short} here."
         except NoFigure as error:
+            rate = error.rate
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
-        # Of a shorter time the system's counters say too little.
-        if time.monotonic() - begin > 1:
-            busy = others.notice(THREADS or torch.get_num_threads())
-            self.said = f"{self.said} {busy}".strip()
+        notice = beside.notice()
+        if self.latest is not None:
+            self.latest = replace(self.latest, disturbed=bool(notice))
+        self._note(rate, bool(notice))
+        self.said = f"{self.said} {notice}".strip()
+
+    def _time_slow_script(
+        self, whole: bool, stop: threading.Event | None, tell: Tell | None
+    ) -> float:
+        """Time it where its rate is not sure and the switch is measured on top of others.
+
+        The seconds that it took.
+        """
+        begin = time.monotonic()
+        below = on_top_of(self.switch, self.choices.switches, whole) if self.switch else ()
+        if below and not self.choices.sure:
+            rate = images_per_second(AGAIN, stop=stop, tell=tell)
+            self._note(rate, bool(rate.notice))
+        return time.monotonic() - begin
 
     # -------------------------------------------------------------------------------- choices
 
@@ -143,7 +195,7 @@ class Board:
 
     def _choose(self, kept: bool) -> None:
         if self.latest is None:
-            raise ValueError("no switch was measured: board('data_loading', seconds=10) does it")
+            raise ValueError("no switch was measured: board('data_loading', minutes=1) does it")
         if self._undo and self._undo[0].figure is self.latest:
             self.undo()
         choice, before = Choice(self.latest, kept), self.choices
@@ -206,11 +258,12 @@ class Board:
         """The steps as they are now."""
         latest = self.latest if self.undecided else None
         found = waterfall(self.choices, latest, recorded.images_to_target())
-        named: dict[str, Any] = {}
+        named: dict[str, Any] = {"needs": self.needs}
         if self.switch is not None:
-            named = {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
+            named |= {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
         if self.switch is not None and self.latest is None:
-            named |= {"armed": self.switch, "doubt": self.doubt}
+            elsewhere = recorded.in_short(self.switch)
+            named |= {"armed": self.switch, "elsewhere": elsewhere, "doubt": self.doubt}
         if self._undo is not None and not self.undecided:
             named["decided"] = self._undo[0]
         ahead = likely({*self.choices.made, self.switch or ""}, self.choices.switches)
@@ -241,16 +294,17 @@ class Board:
 
     # --------------------------------------------------------------------------- in the background
 
-    def start(self) -> None:
+    def start(self, minutes: float | None = None) -> None:
         """Measure the switch in a thread, as its button does; a cell that begins ends it.
 
-        RuntimeError while anything measures in this process, ValueError without a switch.
+        ``minutes`` as for `measure`. RuntimeError while anything measures in this process,
+        ValueError without a switch.
         """
         if self.switch is None:
             raise ValueError("name the switch: board('data_loading') measures one")
         if self._buttons is None:
             self._buttons = Buttons(self)
-        self._buttons.start()
+        self._buttons.start(minutes)
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for what `start` began; raise what ended it, TimeoutError after so many seconds."""

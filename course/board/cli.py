@@ -17,13 +17,14 @@ def main(args: Namespace) -> int:
         from course.board.record import record
 
         return record(args.minutes)
-    if args.switch is None and (args.keep or args.leave or args.whole or args.seconds):
+    asked = args.keep or args.leave or args.whole or args.seconds or args.minutes
+    if args.switch is None and asked:
         print("name the switch: python -m course board data_loading --keep", file=sys.stderr)
         return 2
     try:
         found = board(args.switch)
         if args.switch is not None:
-            found.measure(args.seconds, args.whole)
+            found.measure(args.seconds, args.whole, args.minutes)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -9,7 +9,8 @@ of the time, and the goal is the accuracy that both have reached by then.
 
 A reader is promised a time, by the clock on the wall. So an epoch of each side is looked at first:
 in a slow script the epochs that are timed become shorter, down to one batch, and none begins that
-would not end in time (`Limit`).
+would not end in time (`Limit`). Where that leaves no time for a single pair, what was seen says how
+many minutes would (`TooSlow`).
 
 Steps use as many threads as torch does by itself: a training takes the whole machine.
 """
@@ -73,7 +74,9 @@ FEW = 8
 THREADS = pick(cpu=None, test=1)
 
 
-Tell = Callable[[float], None]
+# The seconds that have passed, and what is being done.
+Tell = Callable[[float, str], None]
+WITHOUT, WITH = "an epoch without it", "an epoch with it"
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -83,7 +86,8 @@ class OutOfTime(KeyboardInterrupt):
 class Limit:
     """So many seconds from now, in which no epoch begins that would not end, by what is known.
 
-    None begins once ``stop`` is set. After each, ``tell`` is given the seconds that have passed.
+    None begins once ``stop`` is set. ``tell`` is given the seconds that have passed and what is
+    being done: when that changes, and after each epoch.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Limit:
         self.tell = tell
         # Whether an epoch was refused.
         self.over = False
+        self._doing = ""
         self._begin = time.perf_counter()
         self._end = self._until = self._begin + seconds
         # Seconds of the latest epoch of these switches, of so many images.
@@ -127,7 +132,20 @@ class Limit:
     def report(self, *_: object) -> None:
         """Tell how many seconds have passed."""
         if self.tell:
-            self.tell(time.perf_counter() - self._begin)
+            self.tell(time.perf_counter() - self._begin, self._doing)
+
+    def begin(self, doing: str) -> None:
+        """Tell what is done from now on."""
+        self._doing = doing
+        self.report()
+
+    def rate(self, switches: Collection[str]) -> float:
+        """Images per second of the longest epoch with these switches; nan where there was none."""
+        side = frozenset(switches)
+        known = [(images, spent) for (each, images), spent in self._known.items() if each == side]
+        images, spent = max(known, default=(0, math.nan))
+        # A shorter epoch only loads libraries.
+        return images / spent if images > FEW else math.nan
 
     def divide(self, parts: int) -> None:
         """Let what follows have one of so many equal parts of the time that is left."""
@@ -143,7 +161,22 @@ class Limit:
 
 
 class NoFigure(RuntimeError):
-    """A side ended before there was anything to compare, and why."""
+    """A side ended before there was anything to compare, and why.
+
+    ``rate`` is the slow script's images per second, nan where it was not seen.
+    """
+
+    def __init__(self, why: str, rate: float = math.nan) -> None:
+        super().__init__(why)
+        self.rate = rate
+
+
+class TooSlow(NoFigure):
+    """There was no time for a single pair; so many ``minutes`` are likely to be enough."""
+
+    def __init__(self, why: str, rate: float, minutes: int) -> None:
+        super().__init__(why, rate)
+        self.minutes = minutes
 
 
 def machine_name() -> str:
@@ -155,34 +188,32 @@ def machine_name() -> str:
     return f"{cpu['model']}, {cpu['cores']} cores"
 
 
-def images_per_second(seconds: float = 5.0, switches: Collection[str] = ()) -> float:
-    """Train (and validate) small epochs for ``seconds``, after a first one; images a second.
-
-    Without switches it is the slow script.
-    """
-    with prepared():
-        run = train(switches, TIMED)
-        next(run)
-        begin, done = time.perf_counter(), 0
-        while not done or time.perf_counter() - begin < seconds:
-            next(run)
-            done += TIMED.images
-        return done / (time.perf_counter() - begin)
-
-
 def seconds_at_most(switch: str) -> float:
-    """What a reader waits for `measure` at most, where it is bounded; compiling comes on top."""
+    """What a reader waits for `measure` by default; compiling comes on top."""
     return RACE if SWITCHES[switch].learns else MINUTE
 
 
-def promised(switch: str, seconds: float | None = None, whole: bool = False) -> str:
+def promised(
+    switch: str,
+    seconds: float | None = None,
+    whole: bool = False,
+    minutes: float | None = None,
+) -> str:
     """How long `measure` takes, in words."""
     if whole:
         return f"To {TASK.target:.0%}, on {MOST_SEEDS} seeds: minutes to an hour."
-    if seconds is not None:
+    if minutes is None and seconds is not None:
         return f"About {seconds:g} s of measuring, once both are built."
-    text = "Two minutes at most" if SWITCHES[switch].learns else "A minute at most"
+    most = seconds_at_most(switch) if minutes is None else 60 * minutes
+    text = f"{minutes_in_words(most / 60)} at most"
+    text = text[0].upper() + text[1:]
     return f"{text}, and compiling on top." if switch == "compile" else f"{text}."
+
+
+def minutes_in_words(minutes: float) -> str:
+    """``a minute``, ``two minutes``, ``6 minutes``."""
+    known = {1.0: "a minute", 2.0: "two minutes"}
+    return known.get(minutes, f"{minutes:.3g} minutes")
 
 
 def measure(
@@ -190,7 +221,7 @@ def measure(
     present: Collection[str],
     seconds: float | None = None,
     whole: bool = False,
-    bounded: bool = False,
+    most: float = math.inf,
     *,
     stop: threading.Event | None = None,
     tell: Tell | None = None,
@@ -198,45 +229,57 @@ def measure(
     """What ``switch`` does on top of ``present``, in about ``seconds`` for the measuring proper.
 
     ``whole`` races to the target of the task instead, on five seeds, however long that takes.
-    ``bounded`` keeps within `MINUTE` or `RACE`, all in all. ``stop`` ends it at its next epoch, and
-    ``tell`` is given the seconds that have passed, after each. NoFigure when memory ran out, or
-    when there was no time for a single pair.
+    It keeps within ``most`` seconds, all in all. ``stop`` ends it at its next epoch; ``tell`` is
+    told how far it is, as for `Limit`. NoFigure when memory ran out, and TooSlow when there was no
+    time for a single pair.
     """
-    below = tuple(name for name in present if name != switch)
+    below = on_top_of(switch, present, whole)
     learns = SWITCHES[switch].learns
     # Unpacking them for the first time may take longer than all else.
-    _read_images(EARLY if learns else TIMED)
-    most = math.inf
-    if bounded:
-        most = seconds_at_most(switch)
+    read_images(EARLY if learns else TIMED)
     limit = Limit(most, stop, tell)
     try:
         with _quietly(), survive() as outcome:
             if whole:
                 return _raced(switch, below, seconds, TASK, limit)
             if learns:
-                return _raced(switch, _with_batch_norm(switch, below), seconds, EARLY, limit)
+                return _raced(switch, below, seconds, EARLY, limit)
             return _timed(switch, below, seconds, limit)
     except OutOfTime:
+        slow = math.nan if below else limit.rate(())
         if limit.stop.is_set():
-            raise NoFigure("it was stopped before there was a figure") from None
-        within = "two minutes" if learns else "a minute"
-        raise NoFigure(
-            f"it is too slow here to measure within {within}; "
-            f"board({switch!r}, seconds=10) takes the time that it needs"
-        ) from None
+            raise NoFigure("it was stopped before there was a figure", slow) from None
+        minutes = _minutes_needed(below, (*below, switch), learns, limit)
+        raise TooSlow("there was no time for a single pair", slow, minutes) from None
     raise NoFigure(f"one of its two sides ended: {outcome.error}")
 
 
-def _read_images(task: Task) -> None:
+def _minutes_needed(off: tuple[str, ...], on: tuple[str, ...], learns: bool, limit: Limit) -> int:
+    """Minutes that are likely to be enough, by what was seen of the two sides.
+
+    A race takes a cycle of each side; as many pairs as a verdict needs get half of the time.
+    """
+    rates = [rate for rate in map(limit.rate, (off, on)) if math.isfinite(rate)]
+    # Nothing was seen of either: they are slower than this.
+    slowest = min(rates, default=batch_size(frozenset(off)) / limit.seconds)
+    seconds = 2 * batch_size(frozenset(off)) / slowest * 2 * EPOCHS * CLAIM_PAIRS
+    if learns:
+        seconds = 2 * EARLY.cycle * EARLY.images / slowest
+    return max(math.ceil(seconds / 60), math.ceil(limit.seconds / 60) + 1)
+
+
+def read_images(task: Task) -> None:
     read(train=True, size=task.images)
     read(train=False, size=task.validation)
 
 
-def _with_batch_norm(switch: str, below: tuple[str, ...]) -> tuple[str, ...]:
-    if "normalization" in (switch, *below):
-        return below
-    return (*below, "normalization")
+def on_top_of(switch: str, present: Collection[str], whole: bool = False) -> tuple[str, ...]:
+    """What is on, on both sides, while a switch is measured."""
+    below = tuple(name for name in present if name != switch)
+    raced = SWITCHES[switch].learns and not whole
+    if raced and "normalization" not in (switch, *below):
+        return (*below, "normalization")
+    return below
 
 
 def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Limit) -> Figure:
@@ -254,8 +297,11 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
 
     if seconds is None:
         enough = EPOCHS * CLAIM_PAIRS * epochs
-        seconds = min(3 * SECONDS, max(SECONDS, enough))
+        # A reader who allows more minutes gets as many times as much.
+        times = max(1.0, limit.seconds / MINUTE) if math.isfinite(limit.seconds) else 1.0
+        seconds = min(3 * SECONDS * times, max(SECONDS, enough))
     lab = Lab(speedrun, threads=THREADS, switched=[False, True])
+    limit.begin("both in turn")
     # The minute is promised.
     # Who is told needs no bar.
     update = limit.report if limit.tell else None
@@ -281,15 +327,19 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
 def _epoch_that_fits(sides: Sequence[Sequence[str]], limit: Limit) -> tuple[Task, float]:
     """What an epoch is to be, one batch at least, and the seconds of one of both sides."""
     batch = min(batch_size(frozenset(sides[0])), TIMED.images)
-    _look(sides[0], _epoch(FEW), limit)
-    seconds = sum(_look(side, _epoch(batch), limit) for side in sides)
+    limit.begin("loading libraries")
+    look(sides[0], small_epoch(FEW), limit)
+    seconds = 0.0
+    for side, doing in zip(sides, (WITHOUT, WITH), strict=True):
+        limit.begin(doing)
+        seconds += look(side, small_epoch(batch), limit)
     images = TIMED.images
     if MANY * seconds * images / batch > limit.seconds:
         images = max(1, int(limit.seconds / MANY / seconds)) * batch
-    return _epoch(images), seconds * images / batch
+    return small_epoch(images), seconds * images / batch
 
 
-def _look(side: Sequence[str], task: Task, limit: Limit) -> float:
+def look(side: Sequence[str], task: Task, limit: Limit) -> float:
     """Seconds of the first epoch."""
     # Compiled for this look alone it would take as long as all else.
     switches = [name for name in side if name != "compile"]
@@ -299,7 +349,7 @@ def _look(side: Sequence[str], task: Task, limit: Limit) -> float:
     return time.perf_counter() - begin
 
 
-def _epoch(images: int) -> Task:
+def small_epoch(images: int) -> Task:
     """An epoch of so many images, with its part of the validation."""
     validation = max(1, round(TIMED.validation * images / TIMED.images))
     return TIMED._replace(images=images, validation=validation)
@@ -374,8 +424,13 @@ def _one_seed(
     bar = {"desc": f"race, seed {seed}", "unit": "training", "delay": 2}
     for place, name in enumerate(progress(iterable=names, **bar, **hidden)):
         limit.divide(1 if seed else len(names) - place)
+        limit.begin(f"training {_side(name)}, seed {seed + 1}")
         runs.append(run_once(task, name, sides[name], seed, limit, cut=not seed))
     return runs
+
+
+def _side(name: str) -> str:
+    return {"off": "without it", "on": "with it"}.get(name, name)
 
 
 def _as_far_as_all(runs: Sequence[RaceRun], goal: float) -> RaceResult:

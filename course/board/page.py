@@ -28,14 +28,16 @@ from labkit.text import format_factor
 
 def html(found: Waterfall) -> Markup:
     """The whole of a board without its buttons."""
-    said = show.note(labelled(found.said)) if found.said else ""
-    return show.result(head(found), body(found), said)
+    said = f"{labelled(found.said)} {found.command()}".strip()
+    return show.result(head(found), body(found), show.note(said) if said else "")
 
 
 def head(found: Waterfall) -> Markup:
     """The big times, the stars, and what is to be decided or measured."""
     big = show.element("b", found.headline(), kind="factor")
     blocks: list[str] = [show.sentence(big, " ", show.element("small", found.caption()))]
+    if caution := found.caution():
+        blocks.append(show.note(caution))
     blocks += [styles(), _stars(found.stars)]
     if figure := found.latest:
         blocks.append(_judged(figure, advice(figure)))
@@ -150,7 +152,7 @@ def _by_memory(row: Row, figure: Figure) -> Row:
     text = row.thin_text or "memory not measured"
     return replace(
         row,
-        note=f"{format_factor(figure.memory)}x" if row.thin_text else "",
+        note=in_short(figure) if row.thin_text else "",
         text=text,
         before=figure.peak,
         after=after,

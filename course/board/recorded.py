@@ -13,8 +13,9 @@ from typing import Any
 
 from course.board.words import as_json, from_json, told
 from course.records.store import reference_folder
-from course.switches import IN_THE_WAY, TASK
+from course.switches import IN_THE_WAY, SWITCHES, TASK
 from labkit.racing import RaceResult, RaceRun
+from labkit.text import format_factor
 
 SCHEMA = 1
 # How an effect was taken.
@@ -155,6 +156,34 @@ def on_top_of(effect: Effect) -> str:
     return ON_TOP[effect.how] + but
 
 
+def in_short(switch: str) -> str:
+    """What the nearest recorded machine gained by a switch, in a sentence; empty where unknown.
+
+    Where it gained nothing that is sure, of the time of an epoch, it says so.
+    """
+    machine = nearest()
+    for how in (FORWARD, ADDED):
+        for effect in machine.effects if machine else ():
+            if (effect.switch, effect.how) == (switch, how) and not math.isnan(effect.factor):
+                return f"Where it was recorded: {_gain(effect)}."
+    return ""
+
+
+def _gain(effect: Effect) -> str:
+    low, high = effect.interval
+    if math.isinf(effect.factor) or effect.factor <= 0:
+        only = "with" if effect.factor > 0 else "without"
+        return f"the target was reached only {only} it"
+    factor = f"{format_factor(effect.factor)}x in this script"
+    if SWITCHES[effect.switch].saves == "memory" and effect.factor < 1:
+        return f"{format_factor(1 / effect.factor)} times the time, for less memory"
+    # An interval that is not there has no ends on either side.
+    if low > 1 or high < 1:
+        return f"{factor}, {'faster' if low > 1 else 'slower'}"
+    little = ": it spends little time there" if effect.mode == "time" else ""
+    return f"{factor}, {effect.verdict}{little}"
+
+
 def beside(switch: str) -> str:
     """What a recorded machine found for a switch, in a sentence; empty without any."""
     texts = []
@@ -163,5 +192,6 @@ def beside(switch: str) -> str:
             if effect.switch == switch:
                 texts.append(f"{effect} {on_top_of(effect)}")
         if texts:
-            return f"Recorded on {machine.name}: {', '.join(texts)}."
+            of = "its time, " if SWITCHES[switch].saves == "memory" else ""
+            return f"Recorded on {machine.name}: {of}{', '.join(texts)}."
     return ""

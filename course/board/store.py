@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,8 +45,9 @@ class Figure:
     ``interval`` its 95 % interval. ``rate`` is images per second without it. ``memory`` is the peak
     with it over ``peak``, that without it in bytes. ``mode`` is "time", "race" (to an accuracy that
     is reached early), "cut race" (to what both sides had reached in time) or "whole race".
-    ``stopped`` says that it was interrupted. It rests on so many ``pairs``; ``agree`` is what each
-    of them says: "faster", "slower", or nothing.
+    ``stopped`` says that it was interrupted, ``disturbed`` that other programs took the cores
+    meanwhile. It rests on so many ``pairs``; ``agree`` is what each of them says: "faster",
+    "slower", or nothing.
     """
 
     switch: str
@@ -63,6 +64,7 @@ class Figure:
     pairs: int = 0
     agree: str = ""
     peak: float = math.nan
+    disturbed: bool = False
 
     @property
     def direction(self) -> str:
@@ -98,10 +100,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """All choices made on one machine, in the order in which they were made."""
+    """All choices made on one machine, in the order in which they were made.
+
+    ``rate`` is the slow script's images per second, nan while it was not timed; ``disturbed`` says
+    that other programs took the cores meanwhile.
+    """
 
     rate: float = math.nan
     made: dict[str, Choice] = field(default_factory=dict)
+    disturbed: bool = False
 
     @property
     def kept(self) -> tuple[Choice, ...]:
@@ -115,20 +122,32 @@ class Choices:
         """The names of those that were kept."""
         return tuple(choice.figure.switch for choice in self.kept)
 
+    @property
+    def sure(self) -> bool:
+        """Whether the slow script was timed, with the cores for itself."""
+        return math.isfinite(self.rate) and not self.disturbed
+
     def with_choice(self, choice: Choice) -> Choices:
         """With one more, the latest; its rate is the slow script's if nothing was below it."""
         made = {name: other for name, other in self.made.items() if name != choice.figure.switch}
         made[choice.figure.switch] = choice
-        rate = self.rate
-        if not choice.figure.on_top_of:
-            rate = choice.figure.rate
-        return Choices(rate, made)
+        return replace(self.timed_by(choice.figure), made=made)
 
-    def with_rate(self, rate: float) -> Choices:
-        """With the slow script's rate, unless a switch was timed on it: that counts more."""
-        if any(not choice.figure.on_top_of for choice in self.made.values()):
+    def timed_by(self, figure: Figure) -> Choices:
+        """With the rate of a figure that has the slow script below it."""
+        if figure.on_top_of or (self.sure and figure.disturbed):
             return self
-        return Choices(rate, self.made)
+        return replace(self, rate=figure.rate, disturbed=figure.disturbed)
+
+    def with_rate(self, rate: float, disturbed: bool = False) -> Choices:
+        """With the slow script's rate, unless a switch was timed on it: that counts more.
+
+        A disturbed rate gives way to any other one, and takes the place of no other one.
+        """
+        timed = any(not choice.figure.on_top_of for choice in self.made.values())
+        if self.sure and (timed or disturbed):
+            return self
+        return replace(self, rate=rate, disturbed=disturbed)
 
     def undone(self, choice: Choice, before: Choices) -> Choices:
         """Without a choice that was made after ``before``: what was chosen then is chosen again.
@@ -139,7 +158,7 @@ class Choices:
         made = [each for each in self.made.items() if each[0] != name]
         if name in before.made:
             made.insert(list(before.made).index(name), (name, before.made[name]))
-        return Choices(self.rate, dict(made))
+        return replace(self, made=dict(made))
 
 
 def board_path() -> Path:
@@ -234,7 +253,7 @@ def _choices(content: dict[str, Any], machine: str) -> Choices:
         made = {}
         for name, choice in entry["switches"].items():
             made[name] = Choice(_figure(name, choice), bool(choice["kept"]))
-        return Choices(from_json(entry["rate"]), made)
+        return Choices(from_json(entry["rate"]), made, bool(entry.get("disturbed", False)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the board of {machine!r} is damaged: {error!r}.") from None
 
@@ -256,6 +275,7 @@ def _figure(name: str, entry: dict[str, Any]) -> Figure:
         pairs=int(entry.get("pairs", 0)),
         agree=str(entry.get("agree", "")),
         peak=from_json(entry.get("peak")),
+        disturbed=bool(entry.get("disturbed", False)),
     )
 
 
@@ -268,7 +288,8 @@ def _entry_of(choices: Choices) -> dict[str, Any]:
             entry[key] = as_json(entry[key])
         entry["interval"] = [as_json(end) for end in entry["interval"]]
         switches[name] = {"kept": choice.kept} | entry
-    return {"rate": as_json(choices.rate), "switches": switches}
+    rate = as_json(choices.rate)
+    return {"rate": rate, "disturbed": choices.disturbed, "switches": switches}
 
 
 def _put_aside(path: Path) -> Path:

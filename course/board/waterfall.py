@@ -18,7 +18,7 @@ from course.board.stars import Stars
 from course.board.store import Choice, Choices, Figure
 from course.board.words import factor_in_words, told
 from course.switches import SWITCHES, TASK
-from labkit.text import aligned, format_bytes, format_factor, format_rate
+from labkit.text import aligned, format_bytes, format_factor, format_rate, format_share
 
 SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
 HOW = {
@@ -29,7 +29,13 @@ HOW = {
 }
 # What comes next is the path's to say: these may be of any notebook.
 STILL = "Still to win on this machine, likely, by what was recorded"
-UNTIMED = "The slow script was not timed here yet: the first switch that is timed does that."
+UNTIMED = "The slow script was not timed here yet: the first switch that is measured does that."
+DISTURBED = (
+    "Other programs took the cores while the slow script was timed: the time is too long. "
+    "The next measurement takes it anew."
+)
+# An estimate that is as many times the record is not left without it.
+FAR_ABOVE = 2.0
 
 
 @dataclass(frozen=True)
@@ -61,16 +67,21 @@ class Waterfall:
     """The steps, and what stands around them.
 
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
-    ``not_kept`` are the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch
-    that can be measured now, ``doubt`` what speaks against it. ``saves`` is what the bars show:
-    "time" or "memory". ``decided`` is the choice that was made last.
+    ``disturbed`` says that other programs took the cores while that was measured. ``not_kept`` are
+    the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch that can be
+    measured now, ``elsewhere`` what it brought where it was recorded, ``doubt`` what speaks against
+    it, ``needs`` the minutes that it is likely to need after it had too little time. ``saves`` is
+    what the bars show: "time" or "memory". ``decided`` is the choice that was made last.
     """
 
     steps: tuple[Step, ...]
     rate: float
+    disturbed: bool = False
     not_kept: tuple[Figure, ...] = ()
     tried: int = 0
     armed: str = ""
+    needs: int = 0
+    elsewhere: str = ""
     doubt: str = ""
     said: str = ""
     beside: str = ""
@@ -103,8 +114,9 @@ class Waterfall:
             )
         if self.best:
             rows.append([BEST, *self.best_in_words(self.best), "", ""])
-        parts = [f"{self.headline()} {self.caption()}", str(self.stars), aligned(rows)]
-        parts += [*self.notes(), self.about(), self.still_in_words(), self.said]
+        parts = [f"{self.headline()} {self.caption()}", self.caution(), str(self.stars)]
+        parts += [aligned(rows), *self.notes(), self.about(), self.still_in_words()]
+        parts += [self.said, self.command()]
         return "\n".join(filter(None, parts))
 
     def headline(self) -> str:
@@ -132,9 +144,29 @@ class Waterfall:
         elif not self.timed:
             what = "the slow script's time"
         else:
-            what += ", estimated"
+            what += ", a disturbed estimate" if self.disturbed else ", estimated"
         kept = "if you keep it; " if self.latest else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
+
+    def caution(self) -> str:
+        """Why the estimate may be wrong, and what stands against it; empty where nothing does."""
+        texts = []
+        if self.timed and self.disturbed:
+            texts.append(DISTURBED)
+        best = self.best
+        if best and self.timed and self.steps[0].after > FAR_ABOVE * best.seconds():
+            took = duration(best.seconds())
+            texts.append(f"The recorded machine, {_whose(best)}, took {took} for the slow script.")
+        return " ".join(texts)
+
+    def command(self) -> str:
+        """What measures a switch that had too little time; for who has no button."""
+        if not (self.needs and self.armed):
+            return ""
+        return (
+            f"It needs about {self.needs} minutes: board({self.armed!r}, minutes={self.needs}), or "
+            f"python -m course board {self.armed} --minutes {self.needs}"
+        )
 
     @property
     def fresh(self) -> bool:
@@ -160,7 +192,8 @@ class Waterfall:
         if self.decided:
             return decided_in_words(self.decided)
         if self.armed:
-            return f"{self.armed}: {SWITCHES[self.armed].text}. {self.doubt}".strip()
+            parts = [f"{self.armed}: {SWITCHES[self.armed].text}.", self.elsewhere, self.doubt]
+            return " ".join(filter(None, parts))
         return ""
 
     @property
@@ -219,8 +252,7 @@ class Waterfall:
         """The best recorded time, in the unit of the others; whose, when, and from what."""
         seconds, _ = best.best()
         slow = best.seconds()
-        whose = best.name.replace("(R)", "").replace(" Processor", "")
-        day = best.date.rpartition(" to ")[2]
+        whose, day = _whose(best), best.date.rpartition(" to ")[2]
         if self.timed or self.fresh:
             return duration(seconds), f"{whose}, {day}; from {duration(slow)}"
         note = f"{whose}, {day}; {duration(seconds)} in place of {duration(slow)}"
@@ -232,15 +264,14 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
 
     ``images`` is what the slow script needs to the target.
     """
-    rate = choices.rate
     figures = [choice.figure for choice in choices.kept]
     made = {name: choice for name, choice in choices.made.items() if name in SWITCHES}
     left = [choice.figure for choice in made.values() if not choice.kept]
     if latest is not None:
         figures = [each for each in figures if each.switch != latest.switch] + [latest]
         left = [each for each in left if each.switch != latest.switch]
-        if not latest.on_top_of:
-            rate = latest.rate
+        choices = choices.timed_by(latest)
+    rate = choices.rate
     seconds = images / rate if math.isfinite(rate) else 1.0
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
@@ -248,7 +279,11 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
     tried = len(made.keys() | {each.switch for each in figures})
-    return Waterfall(tuple(found), rate, tuple(left), tried)
+    return Waterfall(tuple(found), rate, choices.disturbed, tuple(left), tried)
+
+
+def _whose(machine: Machine) -> str:
+    return machine.name.replace("(R)", "").replace(" Processor", "")
 
 
 def _question(step: Step) -> str:
@@ -274,7 +309,7 @@ def sentence(figure: Figure) -> str:
 def _memory(figure: Figure) -> str:
     if math.isnan(figure.memory):
         return ""
-    return f"; peak memory {format_factor(figure.memory)}x"
+    return f"; peak memory {format_share(figure.memory)}"
 
 
 def peak_in_words(step: Step) -> str:

@@ -37,6 +37,36 @@ def test_a_switch_is_measured_kept_and_taken_back(lab_page: NotebookPage) -> Non
     assert lab_page.console == []
 
 
+SLOW = """
+import math
+from course.board import board, cell, measure
+
+measured = cell.measure
+
+def slow(switch, present, seconds=None, whole=False, most=math.inf, **told):
+    if most < 100:
+        raise measure.TooSlow("there was no time", 9.0, 2)
+    return measured(switch, present, 0.2, **told)
+
+cell.measure = slow
+board('as_tensor')
+"""
+
+
+def test_what_is_too_slow_gets_a_button(lab_page: NotebookPage) -> None:
+    lab_page.open([SLOW])
+    assert lab_page.run_all() == []
+    lab_page.page.set_viewport_size({"width": 390, "height": 900})
+    button(lab_page, "Measure it (a minute at most)").click()
+    patient = button(lab_page, "Take the time it needs (about 2 min)")
+    patient.wait_for(timeout=60_000)
+    # Its words are not cut on a phone.
+    assert patient.evaluate("button => button.scrollWidth <= button.clientWidth")
+    patient.click()
+    button(lab_page, "Keep it").wait_for(timeout=60_000)
+    assert patient.count() == 0 and lab_page.console == []
+
+
 def test_run_all_again_leaves_one_board_that_works(lab_page: NotebookPage) -> None:
     lab_page.open(CELLS)
     for _ in range(2):

@@ -22,16 +22,18 @@ import torch
 from course.board import (
     Board,
     board,
+    buttons,
     cell,
-    images_per_second,
     measure,
     outlook,
+    rate,
     record,
     recorded,
     store,
 )
-from course.board.advice import advice, advised
+from course.board.advice import advice, advised, in_short
 from course.board.page import html
+from course.board.rate import Rate, images_per_second
 from course.board.stars import Stars, doublings
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
@@ -44,6 +46,7 @@ from labkit.turn import TURN
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINE = "a processor, 2 cores"
+OTHERS = "Other programs took 2.0 of 2 cores."
 
 
 def figure(switch: str, factor: float = 2.0, **changes: Any) -> Figure:
@@ -85,6 +88,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]
         return figure(switch, on_top_of=present)
 
     monkeypatch.setattr(cell, "measure", fake)
+    monkeypatch.setattr(cell, "images_per_second", lambda *_, **__: Rate(500.0))
     return asked
 
 
@@ -154,10 +158,15 @@ def test_a_switch_is_timed_within_a_minute(script: Any, seconds: float, slower: 
     """Also a hundred times slower: epochs become shorter, and end with what there is."""
     run = script(seconds, seconds * slower)
     if 77 * seconds * (1 + slower) * 5 > 60:
-        with pytest.raises(measure.NoFigure, match="too slow here to measure within a minute"):
-            measure.measure(SWITCH, [], bounded=True)
+        with pytest.raises(measure.TooSlow, match="no time for a single pair") as caught:
+            measure.measure(SWITCH, [], most=60)
+        assert caught.value.rate == pytest.approx(64 / 77 / seconds, rel=0.01)
+        again = script(seconds, seconds * slower)
+        found = measure.measure(SWITCH, [], most=60 * caught.value.minutes)
+        assert found.pairs >= measure.CLAIM_PAIRS and found.direction == "slower"
+        assert again.now <= 60 * caught.value.minutes
     else:
-        found = measure.measure(SWITCH, [], bounded=True)
+        found = measure.measure(SWITCH, [], most=60)
         assert found.pairs >= 1 and found.factor == pytest.approx(1 / slower)
         allowed = {0.5: ("faster", "unclear"), 1: ("same", "unclear")}
         assert found.direction in allowed.get(slower, ("slower",))
@@ -168,7 +177,7 @@ def test_a_switch_is_timed_within_a_minute(script: Any, seconds: float, slower: 
 
 def test_a_quick_script_is_timed_as_ever(script: Any) -> None:
     run = script(0.001, 0.002)
-    found = measure.measure(SWITCH, [], bounded=True)
+    found = measure.measure(SWITCH, [], most=60)
     # Libraries are loaded, and each side is looked at.
     assert [images for _, images in run.run[:4]] == [8, 64, 64, 128]
     assert {images for _, images in run.run[4:]} == {128}
@@ -183,14 +192,14 @@ def test_who_names_seconds_waits_for_them(script: Any) -> None:
 
 def test_an_epoch_has_a_whole_batch(script: Any) -> None:
     run = script(0.01, 0.03)
-    measure.measure(SWITCH, ["batch_size"], bounded=True)
+    measure.measure(SWITCH, ["batch_size"], most=60)
     assert {images for _, images in run.run[1:]} == {128}
 
 
 def test_compiling_is_no_part_of_the_minute(script: Any) -> None:
     run = script(0.001, 0.002)
     run.compiling = 100.0
-    assert measure.measure(SWITCH, ["compile"], bounded=True).pairs >= 1
+    assert measure.measure(SWITCH, ["compile"], most=60).pairs >= 1
     assert run.now > 200
 
 
@@ -202,7 +211,7 @@ def test_a_race_ends_within_two_minutes(script: Any, epoch: float, factor: float
     """Three epochs of each side; nothing is learned before the last one."""
     images = measure.EARLY.images + measure.EARLY.validation
     run = script(epoch / images, epoch / images, epochs=3)
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert found.factor == pytest.approx(factor, nan_ok=True)
     assert found.pairs == (factor == 1) and run.now <= 120
 
@@ -210,8 +219,12 @@ def test_a_race_ends_within_two_minutes(script: Any, epoch: float, factor: float
 def test_a_race_without_an_epoch_of_each_side_is_no_figure(script: Any) -> None:
     images = measure.EARLY.images + measure.EARLY.validation
     script(125 / images, 125 / images, epochs=3)
-    with pytest.raises(measure.NoFigure, match="within two minutes"):
-        measure.measure("optimizers", [], bounded=True)
+    with pytest.raises(measure.TooSlow) as caught:
+        measure.measure("optimizers", [], most=120)
+    # Below it is batch norm: nothing is known of the slow script.
+    assert math.isnan(caught.value.rate)
+    script(125 / images, 125 / images, epochs=measure.EARLY.cycle)
+    assert measure.measure("optimizers", [], most=60 * caught.value.minutes).pairs == 1
 
 
 def test_a_race_that_is_too_slow_goes_as_far_as_both_have_come(
@@ -229,7 +242,7 @@ def test_a_race_that_is_too_slow_goes_as_far_as_both_have_come(
 
     monkeypatch.setattr(measure, "train", train)
     monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert run.now <= 120
     # 0.24 of the accuracy: after 54 s, and after 58 s.
     assert (found.mode, found.pairs, found.stopped) == ("cut race", 1, True)
@@ -250,13 +263,13 @@ def test_a_race_that_was_stopped_has_no_figure_and_one_that_learned_nothing_no_f
 
     monkeypatch.setattr(measure, "train", train)
     monkeypatch.setattr(measure, "EARLY", measure.EARLY._replace(target=0.3))
-    found = measure.measure("optimizers", [], bounded=True)
+    found = measure.measure("optimizers", [], most=120)
     assert math.isnan(found.factor) and found.direction == "unclear" and run.now <= 120
     assert found.rate == pytest.approx(measure.EARLY.images / 20, rel=1)
     assert "no factor, unclear" in str(waterfall(Choices(), found, images=20_000))
     end = stop.set
     with pytest.raises(measure.NoFigure, match="was stopped"):
-        measure.measure("optimizers", [], bounded=True, stop=stop, tell=lambda _: end())
+        measure.measure("optimizers", [], most=120, stop=stop, tell=lambda *_: end())
 
 
 @pytest.mark.parametrize(
@@ -266,6 +279,8 @@ def test_a_race_that_was_stopped_has_no_figure_and_one_that_learned_nothing_no_f
         ("optimizers", {}, "Two minutes at most"),
         ("compile", {}, "A minute at most, and compiling"),
         (SWITCH, {"seconds": 20.0}, "20 s of measuring"),
+        (SWITCH, {"minutes": 6}, "6 minutes at most"),
+        ("compile", {"minutes": 2.5}, "2.5 minutes at most, and compiling"),
         (SWITCH, {"whole": True}, "minutes to an hour"),
     ],
 )
@@ -284,10 +299,22 @@ def test_what_is_promised_is_what_bounds(
         return figure(switch)
 
     monkeypatch.setattr(cell, "measure", fake)
+    monkeypatch.setattr(cell, "images_per_second", lambda *_, **__: Rate(500.0))
     Board(switch).measure(**options)
     assert words in capsys.readouterr().out
-    seconds, whole = options.get("seconds"), options.get("whole", False)
-    assert asked == [(seconds, whole, not options)]
+    ((seconds, whole, most),) = asked
+    assert (seconds, whole) == (options.get("seconds"), options.get("whole", False))
+    expected = 60 * options.get("minutes", math.inf)
+    if not options:
+        expected = 120 if switch == "optimizers" else 60
+    assert most == pytest.approx(expected, abs=1)
+
+
+def test_minutes_are_above_nothing(path: Path, figures: list[Any]) -> None:
+    for minutes in (0, -1, math.nan):
+        with pytest.raises(ValueError, match=f"minutes={minutes}: a number above 0"):
+            board("as_tensor", minutes=minutes)
+    assert not figures
 
 
 def test_what_is_slow_is_timed_longer(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,6 +425,36 @@ def test_the_slow_script_tells_its_rate() -> None:
     assert images_per_second(0.05) > 0
 
 
+@pytest.mark.parametrize(
+    ("seconds", "epochs"), [(0.001, [8, 64, 128, 128]), (0.05, [8, 64, 64, 64, 64]), (1, [8, 64])]
+)
+def test_a_slow_script_is_timed_by_a_single_batch(
+    script: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, epochs: list[int]
+) -> None:
+    """The first epoch loads libraries, and an epoch longer than the budget is the only one."""
+    run = script(seconds, seconds)
+    monkeypatch.setattr(rate, "TIMED", measure.TIMED)
+    found = images_per_second(5.0)
+    assert [images for _, images in run.run][: len(epochs)] == epochs
+    assert found == pytest.approx(64 / 77 / seconds, rel=0.01)
+
+
+def test_a_rate_that_is_stopped_is_what_is_known(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(1.0, 1.0)
+    monkeypatch.setattr(rate, "TIMED", measure.TIMED)
+    stop, seen = threading.Event(), []
+
+    def tell(passed: float, doing: str) -> None:
+        seen.append((passed, doing))
+        if passed:
+            stop.set()
+
+    assert math.isnan(images_per_second(5.0, stop=stop, tell=tell))
+    assert seen == [(0, "timing the slow script"), (10, "timing the slow script")]
+
+
 # ------------------------------------------------------------------------- keeping and showing
 
 
@@ -441,7 +498,7 @@ def test_a_choice_may_be_changed(path: Path, figures: list[Any]) -> None:
 
 
 def test_keeping_needs_a_figure(path: Path) -> None:
-    with pytest.raises(ValueError, match=r"board\('data_loading', seconds=10\)"):
+    with pytest.raises(ValueError, match=r"board\('data_loading', minutes=1\)"):
         board().keep()
 
 
@@ -607,7 +664,7 @@ def test_a_direction_is_measured_where_interval_or_all_pairs_tell_it(
         (few(2.0, 6, "faster"), "faster here in all 6 pairs; by how much is not clear yet"),
         (few(2.0, verdict="faster"), "is 2.00 times as fast here: worth keeping"),
         (few(1.0, verdict="same"), "makes no difference here"),
-        (few(1.1, agree=""), "run it again, beside fewer programs"),
+        (few(1.1, agree=""), "measure it again, beside fewer programs"),
     ],
 )
 def test_the_advice_says_on_what_it_rests(measured: Figure, words: str) -> None:
@@ -847,6 +904,145 @@ def test_beside_a_measurement_it_is_refused(path: Path, displayed: list[Any]) ->
     assert pressable(displayed) == ["Measure it (a minute at most)"]
 
 
+# --------------------------------------------------------------------- where it is too slow
+
+
+def too_slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A switch that needs six minutes; what it was allowed is listed, in seconds."""
+    allowed: list[float] = []
+
+    def fake(switch: str, *arguments: Any, **_: Any) -> Figure:
+        allowed.append(arguments[-1])
+        if arguments[-1] < 350:
+            raise measure.TooSlow("no time", 9.0, 6)
+        return figure(switch)
+
+    monkeypatch.setattr(cell, "measure", fake)
+    return allowed
+
+
+def test_a_button_takes_the_time_that_a_switch_needs(
+    path: Path, displayed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = too_slow(monkeypatch)
+    shown = board("vectorization")
+    shown._ipython_display_()
+    press(displayed, "Measure it")
+    shown.wait(10)
+    patient = "Take the time it needs (about 6 min)"
+    assert pressable(displayed) == [patient, "Measure it (a minute at most)"]
+    assert [each.button_style for each in displayed[1].children[:2]] == ["primary", ""]
+    assert "it needs more than a minute here" in said(displayed)
+    assert "minutes=" not in said(displayed)
+    # The rate that was seen stays, also for later boards.
+    assert shown.choices.rate == Board().choices.rate == 9.0
+    assert "9.00 images/s" in str(shown) and "?" not in str(shown).splitlines()[0]
+    press(displayed, "Take the time")
+    shown.wait(10)
+    assert allowed == [pytest.approx(60, abs=1), pytest.approx(360, abs=1)]
+    assert pressable(displayed) == CHOICES and shown.needs == 0
+
+
+def test_without_buttons_a_command_takes_the_time(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = too_slow(monkeypatch)
+    assert main(["board", "vectorization"]) == 1
+    told = capsys.readouterr().out
+    command = "python -m course board vectorization --minutes 6"
+    assert command in told and "board('vectorization', minutes=6)" in told
+    assert "seconds=10" not in told
+    found = Board("vectorization")
+    found.measure()
+    assert command in found._repr_html_()
+    assert main(command.split()[3:]) == 0
+    assert allowed[-1] == pytest.approx(360, abs=1)
+    assert board("vectorization", minutes=6).latest is not None
+    assert main(["board", "--minutes", "6"]) == 2
+
+
+def test_what_is_done_is_told_with_seconds_that_count(
+    path: Path, displayed: list[Any], epochs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buttons, "SELDOM", 0.05)
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    press(displayed, "Measure it")
+    assert epochs.began.wait(10)
+    end = time.monotonic() + 10
+    # The first epoch does not end before it may, and all the same they count.
+    while "2 s of at most 60 s: loading libraries" not in said(displayed):
+        assert time.monotonic() < end, said(displayed)
+        time.sleep(0.05)
+    press(displayed, "Stop")
+    epochs.set()
+    shown.wait(10)
+    time.sleep(0.2)
+    assert "of at most" not in said(displayed)
+
+
+def test_each_side_is_named_while_it_is_looked_at(script: Any) -> None:
+    told: list[str] = []
+    script(0.001, 0.002)
+    measure.measure(SWITCH, [], most=60, tell=lambda _, doing: told.append(doing))
+    assert list(dict.fromkeys(told)) == [
+        *("loading libraries", "an epoch without it", "an epoch with it", "both in turn"),
+    ]
+    told.clear()
+    script(0.001, 0.002, epochs=3)
+    measure.measure("optimizers", [], most=120, tell=lambda _, doing: told.append(doing))
+    first = list(dict.fromkeys(told))[:3]
+    assert first == ["", "training without it, seed 1", "training with it, seed 1"][-len(first) :]
+
+
+# ------------------------------------------------------------------------ beside other programs
+
+
+def test_a_disturbed_rate_says_so_until_it_is_taken_anew(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine
+) -> None:
+    images = recorded.images_to_target()
+    slow = Rate(images / 10_000, OTHERS)
+    shown = board(rate=slow)
+    assert shown.said == OTHERS
+    # Also on the board of another notebook, beside what the recorded machine took.
+    for text in (str(shown), shown._repr_html_(), str(Board()), html(Board("as_tensor").waterfall)):
+        assert "a disturbed estimate" in text and "Other programs took the cores" in text
+        assert "A Chip, 2 cores, took 3.1 min for the slow script" in text
+    assert json.loads(path.read_text())["machines"][shown.machine]["disturbed"] is True
+    # The first one that is not takes its place, and gives way to no disturbed one.
+    board(rate=Rate(images / 300))
+    text = str(board(rate=slow))
+    assert text.startswith("5.0 min until") and "disturbed" not in text
+    assert "The recorded machine" not in text
+
+
+def test_the_next_measurement_times_a_disturbed_script_anew(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noisy = figure("as_tensor", rate=9.0, disturbed=True)
+    rates: list[Rate] = [Rate(10.0, OTHERS), Rate(500.0)]
+    monkeypatch.setattr(cell, "images_per_second", lambda *_, **__: rates.pop(0))
+    store.change(path, Board().machine, lambda found: found.with_choice(Choice(noisy, kept=True)))
+    assert Board().choices.disturbed and Board().choices.kept[0].figure.disturbed
+    # Each measurement on top of others takes it, until one was alone.
+    for rate_now, disturbed in ((10.0, True), (500.0, False), (500.0, False)):
+        found = measured("compile")
+        assert (found.choices.rate, found.choices.disturbed) == (rate_now, disturbed)
+    assert not rates and Board().choices.rate == 500.0
+
+
+def test_a_switch_on_the_slow_script_times_it(path: Path, figures: list[Any]) -> None:
+    board(rate=Rate(9.0, OTHERS))
+    found = measured("as_tensor")
+    assert "a disturbed estimate" not in str(found) and found.waterfall.rate == 200.0
+    found.leave()
+    assert Board().choices.sure and Board().choices.rate == 200.0
+    # A race has batch norm below it, and cannot.
+    path.unlink()
+    assert measured("optimizers").choices.rate == 500.0
+
+
 # ------------------------------------------------------------------------------------------ undo
 
 
@@ -903,6 +1099,9 @@ def test_a_switch_for_memory_opens_on_memory_and_names_its_price(
     # Half of the thick bar is left, and the thin one has the seconds.
     assert bars(page)[-2:] == [("312", "fill k-arm3"), ("312", "floor")]
     assert "64.0 MiB → 32.0 MiB" in page and "less memory" in page
+    # No factor of memory beside one of time.
+    assert "50 % of the memory; its time: 1.25 times as long" in page
+    assert "peak memory 50 %" in str(shown) and "0.50x" not in page
     words = "needs less memory and takes 1.25 times as long: keep it where memory is short"
     assert words in str(shown) and advised(lean) == ""
     assert "100 s → 2.1 min" in str(waterfall(Choices(), lean, images=20_000))
@@ -915,6 +1114,29 @@ def test_the_peak_is_measured_and_kept(path: Path) -> None:
     assert found.peak > 0
     store.change(path, MACHINE, lambda choices: choices.with_choice(Choice(found, kept=True)))
     assert store.read(path, MACHINE).kept[0].figure.peak == found.peak
+
+
+@pytest.mark.parametrize(
+    ("factor", "changes", "words"),
+    [
+        (0.95, {"verdict": "unclear", "interval": (0.9, 1.1)}, "unclear"),
+        (1.0, {"verdict": "same", "interval": (0.99, 1.01)}, "the same"),
+        (0.5, {"verdict": "slower"}, "2.00 times as long"),
+        (0.5, {"verdict": "unclear", "agree": "slower", "pairs": 2}, "about 2.00 times as long"),
+        (1.25, {"verdict": "faster"}, "1.25 times as fast"),
+        (math.nan, {"verdict": "unclear", "interval": (math.nan, math.nan)}, "unclear"),
+    ],
+)
+def test_memory_is_told_in_percent_and_time_in_its_own_words(
+    factor: float, changes: dict[str, Any], words: str
+) -> None:
+    made = figure("activation_checkpointing", factor, memory=0.87, peak=2.0**26, **changes)
+    short = f"87 % of the memory; its time: {words}"
+    assert in_short(made) == short
+    kept = Choices().with_choice(Choice(made, kept=True))
+    shown = replace(waterfall(kept, None, 20_000), saves="memory", decided=Choice(made, kept=True))
+    assert f"activation_checkpointing: {short}. Kept." in str(shown) and short in html(shown)
+    assert "0.87" not in str(shown) + html(shown)
 
 
 # ------------------------------------------------------------------------------- goal, and next
@@ -980,6 +1202,62 @@ def test_a_rate_that_cannot_be_noted_is_shown_all_the_same(path: Path) -> None:
     path.unlink()
     path.mkdir()
     assert "cannot be read" in board(rate=200.0).said
+
+
+@pytest.mark.parametrize(
+    ("switch", "changes", "words"),
+    [
+        (
+            "as_tensor",
+            {"factor": 1.025, "interval": (0.98, 1.07), "verdict": "unclear"},
+            "1.025x in this script, unclear: it spends little time there.",
+        ),
+        ("as_tensor", {"factor": 1.95}, "1.95x in this script, faster."),
+        (
+            "compile",
+            {"factor": 0.95, "interval": (0.91, 0.998), "verdict": "unclear"},
+            "0.950x in this script, slower.",
+        ),
+        (
+            "optimizers",
+            {"factor": 0.94, "interval": (0.8, 1.2), "verdict": "unclear", "mode": "whole race"},
+            "0.940x in this script, unclear.",
+        ),
+        (
+            "normalization",
+            {"factor": math.inf, "interval": (math.nan, math.nan)},
+            "the target was reached only with it.",
+        ),
+        (
+            "activation_checkpointing",
+            {"factor": 0.8, "interval": (0.75, 0.85), "verdict": "slower"},
+            "1.25 times the time, for less memory.",
+        ),
+    ],
+)
+def test_what_a_switch_brought_elsewhere_is_said_before_the_button(
+    path: Path,
+    displayed: list[Any],
+    figures: list[Any],
+    recorded_machine: recorded.Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    switch: str,
+    changes: dict[str, Any],
+    words: str,
+) -> None:
+    ends = {"how": recorded.ADDED, "mode": "time", "on_top_of": ()}
+    default = {"interval": (1.9, 2.0), "verdict": "faster"}
+    effect = recorded.Effect(switch, **ends | default | changes)
+    # What it brings to all the others is another question.
+    other = replace(effect, factor=3.0, interval=(2.9, 3.1), how=recorded.LEFT_OUT)
+    made = replace(recorded_machine, effects=(other, effect))
+    monkeypatch.setattr(recorded, "machines", lambda: (made,))
+    board(switch)._ipython_display_()
+    assert f"Where it was recorded: {words}" in displayed[0]["text/html"]
+    assert f"Where it was recorded: {words}" in displayed[0]["text/plain"]
+    # Nothing where it was not recorded, nor once it is measured here.
+    assert "Where it was recorded" not in str(board("debug_tools"))
+    assert "Where it was recorded" not in str(measured(switch))
 
 
 def test_a_star_for_each_doubling(
@@ -1543,8 +1821,10 @@ def test_what_was_not_kept_says_what_was_measured(
 def test_the_board_says_that_others_were_in_the_way(
     path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell.Others, "notice", lambda *_: "Other programs took 2.0 of 2 cores.")
+    monkeypatch.setattr(rate.Others, "notice", lambda *_: OTHERS)
     moments = iter([0.0, 0.5, 0.0, 5.0])
-    monkeypatch.setattr(cell, "time", SimpleNamespace(monotonic=lambda: next(moments)))
-    assert measured("as_tensor").said == ""
-    assert measured("as_tensor").said == "Other programs took 2.0 of 2 cores."
+    monkeypatch.setattr(rate, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    found = measured("as_tensor")
+    assert found.said == "" and found.latest and not found.latest.disturbed
+    found = measured("as_tensor")
+    assert found.said == OTHERS and found.latest and found.latest.disturbed
