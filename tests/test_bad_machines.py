@@ -1,4 +1,4 @@
-"""Machines on which the course cannot run as it is: each ends in one clear sentence, and nothing is lost."""
+"""Machines that the course cannot run on: each ends in one clear sentence, and nothing is lost."""
 
 import os
 import socket
