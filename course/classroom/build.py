@@ -78,7 +78,7 @@ def build(
     kinds = (
         (instructor, partial(_files, student=False)),
         (student, partial(_files, student=True)),
-        (nbgrader, nbgrader_files),
+        (nbgrader, partial(nbgrader_files, student_copy)),
     )
     wanted = [(out.resolve(), files) for out, files in kinds if out is not None]
     jobs: dict[Path, str] = {}

@@ -9,6 +9,7 @@ The form is nbgrader's metadata, version 3
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,11 @@ def _about(grade_id: str, *, solution: bool = False, points: int = 0) -> dict[st
     return about | {"points": points} if points else about
 
 
-def files() -> dict[str, str]:
-    """Path in the nbgrader course -> text: an assignment for each notebook with an exercise."""
-    # Here: `build` imports this module.
-    from course.classroom.build import student_copy
+def files(student_copy: Callable[[NotebookNode], NotebookNode]) -> dict[str, str]:
+    """Path in the nbgrader course -> text: an assignment for each notebook with an exercise.
 
+    ``student_copy`` makes of a notebook what students get.
+    """
     found = {}
     for path in course_notebooks():
         if asked := exercises(path):

@@ -109,7 +109,7 @@ def test_the_first_page_counts_what_stands_below():
     figures = [row[3] for row in rows if len(row) == 5 and row[0] not in ("| claim", "| ---")]
     found = [figure for cells in figures for figure in cells.split("<br>")]
     for word in WORDS:
-        count = sum(figure.endswith(word) for figure in found)
+        count = sum(figure.removesuffix(", one build").endswith(word) for figure in found)
         assert f"| **{word}** | {count} |" in first
     for machine in {
         record.machine for book in LEDGERS.values() for record in book.references.records
