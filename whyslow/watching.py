@@ -27,11 +27,13 @@ class Watch:
 
     It looks at the line that runs, every two milliseconds, and changes nothing. It ends by itself
     after ``seconds`` of the program's work or ``steps`` updates of an optimizer, while the program
-    goes on; else with the block, also with one that fails. `report` is what was found by then.
-    ValueError or TypeError for a budget that is none.
+    goes on; else with the block, also with one that fails. `report` is what was found by then;
+    ``show=False`` leaves it to the caller. ValueError or TypeError for a budget that is none.
     """
 
-    def __init__(self, *, seconds: float | None = None, steps: int | None = None) -> None:
+    def __init__(
+        self, *, seconds: float | None = None, steps: int | None = None, show: bool = True
+    ) -> None:
         if seconds is not None:
             budget(seconds)
         if steps is not None and (not isinstance(steps, int) or steps < 1):
@@ -42,12 +44,12 @@ class Watch:
         self._ended = ""
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._shown = False
+        self._shown = not show
         self._place: Any = None
 
     def start(self) -> Watch:
         """Begin to watch the thread that calls it."""
-        self._place = _place_in_a_notebook()
+        self._place = None if self._shown else _place_in_a_notebook()
         if self._steps is not None:
             self._hook = register_optimizer_step_post_hook(_weakly(self._one_step))
             weakref.finalize(self, self._hook.remove)

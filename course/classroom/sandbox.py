@@ -41,6 +41,7 @@ IMPORTED = (
     "course/classroom",
     "course/exercises",
     "course/measured",
+    "course/programs",
     "course/ranks",
     "course/records",
     "labkit",

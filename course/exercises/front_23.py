@@ -1,101 +1,193 @@
-"""The exercise of notebook 23: a small tool that finds three faults in any step."""
+"""The exercise of notebook 23: a sampler, which says the seconds of each line of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
-from io import StringIO
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
+from course.exercises.tell import NotYet, attempt, check
 
-from course.exercises.tell import NotYet, attempt, check, far
+Sample = Callable[..., Any]
+# Seconds until a sampler that does not return counts as hanging, and of two lines of the program.
+PATIENCE, LONG, SHORT = 5.0, 0.24, 0.06
+# Seconds until a thread that was told to end has ended.
+ENDS = 1.0
+PROGRAM, LIBRARY = "program.py", "library.py"
+TEXT = """
+def step(wait):
+    wait(LONG)
+    wait(SHORT)
 
-Find = Callable[[Callable[[], object]], Any]
-# The words that an answer is made of.
-FAULTS = ("reads", "zeros", "anomaly")
+def train(wait):
+    step(wait)
+"""
+LONG_LINE, SHORT_LINE, OUTER_LINE, WAIT_LINE = 3, 4, 7, 52
+WAITS = "\n" * 50 + "def wait(seconds):\n    time.sleep(seconds)\n"
+# The thread in which the check calls a sampler.
+CALLER = "check of sample"
 
 
-@check("three faults, each found in a step whose source you never saw", judged="both")
-def check_23_find(answer: Find) -> None:
-    """`answer(step)` runs a step and returns the set of its faults: of "reads" (a value is read
-    back), "zeros" (gradients are filled with zeros) and "anomaly" (anomaly mode is on).
+class Planned(Exception):
+    """The error that the check lets a program raise."""
 
-    It is tried on steps with none of them, with each alone, and with all three.
+
+@check("your looks tell where a program spends its time, and end with it", judged="inside")
+def check_23_sample(answer: Sample) -> None:
+    """`answer(work, file, every)` runs `work()` and looks every so many seconds which line of the
+    file its thread is in: the innermost one. It returns the seconds by line.
+
+    A look counts for the time since the last one. The thread that looks ends with the work.
     """
-    for faults in ((), *((fault,) for fault in FAULTS), FAULTS):
-        step = _Elsewhere(faults) if far(answer) else _second_step(*faults)
-        with _headed(f"A step with {', '.join(faults) or 'no fault'}:"):
-            found = attempt(answer, step)
-        if found is None:
-            raise NotYet("return a set of words, such as {'reads'}; an empty one for no fault")
-        if not isinstance(found, (set, frozenset, list, tuple)):
-            raise NotYet(f"{found!r} is no set of words")
-        _compare(set(found), set(faults))
+    before = set(threading.enumerate())
+    found, looks, took = _sampled(answer, _program(), 0.005)
+    _no_thread(before)
+    _lines(found)
+    _seconds(found, took)
+    _pauses(looks, took, 0.005)
+    _error(answer)
+    _no_thread(before, " after an error of the program: end it in `finally`")
 
 
-def _compare(found: set[str], planted: set[str]) -> None:
-    if found - set(FAULTS):
-        raise NotYet(f"{sorted(found - set(FAULTS))} are none of the words {list(FAULTS)}")
-    for fault in FAULTS:
-        if fault in found - planted:
-            raise NotYet(f"you found {fault!r} in a step that has {sorted(planted) or 'no fault'}")
-        if fault in planted - found:
-            raise NotYet(f"a step has {sorted(planted)}, and you did not find {fault!r}")
+def _program() -> Callable[[], None]:
+    """A program that is a file's, and that waits in a library's."""
+    library: dict[str, Any] = {"time": time}
+    exec(compile(WAITS, LIBRARY, "exec"), library)
+    names: dict[str, Any] = {"LONG": LONG, "SHORT": SHORT}
+    exec(compile(TEXT, PROGRAM, "exec"), names)
+    return lambda: names["train"](library["wait"])
+
+
+def _sampled(answer: Sample, work: Callable[[], object], every: float) -> tuple[Any, int, float]:
+    """What a sampler returns in a thread of its own, its looks, and the seconds of the work."""
+    outcome: dict[str, Any] = {}
+    spans: list[float] = []
+
+    def timed() -> None:
+        begin = time.perf_counter()
+        try:
+            work()
+        finally:
+            spans.append(time.perf_counter() - begin)
+
+    def run() -> None:
+        try:
+            outcome["value"] = attempt(answer, timed, PROGRAM, every)
+        except Exception as error:
+            outcome["error"] = error
+
+    with _counted() as looks, _caught() as errors:
+        caller = threading.Thread(target=run, name=CALLER, daemon=True)
+        caller.start()
+        caller.join(PATIENCE)
+    if errors:
+        raise errors[0]
+    if caller.is_alive():
+        raise NotYet(
+            f"sample did not return within {PATIENCE:g} s, and the program takes "
+            f"{LONG + SHORT:g} s: tell the thread that the work is done, then wait for it"
+        )
+    if "error" in outcome:
+        raise outcome["error"]
+    if len(spans) != 1:
+        raise NotYet(f"the program ran {len(spans)} times: call work() once, while a thread looks")
+    return outcome["value"], len(looks), spans[0]
 
 
 @contextmanager
-def _headed(heading: str) -> Iterator[None]:
-    """What is printed meanwhile, below a heading; no heading where nothing is."""
-    printed = StringIO()
+def _counted() -> Iterator[list[None]]:
+    """The looks that are taken meanwhile."""
+    looks: list[None] = []
+    frames = sys._current_frames
+
+    def counting() -> Any:
+        looks.append(None)
+        return frames()
+
+    sys._current_frames = counting
     try:
-        with redirect_stdout(printed):
-            yield
+        yield looks
     finally:
-        if printed.getvalue():
-            print(heading)
-            print(printed.getvalue(), end="")
+        sys._current_frames = frames
 
 
-class _Elsewhere:
-    """A mystery step that is made where it arrives: a closure cannot be sent."""
+@contextmanager
+def _caught() -> Iterator[list[BaseException]]:
+    """Errors of threads, which nobody else would see."""
+    errors: list[BaseException] = []
+    shown = threading.excepthook
 
-    def __init__(self, faults: tuple[str, ...]) -> None:
-        self.faults = faults
+    def keep(ended: threading.ExceptHookArgs) -> None:
+        if ended.exc_value is not None:
+            errors.append(ended.exc_value)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _second_step, self.faults
-
-
-def _second_step(*faults: str) -> Callable[[], object]:
-    """A mystery step that has run once: the first finds no gradients to fill with zeros."""
-    step = mystery(*faults)
-    step()
-    return step
+    threading.excepthook = keep
+    try:
+        yield errors
+    finally:
+        threading.excepthook = shown
 
 
-def mystery(*faults: str) -> Callable[[], object]:
-    """A training step with these faults, of `FAULTS`."""
-    generator = torch.Generator().manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    inputs = torch.randn(4, 8, generator=generator)
-    targets = torch.tensor([0, 1, 2, 3])
-    losses: list[float] = []
+def _no_thread(before: set[threading.Thread], when: str = " when sample has returned") -> None:
+    deadline = time.monotonic() + ENDS
+    while left := set(threading.enumerate()) - before:
+        if time.monotonic() > deadline:
+            raise NotYet(f"a thread still looks{when} ({left.pop().name})")
+        time.sleep(0.01)
 
-    def step() -> None:
-        optimizer.zero_grad(set_to_none="zeros" not in faults)
-        before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        torch.set_anomaly_enabled("anomaly" in faults)
-        try:
-            loss = F.cross_entropy(model(inputs), targets)
-            loss.backward()
-        finally:
-            torch.set_anomaly_enabled(*before)
-        if "reads" in faults:
-            losses.append(loss.item())
-        optimizer.step()
 
-    return step
+def _lines(found: Any) -> None:
+    if not isinstance(found, Mapping):
+        raise NotYet(f"return the seconds of each line, such as {{12: 0.5}}; yours is {found!r}")
+    if not any(found.values()):
+        raise NotYet(
+            f"no look saw a line of {PROGRAM}: look at the thread that calls sample; its number is "
+            "threading.get_ident(), taken before your own thread begins"
+        )
+    if WAIT_LINE in found:
+        raise NotYet(
+            f"line {WAIT_LINE} is one of {LIBRARY}: go outwards by frame.f_back until "
+            "frame.f_code.co_filename is the file"
+        )
+    if OUTER_LINE in found:
+        raise NotYet(
+            f"line {OUTER_LINE} only calls the function in which the time goes by: stop at the "
+            "first frame of the file, which is the innermost"
+        )
+    if unknown := set(found) - {LONG_LINE, SHORT_LINE}:
+        raise NotYet(f"{sorted(unknown, key=str)} are no lines in which {PROGRAM} spends its time")
+
+
+def _seconds(found: Mapping[int, float], took: float) -> None:
+    whole = sum(found.values())
+    if not 0.5 * took < whole < 1.5 * took:
+        raise NotYet(
+            f"your lines add up to {whole:.3g}, and the program took {took:.3g} s: a look counts "
+            "for the seconds since the last one"
+        )
+    if not found.get(LONG_LINE, 0) > found.get(SHORT_LINE, 0):
+        raise NotYet(
+            f"line {LONG_LINE} takes {LONG:g} s and line {SHORT_LINE} {SHORT:g} s; "
+            f"yours are {dict(found)}"
+        )
+
+
+def _pauses(looks: int, took: float, every: float) -> None:
+    if looks > 2 * took / every + 10:
+        raise NotYet(
+            f"too many looks, {looks} in {took:.2g} s with every={every}: wait so long between two"
+        )
+
+
+def _error(answer: Sample) -> None:
+    def fails() -> None:
+        raise Planned("planned by the check")
+
+    try:
+        _sampled(answer, fails, 0.005)
+    except Planned:
+        return
+    raise NotYet("the program raised an error, and sample kept it for itself: let it through")

@@ -19,7 +19,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 from course import explorables
 from course.explorables.explorable import module
@@ -428,79 +428,9 @@ def test_the_best_bet_ends_lowest_whatever_the_noise(blank: Page) -> None:
     assert min(ends[0.05], ends[20]) > 5 * ends[0.5]
 
 
-def lanes(
-    load: float, launch: float, work: list[float], operators: list[int], reads: bool
-) -> tuple[float, float]:
-    """Milliseconds between the ends of the last steps on the device, and of its work in each."""
-    host = device = 0.0
-    ends = []
-    for _ in range(8):
-        host += load
-        for count, each in zip(operators, work, strict=True):
-            for _ in range(round(count)):
-                host += launch
-                device = max(device, host) + each
-            if reads:
-                host = max(host, device)
-        host = max(host, device - 30)
-        ends.append(device)
-    worked = sum(count * each for count, each in zip(operators, work, strict=True))
-    return (ends[7] - ends[4]) / 3, worked
-
-
-@pytest.mark.parametrize("size", [1, 3, 5])
-def test_the_timeline_is_that_of_a_queue(blank: Page, size: int) -> None:
-    model = Model(blank, "read_timeline")
-    for fault in model.value("FAULTS"):
-        program = model("program", fault, size)
-        found = model("summary", model("timeline", program))
-        step, worked = lanes(**program)
-        assert found["step"] == pytest.approx(step)
-        assert found["busy"] == pytest.approx(worked / step)
-        # A fault shows as gaps of the device, and its remedy leaves less of them than any other.
-        assert (found["busy"] > 0.999) == (fault == "none")
-        saved = {}
-        for remedy in ("data", "read", "launch", "update"):
-            saved[remedy] = 1 - lanes(**model("mended", remedy, program))[0] / step
-        assert dict(model("savings", program)) == pytest.approx(saved)
-        best = max(saved, key=saved.__getitem__)
-        assert best == fault if fault != "none" else saved[best] < 0.01
-
-
-def test_each_timeline_of_a_game_has_one_answer(blank: Page) -> None:
-    model = Model(blank, "read_timeline")
-    opens = model.value("OPENS")
-    dealt = []
-    for game in range(1, 13):
-        answers = []
-        for place in range(model.value("ROUNDS")):
-            right = model("answer", {**opens, "game": game, "round": place})
-            assert len(right) == 1
-            answers += right
-        assert Counter(answers) == dict.fromkeys(model.value("FAULTS"), 2)
-        dealt.append(tuple(answers))
-    assert len(set(dealt)) == 12
-
-
-def test_the_game_goes_on_and_begins_anew(blank: Page) -> None:
-    model = Model(blank, "read_timeline")
-    # A program that was left without a bet has no mark.
-    for marks in ([True, False, True, True], [True, False, True]):
-        now = {"game": 2, "round": 3, "marks": marks}
-        marked = [*marks, None][:4]
-        assert model("advance", now) == {"round": 4, "marks": marked}
-    assert model("advance", {"game": 2, "round": 9, "marks": [True] * 10}) == {
-        "game": 3,
-        "round": 0,
-        "marks": [],
-    }
-
-
 # --------------------------------------------------------------------------------------- in a page
 
 NAMES = [each.__name__ for each in stills.every()]
-# The game takes one bet per program, and shows the answer with it.
-MORE_BETS = [name for name in NAMES if name != "ReadTimeline"]
 # A slider to press, by its name, where the first one will not do.
 SLIDERS: defaultdict[str, str | None] = defaultdict(
     lambda: None,
@@ -644,7 +574,7 @@ def test_the_question_has_one_answer_that_the_opening_does_not_show(
     assert moving.result() != BET_FIRST
 
 
-@pytest.mark.parametrize("name", MORE_BETS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str) -> None:
     model = Model(blank, getattr(explorables, name).script)
     answers = model("answer", model.value("OPENS"))
@@ -661,7 +591,7 @@ def test_a_bet_is_placed_by_keys_and_judged(blank: Page, static: Page, name: str
     assert "Your bet" not in moving.result()
 
 
-@pytest.mark.parametrize("name", MORE_BETS)
+@pytest.mark.parametrize("name", NAMES)
 def test_after_a_wrong_bet_the_answer_is_shown_when_it_is_asked_for(
     blank: Page, static: Page, name: str
 ) -> None:
@@ -695,28 +625,6 @@ def test_a_move_shows_the_result_without_a_bet(static: Page, name: str) -> None:
     moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
     moving.press(moving.slider(SLIDERS[name]), "ArrowRight")
     assert moving.result() not in ("", BET_FIRST)
-
-
-def test_in_the_game_the_first_bet_counts_and_the_next_program_takes_another(static: Page) -> None:
-    static.reload()
-    root = static.locator(".course-explorable").nth(NAMES.index("ReadTimeline"))
-    moving = Moving(static, root)
-    right = root.get_by_label("bet: loading data", exact=True)
-    moving.press(root.get_by_label("bet: nothing", exact=True), "Enter")
-    # Also behind a wrong bet: then there is nothing left to bet on, or to be shown.
-    assert "is wrong. The answer is “loading data”." in moving.result()
-    assert "0 of 1 right." in moving.result()
-    assert "xp-answer" in (right.get_attribute("class") or "")
-    assert all(wager.is_disabled() for wager in moving.wagers())
-    assert not root.locator("button.xp-show").is_visible()
-    static.keyboard.press("Enter")
-    expect(root.locator(".xp-result")).to_have_text(BET_FIRST)
-    assert root.locator(".xp-wager[aria-pressed=true], .xp-right, .xp-wrong").count() == 0
-    assert root.locator(".xp-answer").count() == 0
-    model = Model(static, "read_timeline")
-    (answer,) = model("answer", {**model.value("OPENS"), "round": 1})
-    moving.press(root.locator(f".xp-wager[value='\"{answer}\"']"), "Enter")
-    assert "1 of 2 right." in moving.result()
 
 
 def test_why_a_bet_is_wrong_is_said(static: Page) -> None:

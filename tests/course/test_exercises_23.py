@@ -1,129 +1,49 @@
-"""The exercises of notebook 23: a small tool that finds three faults in any step, and the share of
-a timeline in which nothing runs.
+"""The exercises of notebook 23: a sampler, whose wrong answers are in `tests/labs`, and of the
+deeper one the share of a timeline in which nothing runs.
 """
 
 import itertools
+import threading
 
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from course.exercises import check_23_find, check_23_idle
-from course.exercises.front_23 import FAULTS, mystery
+from course.exercises import check_23_idle, check_23_sample
+from tests.labs.lab_23 import sampler
 
 
-class Noted(TorchDispatchMode):
-    """The names of all operators. The profiler of the notebook's solution may lose one."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
+def empty(intervals): ...
 
 
-def operators(step):
-    with Noted() as noted:
-        step()
-    return noted.names
+def test_a_check_leaves_no_thread_and_python_as_it_was():
+    before = set(threading.enumerate()), threading.excepthook
+    assert check_23_sample(sampler()) is True
+    assert (set(threading.enumerate()), threading.excepthook) == before
 
 
-def right(step):
-    names = operators(step)
-    found = set()
-    if "isnan" in names:
-        found.add("anomaly")
-    if names.count("_local_scalar_dense") > names.count("isnan"):
-        found.add("reads")
-    if names.count("zero_") > 1:
-        found.add("zeros")
-    return found
-
-
-def everything_is_wrong(step):
-    return set(FAULTS)
-
-
-def nothing_is_wrong(step):
-    step()
-    return set()
-
-
-def forgets_that_anomaly_mode_reads(step):
-    names = operators(step)
-    return right(step) | ({"reads"} if "_local_scalar_dense" in names else set())
-
-
-def other_words(step):
-    return {"slow"}
-
-
-def no_set(step):
-    return 3
-
-
-def empty(step): ...
-
-
-def test_the_solution_passes(capsys):
-    assert check_23_find(right) is True
-    assert capsys.readouterr().out.startswith("✓")
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (empty, "return a set of words"),
-        (no_set, "3 is no set of words"),
-        (other_words, "['slow'] are none of the words"),
-        (nothing_is_wrong, "you did not find 'reads'"),
-        (everything_is_wrong, "in a step that has no fault"),
-        (forgets_that_anomaly_mode_reads, "you found 'reads' in a step that has ['anomaly']"),
-    ],
-)
-def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
-    assert check_23_find(answer) is False
-    printed = capsys.readouterr().out
-    assert printed.startswith("not yet: ") and hint in printed, printed
-
-
-def test_what_an_answer_prints_stands_below_the_faults_of_its_step(capsys):
-    def prints(step):
-        print(len(operators(step)), "operators")
-        return right(step)
-
-    assert check_23_find(prints) is True
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[:8:2] == [
-        "A step with no fault:",
-        "A step with reads:",
-        "A step with zeros:",
-        "A step with anomaly:",
-    ]
-    assert all(line.endswith(" operators") for line in printed[1:10:2])
-    assert printed[8] == "A step with reads, zeros, anomaly:"
-
-
-def test_what_is_printed_before_an_error_is_shown(capsys):
-    def fails(step):
-        print("here")
-        return 1 // 0
+def test_an_error_in_the_thread_that_looks_is_the_reader_s_to_see():
+    def sample(work, file, every=0.002):
+        thread = threading.Thread(target=lambda: 1 // 0)
+        thread.start()
+        work()
+        thread.join()
 
     with pytest.raises(ZeroDivisionError):
-        check_23_find(fails)
-    assert capsys.readouterr().out == "A step with no fault:\nhere\n"
+        check_23_sample(sample)
 
 
-def test_a_mystery_leaves_anomaly_mode_as_it_was():
-    mystery("anomaly")()
-    assert not torch.is_anomaly_enabled()
+def test_a_sampler_that_hangs_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr("course.exercises.front_23.PATIENCE", 0.6)
+    end = threading.Event()
 
+    def sample(work, file, every=0.002):
+        work()
+        end.wait(20)
 
-def test_errors_of_the_reader_s_own_are_raised():
-    with pytest.raises(ZeroDivisionError):
-        check_23_find(lambda step: 1 // 0)
+    try:
+        assert check_23_sample(sample) is False
+    finally:
+        end.set()
+    assert "sample did not return within 0.6 s" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------- the idle share

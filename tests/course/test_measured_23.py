@@ -1,310 +1,182 @@
-"""The measured timeline of 23: what is recorded of a step, and how it is drawn."""
+"""The measured listing of 23: how lines are sampled, and how both sides are drawn."""
 
 from __future__ import annotations
 
-import time
+import inspect
+import linecache
+import threading
 import xml.etree.ElementTree as ET
-from types import SimpleNamespace
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.autograd import DeviceType
 
-from course.measured import recording, timeline
-from course.measured.findings import (
-    FOLDED,
-    MOST,
-    NO_TIME,
-    NOTHING,
-    folded,
-    how_much_without,
-    in_short,
-)
-from course.measured.recording import Block, Recording, record
-from course.measured.timeline import Row, both_steps, draw, one_step
-from labkit import Lab, Workload
-from labkit.charts import svg
+import whyslow
+from course import programs
+from course.measured import listing
+from course.measured.listing import Side, draw, sample
+from labkit import Lab, Workload, seed_all
 from labkit.results import Comparison, Measurement
-from whyslow import Diagnosis, Finding
 
-PAUSE = 0.02
-
-
-def workload(pause: float = PAUSE, closed: list[bool] | None = None) -> Workload:
-    """A step that first makes its batch without any operator."""
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    inputs = torch.randn(64, 32)
-
-    def step() -> None:
-        time.sleep(pause)
-        model(inputs).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    def close() -> None:
-        if closed is not None:
-            closed.append(True)
-
-    return Workload(step, 64, close=close)
+# ----------------------------------------------------------------------------------- the programs
 
 
-def length(blocks: tuple[Block, ...], part: str) -> float:
-    return sum(block.end - block.begin for block in blocks if block.part == part)
+@pytest.mark.parametrize("script", programs.SCRIPTS)
+def test_each_line_that_can_be_mended_is_there(script: str) -> None:
+    for line, (before, after) in programs.MENDS.items():
+        program = programs.load(script, [line])
+        old = programs.load(script).lines
+        changed = [
+            number for number, text in enumerate(old, 1) if text != program.lines[number - 1]
+        ]
+        assert changed == [line]
+        assert before in old[line - 1] and after in program.lines[line - 1]
+        # Python shows the mended text, in a traceback, too.
+        assert linecache.getline(program.file, line).rstrip() == program.lines[line - 1]
+    assert programs.load(script).file == str(programs.HERE / script)
 
 
-def test_a_step_is_recorded_in_its_parts() -> None:
-    found = record(workload().step)
-    assert [block.part for block in found.host] == ["data", "forward", "backward", "update"]
-    assert found.host[0].begin == 0 and found.host[-1].end == found.milliseconds
-    for before, after in zip(found.host, found.host[1:], strict=False):
-        assert before.end == after.begin
-    assert found.where == "operators"
-    assert {block.part for block in found.work} == {"forward", "backward", "update"}
-    # Operators of a CPU run one after the other, each in the part that has called it.
-    ends = 0.0
-    for block in found.work:
-        (around,) = [each for each in found.host if each.part == block.part]
-        assert ends <= block.begin <= block.end
-        assert around.begin <= block.begin and block.end <= around.end
-        ends = block.end
+def test_what_a_mended_program_learns_is_the_same() -> None:
+    """In each script, to the last bit of the weights."""
+    for script in programs.SCRIPTS:
+        learned = []
+        for mended in ((), programs.MENDS):
+            seed_all(0)
+            program = programs.load(script, mended)
+            program.epoch()
+            weights = program.epoch.__globals__["model"].parameters()
+            learned.append(torch.nn.utils.parameters_to_vector(weights).detach())
+        assert torch.equal(*learned)
 
 
-def test_the_step_of_median_length_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "MOST", 5)
-    pauses = iter([0, 0, 0.2, 0.02, 0.05, 0, 0.2])
-
-    def step() -> None:
-        time.sleep(next(pauses))
-        torch.ones(3)
-
-    assert 50 <= record(step).milliseconds < 200
+def test_what_cannot_be_loaded_is_named() -> None:
+    with pytest.raises(ValueError, match=r"script='other.py': use one of train.py, digits.py"):
+        programs.load("other.py")
+    with pytest.raises(ValueError, match="line 21 cannot be mended; use lines of 20, 43, 44"):
+        programs.load("train.py", [20, 21])
 
 
-def test_a_long_step_is_not_run_often() -> None:
-    runs: list[int] = []
-    record(lambda: (runs.append(1), time.sleep(0.3), torch.ones(3)))
-    assert len(runs) == recording.WARM + recording.LEAST
+def test_a_program_is_seen_by_whyslow_in_its_own_lines() -> None:
+    program = programs.load("train.py", [20])
+    with whyslow.watch(show=False) as watch:
+        while watch.report.sampled.looks < 20:
+            program.epoch()
+    lines = [line for line in watch.report.sampled.lines if line.file == program.file]
+    assert lines and all(line.source == program.lines[line.number - 1].strip() for line in lines)
+    assert "train.py, line 20 mended" in watch.report._repr_html_()
+    # The reader bets first.
+    html = listing.folded(watch.report)._repr_html_()
+    assert "<details open" not in html
+    assert html.index("<details") < html.index("train.py, line 20 mended")
 
 
-def test_a_pause_before_the_forward_pass_is_data_in_which_no_operator_runs() -> None:
-    found = record(workload().step)
-    assert length(found.host, "data") >= 1000 * PAUSE
-    assert length(found.work, "data") == 0
-    assert found.idle > 0.5
+# ------------------------------------------------------------------------------------ the sampler
 
 
-class Clock:
-    """Events as torch's profiler gives them, in microseconds."""
+def test_a_sampler_counts_the_innermost_line_of_a_file() -> None:
+    def inner() -> None:
+        threading.Event().wait(0.2)
 
-    def __init__(self) -> None:
-        self.events: list[Any] = []
+    def outer() -> None:
+        inner()
 
-    def add(
-        self, name: str, begin: float, end: float = 0, *, id: int = 0, on: Any = DeviceType.CPU
-    ) -> None:
-        span = SimpleNamespace(start=1000 * begin, end=1000 * max(begin, end))
-        self.events.append(SimpleNamespace(name=name, time_range=span, device_type=on, id=id))
-
-    def step(self, begin: float) -> None:
-        for part, after in (("data", 0), ("forward", 2), ("backward", 4), ("update", 6)):
-            self.add(recording.MARK + part, begin + after)
-        self.add(recording.MARK + "waits", begin + 7)
-        self.add(recording.MARK + "end", begin + 10)
+    found = sample(outer, __file__, every=0.005)
+    [line] = found
+    assert line == inspect.getsourcelines(inner)[1] + 1
+    assert 0.05 < found[line] < 20
+    assert sample(outer, "other.py") == {}
 
 
-def test_a_kernel_belongs_to_the_part_that_launched_it() -> None:
-    clock = Clock()
-    clock.step(100)
-    clock.add("cudaLaunchKernel", 103, 103.1, id=7)
-    clock.add("aten::mm", 102.9, 103.2, id=3)
-    # It begins when the host is in its update, and ends after it.
-    clock.add("gemm", 106.5, 109, id=7, on=DeviceType.CUDA)
-    clock.add(recording.MARK + "forward", 106.5, 109, on=DeviceType.CUDA)
-    (found,) = recording._steps(clock.events)
-    assert found.where == "device" and found.milliseconds == pytest.approx(10)
-    (kernel,) = found.work
-    assert kernel.part == "forward"
-    assert (kernel.begin, kernel.end) == (pytest.approx(6.5), pytest.approx(9))
-    assert [block.part for block in found.host][-1] == "waits"
-
-
-def test_operators_within_others_and_of_other_steps_are_left_out() -> None:
-    clock = Clock()
-    clock.step(0)
-    clock.step(20)
-    clock.add("aten::linear", 2.5, 3.5)
-    clock.add("aten::addmm", 2.6, 3.4)
-    clock.add("aten::relu", 15)
-    first, second = recording._steps(clock.events)
-    assert first.work == (Block("forward", 2.5, 3.5),)
-    # The CPU has nothing to wait for.
-    assert first.idle == pytest.approx(1 - 1 / 7)
-    assert second.work == ()
-    assert [block.part for block in first.host] == ["data", "forward", "backward", "update"]
+def test_a_sampler_ends_with_an_error() -> None:
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError):
+        sample(lambda: 1 // 0, __file__)
+    assert threading.active_count() == before
 
 
 # ------------------------------------------------------------------------------------ the picture
 
 
-def recorded(*work: Block, milliseconds: float = 10) -> Recording:
-    host = Block("data", 0, milliseconds / 2), Block("forward", milliseconds / 2, milliseconds)
-    return Recording(host, work, "operators", milliseconds)
+def side(role: str, mended: tuple[int, ...], seconds: float, shares: dict[int, float]) -> Side:
+    return Side(role, programs.load("train.py", mended), seconds, shares)
 
 
-def bars(picture: str, look: str) -> list[tuple[float, float]]:
-    """Beginning and width of each bar of that look."""
-    found = []
-    for each in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}rect"):
-        if each.get("class") == " ".join(f"k-{name}" for name in look.split()):
-            found.append((float(each.get("x", "")), float(each.get("width", ""))))
-    return found
+def both() -> list[Side]:
+    before = side("baseline", (), 0.2, {20: 0.5, 40: 0.25, 38: 0.24, 42: 0.01})
+    return [before, side("candidate", (20,), 0.1, {20: 0.1, 40: 0.5, 38: 0.4})]
 
 
-def test_both_steps_are_drawn_on_one_scale() -> None:
-    long, short = recorded(), recorded(milliseconds=5)
-    picture = draw([Row("baseline", long), Row("candidate", short)])
-    (before, after) = bars(picture, timeline.LOOKS["data"])[:2]
-    assert before[0] == after[0]
-    ends = [sum(bar) for look in timeline.LOOKS.values() for bar in bars(picture, look)]
-    assert max(ends) <= 640
-    # The small gap behind each bar.
-    assert before[1] + 0.4 == pytest.approx(2 * (after[1] + 0.4), abs=0.2)
-    words = "baseline: 10.0 ms, device works 0 %; candidate: 5.00 ms, device works 0 %"
-    assert words in picture
+def texts(picture: str) -> list[str]:
+    found = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(each.itertext()) for each in found]
 
 
-def test_neighbours_are_joined_and_gaps_are_kept() -> None:
-    near = [Block("forward", 5 + 0.01 * i, 5.009 + 0.01 * i) for i in range(200)]
-    far = Block("forward", 8, 9)
-    picture = draw([Row("one step", recorded(*near, far))])
-    # The host's, those that are joined, the far one, and the legend's.
-    assert len(bars(picture, timeline.LOOKS["forward"])) == 4
+def bars(picture: str, look: str) -> list[float]:
+    kind = " ".join(f"k-{name}" for name in look.split())
+    found = ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}rect")
+    return [float(each.get("width", "")) for each in found if each.get("class") == kind]
 
 
-def test_the_device_waits_where_nothing_works() -> None:
-    picture = draw([Row("one step", recorded(Block("forward", 5, 7), Block("forward", 8, 9)))])
-    data, *_ = bars(picture, timeline.LOOKS["data"])
-    lengths = [width + 0.4 for _, width in bars(picture, timeline.LOOKS["gap"])]
-    half = data[1] + 0.4
-    # Before, between and behind the operators; then the legend's.
-    assert lengths[:3] == pytest.approx([half, half / 5, half / 5], abs=0.2)
-    assert len(lengths) == 4
+def test_lines_are_drawn_in_milliseconds_on_one_scale() -> None:
+    picture = draw(both(), "looks")
+    # The last one is the legend's.
+    *before, _ = bars(picture, listing.LOOKS["baseline"])
+    *after, _ = bars(picture, listing.LOOKS["candidate"])
+    scale = (listing.END - 8) / 0.1
+    assert before == pytest.approx([0.1 * scale, 0.048 * scale, 0.05 * scale], abs=0.1)
+    assert after == pytest.approx([0.01 * scale, 0.04 * scale, 0.05 * scale], abs=0.1)
+    words = texts(picture)
+    assert "100 → 10 ms" in words and "50 → 50 ms" in words
+    assert {"baseline as it is", "candidate line 20 mended", "looks"} <= set(words)
 
 
-def test_what_is_not_there_is_not_in_the_legend() -> None:
-    picture = draw([Row("one step", recorded())])
-    texts = {each.text for each in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")}
-    assert {"data", "forward", "host", "device", "device waits", "0 ms"} <= texts
-    assert not {"backward", "host waits"} & texts
-    assert "(with profiler)" in picture
+def test_a_mended_line_has_both_texts_and_little_is_left_out() -> None:
+    words = texts(draw(both(), "looks"))
+    code = [each for each in words if each[:2].isdigit() and "  " in each]
+    assert code == [
+        "20  image = self.images[i] / self.images.max()",
+        "20  image = self.images[i] / 255",
+        "38  scores = model(x)",
+        "40  loss.backward()",
+    ]
+    # A mended line without time is drawn, too.
+    read = [side("baseline", (), 0.2, {20: 1.0}), side("candidate", (43,), 0.2, {20: 1.0})]
+    assert "43  losses.append(loss.detach())" in texts(draw(read, "looks"))
 
 
-def test_a_long_legend_has_a_second_line() -> None:
-    host = [Block(part, at, at + 1) for at, part in enumerate(list(timeline.LOOKS)[:5])]
-    row = Row("one step", Recording(tuple(host), (), "device", 5))
-    lines = list(timeline._legend([row]))
-    assert [part for line in lines for part in line] == list(timeline.LOOKS)
-    assert len(lines) == 2
-    texts = ET.fromstring(draw([row])).iter("{http://www.w3.org/2000/svg}text")
-    places = {each.text: (float(each.get("x", "")), float(each.get("y", ""))) for each in texts}
-    assert places["device waits"][1] > places["data"][1]
-    for name in ("device waits", "host waits", "update"):
-        # Letters of a narrow page.
-        assert places[name][0] + svg.LETTER * len(name) <= svg.WIDTH
+def test_a_script_is_shown_with_the_numbers_of_its_lines() -> None:
+    shown = listing.source("digits.py")
+    assert " 20          image = self.images[i] / self.images.max()" in repr(shown)
+    html = shown._repr_html_()
+    assert "<summary>All of digits.py</summary>" in html and "<details open" not in html
+    assert html.count("<tr>") == len(programs.load("digits.py").lines)
 
 
-@pytest.mark.parametrize("milliseconds", [0.031, 0.9, 4, 12.7, 999.9])
-def test_the_scale_has_a_few_round_marks(milliseconds: float) -> None:
-    marks = list(timeline._scale(milliseconds, 0))
-    assert 2 * 3 <= len(marks) <= 2 * 6
+def test_a_panel_s_picture_is_drawn_by_the_sampler_that_watched() -> None:
+    built: list[str] = []
 
+    def make_workload(script: str, watched: str, **switches: bool) -> Workload:
+        program = programs.of({"script": script, **switches})
+        return Workload(program.epoch, program.images)
 
-def test_a_panel_gets_the_lanes_of_a_comparison_and_nothing_else() -> None:
-    closed: list[bool] = []
+    def yours(work: Callable[[], object], file: str) -> Any:
+        built.append(file)
+        work()
+        return {40: 1.0}
 
-    def make_workload(pause: float) -> Workload:
-        return workload(pause, closed)
-
-    lab = Lab(make_workload, pause=[PAUSE, 0.0], memory=False)
-    result = lab.run(pause=0.0, seconds=0.2)
-    closed.clear()
-    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    picture = both_steps(make_workload)(result)
-    assert closed == [True, True]
-    assert torch.equal(state, torch.random.get_rng_state())
+    switches: dict[str, list[Any]] = {f"line_{line}": [False, True] for line in programs.MENDS}
+    situation = {"script": ["train.py", "digits.py"]}
+    lab = Lab(make_workload, watched=["no", "yours"], situation=situation, memory=False, **switches)
+    picture = listing.of(lambda: yours)
+    threads = torch.get_num_threads()
+    drawn = picture(lab.run(line_20=True, seconds=0.2))
+    assert built == [] and "line 20 mended" in drawn and "looks every 2 ms" in drawn
+    drawn = picture(lab.run(watched="yours", script="digits.py", seconds=0.2))
+    assert [Path(file).name for file in built] == ["digits.py"] * 2
+    assert "your own sampler" in drawn and "40  loss.backward()" in texts(drawn)
     assert torch.get_num_threads() == threads
-    before, after = bars(picture, timeline.LOOKS["data"])[:2]
-    assert before[1] > 10 * after[1]
-    assert both_steps(make_workload)("another result") == ""
+    assert picture("another result") == ""
     nothing = Comparison(Measurement("baseline"), Measurement("candidate"))
-    assert both_steps(make_workload)(nothing) == ""
-
-
-def test_a_step_alone_shows_itself_in_a_cell() -> None:
-    shown = one_step(workload().step)
-    assert "device works" in repr(shown)
-    assert "max-width: 720px" in shown._repr_html_()
-    assert "<svg" in shown._repr_html_()
-
-
-# ----------------------------------------------------------------------------------- the findings
-
-
-def finding(**changes: Any) -> Finding:
-    given = {"name": "anomaly mode", "share": 0.5, "interval": (0.48, 0.52)}
-    given |= {"how": "by experiment", "remedy": "Take it out:\nreally.", "notebook": "17"}
-    return Finding(**given | changes)
-
-
-def test_a_finding_is_one_line_with_its_share_and_what_that_allows() -> None:
-    notes = "a note", "other programs took 1.5 of 2 cores"
-    shown = in_short(Diagnosis((finding(),), 0.01, 8.0, notes=notes))
-    for words in ("anomaly mode", "50% [48%, 52%]", "2.00×", "Take it out"):
-        assert words in shown
-    assert "Other programs took 1.5 of 2 cores: run this cell again when they are done." in shown
-    # A step time stands in the panel alone.
-    for words in ("a note", "really", "by experiment", "10 ms", "10.0 ms"):
-        assert words not in shown
-
-
-def test_a_diagnosis_is_folded_until_the_reader_opens_it() -> None:
-    shown = folded(Diagnosis((finding(),), 0.01, 8.0))
-    text = shown._repr_html_()
-    assert f"<summary>{FOLDED}</summary>" in text and "<details open" not in text
-    assert text.index("<details") < text.index("2.00×") < text.index("</details>")
-    assert "anomaly mode" in repr(shown)
-
-
-def test_a_bet_does_not_tell_the_share_of_what_it_asks_for() -> None:
-    found = Diagnosis((finding(name="anomaly mode left on", share=0.64),), 0.01, 8.0)
-    question = how_much_without(found, "anomaly mode")
-    asked = "How many times as fast without anomaly mode?"
-    assert question == f"Its share stands in the diagnosis above. {asked}"
-    nothing = Diagnosis((), 0.01, 8.0)
-    assert how_much_without(nothing, "anomaly mode") == f"{NO_TIME} {asked}"
-
-
-def test_the_largest_findings_are_shown() -> None:
-    every = tuple(finding(name=f"cause {number}") for number in range(MOST + 2))
-    shown = in_short(Diagnosis(every, 0.01, 8.0))
-    assert f"cause {MOST - 1}" in shown and f"cause {MOST}" not in shown
-
-
-def test_without_a_finding_the_panel_is_the_way_to_a_share() -> None:
-    shown = folded(Diagnosis((), 0.01, 8.0))._repr_html_()
-    assert NOTHING in shown and "<table" not in shown
-
-
-def test_what_was_not_tried_is_said() -> None:
-    unmeasured = {"anomaly mode": "no time", "workers": "one core", "lists": "no time"}
-    shown = in_short(Diagnosis((), 0.01, 8.0, unmeasured=unmeasured))
-    assert "Not tried: anomaly mode, lists (no time)." in shown
-    assert "Not tried: workers (one core)." in shown
-
-
-def test_what_fills_memory_makes_no_step_faster() -> None:
-    shown = in_short(Diagnosis((finding(of="memory"),), 0.01, 8.0))
-    assert "50% of the memory" in shown and "as fast" not in shown
+    assert picture(nothing) == ""

@@ -120,6 +120,15 @@ def test_it_ends_by_itself_while_the_training_goes_on(given, capsys):
     assert not capsys.readouterr().err
 
 
+def test_a_report_may_be_left_to_the_caller(capsys):
+    with whyslow.watch(show=False) as watch:
+        while watch.report.sampled.looks < 5:
+            torch.ones(100, 100) @ torch.ones(100, 100)
+    assert watch.report.lines
+    printed = capsys.readouterr()
+    assert not printed.err and not printed.out
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_a_loop_that_fails_is_reported_and_the_error_goes_on(error, capsys):
     with pytest.raises(error), whyslow.watch():
