@@ -51,7 +51,8 @@ def captured(step: Callable[[], Tensor], *, enabled: bool) -> Callable[[], Tenso
     """
     if not enabled:
         return step
-    graph, kept = torch.cuda.CUDAGraph(), []
+    graph = torch.cuda.CUDAGraph()
+    kept: list[Tensor] = []
 
     def replay() -> Tensor:
         if not kept:
