@@ -170,7 +170,8 @@ def in_words(after: float) -> str:
     """``has paid after 1,200 steps``."""
     if math.isinf(after):
         return "here the second runner never catches up"
-    return f"the second runner has caught up after {number_of(int(after), 'step')}"
+    steps = "one step" if after == 1 else f"{after:,.0f} steps"
+    return f"the second runner has caught up after {steps}"
 
 
 def _track(side: Runner, role: str, now: float, steps: int, top: float) -> Iterator[Markup]:
@@ -188,7 +189,7 @@ def _step(side: Runner, longest: float, top: float) -> Iterator[Markup]:
     """A bar as long as the step takes, with a stroke for each operator that Python calls."""
     wide = (RIGHT - LEFT) * side.each / longest
     yield svg.text(LEFT - 8, top + 12, "a step", "small", "end")
-    yield svg.rect(LEFT, top, wide, BAR, "field")
+    yield svg.rect(LEFT, top, wide, BAR, "band arm3")
     pitch = wide / side.operators if side.operators else 0.0
     if pitch >= APART:
         for number in range(side.operators):
