@@ -111,17 +111,17 @@ def test_stop_between_the_steps_of_a_warm_up() -> None:
 
 
 def test_a_race_and_a_timeline_tell_and_stop_as_well() -> None:
-    made, options = Made(), {"target": 1.0, "steps": 2}
+    made = Made()
     told = Watch()
-    race({"a": made, "b": made}, **options, on_stage=told)
+    race({"a": made, "b": made}, target=1.0, steps=2, on_stage=told)
     assert told.seen == sides(BUILDING)
     watch, made = Watch("side 2"), Made()
-    result = race({"a": made, "b": made}, **options, on_stage=watch, stop=watch.stop)
+    result = race({"a": made, "b": made}, target=1.0, steps=2, on_stage=watch, stop=watch.stop)
     # One step warmed the first side up.
     assert result.stopped and not result.runs and (made.built, made.steps) == (2, 1)
 
     told, made = Watch(), Made()
-    lab = Lab(made, side=[1, 2], race=options)
+    lab = Lab(made, side=[1, 2])
     assert isinstance(lab.timeline(side=2, on_stage=told), MemoryComparison)
     assert told.seen == sides(BUILDING, RECORDING)
     watch, made.steps = Watch("Building, side 1"), 0
