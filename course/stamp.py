@@ -138,7 +138,7 @@ def _tone(run: Comparison | RaceResult) -> str:
     """What colours a run; a race is "faster" where its candidate arrives, "slower" where not."""
     if isinstance(run, Comparison):
         return run.tone
-    baseline, candidate = (2 * run.arrived(arm) > len(run.of(arm)) for arm in run.arms[:2])
+    baseline, candidate = map(run.arrives, run.arms[:2])
     if not baseline:
         return "unclear"
     return "faster" if candidate else "slower"
@@ -146,7 +146,7 @@ def _tone(run: Comparison | RaceResult) -> str:
 
 def _in_short(run: Comparison | RaceResult) -> str:
     if isinstance(run, Comparison):
-        return run.in_short()
+        return run.in_short() + ("; inside the noise floor" if run.inside_noise_floor else "")
     return f"{run.tally(run.arms[1])} arrive; of the baseline {run.tally(run.arms[0])}"
 
 

@@ -36,6 +36,7 @@ from labkit.device import survive
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement
 from labkit.results.comparison import CLAIM_PAIRS, same_within
+from labkit.stages import UNWATCHED, WARMING, Halted, OnStage, Stages
 
 # Shorter blocks drown in the noise of clock and caches.
 BLOCK_SECONDS = 0.005
@@ -64,8 +65,9 @@ clock = time.perf_counter
 class _Timed:
     """A side and the times taken of it so far. Running out of memory ends the side, not the run."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, stages: Stages = UNWATCHED) -> None:
         self.arm = arm
+        self.stages = stages
         self.spacers: list[torch.Tensor] = []
         self.times: list[float] = []
         self.builds: list[int] = []
@@ -106,9 +108,10 @@ class _Timed:
 
         The seconds that finding it took. ``on_block`` is called once, after the first one that is.
         """
-        self.cold = self._guard(self.arm.start)
+        self.cold = self._guard(lambda: self.arm.start(self.stages))
         if self.cold is None:
             return 0.0
+        self.stages.enter(WARMING)
         # However long that took: it may have been a compilation, and the next step is quick.
         spent, enough = 0.0, min(0.25, budget / 20)
         while not (stop and stop.is_set()):
@@ -151,7 +154,7 @@ class _Timed:
 
         def start() -> float:
             self.spacers = shift_addresses(self.arm.device, random)
-            return self.arm.start()
+            return self.arm.start(self.stages)
 
         spent = self._guard(start)
         blocks = 0
@@ -377,20 +380,25 @@ def alternate(
     most_builds: int = MOST_BUILDS,
     patience: float = 1.0,
     on_rough: Update | None = None,
+    on_stage: OnStage | None = None,
 ) -> Comparison:
     """The engine of `compare` on two arms.
 
     They are built up to ``most_builds`` times in ``seconds``: ``close()`` and ``start()`` again. A
     run that is unclear then goes on, to ``patience`` times the budget at most; ``limit`` of a
     partial result is what it may take as things stand. ``on_rough`` receives one pair of warm
-    blocks before the measuring proper: no part of the result.
+    blocks before the measuring proper: no part of the result. ``on_stage`` receives what each side
+    is prepared by.
     """
-    sides = _Timed(baseline), _Timed(candidate)
+    stages = Stages(on_stage, stop)
+    sides = _Timed(baseline, stages.of(1, 2)), _Timed(candidate, stages.of(2, 2))
     run = _Run(sides, Builds(seconds, most_builds, patience), on_update, stop, on_rough)
     try:
         run.warm_up()
         run.take()
         run.stopped = run.halted()
+    except Halted:
+        run.stopped = True
     except KeyboardInterrupt:
         # Nothing to show for it.
         if not run.so_far().pairs:

@@ -46,6 +46,7 @@ from labkit.memory_timeline import Timeline, named, record
 from labkit.restore.collector import without_collector
 from labkit.restore.switches import Flags, set_torch_flags, torch_flags
 from labkit.results import Workload
+from labkit.stages import BUILDING, UNWATCHED, Stages
 
 Step = Callable[[], Any]
 # Peak bytes: those of live tensors (None where they cannot be counted), and those that torch took
@@ -72,8 +73,11 @@ class Arm(Protocol):
     unit: str
     device: str
 
-    def start(self) -> float:
-        """Build the workload and run its first step; seconds of that step."""
+    def start(self, stages: Stages = UNWATCHED) -> float:
+        """Build the workload and run its first step; seconds of that step.
+
+        Halted where ``stages`` say that the run ends.
+        """
 
     def block(self, steps: int) -> float:
         """Run ``steps`` steps; their seconds."""
@@ -157,15 +161,18 @@ class LocalArm:
         self.samples, self.unit = workload.samples, workload.unit
         return workload
 
-    def start(self) -> float:
+    def start(self, stages: Stages = UNWATCHED) -> float:
         """Build the workload and run its first step; seconds of that step.
 
-        ``device`` is known afterwards, also where building it or the step failed. ValueError for a
-        loss on an accelerator that is not the current one.
+        Between the two the run may end, by `Halted`. ``device`` is known afterwards, also where
+        building it or the step failed. ValueError for a loss on an accelerator that is not the
+        current one.
         """
+        stages.enter(BUILDING)
         try:
             with self._inside():
                 step = self._build().step
+                stages.check()
                 device = accelerator_in_use()
                 if device is not None:
                     _load_libraries(device)

@@ -50,7 +50,8 @@ class Others:
         self._begin()
         if reason is None:
             return ""
-        return f"{reason.capitalize()}: the figures of all are disturbed. Let one finish first."
+        advice = "Close other programs, or wait, and run again."
+        return f"{reason.capitalize()}: these figures are disturbed. {advice}"
 
 
 def cores() -> int:

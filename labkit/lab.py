@@ -37,6 +37,7 @@ from labkit.progress import progress
 from labkit.racing import RaceResult, race
 from labkit.remote import RemoteArm, Workers
 from labkit.results import Comparison, Workload
+from labkit.stages import RECORDING, Halted, OnStage, Stages
 from labkit.sweep import Progress, Sweep
 from labkit.text import format_settings
 
@@ -193,6 +194,7 @@ class Lab:
         patience: float | None = None,
         on_update: Update | None = None,
         on_rough: Update | None = None,
+        on_stage: OnStage | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> Comparison:
@@ -202,7 +204,8 @@ class Lab:
         of the situation set both sides; ``baseline`` changes the baseline's own settings. Numbers
         may be given that the control does not list; of words and switches only those that it lists.
         An unclear run goes on to ``patience`` times its budget at most. ``on_rough`` receives a
-        first number while both sides still warm up, for who watches.
+        first number while both sides still warm up, ``on_stage`` what is prepared before, for who
+        watches.
         """
         seconds, patience = budget(seconds), patience_of(patience)
         sides = self._sides(scenario, settings, baseline)
@@ -213,6 +216,7 @@ class Lab:
             patience=patience,
             on_update=on_update,
             on_rough=on_rough,
+            on_stage=on_stage,
             stop=stop,
         )
         if not result.stopped:
@@ -246,6 +250,7 @@ class Lab:
         /,
         *,
         baseline: Mapping[str, Any] | None = None,
+        on_stage: OnStage | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> MemoryComparison:
@@ -254,7 +259,9 @@ class Lab:
         A side that ran out of memory, or that ``stop`` has left out, says so.
         """
         with self._arms(self._sides(scenario, settings, baseline), settings) as arms:
-            before, after = (_timeline(arm, stop) for arm in arms)
+            stages = Stages(on_stage, stop)
+            before = _timeline(arms[0], stages.of(1, 2))
+            after = _timeline(arms[1], stages.of(2, 2))
         return MemoryComparison(before, after, lab=self.name)
 
     def sweep(
@@ -267,6 +274,7 @@ class Lab:
         follow: bool = False,
         seconds: float | None = None,
         on_update: Callable[[Progress], None] | None = None,
+        on_stage: OnStage | None = None,
         stop: threading.Event | None = None,
         **settings: Any,
     ) -> Sweep:
@@ -294,6 +302,7 @@ class Lab:
                         baseline=base,
                         seconds=seconds,
                         on_update=update,
+                        on_stage=on_stage,
                         stop=stop,
                         **chosen,
                     )
@@ -426,15 +435,17 @@ def _tell(
         on_update(Progress(index, count, so_far))
 
 
-def _timeline(arm: Arm, stop: threading.Event | None) -> Timeline:
+def _timeline(arm: Arm, stages: Stages) -> Timeline:
     """One side's memory, with no other side alive."""
     ended = Timeline(arm.label, arm.settings, error="stopped")
-    if stop and stop.is_set():
+    try:
+        with survive(ArmDied) as outcome, contextlib.closing(arm):
+            # The device is known from the first step on.
+            arm.start(stages)
+            stages.enter(RECORDING)
+            return arm.timeline()
+    except Halted:
         return ended
-    with survive(ArmDied) as outcome, contextlib.closing(arm):
-        # The device is known from the first step on.
-        arm.start()
-        return arm.timeline()
     return replace(ended, error=outcome.error)
 
 
@@ -473,7 +484,7 @@ def _counters(arm: Arm) -> Mapping[str, Any]:
 
 
 # What does not change how a race goes.
-_NO_PART_OF_A_RACE = ("on_update", "on_point", "stop")
+_NO_PART_OF_A_RACE = ("on_update", "on_point", "on_stage", "stop")
 
 
 def _checked_race(options: Mapping[str, Any] | None, runs_in: object) -> dict[str, Any]:

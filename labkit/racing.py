@@ -18,6 +18,7 @@ from labkit.comparing import measuring
 from labkit.device import pick, survive
 from labkit.progress import progress
 from labkit.results import RaceResult, RaceRun, Workload
+from labkit.stages import Halted, OnStage, Stages
 
 
 def race(
@@ -32,6 +33,7 @@ def race(
     threads: int | None = 1,
     on_update: Callable[[RaceResult], None] | None = None,
     on_point: Callable[[RaceRun], None] | None = None,
+    on_stage: OnStage | None = None,
     stop: threading.Event | None = None,
 ) -> RaceResult:
     """Train each side on each seed until its metric reaches ``target``, ``steps`` steps at most.
@@ -44,8 +46,8 @@ def race(
     test size). ``threads`` is torch's thread count on the CPU (None leaves it alone).
 
     ``on_update`` receives what there is after each run, ``on_point`` the run that goes on, at most
-    five times a second. An interrupt, or ``stop.set()``, returns the runs finished so far. Times
-    are in seconds of training.
+    five times a second, ``on_stage`` what is prepared before the first run. An interrupt, or
+    ``stop.set()``, returns the runs finished so far. Times are in seconds of training.
 
     TypeError for what makes no Workload and for a target that is no number; ValueError for counts
     that are not positive whole numbers, a target that is not finite, no side at all, a workload
@@ -70,11 +72,13 @@ def race(
     bar = progress(total=seeds * len(arms), desc="race", unit="run")
     try:
         with measuring(threads):
-            job.warm_up()
+            job.warm_up(Stages(on_stage, stop))
             for result in job.run(seeds):
                 bar.update()
                 if on_update:
                     on_update(result)
+    except Halted:
+        job.stopped = True
     except KeyboardInterrupt:
         if not job.runs:
             raise
@@ -116,12 +120,11 @@ class _Race:
     runs: list[RaceRun] = field(default_factory=list)
     stopped: bool = False
 
-    def warm_up(self) -> None:
+    def warm_up(self, stages: Stages) -> None:
         """Build each side once and run a step: thread pools and kernel caches are nobody's time."""
-        for name, make in self.arms.items():
+        for number, (name, make) in enumerate(self.arms.items(), 1):
             with contextlib.closing(LocalArm(make, name, seed=0)) as arm, survive():
-                if not self._asked_to_stop():
-                    arm.start()
+                arm.start(stages.of(number, len(self.arms)))
 
     def run(self, seeds: int) -> Iterator[RaceResult]:
         """Train each side on each seed; what there is after each run."""

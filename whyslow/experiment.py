@@ -18,6 +18,7 @@ from labkit.alternating import alternate
 from labkit.arm import LocalArm
 from labkit.results import Comparison, Workload
 from labkit.results.statistics import BUILD_SPREAD
+from labkit.stages import UNWATCHED, Stages
 from whyslow.clock import interval_of
 from whyslow.findings import LEAST_SHARE, Finding, Interval
 
@@ -139,9 +140,9 @@ class _Changed(LocalArm):
         super().__init__(lambda: Workload(step, samples), label)
         self._change = change
 
-    def start(self) -> float:
+    def start(self, stages: Stages = UNWATCHED) -> float:
         with self._change():
-            return super().start()
+            return super().start(stages)
 
     def block(self, steps: int) -> float:
         with self._change():

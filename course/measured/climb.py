@@ -30,8 +30,7 @@ def draw(result: RaceResult, course_of: Callable[[RaceRun], Course]) -> tuple[li
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, short(arm), arrivals(result, arm), left=28)
     box = Box(LEFT, top, WIDTH - EDGE, top + CLIMB, (0, 1.03 * last), _ends(result))
-    seeds = len(result.of(result.arms[0]))
-    parts += axes(box, f"{result.metric} by step, {seeds} seeds; dashed: the target")
+    parts += axes(box, f"{result.metric} by step, {result.seeds}; dashed: the target")
     y = box.y(result.target)
     parts.append(svg.path([(box.left, y), (box.right, y)], "one", "5 4"))
     for run in result.runs:

@@ -38,8 +38,7 @@ def by_clock(result: object, least: float = 0.0) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, values)
-    seeds = f"{len(result.of(result.arms[0]))} seeds"
-    title = f"{result.metric}{', minus the least possible' * bool(least)}, {seeds}"
+    title = f"{result.metric}{', minus the least possible' * bool(least)}, {result.seeds}"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     words = {arm: ended(result.of(arm)) for arm in result.arms}

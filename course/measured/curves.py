@@ -41,7 +41,7 @@ def curves(result: object) -> str:
         return ""
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box, scale = box_of(result, min(known)), scale_of(result.runs)
-    title = f"{result.metric} after each step, {len(result.of(result.arms[0]))} seeds"
+    title = f"{result.metric} after each step, {result.seeds}"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box, scale)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     rows = {arm: in_words(result.of(arm)) for arm in result.arms}

@@ -21,6 +21,8 @@ Found = tuple[str, Any]
 
 KEPT = {"prefetch_factor": 2, "pin_memory": False, "source": "jpeg"}
 NEW = {"source": "loader"}
+# Pixels along a side of large pictures.
+LARGE = 224
 
 
 class Elsewhere:
@@ -63,11 +65,16 @@ def as_recorded(own: Comparison, lab: str, settings: Callable[[Settings], Settin
 
 
 def loading(own: Comparison) -> Comparison:
-    """A run of the front notebook 04: kept workers, or such that start in every epoch."""
+    """A run of the front notebook 04: kept workers, or such that start in every epoch.
+
+    Kept ones were recorded where loading takes longer than training. Small pictures have no record
+    of theirs.
+    """
     loader = own.candidate.settings["loader"]
-    if loader not in ("DataLoader", "new workers"):
-        return own
     new = loader == "new workers"
+    large = own.candidate.settings["side"] >= LARGE
+    if not new and (loader != "DataLoader" or not large):
+        return own
 
     def settings(chosen: Settings) -> Settings:
         workers = chosen["num_workers"]

@@ -163,7 +163,7 @@ def draw(result: RaceResult, notes: Sequence[Noted | None]) -> Markup:
     values = [value for run in result.runs for _, _, value in run.curve if math.isfinite(value)]
     high = 1.1 * max(result.target, *values)
     box = Box(LEFT, top, WIDTH - EDGE, top + CHART, (0, 1.03 * last), (0, high))
-    parts = axes(box, f"{result.metric}, {len(result.runs) // 2} seeds")
+    parts = axes(box, f"{result.metric}, {result.seeds}")
     for number, (name, hue) in enumerate(zip(names, HUES, strict=True), 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hue}"))
         parts += svg.named(LINE * number, name, words[number - 1], left=28)

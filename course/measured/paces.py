@@ -39,8 +39,7 @@ def paces(result: object) -> str:
     last = max(run.curve[-1][0] for run in result.runs if run.curve)
     others = cycle(OTHERS)
     hues = {arm: HUES.get(rule(arm)) or next(others) for arm in result.arms}
-    seeds = len(result.of(result.arms[0]))
-    title = f"steps to a {result.metric} of {result.target:g}, medians of {seeds} seeds"
+    title = f"steps to a {result.metric} of {result.target:g}, medians of {result.seeds}"
     parts = [svg.text(EDGE, LINE, title, "small")]
     for number, arm in enumerate(result.arms):
         parts += bar(arm, result.of(arm), LINE + 4 + ROW * number, last, hues[arm])

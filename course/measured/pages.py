@@ -93,7 +93,9 @@ def sentence(sides: list[Side]) -> str:
     """What became of the freed memory, by the page faults that were counted."""
     least, most = (best(sides, key=lambda side: side.faults) for best in (min, max))
     if share(most) < FEW:
-        return "Freed memory stays: hardly a page comes again."
+        freed = [_way(side) for side in sides if _drops(side)]
+        who = f"What {freed[0]} frees stays" if freed else "Neither side frees gradients"
+        return f"{who}: hardly a page comes again."
     if share(most) - share(least) < FEW:
         return "Both sides have about as many page faults."
     return (

@@ -103,7 +103,7 @@ def picture(result: RaceResult, rates: dict[str, list[tuple[int, float]]]) -> Ma
     for arm, points in rates.items():
         places = [(upper.x(step), up(upper, rate)) for step, rate in points]
         parts.append(svg.path(places, f"line {hues[arm]}") if places else Markup(""))
-    title = f"{result.metric} {often(result)}, {len(result.of(result.arms[0]))} seeds"
+    title = f"{result.metric} {often(result)}, {result.seeds}"
     if max(curves.finite(result.runs)) > 1.01 * math.exp(lower.up[1]):
         title += "; higher ones at the edge"
     parts += chart(lower, title)

@@ -9,7 +9,8 @@ No widgets here. The kinds of questions, and when an answer is right:
   more than half of its seeds do.
 - "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
 
-Where a result decides nothing, as where the interval is wide, the bet stays open.
+Where a result decides nothing, as where the interval is wide, the bet stays open. So it does where
+a race was stopped: the seeds that are missing might have gone another way.
 """
 
 from __future__ import annotations
@@ -139,6 +140,10 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
     """What a result says of an answer; None where it says nothing, as a sweep does."""
     if isinstance(result, Sweep):
         return None
+    if isinstance(result, RaceResult) and result.stopped:
+        on = "on " if isinstance(answer, str) else ""
+        words = f"You bet {on}{answer_in_words(bet.kind, answer)}. Stopped: it decides no bet."
+        return Judgement(None, words)
     if isinstance(answer, str):
         return _judge_choice(bet, answer, result)
     factor, interval, why_none = _measured(result)
@@ -244,7 +249,7 @@ def _arrived(result: object) -> int | None:
     """Which of the choices came true in a race; None where not all of its sides have run."""
     if not isinstance(result, RaceResult) or len(result.arms) < 2:
         return None
-    baseline, candidate = (2 * result.arrived(arm) > len(result.of(arm)) for arm in result.arms[:2])
+    baseline, candidate = map(result.arrives, result.arms[:2])
     return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))
 
 

@@ -366,16 +366,22 @@ class LabPanel:
 
         def measure(tell: Callable[[News], None], stop: threading.Event) -> Found:
             if mode == MEMORY:
-                return lab.timeline(baseline=baseline, stop=stop, **settings)
+                return lab.timeline(baseline=baseline, on_stage=tell, stop=stop, **settings)
             if mode == RACE:
                 return lab.race(
-                    settings, baseline=baseline, on_update=tell, on_point=tell, stop=stop
+                    settings,
+                    baseline=baseline,
+                    on_update=tell,
+                    on_point=tell,
+                    on_stage=tell,
+                    stop=stop,
                 )
             return lab.run(
                 baseline=baseline,
                 seconds=seconds,
                 on_update=tell,
                 on_rough=tell,
+                on_stage=tell,
                 stop=stop,
                 **settings,
             )
@@ -393,7 +399,7 @@ class LabPanel:
             seconds=seconds,
             **others,
         )
-        return lambda tell, stop: sweep(on_update=tell, stop=stop)
+        return lambda tell, stop: sweep(on_update=tell, on_stage=tell, stop=stop)
 
     def _changed(self, _: object) -> None:
         """A control was moved: after the first Run the next one begins by itself.

@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -34,13 +35,14 @@ from IPython import get_ipython
 from labkit.memory_timeline import MemoryComparison
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
+from labkit.stages import Stage
 from labkit.sweep import Progress, Sweep
 from labkit.turn import TURN
 
 Found = Comparison | Sweep | RaceResult | MemoryComparison
 Result = Found | None
 # What a run tells of itself while it goes on.
-News = Comparison | Progress | RaceResult | RaceRun
+News = Comparison | Progress | RaceResult | RaceRun | Stage
 # Takes a function for news, and the event that ends it at its next block.
 Job = Callable[[Callable[[News], None], threading.Event], Found]
 Settings = dict[str, Any]
@@ -49,6 +51,8 @@ Settings = dict[str, Any]
 STILL = 0.12
 # Seconds that a cell waits for the end of a block before it says so.
 SILENT = 0.3
+# Seconds between two looks at how long a stage has taken.
+SECOND = 1.0
 # A cell that begins so soon after another one was waiting for its end: no reader is as quick.
 AT_ONCE = 0.15
 
@@ -57,6 +61,7 @@ CELL_WAITS = (
     "A panel was measuring: this cell begins when the panel's present block has ended. "
     "Interrupt the kernel to give the cell up."
 )
+STOPPING = "Stopping at the next step ..."
 CELL_RUNS = "A cell is running: it and a measurement would disturb each other. Run when it ends."
 MEASURING = "This panel is measuring already. What you change applies to the next run."
 OTHER_MEASURES = "Another panel is measuring; two at once disturb each other. Wait, or press Stop."
@@ -92,7 +97,7 @@ class Run:
 
     ``budget`` is in seconds for each value, ``sides`` the settings of baseline and candidate,
     ``names`` what its scenario's bet calls them, ``swept`` the swept control, ``ended`` the
-    sentence of what ended it early.
+    sentence of what ended it early, ``stage`` what it prepares at the moment and since when.
     """
 
     job: Job
@@ -107,6 +112,7 @@ class Run:
     result: Result = None
     error: BaseException | None = None
     ended: str = ""
+    stage: tuple[Stage, float] | None = None
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -121,6 +127,9 @@ class Watcher:
 
     def show(self, run: Run, news: News) -> None:
         """A partial result: between blocks, at most five times a second."""
+
+    def prepares(self, run: Run, stage: Stage, seconds: float) -> None:
+        """What it prepares, when that begins and once a second."""
 
     def finish(self, run: Run, result: Found) -> str:
         """The result; what is to be said of it."""
@@ -144,6 +153,26 @@ class _Thread(threading.Thread):
 
     def run(self) -> None:
         self.runs.watcher.context().run(self.runs._work, self.measured)
+
+
+class _Clock(threading.Thread):
+    """Calls ``tick`` once a second: building a side may keep the measuring thread for minutes."""
+
+    def __init__(self, tick: Callable[[], None]) -> None:
+        super().__init__(name="labkit-panel-clock", daemon=True)
+        self._tick = tick
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(SECOND):
+            self._tick()
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
 
 
 class Runs:
@@ -199,7 +228,7 @@ class Runs:
                 self.state = State.STOPPING
                 self.latest.ended = self.latest.ended or why
                 self.latest.stop.set()
-                self.watcher.say("Stopping after this block ...")
+                self.watcher.say(STOPPING)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until nothing runs or waits to run; whether that is so after ``seconds``."""
@@ -304,8 +333,10 @@ class Runs:
 
     def _outcome(self, run: Run) -> tuple[str, str]:
         """Measure; the last word, and its tone."""
+        context = self.watcher.context()
         try:
-            result = run.job(lambda news: self._show(run, news), run.stop)
+            with _Clock(partial(context.run, self._tick, run)):
+                result = run.job(lambda news: self._show(run, news), run.stop)
             if self._next:
                 return "The settings have changed ...", ""
             run.result = result
@@ -323,11 +354,23 @@ class Runs:
         with self._lock:
             if self._next:
                 return
+            if isinstance(news, Stage):
+                run.stage = news, time.monotonic()
+                self.watcher.prepares(run, news, 0.0)
+                return
+            run.stage = None
             if isinstance(news, Comparison):
                 news = Progress(0, 1, news)
             self.watcher.show(run, news)
             if isinstance(news, Progress):
                 run.position = news
+
+    def _tick(self, run: Run) -> None:
+        """Tell how long the stage has taken, while there is one."""
+        with self._lock:
+            if run.stage is not None and not self._next:
+                stage, since = run.stage
+                self.watcher.prepares(run, stage, time.monotonic() - since)
 
 
 class Cells:

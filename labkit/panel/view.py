@@ -26,11 +26,13 @@ from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel.guess import MEMORY, RACE, TIME
 from labkit.panel.outputs import Outputs
+from labkit.panel.pace import Pace
 from labkit.panel.run import Found, News, Result, Run, Settings, Watcher
 from labkit.panel.widgets import BetRow, marked
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison
 from labkit.show import Markup, element
+from labkit.stages import Stage
 from labkit.sweep import Progress, Sweep
 
 STATIC = Path(__file__).with_name("static")
@@ -49,11 +51,9 @@ EMPTY = {
     MEMORY: "Here: the memory that is alive after each operator, in one step of both sides.",
 }
 OWN = "Here: what your run measured."
-BEGUN = {
-    TIME: "Building and warming up both sides ...",
-    MEMORY: "Recording one step of each side ...",
-    RACE: "Building both sides ...",
-}
+BEGUN = "Getting ready"
+# Seconds of a stage that are not worth a word where figures are there already.
+SHORT = 0.9
 RELOADED = "The page was reloaded: run the cell again to have results in the saved notebook."
 HISTORY = ("#", "settings", "mode", "factor", "verdict", "baseline → candidate")
 
@@ -139,7 +139,7 @@ class View(Watcher):
         self._kept: dict[tuple[str, str], tuple[Run, dict[str, Any]]] = {}
         self._number = 0
         self._settled: Comparison | None = None
-        self._race = RaceResult((), math.nan, "", True)
+        self._race, self._pace = RaceResult((), math.nan, "", True), Pace()
         self._drawn = -math.inf
         self._others, self._asked = Others(), 0.0
         # What others recorded for the question of now; None until it was looked for.
@@ -201,20 +201,32 @@ class View(Watcher):
         self._runs[run.mode] = run
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
-            self._race = self._no_runs()
+            self._race, self._pace = self._no_runs(), Pace()
         self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
         self._others, self._asked = Others(), time.monotonic()
         self._notify("")
         self.live.busy, self.live.stale = True, False
-        self.say(BEGUN[run.mode])
+        self.say(BEGUN)
+
+    def prepares(self, run: Run, stage: Stage, seconds: float) -> None:
+        """Say what keeps the figures away, and for how long already."""
+        self._look_around()
+        if run.position is not None and seconds < SHORT:
+            return
+        if not run.stop.is_set():
+            self.say(stage.words)
+        self._put(run, {"left": f"{seconds:.0f} s so far"}, running=True)
 
     def show(self, run: Run, news: News) -> None:
         """Draw a partial result, unless the last drawing was just now."""
         self._look_around()
         if isinstance(news, Progress):
             self._take_times(run, news)
-        elif isinstance(news, RaceResult):
-            self._race = news
+        elif isinstance(news, RaceResult | RaceRun):
+            if isinstance(news, RaceResult):
+                self._race = news
+            going = news if isinstance(news, RaceRun) else None
+            self._pace.note(self._race, going, time.monotonic())
         now = time.monotonic()
         if now - self._drawn < SELDOM:
             return
@@ -261,12 +273,12 @@ class View(Watcher):
         """Note the newest build that counts, and say where a sweep is."""
         if run.position is None or run.position.index != news.index:
             self._settled, self._found, self._drawn = None, None, -math.inf
-            text = "Measuring"
-            if run.swept is not None:
-                value = news.partial.candidate.settings[run.swept]
-                text = f"Sweeping {run.swept}: {value}, {news.index + 1} of {news.count}"
-            if not run.stop.is_set():
-                self.say(text)
+        text = "Measuring"
+        if run.swept is not None:
+            value = news.partial.candidate.settings[run.swept]
+            text = f"Sweeping {run.swept}: {value}, {news.index + 1} of {news.count}"
+        if not run.stop.is_set():
+            self.say(text)
         if news.partial.settled:
             self._settled = news.partial
 
@@ -290,19 +302,23 @@ class View(Watcher):
         race, going = named(run, self._race), None
         if isinstance(news, RaceRun):
             going = named_run(run, self._race, news)
-        seeds = self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
+        seeds, steps = self._seeds(), self._lab.race_options["steps"]
         done = float(len(self._race.runs))
         if going is not None:
             if not run.stop.is_set():
                 self.say(f"Training {going.arm}, seed {going.seed}")
             if going.curve:
-                done += going.curve[-1][0] / self._lab.race_options["steps"]
+                done += going.curve[-1][0] / steps
         return {
             "head": head_of(race, running=True),
             "picture": race.picture(self._beside(self._race), going),
             "progress": min(1.0, done / (2 * seeds)),
-            "left": "",
+            "left": self._pace.left(steps, seeds),
         }
+
+    def _seeds(self) -> int:
+        """How often each side of a race trains."""
+        return self._lab.race_options.get("seeds") or pick(cpu=5, test=2)
 
     # ------------------------------------------------------------------------------ when it ends
 
@@ -443,7 +459,8 @@ def head_of(result: Found, running: bool = False) -> Markup:
     if figure:
         parts.append(element("span", figure, kind="speedup" + (" long" if len(figure) > 8 else "")))
     if tone:
-        parts.append(show.badge(tone, f"{words} so far" if running else words))
+        stopped = isinstance(result, RaceResult) and result.stopped
+        parts.append(show.badge(tone, f"{words} so far" if running or stopped else words))
     parts += [element("div", line, kind="caption") for line in _captions(result, figure)]
     return show.join(parts)
 

@@ -19,7 +19,9 @@ from labkit.remote.children import Children
 from labkit.remote.workers import WorkerFailed, Workers
 from labkit.restore.switches import torch_flags
 from labkit.results import Workload
+from labkit.stages import BUILDING, STARTING, UNWATCHED, Halted, Stages
 
+Check = Callable[[], None]
 # Workers tell the arms that live in them apart by their numbers.
 _numbers = itertools.count()
 
@@ -55,26 +57,37 @@ class RemoteArm:
         # The processes that know this arm; none before it starts.
         self._pids: list[int] = []
 
-    def start(self) -> float:
+    def start(self, stages: Stages = UNWATCHED) -> float:
         """Build the workload there and run its first step; the slowest process's seconds.
 
         A process of its own starts first: RuntimeError when it does not come up, or cannot rebuild
-        ``make`` from a pickle.
+        ``make`` from a pickle. Halted where ``stages`` say that the run ends: while processes come
+        up, and in a process of its own also while it builds. Both end these processes.
         """
-        self._define()
+        self._define(stages)
+        stages.enter(BUILDING)
+        # Workers that run already are worth more than the wait.
+        meanwhile = stages.check if self._own else None
         try:
-            return float(max(self._ask("start")))
+            return float(max(self._ask("start", meanwhile=meanwhile)))
         finally:
             # Known also of one that is short of memory, as long as the process lives.
             if self._lives:
                 samples, units, devices = zip(*self._ask("about"), strict=True)
                 self.samples, self.unit, self.device = sum(samples), units[0], devices[0]
 
-    def _define(self) -> None:
+    def _define(self, stages: Stages) -> None:
         """Tell the processes of this arm, which start where they do not run."""
         flags = torch_flags() if self._own else {}
+        told = self._make, self.label, self.settings, self._seed, flags
+        meanwhile = None
+        if not self._children.pids:
+            stages.enter(STARTING)
+            meanwhile = stages.check
         try:
-            self._send("define", self._make, self.label, self.settings, self._seed, flags)
+            self._send("define", *told, meanwhile=meanwhile)
+        except Halted:
+            raise
         except Exception as error:
             if not self._own:
                 raise
@@ -134,13 +147,15 @@ class RemoteArm:
             self.start()
         return self._ask(method)
 
-    def _ask(self, method: str, *arguments: object) -> list[Any]:
+    def _ask(self, method: str, *arguments: object, meanwhile: Check | None = None) -> list[Any]:
         if not self._lives:
             raise WorkerFailed(f"the processes that held {self.label!r} have ended")
-        return self._send(method, *arguments)
+        return self._send(method, *arguments, meanwhile=meanwhile)
 
-    def _send(self, method: str, *arguments: object) -> list[Any]:
-        return self._children.ask(f"arm.{method}", self._number, *arguments, ranks=self._ranks)
+    def _send(self, method: str, *arguments: object, meanwhile: Check | None = None) -> list[Any]:
+        return self._children.ask(
+            f"arm.{method}", self._number, *arguments, ranks=self._ranks, meanwhile=meanwhile
+        )
 
 
 def _most(sizes: Sequence[int | None]) -> int | None:

@@ -164,11 +164,18 @@ class Children:
     def _running(self) -> bool:
         return self._finalizer is not None and self._finalizer.alive
 
-    def ask(self, what: str, *arguments: object, ranks: Iterable[int] | None = None) -> list[Any]:
+    def ask(
+        self,
+        what: str,
+        *arguments: object,
+        ranks: Iterable[int] | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[Any]:
         """Have all processes, or those of ``ranks``, call what they `serve`; answers by rank.
 
         Raises what an arm's own process has raised. `WorkerFailed` or `ArmDied` when a process ends
-        or does not answer in time.
+        or does not answer in time. ``meanwhile`` is called at each look at those that say nothing;
+        what it raises ends the processes and comes through.
         """
         wanted = list(range(self.processes))
         if ranks is not None:
@@ -185,7 +192,7 @@ class Children:
                 # A link is broken when its child has ended: how, is told below.
                 with contextlib.suppress(OSError):
                     self._children[rank].link.send_bytes(message)
-            self._until(lambda: set(wanted) <= set(self._answers))
+            self._until(lambda: set(wanted) <= set(self._answers), meanwhile)
             answers = [self._answers[rank] for rank in wanted]
             stack.pop_all()
         values = []
@@ -232,7 +239,7 @@ class Children:
     def _codes(self) -> list[int | None]:
         return [child.process.poll() for child in self._children]
 
-    def _until(self, done: Callable[[], bool]) -> None:
+    def _until(self, done: Callable[[], bool], meanwhile: Callable[[], None] | None = None) -> None:
         """Listen until ``done()``. Raises when a child fails, ends too early or is too late."""
         end = time.monotonic() + self.seconds
         while True:
@@ -245,6 +252,8 @@ class Children:
                 return
             if None not in codes:
                 raise self._failure({0: self._children[0].how_it_ended()})
+            if meanwhile is not None:
+                meanwhile()
             if time.monotonic() > end:
                 raise self._failure(self._who_is_late())
 

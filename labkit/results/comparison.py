@@ -216,6 +216,12 @@ class Comparison(Sides[Measurement]):
         return ""
 
     @property
+    def inside_noise_floor(self) -> bool:
+        """Whether it is unclear although the interval leaves out 1: the noise floor reaches it."""
+        low, high = self.interval
+        return self.conclusion == "unclear" and not self.too_short and (low > 1 or high < 1)
+
+    @property
     def conclusion(self) -> str:
         """The verdict in words: ``slower, size unclear`` where only the direction is sure."""
         if self.verdict == "unclear" and self.direction:
@@ -325,6 +331,9 @@ class Comparison(Sides[Measurement]):
         if not math.isnan(self.interval[0]):
             ends = " to ".join(map(format_factor, self.interval))
             surety = [f"95 % interval {ends}", f"noise floor {100 * self.noise_floor:.1f} %"]
+        if self.conclusion != self.verdict:
+            agree = f"{self.pairs} of {self.pairs} pairs {self.direction}"
+            surety.insert(0, f"{agree}; how much is open")
         method = [f"{self.seconds:.1f} s on {device_in_words(self.device)}"]
         if self.threads and self.device == "cpu":
             method[0] += f", {number_of(self.threads, 'thread')}"

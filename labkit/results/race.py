@@ -17,13 +17,14 @@ from labkit import charts, show
 from labkit.results.comparison import SAME
 from labkit.results.statistics import estimate, median_interval
 from labkit.show import Markup
-from labkit.text import aligned, format_factor, format_seconds, format_steps
+from labkit.text import aligned, format_factor, format_seconds, format_steps, number_of
 
 # Fewer seeds give a factor no interval: a metric that is taken every so many steps makes two ratios
 # equal often enough that their interval has no width.
 FEW_SEEDS = 3
 # The verdicts where a side does not always reach the target: no time tells them apart.
 ARRIVES = {"faster": "arrives more often", "slower": "arrives less often"}
+BOTH = "both arrive"
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ class RaceResult:
             raise KeyError(f"no side {arm!r} in this race; there are {', '.join(self.arms)}")
         return tuple(run for run in self.runs if run.arm == arm)
 
+    @property
+    def seeds(self) -> str:
+        """``5 seeds``, ``one seed``: how often its baseline has run."""
+        return number_of(len(self.of(self.arms[0])), "seed")
+
     def arrived(self, arm: str) -> int:
         """How many runs of one arm reached the target."""
         return sum(run.reached for run in self.of(arm))
@@ -95,9 +101,17 @@ class RaceResult:
         """``3 of 5``: the seeds of one arm that reached the target."""
         return f"{self.arrived(arm)} of {len(self.of(arm))}"
 
+    def arrives(self, arm: str) -> bool:
+        """Whether more than half of a side's seeds reached the target."""
+        return 2 * self.arrived(arm) > len(self.of(arm))
+
+    def tally_in_words(self, arm: str) -> str:
+        """``3 of 5 seeds``, ``0 of 1 seed``."""
+        return f"{self.tally(arm)} {'seed' if len(self.of(arm)) == 1 else 'seeds'}"
+
     def counts(self, arm: str, baseline: str) -> str:
         """``in 3 of 5 seeds, plain in 5 of 5``: who arrived, with a name for the baseline."""
-        return f"in {self.tally(arm)} seeds, {baseline} in {self.tally(self.arms[0])}"
+        return f"in {self.tally_in_words(arm)}, {baseline} in {self.tally(self.arms[0])}"
 
     def told_by(self, arm: str, against: str | None = None) -> str:
         """What tells ``arm`` from ``against`` (the baseline): "times", "counts" or "nothing".
@@ -214,7 +228,8 @@ class RaceResult:
         if by == "times":
             return self.verdict(candidate), self.factor(candidate)
         if by == "counts":
-            return self.outcome(candidate), f"{self.tally(candidate)} seeds"
+            figure = f"{self.tally_in_words(candidate)} against {self.tally(self.arms[0])}"
+            return self.outcome(candidate), figure
         return "neither arrives", ""
 
     @property
@@ -237,9 +252,16 @@ class RaceResult:
         return f"is {self.factor(arm)} as fast as {self.arms[0]}: {self.verdict(arm)}"
 
     def outcome(self, arm: str) -> str:
-        """The verdict in words that also fit where a side never arrives."""
+        """The verdict in words that also fit where a side does not always arrive.
+
+        ``both arrive`` where more than half of the seeds of each do, and none clearly more often.
+        """
         verdict = self.verdict(arm)
-        return verdict if self.told_by(arm) == "times" else ARRIVES.get(verdict, verdict)
+        if self.told_by(arm) == "times":
+            return verdict
+        if verdict == "unclear" and self.arrives(arm) and self.arrives(self.arms[0]):
+            return BOTH
+        return ARRIVES.get(verdict, verdict)
 
     def factor(self, arm: str) -> str:
         """``2.00×``; of fewer than three seeds each by itself, as in ``2.00× and 1.25×``."""
@@ -286,7 +308,7 @@ class RaceResult:
         return [head, *map(self._row, self.arms)]
 
     def _row(self, arm: str) -> list[str]:
-        arrived = f"{self.tally(arm)} seeds"
+        arrived = self.tally_in_words(arm)
         errors = sorted({run.error for run in self.of(arm) if run.error})
         if errors:
             arrived += f" ({', '.join(errors)})"

@@ -20,6 +20,7 @@ from unittest.mock import patch
 from labkit import alternating
 from labkit.builds import MOST_BUILDS
 from labkit.results import Comparison
+from labkit.stages import UNWATCHED, Stages
 
 BUDGET = 3.0
 # Steps of 20 ms: blocks of one step, 75 pairs a budget.
@@ -73,7 +74,7 @@ class SimulatedArm:
     device: str = "cpu"
     factor: float = 1.0
 
-    def start(self) -> float:
+    def start(self, stages: Stages = UNWATCHED) -> float:
         """Another build, with a factor of its own."""
         self.factor = math.exp(self.random.gauss(0, self.scatter.between / math.sqrt(2)))
         self.clock.now += self.scatter.building / 2

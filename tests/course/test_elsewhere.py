@@ -23,9 +23,9 @@ def compared(before: dict[str, Any], after: dict[str, Any], **shared: Any) -> Co
     return Comparison(*sides, lab="make_workload")
 
 
-def epoch(workers: int, loader: str = "DataLoader") -> Comparison:
+def epoch(workers: int, loader: str = "DataLoader", side: int = 224) -> Comparison:
     before = {"num_workers": 0, "loader": "DataLoader"}
-    return compared(before, {"num_workers": workers, "loader": loader}, side=224, width=8)
+    return compared(before, {"num_workers": workers, "loader": loader}, side=side, width=8)
 
 
 def step(model: str, precision: str = "bf16", batch_size: int = 64) -> Comparison:
@@ -39,13 +39,15 @@ def factors(found: Any) -> list[float]:
 
 
 def test_kept_workers_and_new_ones_have_their_records() -> None:
-    kept, new = LOADING.matching(epoch(2)), LOADING.matching(epoch(2, "new workers"))
+    kept, new = LOADING.matching(epoch(2)), LOADING.matching(epoch(2, "new workers", side=32))
     assert {label.partition(",")[0] for label, _ in kept} == MACHINES
     assert {other.lab for _, other in kept} == {"make_workload"}
     assert min(factors(kept)) > 1.1
     assert {other.lab for _, other in new} == {"make_thumbnails"}
     assert max(factors(new)) < 0.5
     assert LOADING.matching(epoch(0, "your prefetch")) == []
+    # A large network with small pictures is another case: no figure of large ones beside it.
+    assert LOADING.matching(epoch(2, side=32)) == []
 
 
 @pytest.mark.parametrize(

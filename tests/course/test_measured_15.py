@@ -195,7 +195,12 @@ def test_a_sentence_says_what_became_of_freed_memory():
     assert pages.sentence(again) == "Pages come again: 2,000 more page faults with None."
     assert "with zeros" in pages.sentence([zeros._replace(faults=2000), none])
     # A few beside 2,000 pages are as good as none.
-    assert pages.sentence([zeros, none._replace(faults=99)]).startswith("Freed memory stays")
+    few = "What None frees stays: hardly a page comes again."
+    assert pages.sentence([zeros, none._replace(faults=99)]) == few
+    # Not of zeros, whose page faults stand beside it.
+    assert pages.sentence([zeros._replace(faults=99), none]) == few
+    kept = Side("candidate, yours", 0.02, 0, 2000)
+    assert pages.sentence([zeros, kept]).startswith("Neither side frees gradients")
     both = [side._replace(faults=2000) for side in (zeros, none)]
     assert pages.sentence(both).startswith("Both sides")
     assert pages.sentence(again) in pages.draw(again, 1e-6)

@@ -49,6 +49,18 @@ def test_what_is_unclear_is_shown_and_decides_nothing():
     assert "unclear" in found.rows[2][1]
 
 
+def test_an_unclear_run_whose_interval_leaves_out_1_says_why():
+    builds = tuple(number for number in range(10) for _ in range(4))
+    times = tuple(1.1 * (1 + 0.1 * (-1) ** number) for number in builds)
+    before = Measurement("way=zeros", {"way": "zeros"}, times=times, builds=builds)
+    after = Measurement("way=none", {"way": "none"}, times=(1.0,) * 40, builds=builds)
+    found = stamp(CLAIM, [Comparison(before, after)], way=WAY)
+    assert found.rows[1][1].endswith("unclear; inside the noise floor")
+    assert found.word == OPEN
+    wide = stamp(CLAIM, [run(1.02, scatter=0.4, pairs=8)], way=WAY)
+    assert wide.rows[1][1].endswith("unclear")
+
+
 def kinds(*runs):
     return stamp(CLAIM, runs, {"rows": (1, 256)}, way=WAY)
 

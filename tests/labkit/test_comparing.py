@@ -23,6 +23,7 @@ from labkit.arm import LocalArm
 from labkit.builds import MOST_BUILDS, builds_that_fit
 from labkit.comparing import measuring
 from labkit.restore.switches import torch_flags
+from labkit.stages import BUILDING, UNWATCHED
 from tests.benchmarks import bench_stopping
 
 
@@ -82,7 +83,8 @@ class FakeSide:
         self.build = -1
         self.on_start = None
 
-    def start(self):
+    def start(self, stages=UNWATCHED):
+        stages.enter(BUILDING)
         assert self.label not in self.alive, "two builds of one side at once"
         self.build += 1
         self.log.append(f"start {self.label}")

@@ -25,9 +25,10 @@ from labkit.comparing import measuring
 from labkit.lab import Lab
 from labkit.memory_timeline import MemoryComparison
 from labkit.panel import Bet, LabPanel, guess, view
-from labkit.panel.run import CELL_BEGAN, CELLS, Run, State
+from labkit.panel.run import CELL_BEGAN, CELLS, STOPPING, Run, State
 from labkit.racing import RaceResult, RaceRun
 from labkit.results import Comparison, Measurement, Workload
+from labkit.stages import Stage
 from labkit.sweep import Progress, Sweep
 from labkit.turn import TURN
 
@@ -272,6 +273,50 @@ def test_what_goes_on_beyond_its_budget_says_for_how_long_at_most(panel: LabPane
     panel.view.show(run, Progress(0, 1, replace(partial(20), seconds=12.0, limit=30.0)))
     assert state(panel)["left"] == "not clear yet, at most 18 s left"
     assert state(panel)["progress"] == 1.0
+
+
+def test_what_keeps_the_figures_away_is_said_with_its_seconds(panel: LabPanel) -> None:
+    run = Run(lambda *_: partial(), "Time", 10.0, ({}, {}), number=1)
+    panel.view.begun(run)
+    building = Stage("Building, side 1 of 2")
+    for seconds in (0.0, 7.2):
+        panel.view.prepares(run, building, seconds)
+        assert status(panel) == building.words
+        assert state(panel)["left"] == f"{seconds:.0f} s so far"
+    news = Progress(0, 1, partial(20))
+    panel.view.show(run, news)
+    run.position = news
+    assert (status(panel), state(panel)["left"]) == ("Measuring", "9 s left")
+    # Another build in between is worth a word only where it takes long.
+    panel.view.prepares(run, building, 0.0)
+    assert (status(panel), state(panel)["left"]) == ("Measuring", "9 s left")
+    panel.view.prepares(run, building, 1.0)
+    assert (status(panel), state(panel)["left"]) == (building.words, "1 s so far")
+    assert state(panel)["head"]
+    panel.view._drawn = -math.inf
+    panel.view.show(run, news)
+    assert (status(panel), state(panel)["left"]) == ("Measuring", "9 s left")
+    # The count goes on after Stop, whose answer stays.
+    run.stop.set()
+    panel.view.say(STOPPING)
+    panel.view.prepares(run, building, 3.0)
+    assert (status(panel), state(panel)["left"]) == (STOPPING, "3 s so far")
+
+
+def test_stop_takes_effect_while_a_side_is_built(panel: LabPanel) -> None:
+    begun, steps = threading.Event(), []
+
+    def slow(**_: Any) -> Workload:
+        begun.set()
+        assert panel.latest is not None and panel.latest.stop.wait(30)
+        return Workload(lambda: steps.append(1))
+
+    panel.lab.make_workload = slow
+    panel.run()
+    assert begun.wait(30) and status(panel) == "Building, side 1 of 2"
+    panel.stop()
+    assert panel.wait(30) is not None and steps == []
+    assert status(panel) == view.NOTHING_YET
 
 
 def test_little_is_sent_while_it_is_timed(panel: LabPanel) -> None:
@@ -1090,6 +1135,8 @@ def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     learner.modes.value = "Race"
     learner.run()
     wait_until(lambda: status(learner).startswith("Training"))
+    wait_until(lambda: state(learner)["left"])
+    assert re.fullmatch(r"at most \d+ s left", state(learner)["left"])
     learner.stop()
     result = learner.wait(30)
     assert result is None or (isinstance(result, RaceResult) and result.stopped)
@@ -1102,8 +1149,8 @@ def test_a_race_is_stopped_and_its_code_is_a_race(learner: LabPanel) -> None:
     ("arrives", "figure", "tone"),
     [
         ((), "", "unclear"),
-        (("new",), "5 of 5 seeds arrives more often", "faster"),
-        (("old",), "0 of 5 seeds arrives less often", "slower"),
+        (("new",), "5 of 5 seeds against 0 of 5 arrives more often", "faster"),
+        (("old",), "0 of 5 seeds against 5 of 5 arrives less often", "slower"),
         (("old", "new"), "2.00×", "faster"),
     ],
 )
@@ -1120,6 +1167,22 @@ def test_a_race_that_a_side_does_not_finish(
     assert words(head).startswith(figure or "neither arrives") and view.tone_of(race) == tone
     everything = " ".join([words(head), words(view.grounds_of(race)), *view.history_row(1, race)])
     assert not re.search(r"\binf\b|\bnan\b", everything)
+
+
+def test_a_stopped_race_decides_no_bet_and_says_that_it_is_not_whole(learner: LabPanel) -> None:
+    learner.modes.value = "Race"
+    learner.bet.choices.value = "none"
+    score = learner.bet.score.value
+    run = learner._run_of_now()
+    runs = tuple(RaceRun(name, 0, ((10, 1.0, 5.0),), False) for name in ("old", "new"))
+    learner.view.begun(run)
+    learner.view.finish(run, RaceResult(runs, 0.5, "loss", False, stopped=True))
+    head = words(state(learner)["head"])
+    assert "neither arrives so far" in head
+    assert "You bet on none. Stopped: it decides no bet." in head
+    assert learner.bet.score.value == score
+    sure = words(state(learner)["sure"])
+    assert "0 of 1 seed" in sure and "1 seeds" not in sure
 
 
 def test_a_lab_without_memory_and_race_has_one_mode(panel: LabPanel) -> None:

@@ -189,6 +189,22 @@ def test_what_says_nothing_judges_nothing(kind: str, answer: Any, result: Any) -
     assert judge(Bet("?", kind), answer, result) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "answer", "said"),
+    [
+        ("arrives", "none", "You bet on none"),
+        ("order", "the baseline", "You bet on the baseline"),
+        ("factor", 2.0, "You bet 2.0×"),
+    ],
+)
+def test_a_race_that_was_stopped_decides_no_bet(kind: str, answer: Any, said: str) -> None:
+    for before, after in (([False], [False]), ([True] * 3, [True] * 3), ([True], [])):
+        stopped = replace(raced(before, after), stopped=True)
+        judgement = judge(Bet("?", kind), answer, stopped)
+        assert judgement is not None and judgement.right is None
+        assert judgement.words == f"{said}. Stopped: it decides no bet."
+
+
 def test_within_a_wide_interval_a_bet_stays_open() -> None:
     judgement = guess.judge_factor("factor", 3.0, 2.0, (1.0, 5.0))
     assert judgement.right is None

@@ -22,7 +22,8 @@ from labkit.lab import Lab
 from labkit.panel import run as running
 from labkit.panel.run import CELLS, Run, Runs, State, Watcher
 from labkit.restore.switches import torch_flags
-from labkit.results import Comparison, Workload
+from labkit.results import Comparison, Measurement, Workload
+from labkit.stages import Stage
 from labkit.turn import TURN
 
 THREAD = "labkit-panel"
@@ -34,9 +35,13 @@ class Seen(Watcher):
     def __init__(self) -> None:
         self.said: list[str] = []
         self.results: list[Any] = []
+        self.prepared: list[tuple[str, float]] = []
 
     def say(self, text: str, tone: str = "") -> None:
         self.said.append(text)
+
+    def prepares(self, run: Run, stage: Stage, seconds: float) -> None:
+        self.prepared.append((stage.words, seconds))
 
     def finish(self, run: Run, result: Any) -> str:
         self.results.append(result)
@@ -48,6 +53,7 @@ def make_noise(same: int = 1) -> Workload:
     return Workload(lambda: (torch.rand(3), time.sleep(random.random() / 200)))
 
 
+COMPARED = Comparison(Measurement("a"), Measurement("b"))
 LAB = Lab(make_noise, same=[1, 2], memory=False)
 
 
@@ -121,12 +127,38 @@ def test_from_press_to_the_end(runs: Runs, seen: Seen) -> None:
     runs.stop()
     assert runs.state is State.STOPPING
     assert runs.wait(30) and runs.state is State.IDLE and threads() == []
-    assert seen.said[-2:] == ["Stopping after this block ...", "Done"]
+    assert seen.said[-2:] == [running.STOPPING, "Done"]
     (result,) = seen.results
     assert isinstance(result, Comparison) and result.stopped and runs.latest.number == 1
     # Nothing is said after the last word.
     runs.stop()
     assert seen.said[-1] == "Done"
+
+
+def test_a_stage_is_told_once_a_second_until_there_is_a_figure(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SECOND", 0.02)
+    measured = threading.Event()
+
+    def prepare(tell: Any, stop: threading.Event) -> Any:
+        tell(Stage("Building"))
+        until(lambda: len(seen.prepared) > 4)
+        tell(COMPARED)
+        told = len(seen.prepared)
+        time.sleep(0.1)
+        assert len(seen.prepared) == told
+        measured.set()
+        return COMPARED
+
+    runs = Runs(seen, asked)
+    runs.press(asked(prepare))
+    assert runs.wait(30) and measured.is_set()
+    assert {words for words, _ in seen.prepared} == {"Building"}
+    seconds = [seconds for _, seconds in seen.prepared]
+    assert seconds[0] == 0.0 and seconds == sorted(set(seconds))
+    names = [each.name for each in threading.enumerate()]
+    assert not [name for name in names if name.startswith(THREAD)]
 
 
 def test_a_change_begins_a_run_when_all_is_still(runs: Runs) -> None:

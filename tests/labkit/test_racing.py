@@ -196,7 +196,8 @@ def test_a_verdict_of_five_seeds(after, verdict):
         verdict, verdict
     )
     if verdict != "slower" or after[0] < math.inf:
-        assert f": {verdict}" in str(result)
+        words = verdict if after[-1] < math.inf else "both arrive"
+        assert f": {words}" in str(result)
 
 
 def test_two_seeds_tell_nothing_but_a_great_difference():
@@ -238,7 +239,7 @@ NEVER = math.inf
     ("before", "after", "by", "words"),
     [
         ((1.0, 1.0, 1.0), (0.5, 0.5, 0.5), "times", "2.00× as fast as one: faster"),
-        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "counts", "in 2 of 3 seeds, one in 3 of 3: unclear"),
+        ((1.0, 1.0, 1.0), (0.5, 0.5, NEVER), "counts", "in 2 of 3 seeds, one in 3 of 3: both "),
         ((1.0, 1.0, 1.0), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, one in 3 of 3: "),
         ((1.0, NEVER, NEVER), (0.5, NEVER, NEVER), "counts", "in 1 of 3 seeds, "),
         # Few ratios are finite, and their median is; but most of the baseline never arrived.
@@ -345,13 +346,35 @@ def test_several_candidates_are_told_one_by_one():
     result = RaceResult(tuple(runs), 0.8, "accuracy", True, stopped=True)
     assert result.sentence == (
         "Race to accuracy of at least 0.8: adam is 2.00× as fast as sgd: unclear; "
-        "late reached it in 0 of 1 seeds, sgd in 1 of 1: unclear."
+        "late reached it in 0 of 1 seed, sgd in 1 of 1: unclear."
     )
     assert result.details == ("adam: one seed", "stopped early")
     assert result.sentence in every_text(result)[1]
     nothing = RaceResult((), 0.8, "accuracy", True)
     assert str(nothing) == "Race to accuracy of at least 0.8: no run yet."
     assert nothing.headline == ("unclear", "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "headline"),
+    [
+        ((1.0, 1.0, 1.0, NEVER), (0.5,) * 4, ("both arrive", "4 of 4 seeds against 3 of 4")),
+        # Half is not more than half.
+        ((1.0, 1.0, NEVER, NEVER), (0.5,) * 4, ("unclear", "4 of 4 seeds against 2 of 4")),
+        ((1.0,), (NEVER,), ("unclear", "0 of 1 seed against 1 of 1")),
+    ],
+)
+def test_verdict_and_counts_of_both_sides_say_the_same(before, after, headline):
+    result = finished(before, after)
+    assert result.headline == headline
+    assert result.sentence.endswith(f": {headline[0]}.")
+    assert result.verdict("other") == "unclear"
+
+
+def test_one_seed_is_no_plural():
+    assert finished((1.0,), (0.5,)).seeds == "one seed"
+    assert finished((1.0, 2.0), (0.5, 0.5)).seeds == "2 seeds"
+    assert finished((NEVER,), (NEVER,)).rows[1][-1] == "0 of 1 seed"
 
 
 def test_fisher_s_exact_test():

@@ -221,6 +221,8 @@ def test_a_great_difference_is_told_with_few_pairs(speedup, direction, pairs):
 
 def test_a_direction_is_told_where_the_size_is_unclear():
     noisy = planted(0.4, pairs=8, noise=0.4, seed=12)
+    assert noisy.details[0].startswith("8 of 8 pairs slower; how much is open; 95 % interval 0.")
+    assert "how much is open" not in planted(0.4).details[0]
     assert noisy.verdict == "unclear" and noisy.direction == "slower"
     assert noisy.conclusion == "slower, size unclear"
     assert noisy.in_short().endswith("slower, size unclear")
@@ -371,6 +373,19 @@ def test_a_measurement_says_what_a_step_takes():
     assert str(measured).startswith(words) and words in words_of(measured)
     assert Measurement("a").sentence == "Nothing was timed."
     assert Measurement("a", error="out of memory").sentence == "The step ended by out of memory."
+
+
+def test_an_interval_without_1_may_still_lie_inside_the_noise_floor():
+    # Neighbouring builds differ more than builds do on the whole.
+    builds = tuple(number for number in range(10) for _ in range(4))
+    times = tuple(1.1 * (1 + 0.1 * (-1) ** number) for number in builds)
+    before = Measurement("a", times=times, builds=builds)
+    result = Comparison(before, Measurement("b", times=(1.0,) * 40, builds=builds))
+    low, high = result.interval
+    assert result.verdict == "unclear" and 1 < low < high
+    assert result.inside_noise_floor
+    for other in (planted(2.0), planted(1.0), planted(1.0, pairs=2), planted(0.4, pairs=8)):
+        assert not other.inside_noise_floor
 
 
 def test_a_sweep_is_a_sequence_with_one_line_a_value():

@@ -53,6 +53,7 @@ from labkit import Lab
 from labkit.arm import LocalArm
 from labkit.racing import RaceRun
 from labkit.results import Comparison, Measurement
+from labkit.stages import UNWATCHED, Stages
 
 # By name: functions of the package have the names of some of them.
 engine = import_module("labkit.comparing")
@@ -148,9 +149,9 @@ class Child(LocalArm):
 
     held: torch.Tensor | None = None
 
-    def start(self) -> float:
+    def start(self, stages: Stages = UNWATCHED) -> float:
         self.held = torch.empty(CONTEXT, dtype=torch.uint8, device="cuda")
-        return super().start()
+        return super().start(stages)
 
     def close(self) -> None:
         self.held = None
