@@ -255,7 +255,7 @@ def test_a_step_alone_shows_itself_in_a_cell() -> None:
 
 def finding(**changes: Any) -> Finding:
     given = {"name": "anomaly mode", "share": 0.5, "interval": (0.48, 0.52)}
-    given |= {"how": "by experiment", "remedy": "Take it out:\nreally.", "notebook": "17"}
+    given |= {"how": "by experiment", "remedy": "Take it out:\nreally."}
     return Finding(**given | changes)
 
 
