@@ -80,14 +80,16 @@ class Experiment:
             )
 
     def few(self, baseline: Step, pairs: int, around: Change = nullcontext) -> Comparison:
-        """The same of steps that are too slow for blocks: one warms up, then A B, or A B B A."""
+        """The same of steps that are too slow for blocks: one warms up, then A B, B A and so on."""
+        one: list[float] = []
+        other: list[float] = []
         with self._sides(baseline, around) as (before, after):
             before.enter()
             cold = after.start()
-            one, other = [before.block(1)], [after.block(1)]
-            if pairs > 1:
-                other.append(after.block(1))
-                one.append(before.block(1))
+            for number in range(pairs):
+                sides = [(before, one), (after, other)]
+                for arm, times in sides if number % 2 == 0 else sides[::-1]:
+                    times.append(arm.block(1))
             after.check()
             return Comparison(
                 Measurement("as it is", times=tuple(one)),

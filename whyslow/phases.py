@@ -6,6 +6,7 @@ asked for; the step takes longer that way, and only shares are used.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -165,21 +166,25 @@ def timed(
     step: Callable[[], object],
     seconds: float,
     least: int = 6,
+    most: float = math.inf,
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Phases:
-    """The phases of steps that are run for ``seconds``, and ``least`` times at least.
+    """The phases of steps that are run for ``seconds``, and ``least`` times at least, but not
+    for more than ``most`` seconds.
 
     Each runs in the context of ``around``, which is no part of its time.
     """
     phases = Phases()
-    end = time.perf_counter() + seconds
+    begin = time.perf_counter()
     with listening(phases):
-        while len(phases.steps) < least or time.perf_counter() < end:
+        while True:
             with around():
                 phases.begin()
                 step()
                 phases.end()
-    return phases
+            spent = time.perf_counter() - begin
+            if spent >= most or (spent >= seconds and len(phases.steps) >= least):
+                return phases
 
 
 def share_of_part(part: str, shares: dict[str, float]) -> float:

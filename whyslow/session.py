@@ -45,8 +45,11 @@ STREAMING = 0.2
 CUTTING = 0.08
 # The longest that one experiment is repeated.
 LONGEST = 0.15
-# A step that takes more of the budget is slow: all that is counted and timed takes twenty of them.
-SLOW = 1 / 80
+# A step that takes more of the budget is not streamed or cut, which takes twelve of them and more;
+# nor, beyond the second part, are its operators and its memory counted, which takes five.
+SLOW, COUNTED = 1 / 80, 1 / 20
+# The part of the budget in which a step that seems slow is looked at again.
+LOOKING = 0.1
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
@@ -144,13 +147,20 @@ class Session:
             end_started(subject.loader)
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in _tensors(probe)]
+        before = compiled.codes()
         self._observe(subject.serve(probe), "the first step")
         if versions != [each._version for each in _tensors(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
-        if subject.step_seconds < self.seconds / 2:
+        if subject.step_seconds < self.seconds / 2 or compiled.codes() != before:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve(), "the second step")
+        looks = [subject.step_seconds]
+        while self.slow and sum(looks) + subject.step_seconds < LOOKING * self.seconds:
+            # Another program may have taken the time.
+            self._observe(subject.serve(), "a step")
+            looks.append(subject.step_seconds)
+            subject.step_seconds = sum(looks) / len(looks)
         self.step_seconds = subject.step_seconds
         self.advance()
 
@@ -167,7 +177,7 @@ class Session:
     def _count(self) -> None:
         """Operators and memory, in a few steps more."""
         subject = self.subject
-        if self.slow:
+        if subject.step_seconds > COUNTED * self.seconds:
             self.unmeasured |= dict.fromkeys((GROWTH, BATCH), self._too_slow(memory.STEPS))
             return
         step = subject.serve()
@@ -201,8 +211,10 @@ class Session:
             phases = self.first
             if not self.slow:
                 around = partial(limit, self.patience, "a step")
+                seconds = CUTTING * self.seconds
                 with self.lines:
-                    phases = timed(subject.serve(), CUTTING * self.seconds, around=around)
+                    phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
+                subject.step_seconds = sum(phases.wholes) / len(phases.steps)
             wholes = streamed.wholes
             if not subject.takes_batches:
                 wholes, before = phases.wholes, len(compilations.seconds)
@@ -210,7 +222,7 @@ class Session:
                 self._add(loading.inside(phases, self._may_fail))
         if wholes:
             self.step_seconds = sum(wholes) / len(wholes)
-        self._from_phases(phases, wholes)
+        self._from_phases(phases, streamed)
         self.looked_for.append(RECOMPILED)
         self._add(compiled.again(compilations.seconds[:before], wholes))
         self.advance()
@@ -227,15 +239,14 @@ class Session:
         with limit(self.patience, "reading from the loader"):
             return stream(subject.train, subject.loader, STREAMING * self.seconds)
 
-    def _from_phases(self, phases: Phases, wholes: list[float]) -> None:
+    def _from_phases(self, phases: Phases, streamed: Stream) -> None:
         subject = self.subject
         shares = phases.shares()
         scale = 1.0
-        if subject.takes_batches and wholes:
+        if streamed.wholes:
             # Of the time with waiting for data, as everything that is said.
-            alone = sum(phases.wholes) / len(phases.steps)
-            scale = min(1.0, alone * len(wholes) / sum(wholes))
-            self.waiting = 1 - scale
+            self.waiting = sum(streamed.waits) / sum(streamed.wholes)
+            scale = 1 - self.waiting
             shares = {name: scale * share for name, share in shares.items()}
             shares = {DATA: self.waiting} | shares
         self.phases = shares
@@ -296,14 +307,20 @@ class Session:
         if not pairs:
             self._not_tried(experiment, rest)
             return 0.0
-        self.tried = True
-        step, seconds = self.subject.serve(), self.left / rest
+        first, self.tried = not self.tried, True
+        step = self.subject.serve()
+        # Less than its part, since to warm up takes time, too; twice as much for the largest share.
+        seconds = (1 + first) * self.left / (rest + 0.5 + first)
         with self._kept(), self._may_fail(experiment.name), experiment.whole():
             others = Others()
             if MANY * self.subject.step_seconds > seconds:
-                result = experiment.few(step, pairs, around)
+                room = int(seconds / self.subject.step_seconds - 1) // 2
+                result = experiment.few(step, max(pairs, min(MANY, room)), around)
             else:
                 result = experiment.run(step, min(LONGEST * self.seconds, seconds), around)
+            # Steps may differ, as where an optimizer calls its closure as often as it needs to.
+            usual = result.baseline.median
+            self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.looked_for.append(experiment.name)
             self.advance()
             busy = others.in_the_way(experiment.cores) if experiment.cores else None

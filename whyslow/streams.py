@@ -68,7 +68,7 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream
                     found.works.append(done - came)
                 if done - begin > seconds and len(found.waits) >= LEAST_STEPS:
                     return found
-                if done - begin > 4 * seconds and found.starts:
+                if done - begin > 2 * seconds and found.starts:
                     return found
         finally:
             _end_workers(loader, iterator)

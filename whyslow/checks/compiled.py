@@ -31,7 +31,7 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     Not where the program has compiled code of its own, which would be lost with what is made here.
     """
     seen = subject.seen
-    if not seen.parameters or not seen.backwards or seen.compiled or in_use():
+    if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
         return
     yield Experiment(
         UNCOMPILED,
@@ -42,10 +42,10 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     )
 
 
-def in_use() -> bool:
-    """Whether torch has compiled anything in this process, that is still there."""
+def codes() -> int:
+    """How many functions torch has compiled in this process; -1 while its compiler is not there."""
     module = sys.modules.get("torch._dynamo.convert_frame")
-    return module is not None and bool(module.input_codes.seen)
+    return -1 if module is None else len(module.input_codes.seen)
 
 
 class _Compiled:
@@ -66,7 +66,7 @@ class _Compiled:
 
 @contextmanager
 def forgotten() -> Iterator[None]:
-    """What was compiled inside is given up at the end; nothing else was there: see `in_use`."""
+    """What was compiled inside is given up at the end; nothing else was there."""
     with giving_back(torch.compiler.reset):
         yield
 
