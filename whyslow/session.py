@@ -28,7 +28,7 @@ from labkit.restore.reach import generators_of
 from labkit.results import Comparison
 from labkit.text import format_seconds
 from whyslow import memory
-from whyslow.checks import EXPERIMENTS, beside, compiled, loading, update
+from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
 from whyslow.events import listening
 from whyslow.experiment import STEPS, Change, Experiment, both
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
@@ -40,7 +40,8 @@ from whyslow.remedies import BATCH, BESIDE, GROWTH, LOOP, RECOMPILED, WAITS
 from whyslow.streams import LEAST_STEPS, Stream, end_started, stream, without_iterator
 from whyslow.subject import Subject, copy_of
 
-# Parts of the budget: streaming the loader, and cutting the step.
+# Parts of the budget: counting memory, streaming the loader, and cutting the step.
+COUNTING = 0.1
 STREAMING = 0.2
 CUTTING = 0.08
 # The longest that one experiment is repeated.
@@ -116,7 +117,9 @@ class Session:
             self._bar(),
         ):
             self._look()
-            self._count()
+            # A profiler would watch what counts as well, which takes many times as long.
+            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                self._count()
             self._cut()
             self._experiments()
         self._tell()
@@ -184,7 +187,7 @@ class Session:
         with self._may_fail("operators, one by one"):
             count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = memory.use_of(step, subject.seen.device)
+            use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
             subject.peak = use.peak
             self.looked_for.append(GROWTH)
             self._add(memory.findings(use))
@@ -309,15 +312,16 @@ class Session:
             return 0.0
         first, self.tried = not self.tried, True
         step = self.subject.serve()
-        # Less than its part, since to warm up takes time, too; twice as much for the largest share.
-        seconds = (1 + first) * self.left / (rest + 0.5 + first)
+        # Less than its part, since to warm up takes time, too; but not for the largest share.
+        longest = LONGEST * self.seconds
+        seconds = longest if first else min(longest, self.left / (rest + 0.5))
         with self._kept(), self._may_fail(experiment.name), experiment.whole():
             others = Others()
             if MANY * self.subject.step_seconds > seconds:
                 room = int(seconds / self.subject.step_seconds - 1) // 2
                 result = experiment.few(step, max(pairs, min(MANY, room)), around)
             else:
-                result = experiment.run(step, min(LONGEST * self.seconds, seconds), around)
+                result = experiment.run(step, seconds, around)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
