@@ -26,8 +26,14 @@ AFTER_BACKWARD, UPDATE, REST = "after backward", "update", "rest"
 ZEROING = "zeroing"
 PHASES = (DATA, BEFORE, FORWARD, BACKWARD, AFTER_BACKWARD, UPDATE, REST)
 # What an experiment works on, with the phases that it can shorten.
-MODEL, ALL = "model", "all"
-PARTS = {DATA: (DATA,), MODEL: (FORWARD, BACKWARD), UPDATE: (UPDATE, AFTER_BACKWARD)}
+MODEL, HOST, ALL = "model", "host", "all"
+PARTS = {
+    DATA: (DATA,),
+    MODEL: (FORWARD, BACKWARD),
+    UPDATE: (UPDATE, AFTER_BACKWARD),
+    # Where values are read and batches copied.
+    HOST: (BEFORE, REST),
+}
 
 
 class Phased(Listener):

@@ -13,7 +13,7 @@ from tests.whyslow.parts import full, trainer
 from whyslow import session
 from whyslow.experiment import Experiment
 from whyslow.findings import Diagnosis
-from whyslow.phases import ALL, BACKWARD, DATA, FORWARD, MODEL, REST, UPDATE, share_of_part
+from whyslow.phases import ALL, BACKWARD, DATA, FORWARD, HOST, MODEL, REST, UPDATE, share_of_part
 
 
 class Clock:
@@ -145,10 +145,10 @@ def test_a_loader_that_is_slow_is_not_streamed_at_length(clock):
 @pytest.mark.parametrize(
     ("shares", "order"),
     [
-        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, ["update", "all", "model"]),
-        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATE: 0.4}, ["model", "all", "update"]),
-        ({DATA: 0.5, FORWARD: 0.4, UPDATE: 0.1}, ["all", "model", "update"]),
-        ({REST: 1.0}, ["update", "model", "all"]),
+        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, ["update", "all", "model", "host"]),
+        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATE: 0.4}, ["model", "all", "update", "host"]),
+        ({DATA: 0.5, FORWARD: 0.4, UPDATE: 0.1}, ["all", "model", "update", "host"]),
+        ({REST: 0.6, UPDATE: 0.3, FORWARD: 0.1}, ["host", "all", "update", "model"]),
     ],
 )
 def test_the_largest_share_comes_first(monkeypatch, shares, order):
@@ -156,6 +156,7 @@ def test_the_largest_share_comes_first(monkeypatch, shares, order):
         yield Experiment("what learns otherwise", "so", part=ALL, last=True)
         yield Experiment("update", "so", part=UPDATE)
         yield Experiment("model", "so", part=MODEL)
+        yield Experiment("host", "so", part=HOST)
         yield Experiment("all", "so", part=ALL)
 
     monkeypatch.setattr(session, "EXPERIMENTS", (every,))

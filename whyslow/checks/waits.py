@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from whyslow.experiment import Experiment, Idle
 from whyslow.observe import from_host
-from whyslow.phases import ALL
+from whyslow.phases import HOST as HOST_PART
 from whyslow.remedies import HOST, PAGEABLE
 from whyslow.subject import Subject
 
@@ -27,11 +27,11 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     if seen.host_reads:
         known: dict[Any, Any] = {}
         how = f"{seen.host_reads} reads a step that give an old value at once"
-        yield Experiment(HOST, how, lambda: _NotRead(known), part=ALL, control=Idle)
+        yield Experiment(HOST, how, lambda: _NotRead(known), part=HOST_PART, control=Idle)
     if seen.pageable and subject.takes_batches:
         pinned = subject.serve([tree_map(_pinned, batch) for batch in subject.batches])
         how = f"{seen.pageable} bytes a step from page-locked memory, without waiting"
-        yield Experiment(PAGEABLE, how, _NotWaiting, pinned, part=ALL, control=Idle)
+        yield Experiment(PAGEABLE, how, _NotWaiting, pinned, part=HOST_PART, control=Idle)
 
 
 class _NotRead(TorchFunctionMode):
