@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,11 +52,8 @@ class Listener:
     def zeroing_ends(self) -> None:
         """It has returned."""
 
-    def loader_begins(self, loader: Any, anew: bool) -> None:
-        """A batch of a DataLoader is asked for, or ``anew`` a pass over it.
-
-        ``loader`` is None for a batch of a pass that began before.
-        """
+    def loader_begins(self, source: Any) -> None:
+        """A pass over ``source``, a DataLoader, begins; or its iterator is asked for a batch."""
 
     def loader_calls(self, root: nn.Module) -> None:
         """A module is called to make a batch."""
@@ -207,39 +203,21 @@ def _loads(listener: Listener, own: _Own) -> Iterator[tuple[Any, str, Any]]:
     """What tells of DataLoaders: of one that another one reads from, nothing."""
     kind: Any = loading._BaseDataLoaderIter
     start, ask = DataLoader.__iter__, kind.__next__
-    loaders: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
 
     def begins(loader: Any) -> Any:
-        if not own.trains():
-            return start(loader)
-        iterator = told(start, loader, loader, True)
-        if not isinstance(iterator, kind):
-            # Of a reader's own kind: its batches are not told.
-            return iterator
-        if getattr(loader, "_iterator", None) is iterator:
-            # It keeps its iterator, and must not be kept by it.
-            loaders[iterator] = weakref.ref(loader)
-        else:
-            loaders[iterator] = lambda: loader
-        return iterator
+        return told(start, loader) if own.trains() else start(loader)
 
     def asks(iterator: Any) -> Any:
-        if not own.trains():
-            return ask(iterator)
-        return told(ask, iterator, loaders.get(iterator, _unknown)(), False)
+        return told(ask, iterator) if own.trains() else ask(iterator)
 
-    def told(does: Callable[[Any], Any], item: Any, loader: Any, anew: bool) -> Any:
-        listener.loader_begins(loader, anew)
+    def told(does: Callable[[Any], Any], source: Any) -> Any:
+        listener.loader_begins(source)
         own.loads = True
         try:
-            return does(item)
+            return does(source)
         finally:
             own.loads = False
             listener.loader_ends()
 
     yield DataLoader, "__iter__", begins
     yield kind, "__next__", asks
-
-
-def _unknown() -> None:
-    """The loader of an iterator that was made before."""

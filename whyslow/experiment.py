@@ -7,23 +7,25 @@ model in turn; what they do to it is put back after each experiment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
-from labkit.results import Comparison, Workload
+from labkit.results import Comparison, Measurement, Workload
 from labkit.results.statistics import BUILD_SPREAD
 from labkit.stages import UNWATCHED, Stages
+from labkit.text import format_seconds
 from whyslow.clock import interval_of
-from whyslow.findings import LEAST_SHARE, Finding, Interval
+from whyslow.findings import LEAST_SHARE, Finding, Interval, found
+from whyslow.phases import MODEL
 
-# A B B A so many times, where a step is short enough for it.
-REPEATS = 3
+# Steps of the shortest experiment: one that warms up, and A B B A.
+STEPS = 5
 
 Change = Callable[[], AbstractContextManager[Any]]
 Step = Callable[[], object]
@@ -33,36 +35,37 @@ Step = Callable[[], object]
 class Experiment:
     """``change`` is what the candidate runs in; ``step`` what it runs, where that differs.
 
-    ``samples`` is how many times the samples of a step it works on. ``least`` is the share below
-    which nothing is said. ``last`` is for what changes what is learned: it is measured with all
-    else mended. ``control`` is what the baseline runs in, where the change costs time by itself.
-    ``cores`` is how many must be free, where a machine that others use would give another answer.
+    ``part`` of a step is what it may shorten: see `whyslow.phases.PARTS`. ``words`` complete the
+    remedy. ``samples`` is how many times the samples of a step it works on. ``least`` is the share
+    below which nothing is said. ``last`` is for what changes what is learned: it is measured with
+    all else mended. ``control`` is what the baseline runs in, where the change costs time by
+    itself, ``whole`` what all of the experiment does. ``cores`` is how many must be free, where a
+    machine that others use would give another answer. ``compiles`` is how many seconds the
+    candidate's first step is expected to compile; it is paid once.
     """
 
     name: str
     how: str
-    remedy: str
-    notebook: str
     change: Change = nullcontext
     step: Step | None = None
+    part: str = MODEL
+    words: Mapping[str, object] = field(default_factory=dict)
     samples: float = 1
     least: float = LEAST_SHARE
     last: bool = False
     control: Change = nullcontext
+    whole: Change = nullcontext
     cores: int = 0
+    compiles: float = 0.0
 
     def finding(self, result: Comparison) -> Finding:
         """What ``result`` says: the share of the step that the change saves."""
         low, high = _interval(result)
-        return Finding(
-            self.name,
-            1 - 1 / result.speedup,
-            (1 - 1 / low, 1 - 1 / high),
-            self.how,
-            self.remedy,
-            self.notebook,
-            learns=self.last,
-        )
+        interval = 1 - 1 / low, 1 - 1 / high
+        how = f"by experiment: {self.how}"
+        if self.compiles:
+            how += _pays_after(result)
+        return found(self.name, 1 - 1 / result.speedup, interval, how, self.words, self.last)
 
     def worth_naming(self, result: Comparison) -> bool:
         """Whether the saving is sure, and ``least`` or more."""
@@ -72,37 +75,47 @@ class Experiment:
 
     def run(self, baseline: Step, seconds: float, around: Change = nullcontext) -> Comparison:
         """Time both sides in turn for about ``seconds``, each in the context of ``around``."""
-        before = _Changed(baseline, both(around, self.control), "as it is")
-        after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
-        try:
+        with self._sides(baseline, around) as (before, after):
             return alternate(
                 before, after, seconds=seconds, on_update=_silent, stop=None, most_builds=1
             )
-        finally:
-            before.close()
-            after.close()
 
-    def glance(self, baseline: Step, seconds: float, around: Change = nullcontext) -> float:
-        """A first idea of the share that it saves, of blocks A B B A; at least six steps.
+    def few(self, baseline: Step, pairs: int, around: Change = nullcontext) -> Comparison:
+        """The same of steps that are too slow for blocks: one warms up, then A B, B A and so on."""
+        one: list[float] = []
+        other: list[float] = []
+        with self._sides(baseline, around) as (before, after):
+            before.enter()
+            cold = after.start()
+            for number in range(pairs):
+                sides = [(before, one), (after, other)]
+                for arm, times in sides if number % 2 == 0 else sides[::-1]:
+                    times.append(arm.block(1))
+            after.check()
+            return Comparison(
+                Measurement("as it is", times=tuple(one)),
+                Measurement(self.name, times=tuple(other), samples=self.samples, cold=cold),
+                after.device,
+            )
 
-        What another program takes only makes a block longer: the shortest of each side count.
-        """
+    @contextmanager
+    def _sides(self, baseline: Step, around: Change) -> Iterator[tuple[LocalArm, LocalArm]]:
         before = _Changed(baseline, both(around, self.control), "as it is")
         after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
         try:
-            usual = before.start()
-            after.start()
-            steps = max(1, round(seconds / 4 / max(usual, 1e-6)))
-            times = min(REPEATS, steps)
-            one, other = [], []
-            for _ in range(times):
-                one.append(before.block(steps // times))
-                other += [after.block(steps // times), after.block(steps // times)]
-                one.append(before.block(steps // times))
+            yield before, after
         finally:
             before.close()
             after.close()
-        return 1 - min(other) / min(one) / self.samples
+
+
+def _pays_after(result: Comparison) -> str:
+    """What the first step cost, beside what each later one saves."""
+    saved = result.baseline.median - result.candidate.median
+    cold = result.candidate.cold or 0.0
+    if saved <= 0:
+        return ""
+    return f"; compiling took {format_seconds(cold)}, which pays after {cold / saved:,.0f} steps"
 
 
 def both(*changes: Change) -> Change:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
+from whyslow.remedies import remedy
 
 Interval = tuple[float, float]
 
@@ -23,9 +24,9 @@ class Finding:
 
     ``share`` is the part of the step that it costs, from 0 to 1, with its 95 % ``interval``: of the
     time, or of the memory where ``of`` says so. ``how`` it was measured, the ``remedy`` in two
-    lines, and the course's ``notebook`` about it, as in "04_data_loading". ``learns`` says that the
-    remedy changes what is learned: its share is of the time for a sample, and how many samples are
-    needed then, nobody has measured.
+    lines. ``learns`` says that the remedy changes what is learned: its share is of the time for a
+    sample, and how many samples are needed then, nobody has measured. ``where``: the reader's line
+    that takes most of what it works on, as in "train.py:12".
     """
 
     name: str
@@ -33,9 +34,9 @@ class Finding:
     interval: Interval
     how: str
     remedy: str
-    notebook: str
     of: str = "time"
     learns: bool = False
+    where: str = ""
 
     @property
     def speedup(self) -> float:
@@ -51,8 +52,22 @@ class Finding:
         lines += [f"    {line}" for line in self.remedy.splitlines()]
         if self.learns:
             lines.append(f"    {LEARNS}")
-        lines.append(f"    notebook: {self.notebook}")
+        if self.where:
+            lines.append(f"    where: {self.where}")
         return "\n".join(lines)
+
+
+def found(
+    name: str,
+    share: float,
+    interval: Interval,
+    how: str,
+    words: Mapping[str, object] | None = None,
+    learns: bool = False,
+) -> Finding:
+    """A finding with the remedy for its name, in which ``words`` are filled in."""
+    text = remedy(name, **(words or {}))
+    return Finding(name, share, interval, how, text, learns=learns)
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,8 @@ class Diagnosis:
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` where that time goes by the
     clock, ``notes`` what the step did beside training, ``unmeasured`` what could not be measured,
-    and why. ``looked_for``: the checks that were made. All in words.
+    and why. ``looked_for``: the checks that were made. ``untried`` says that not even the first
+    experiment had the time for a pair of steps. All in words.
     """
 
     findings: tuple[Finding, ...]
@@ -71,6 +87,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     unmeasured: dict[str, str] = field(default_factory=dict)
     looked_for: tuple[str, ...] = ()
+    untried: str = ""
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -85,6 +102,8 @@ class Diagnosis:
     def sentence(self) -> str:
         """The result in words."""
         step = f"One step takes {format_seconds(self.step_seconds)}"
+        if self.untried:
+            step += f". {self.untried}"
         if not self.findings:
             return f"{step}. {self._nothing()}"
         first = self.findings[0]
@@ -164,10 +183,10 @@ def _bars(findings: Sequence[Finding]) -> Markup:
 def _remedies(findings: Sequence[Finding]) -> Markup:
     if not findings:
         return Markup()
-    rows = [["finding", "remedy", "measured", "notebook"]]
+    rows = [["finding", "remedy", "measured", "where"]]
     for finding in findings:
-        remedy = finding.remedy
+        text = finding.remedy
         if finding.learns:
-            remedy += f"\n{LEARNS}"
-        rows.append([finding.name, remedy, finding.how, finding.notebook])
+            text += f"\n{LEARNS}"
+        rows.append([finding.name, text, finding.how, finding.where])
     return show.table(rows)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from labkit.memory import StorageTracker
 from labkit.restore.memory import free_bytes
 from labkit.text import format_bytes
-from whyslow.findings import Finding
+from whyslow.findings import Finding, found
+from whyslow.remedies import GROWTH
 
 if TYPE_CHECKING:
     from whyslow.subject import Subject
 
 # Steps of which the growth is taken: of the last ones, since the first make gradients and state.
 STEPS = 4
-NAME = "memory grows with every step"
 # Of the free memory an experiment may take so much.
 SAFE = 0.4
 
@@ -31,37 +33,29 @@ class Use:
     stays: int
 
 
-def use_of(step: Callable[[], object], device: str) -> Use:
-    """The memory of `STEPS` steps; they are real ones."""
-    kept = []
+def use_of(step: Callable[[], object], device: str, seconds: float = math.inf) -> Use:
+    """The memory of `STEPS` steps, or of three where they take longer; they are real ones."""
+    kept: list[int] = []
+    end = time.perf_counter() + seconds
     with StorageTracker(device) as tracker:
-        for _ in range(STEPS):
+        while len(kept) < 3 or (len(kept) < STEPS and time.perf_counter() < end):
             step()
             gc.collect()
             tracker.record()
             # Older tensors that a step uses for the first time, as another batch, are no growth.
             kept.append(tracker.current - tracker.existing)
-    stays = (kept[-1] - kept[0]) / (STEPS - 1)
+    stays = (kept[-1] - kept[0]) / (len(kept) - 1)
     # Where something stays, the peak is that of the last step: what the others left is not its own.
     adds = max(1, tracker.peak - tracker.existing - kept[-2])
     return Use(tracker.peak, adds, max(0, round(stays)))
 
 
-def finding(use: Use) -> Finding | None:
+def findings(use: Use) -> Iterator[Finding]:
     """What stays of each step, as a share of what a step makes."""
-    share = use.stays / use.adds
-    if not use.stays:
-        return None
-    return Finding(
-        NAME,
-        min(1.0, share),
-        (min(1.0, share), min(1.0, share)),
-        f"by counting: {format_bytes(use.stays)} stay alive after each step",
-        "Keep numbers, not tensors with a graph: losses.append(loss.item()) or loss.detach();\n"
-        "no retain_graph=True where each graph is used once.",
-        "20_validation_without_grad",
-        "memory",
-    )
+    if use.stays:
+        share = min(1.0, use.stays / use.adds)
+        how = f"by counting: {format_bytes(use.stays)} stay alive after each step"
+        yield replace(found(GROWTH, share, (share, share), how), of="memory")
 
 
 def room_for(subject: Subject, times: float) -> bool:

@@ -19,11 +19,12 @@ from labkit.counters import CountingMode
 from labkit.device import check_current
 from labkit.restore.attributes import exchanged
 from labkit.restore.memory import bytes_of
-from whyslow.events import Listener, listening
+from whyslow.events import listening
+from whyslow.phases import Phased
 
 
 @dataclass
-class Seen(Listener):
+class Seen(Phased):
     """What one step did.
 
     ``roots``: modules that the step itself calls. ``launches``: operators that compute, by phase.
@@ -49,8 +50,9 @@ class Seen(Listener):
     samples: int = 0
     written: list[str] = field(default_factory=list)
     on_new: Callable[[Any], None] = lambda item: None
-    _phase: str = "before"
-    _before_zeroing: str = "before"
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -73,7 +75,7 @@ class Seen(Listener):
         return "OptimizedModule" in kinds
 
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self._phase = "forward"
+        super().forward_begins(root, inputs)
         if not any(root is known for known in self.roots):
             self.on_new(root)
             self.roots.append(root)
@@ -92,7 +94,6 @@ class Seen(Listener):
         self.profiled = self.profiled or torch.autograd._profiler_enabled()
 
     def forward_ends(self, root: nn.Module, output: Any) -> None:
-        self._phase = "forward"
         if not root.training and torch.is_grad_enabled():
             tensors = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
             if any(each.requires_grad for each in tensors):
@@ -103,7 +104,7 @@ class Seen(Listener):
         self.on_new(root)
 
     def backward_begins(self) -> None:
-        self._phase = "backward"
+        super().backward_begins()
         self.backwards += 1
         gradients = [each.grad for each in self.parameters if each.grad is not None]
         if not gradients:
@@ -113,23 +114,11 @@ class Seen(Listener):
         else:
             self.zeroed += 1
 
-    def backward_ends(self) -> None:
-        self._phase = "after backward"
-
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        self._phase = "update"
+        super().update_begins(optimizer)
         if not any(optimizer is known for known in self.optimizers):
             self.on_new(optimizer)
             self.optimizers.append(optimizer)
-
-    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
-        self._phase = "rest"
-
-    def zeroing_begins(self) -> None:
-        self._before_zeroing, self._phase = self._phase, "zeroing"
-
-    def zeroing_ends(self) -> None:
-        self._phase = self._before_zeroing
 
 
 class _Operators(CountingMode):
@@ -141,8 +130,8 @@ class _Operators(CountingMode):
 
     def launched(self) -> None:
         super().launched()
-        by_phase = self.seen.launches
-        by_phase[self.seen._phase] = by_phase.get(self.seen._phase, 0) + 1
+        by_phase, phase = self.seen.launches, self.seen.phase
+        by_phase[phase] = by_phase.get(phase, 0) + 1
 
 
 def from_host(func: Any, args: Any) -> torch.Tensor | None:

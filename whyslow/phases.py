@@ -1,16 +1,17 @@
 """Where the time of a step goes, by the clock: data, forward, backward, clipping, update, the rest.
 
-The step is cut where it enters and leaves its modules, its backward pass and its optimizer. On an
-accelerator each cut waits for the device, so that its work counts where it was asked for; the step
-takes longer that way, and only shares are used.
+On an accelerator each phase ends with a wait for the device, so that its work counts where it was
+asked for; the step takes longer that way, and only shares are used.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,180 +20,183 @@ from torch import nn
 from labkit.device import synchronize
 from whyslow.events import Listener, listening
 
-# From one cut to the next; what is between two modules belongs to the forward pass.
-_NAMES = {
-    ("begin", "forward"): "before",
-    ("forward", "forward end"): "forward",
-    ("forward end", "forward"): "forward",
-    ("forward end", "backward"): "forward",
-    ("begin", "backward"): "forward",
-    ("load end", "backward"): "forward",
-    ("backward", "backward end"): "backward",
-    ("backward end", "update"): "after backward",
-    # An update by hand.
-    ("backward end", "end"): "after backward",
-    ("update", "update end"): "update",
-    ("update end", "update"): "update",
-    # A closure that the optimizer calls: its forward and backward pass are within the update.
-    ("update", "forward"): "before",
-    ("backward end", "update end"): "update",
-    ("load end", "forward"): "before",
-    ("begin", "load"): "before",
-    # Gradients may be zeroed before the forward pass, before the backward pass, or at the end.
-    ("zero", "zero end"): "update",
-    ("begin", "zero"): "before",
-    ("load end", "zero"): "before",
-    ("zero end", "forward"): "before",
-    ("zero end", "load"): "before",
-    ("forward end", "zero"): "forward",
-    ("zero end", "backward"): "forward",
-    ("backward end", "zero"): "after backward",
+DATA, BEFORE, FORWARD, BACKWARD = "data", "before", "forward", "backward"
+AFTER_BACKWARD, UPDATE, REST = "after backward", "update", "rest"
+# Its operators are no update, and its time is part of one.
+ZEROING = "zeroing"
+PHASES = (DATA, BEFORE, FORWARD, BACKWARD, AFTER_BACKWARD, UPDATE, REST)
+# What an experiment works on, with the phases that it can shorten.
+MODEL, HOST, ALL = "model", "host", "all"
+PARTS = {
+    DATA: (DATA,),
+    MODEL: (FORWARD, BACKWARD),
+    UPDATE: (UPDATE, AFTER_BACKWARD),
+    # Where values are read and batches copied.
+    HOST: (BEFORE, REST),
 }
 
 
-# Loaders that are alike, as one that is made anew for each epoch: their class, and their settings.
-Kind = tuple[object, ...]
+class Phased(Listener):
+    """Follows a step from phase to phase; what is between two modules belongs to the forward pass.
 
-
-class Phases(Listener):
-    """Seconds of each phase of a step; ``cut("begin")`` and ``cut("end")`` stand around it.
-
-    ``steps`` has one entry a step, and so has ``waits``: seconds by the kind of the loader.
+    A closure that an optimizer calls has a forward and a backward pass within the update.
     """
 
     def __init__(self) -> None:
-        self.steps: list[dict[str, float]] = []
-        self.waits: list[dict[Kind, float]] = []
-        self._last = ("", 0.0)
-        self._now: dict[str, float] = defaultdict(float)
-        self._waiting: dict[Kind, float] = defaultdict(float)
-        self._asked: Any = None
-        # Of each kind: seconds of this pass, and of the longest, with its loader.
-        self._passes: dict[Kind, float] = defaultdict(float)
-        self._longest: dict[Kind, tuple[float, Any]] = {}
+        self.phase = BEFORE
         self._updates = 0
+        # Where the step was when it asked for a batch, or zeroed its gradients.
+        self._was = BEFORE
 
-    def cut(self, event: str) -> None:
-        """One event of the step, now."""
-        synchronize()
-        now = time.perf_counter()
-        before, since = self._last
-        if event == "begin":
-            self._now, self._waiting = defaultdict(float), defaultdict(float)
-            self._updates = 0
-        else:
-            self._now[self._name(before, event)] += now - since
-        if before == "load":
-            self._waits(now - since)
-        if event == "end":
-            self.steps.append(dict(self._now))
-            self.waits.append(dict(self._waiting))
-        self._last = event, time.perf_counter()
-
-    def _waits(self, seconds: float) -> None:
-        kind = _kind_of(self._asked)
-        self._waiting[kind] += seconds
-        self._passes[kind] += seconds
-        if self._passes[kind] >= self._longest.get(kind, (0.0, None))[0]:
-            self._longest[kind] = self._passes[kind], self._asked
-
-    def slowest_loader(self) -> tuple[Any, list[float]]:
-        """The loader that was waited for longest, and for how long in each step.
-
-        None for one that is not known: its iterator was made before.
-        """
-        sums: dict[Kind, float] = defaultdict(float)
-        for step in self.waits:
-            for kind, seconds in step.items():
-                sums[kind] += seconds
-        if not sums:
-            return None, [0.0] * len(self.steps)
-        worst = max(sums, key=lambda kind: sums[kind])
-        return self._longest[worst][1], [step.get(worst, 0.0) for step in self.waits]
-
-    def _name(self, before: str, event: str) -> str:
-        if before == "load":
-            return "data"
-        name = _NAMES.get((before, event), "rest")
-        # Between two passes of a closure the optimizer itself works.
-        if self._updates and name in ("after backward", "rest"):
-            return "update"
-        return name
+    def enter(self, phase: str) -> None:
+        """The next phase begins."""
+        self.phase = phase
 
     def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.cut("forward")
-
-    def forward_ends(self, root: nn.Module, output: Any) -> None:
-        self.cut("forward end")
+        self.enter(FORWARD)
 
     def backward_begins(self) -> None:
-        self.cut("backward")
+        if self.phase == BEFORE:
+            # Of a model without modules.
+            self.phase = FORWARD
+        self.enter(BACKWARD)
 
     def backward_ends(self) -> None:
-        self.cut("backward end")
+        self.enter(UPDATE if self._updates else AFTER_BACKWARD)
 
     def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        self.cut("update")
+        if self.phase == REST:
+            # From one optimizer to the next.
+            self.phase = UPDATE
+        self.enter(UPDATE)
         self._updates += 1
 
     def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
-        self.cut("update end")
         self._updates = max(0, self._updates - 1)
+        self.enter(REST)
 
     def zeroing_begins(self) -> None:
-        self.cut("zero")
+        self._leave_for(ZEROING)
 
     def zeroing_ends(self) -> None:
-        self.cut("zero end")
+        self.enter(self._was)
+
+    def loader_begins(self, source: Any) -> None:
+        self._leave_for(DATA)
+
+    def loader_ends(self) -> None:
+        self.enter(self._was)
+
+    def _leave_for(self, phase: str) -> None:
+        self._was = self.phase
+        self.enter(phase)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a loader reads, in which order, and how it makes batches of it."""
+
+    dataset: Any = None
+    batches: Any = None
+    collate: Any = None
+    workers: int = 0
+
+    @classmethod
+    def of(cls, loader: Any) -> Source:
+        """Of a DataLoader, or of an iterator of one; of another kind nothing is known."""
+        names = ("dataset", "batch_sampler", "collate_fn", "num_workers")
+        if hasattr(loader, "_index_sampler") and not hasattr(loader, "batch_sampler"):
+            names = ("_dataset", "_index_sampler", "_collate_fn", "_num_workers")
+        dataset, batches, collate, workers = (getattr(loader, name, None) for name in names)
+        return cls(dataset, batches, collate, workers or 0)
+
+
+class Phases(Phased):
+    """Seconds of each phase; ``steps`` has one entry a step, between `begin` and `end`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[dict[str, float]] = []
+        self._now: dict[str, float] = defaultdict(float)
+        self._since = 0.0
+        self._asked = Source()
+        # Seconds of waiting, by the dataset: a loader may be made anew for each epoch.
+        self._waits: dict[int, float] = defaultdict(float)
+        self._sources: dict[int, Source] = {}
+
+    def enter(self, phase: str) -> None:
+        synchronize()
+        seconds = time.perf_counter() - self._since
+        self._now[UPDATE if self.phase == ZEROING else self.phase] += seconds
+        if self.phase == DATA:
+            key = id(self._asked.dataset)
+            self._waits[key] += seconds
+            self._sources[key] = self._asked
+        super().enter(phase)
+        self._since = time.perf_counter()
+
+    def loader_begins(self, source: Any) -> None:
+        super().loader_begins(source)
+        self._asked = Source.of(source)
+
+    def begin(self) -> None:
+        """A step begins."""
+        synchronize()
+        self.phase, self._updates, self._now = BEFORE, 0, defaultdict(float)
+        self._since = time.perf_counter()
+
+    def end(self) -> None:
+        """It is done."""
+        self.enter(REST)
+        self.steps.append(dict(self._now))
+
+    def slowest_loader(self) -> Source:
+        """What the loader reads that was waited for longest."""
+        if not self._waits:
+            return Source()
+        return self._sources[max(self._waits, key=lambda key: self._waits[key])]
 
     @property
     def wholes(self) -> list[float]:
         """Seconds of each step."""
         return [sum(step.values()) for step in self.steps]
 
-    def loader_begins(self, loader: Any, anew: bool) -> None:
-        self.cut("load")
-        self._asked = loader
-        if anew:
-            self._passes[_kind_of(loader)] = 0.0
-
-    def loader_ends(self) -> None:
-        self.cut("load end")
-
     def shares(self) -> dict[str, float]:
         """The share of each phase in the time of all steps, in their order."""
-        sums: dict[str, float] = defaultdict(float)
-        for step in self.steps:
-            for name, seconds in step.items():
-                sums[name] += seconds
-        whole = sum(sums.values()) or 1.0
-        order = ["data", "before", "forward", "backward", "after backward", "update", "rest"]
-        return {name: sums[name] / whole for name in order if name in sums}
-
-
-def _kind_of(loader: Any) -> Kind:
-    if loader is None:
-        return ()
-    kinds = type(loader), *(type(getattr(loader, name, None)) for name in ("dataset", "sampler"))
-    return *kinds, *(getattr(loader, name, None) for name in ("batch_size", "num_workers"))
+        whole = sum(self.wholes) or 1.0
+        sums = {name: sum(step.get(name, 0.0) for step in self.steps) for name in PHASES}
+        return {name: seconds / whole for name, seconds in sums.items() if seconds}
 
 
 def timed(
     step: Callable[[], object],
     seconds: float,
     least: int = 6,
+    most: float = math.inf,
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Phases:
-    """The phases of steps that are run for ``seconds``, and ``least`` times at least.
+    """The phases of steps that are run for ``seconds``, and ``least`` times at least, but not
+    for more than ``most`` seconds.
 
     Each runs in the context of ``around``, which is no part of its time.
     """
     phases = Phases()
-    end = time.perf_counter() + seconds
+    begin = time.perf_counter()
     with listening(phases):
-        while len(phases.steps) < least or time.perf_counter() < end:
+        while True:
             with around():
-                phases.cut("begin")
+                phases.begin()
                 step()
-                phases.cut("end")
-    return phases
+                phases.end()
+            spent = time.perf_counter() - begin
+            if spent >= most or (spent >= seconds and len(phases.steps) >= least):
+                return phases
+
+
+def share_of_part(part: str, shares: dict[str, float]) -> float:
+    """The share of the time that an experiment on ``part`` works on.
+
+    One on all of the step competes with the largest part: it may be the cause of that.
+    """
+    sums = {name: sum(shares.get(each, 0.0) for each in PARTS[name]) for name in PARTS}
+    return max(sums.values()) if part == ALL else sums[part]

@@ -1,15 +1,16 @@
 """The whole of a diagnosis: look at one step, time its parts, then experiment while time lasts.
 
-First each experiment gets a short run. Those that may save something get a longer one, the most
-promising first. Everything that the step reaches is put back at the end, and the models and
-optimizers after each experiment too, so that none trains on what another left.
+The experiments that work on the largest part of a step come first, and each gets its part of the
+time that is left. Where a step is so slow that few fit into the budget, the first ones get a few
+steps each, and what was not tried says so. All that the step reaches is put back at the end, and
+models and optimizers after each experiment too, so that none trains on what another left.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,32 +25,36 @@ from labkit.device import synchronize
 from labkit.progress import progress
 from labkit.restore import Restoration, preserve_state, restoring
 from labkit.restore.reach import generators_of
+from labkit.results import Comparison
+from labkit.text import format_seconds
 from whyslow import memory
-from whyslow.checks import (
-    EXPERIMENTS,
-    blame,
-    loading,
-    recompiles,
-    samples,
-    streaming,
-    update,
-)
-from whyslow.experiment import Change, Experiment, both
-from whyslow.failing import may_fail
+from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
+from whyslow.events import listening
+from whyslow.experiment import STEPS, Change, Experiment, both
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
-from whyslow.limit import limit
+from whyslow.limit import limit, may_fail
 from whyslow.observe import count_operators, observe
-from whyslow.phases import Phases, timed
+from whyslow.own_lines import OwnLines
+from whyslow.phases import DATA, REST, UPDATE, Phases, share_of_part, timed
+from whyslow.remedies import BATCH, BESIDE, GROWTH, LOOP, RECOMPILED, WAITS
+from whyslow.streams import LEAST_STEPS, Stream, end_started, stream, without_iterator
 from whyslow.subject import Subject, copy_of
 
-# Parts of the budget: streaming the loader, cutting the step, and one experiment of each kind.
+# Parts of the budget: counting memory, streaming the loader, and cutting the step.
+COUNTING = 0.1
 STREAMING = 0.2
 CUTTING = 0.08
-SCREENING = 0.025
-# What `update` looks for.
-PARAMETERS = "loops over parameters"
 # The longest that one experiment is repeated.
 LONGEST = 0.15
+# A step that takes more of the budget is not streamed or cut, which takes twelve of them and more;
+# nor, beyond the second part, are its operators and its memory counted, which takes five.
+SLOW, COUNTED = 1 / 80, 1 / 20
+# The part of the budget in which a step that seems slow is looked at again.
+LOOKING = 0.1
+# A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
+BEYOND = 1.5
+# Steps that an experiment in blocks takes at least.
+MANY = 12
 
 
 class Session:
@@ -76,35 +81,49 @@ class Session:
         self.phases: dict[str, float] = {}
         self.state = state
         self.restoration: Restoration
+        self.first = Phases()
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
         self.per_step = 0.0
         # By the clock alone: said where no experiment explains it.
         self.beside: list[Finding] = []
+        self.lines = OwnLines()
+        # Whether any experiment was made; else what the report says first.
+        self.tried = False
+        self.untried = ""
 
     @property
     def left(self) -> float:
         """Seconds of the budget that are left."""
         return self.begin + self.seconds - time.perf_counter()
 
+    @property
+    def slow(self) -> bool:
+        """Whether few steps fit into the budget."""
+        return self.subject.step_seconds > SLOW * self.seconds
+
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
         loader = self.subject.loader
         given = (*self.state, *generators_of(loader))
-        beside = ", or list in model= and optimizer= what it trains"
+        advice = ", or list in model= and optimizer= what it trains"
         # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
         with (
             measuring(None),
-            streaming.without_iterator(loader),
+            without_iterator(loader),
             _with_note(self.subject.call),
-            restoring(self.subject.call, also=given, advice=beside) as self.restoration,
+            restoring(self.subject.call, also=given, advice=advice) as self.restoration,
             self._bar(),
         ):
             self._look()
+            # A profiler would watch what counts as well, which takes many times as long.
+            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                self._count()
             self._cut()
             self._experiments()
         self._tell()
+        made = dict.fromkeys(self.looked_for)
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
@@ -112,13 +131,9 @@ class Session:
             self.phases,
             tuple(self.notes),
             self.unmeasured,
-            tuple(self._looked_for()),
+            tuple(name for name in made if name not in self.unmeasured),
+            self.untried,
         )
-
-    def _looked_for(self) -> Iterator[str]:
-        for name in dict.fromkeys(self.looked_for):
-            if name not in self.unmeasured:
-                yield name
 
     @contextmanager
     def _bar(self) -> Iterator[None]:
@@ -127,167 +142,227 @@ class Session:
             yield
 
     def _look(self) -> None:
-        """The first steps: what is used, and how much memory."""
+        """The first steps: what is used, and how long it takes."""
         subject = self.subject
         if subject.takes_batches:
             with limit(self.patience, "loading the first batches"):
                 subject.keep(subject.loader)
-            streaming.end_started(subject.loader)
+            end_started(subject.loader)
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in _tensors(probe)]
-
-        with limit(self.patience, "the first step"):
-            subject.seen = observe(subject.serve(probe), self.restoration.keep)
+        before = compiled.codes()
+        self._observe(subject.serve(probe), "the first step")
         if versions != [each._version for each in _tensors(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
-        # The first step has no gradients to begin with, and compiles: the second one tells more.
-        step = subject.serve()
+        if subject.step_seconds < self.seconds / 2 or compiled.codes() != before:
+            # The first one has no gradients to begin with, and compiles: the second tells more.
+            self._observe(subject.serve(), "the second step")
+        looks = [subject.step_seconds]
+        while self.slow and sum(looks) + subject.step_seconds < LOOKING * self.seconds:
+            # Another program may have taken the time.
+            self._observe(subject.serve(), "a step")
+            looks.append(subject.step_seconds)
+            subject.step_seconds = sum(looks) / len(looks)
+        self.step_seconds = subject.step_seconds
+        self.advance()
+
+    def _observe(self, step: Callable[[], object], name: str) -> None:
+        self.first = Phases()
         synchronize()
         begin = time.perf_counter()
-        with limit(self.patience, "the second step"):
-            subject.seen = observe(step, self.restoration.keep)
-            synchronize()
-        self.step_seconds = time.perf_counter() - begin
-        self.advance()
+        with limit(self.patience, name), listening(self.first), self.lines:
+            self.first.begin()
+            self.subject.seen = observe(step, self.restoration.keep)
+            self.first.end()
+        self.subject.step_seconds = time.perf_counter() - begin
+
+    def _count(self) -> None:
+        """Operators and memory, in a few steps more."""
+        subject = self.subject
+        if subject.step_seconds > COUNTED * self.seconds:
+            self.unmeasured |= dict.fromkeys((GROWTH, BATCH), self._too_slow(memory.STEPS))
+            return
+        step = subject.serve()
         with self._may_fail("operators, one by one"):
             count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = memory.use_of(step, subject.seen.device)
+            use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
             subject.peak = use.peak
-            self.looked_for.append(memory.NAME)
-            leak = memory.finding(use)
-            if leak is not None:
-                self.found.append(leak)
+            self.looked_for.append(GROWTH)
+            self._add(memory.findings(use))
         self.advance()
+
+    def _too_slow(self, steps: int) -> str:
+        wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
+        return f"a step takes {format_seconds(self.subject.step_seconds)}; try seconds={wanted}"
+
+    def _add(self, findings: Iterable[Finding], scale: float = 1.0) -> None:
+        self.found += [_scaled(each, scale) for each in findings]
 
     def _cut(self) -> None:
         """Streaming, and the phases of a step: by the clock."""
         subject = self.subject
-        with recompiles.watched() as compilations, self._kept():
-            waiting = None
+        with compiled.watched() as compilations, self._kept():
+            streamed = Stream()
             if subject.takes_batches:
-                with limit(self.patience, "reading from the loader"):
-                    seconds = STREAMING * self.seconds
-                    waiting, found = loading.finding(subject, seconds, self._may_fail)
-                wholes = found.wholes
-                if wholes:
-                    self.step_seconds = sum(wholes) / len(wholes)
+                streamed = self._streamed()
+                self.looked_for.append(WAITS)
+                self._add(loading.findings(subject, streamed, self._may_fail))
             self.advance()
             before = len(compilations.seconds)
-            limited = partial(limit, self.patience, "a step")
-            phases = timed(subject.serve(), CUTTING * self.seconds, around=limited)
+            phases = self.first
+            if not self.slow:
+                around = partial(limit, self.patience, "a step")
+                seconds = CUTTING * self.seconds
+                with self.lines:
+                    phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
+                subject.step_seconds = sum(phases.wholes) / len(phases.steps)
+            wholes = streamed.wholes
             if not subject.takes_batches:
-                wholes = phases.wholes
-                self.step_seconds = sum(wholes) / len(wholes)
-                before = len(compilations.seconds)
-                waiting = loading.inside(phases, self._may_fail)
-        if waiting is not None:
-            self.found.append(waiting)
-        self._from_phases(phases, wholes)
-        self.looked_for += [blame.NAME, recompiles.NAME]
-        again = recompiles.finding(compilations.seconds[:before], wholes)
-        if again is not None:
-            self.found.append(again)
+                wholes, before = phases.wholes, len(compilations.seconds)
+                self.looked_for.append(WAITS)
+                self._add(loading.inside(phases, self._may_fail))
+        if wholes:
+            self.step_seconds = sum(wholes) / len(wholes)
+        self._from_phases(phases, streamed)
+        self.looked_for.append(RECOMPILED)
+        self._add(compiled.again(compilations.seconds[:before], wholes))
         self.advance()
 
-    def _from_phases(self, phases: Phases, wholes: list[float]) -> None:
+    def _streamed(self) -> Stream:
+        """Steps on batches as they come; of slow ones, the time of the first batches is enough."""
+        subject = self.subject
+        steps = subject.step_seconds + max(subject.loads)
+        if 7 * steps > 2 * STREAMING * self.seconds:
+            if getattr(subject.loader, "num_workers", 0):
+                self.unmeasured[WAITS] = self._too_slow(LEAST_STEPS)
+                return Stream()
+            return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
+        with limit(self.patience, "reading from the loader"):
+            return stream(subject.train, subject.loader, STREAMING * self.seconds)
+
+    def _from_phases(self, phases: Phases, streamed: Stream) -> None:
         subject = self.subject
         shares = phases.shares()
-        alone = sum(phases.wholes) / len(phases.steps)
         scale = 1.0
-        if subject.takes_batches and wholes:
+        if streamed.wholes:
             # Of the time with waiting for data, as everything that is said.
-            scale = min(1.0, alone * len(wholes) / sum(wholes))
+            self.waiting = sum(streamed.waits) / sum(streamed.wholes)
+            scale = 1 - self.waiting
             shares = {name: scale * share for name, share in shares.items()}
-            self.waiting = 1 - scale
-            shares = {"data": self.waiting} | shares
+            shares = {DATA: self.waiting} | shares
         self.phases = shares
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail(PARAMETERS):
-            if update.trained(subject.seen) > 1:
-                self.looked_for.append(PARAMETERS)
-            for finding in update.findings(subject, phases):
-                self.found.append(_scaled(finding, scale))
+        with self._may_fail(LOOP):
+            for finding in update.by_hand(subject, phases):
+                finding = replace(finding, where=self.lines.where(UPDATE))
+                self._add([finding], scale)
                 if finding.interval[0] >= LEAST_SHARE:
                     self.per_step += finding.share
-        self.looked_for += samples.looked_for(subject)
-        for finding in samples.findings(subject, phases):
+        self.looked_for += beside.looked_for(subject)
+        for finding in beside.findings(subject, phases):
+            finding = replace(finding, where=self.lines.where(REST))
             self.beside.append(_scaled(finding, scale))
-            if finding.name == samples.BESIDE:
+            if finding.name == BESIDE:
                 self.per_step += finding.share
 
     def _experiments(self) -> None:
-        """Short runs of all, then longer ones of those that may save something."""
+        """In the order of their shares, each with its part of what is left of the time.
+
+        What changes the learning comes last, with all else mended.
+        """
         every = self._every_experiment()
-        promising: list[tuple[float, Experiment]] = []
-        for experiment in every:
-            if not experiment.last:
-                promising += self._screened(experiment, nullcontext)
-        promising.sort(key=lambda pair: -pair[0])
         saved: dict[str, tuple[float, Experiment]] = {}
-        for number, (_, experiment) in enumerate(promising):
-            rest = self.left / (len(promising) - number + 1)
-            share = self._experiment(experiment, rest, nullcontext, 1.0)
+        for number, experiment in enumerate(every):
+            around: Change = nullcontext
+            remains = 1.0
+            if experiment.last:
+                mended = [each for _, each in saved.values() if each.step is None]
+                around = both(*(each.change for each in mended if not each.compiles))
+                remains = math.prod(1 - saved[each.name][0] for each in mended)
+            share = self._experiment(experiment, len(every) - number, around, remains)
+            # Of several by one name, the one that saves most.
             if share > saved.get(experiment.name, (0.0,))[0]:
                 saved[experiment.name] = share, experiment
-        explained = max((share for share, _ in saved.values()), default=0.0)
+        shares = [share for share, each in saved.values() if not each.last]
+        explained = max(shares, default=0.0)
         self.found += [each for each in self.beside if explained < each.share / 2]
-        mended = both(*(each.change for _, each in saved.values() if each.step is None))
-        remains = math.prod(1 - share for share, each in saved.values() if each.step is None)
-        for experiment in every:
-            if experiment.last:
-                for _ in self._screened(experiment, mended):
-                    self._experiment(experiment, self.left, mended, remains)
 
     def _every_experiment(self) -> list[Experiment]:
-        """All that apply to the step. To make one may take memory, as for a larger batch."""
+        """All that apply to the step, the largest share first. To make one may take memory."""
         every: list[Experiment] = []
         for check in EXPERIMENTS:
-            name = check.__module__.rpartition(".")[2].replace("_", " ")
+            name = check.__module__.rpartition(".")[2]
             with self._may_fail(f"{name}, by experiment"):
                 every += check(self.subject)
-        return every
-
-    def _screened(self, experiment: Experiment, around: Change) -> list[tuple[float, Experiment]]:
-        """What an experiment may save at most, by a short run; nothing where that is too little."""
-        if self.left < 2 * self.step_seconds:
-            self.unmeasured[experiment.name] = "the time was over; seconds= takes more"
-            return []
-        share = 0.0
-        with self._kept(), self._may_fail(experiment.name):
-            share = experiment.glance(self.subject.serve(), SCREENING * self.seconds, around)
-            self.looked_for.append(experiment.name)
-        self.advance()
-        # Four blocks say little: what comes near to the least share goes on.
-        if share < experiment.least / 2:
-            return []
-        return [(share, experiment)]
+        every.sort(key=lambda each: -share_of_part(each.part, self.phases))
+        return sorted(every, key=lambda each: each.last)
 
     def _experiment(
-        self, experiment: Experiment, seconds: float, around: Change, remains: float
+        self, experiment: Experiment, rest: int, around: Change, remains: float
     ) -> float:
-        """Run an experiment; the share of the step that it saves, 0 where that is not sure.
+        """Run one of the ``rest``; the share of the step that it saves, 0 where that is not sure.
 
-        ``remains`` is the part of the step that is left when both sides run in ``around``.
+        ``remains`` is the part of the step that is left in ``around``.
         """
-        seconds = min(LONGEST * self.seconds, max(SCREENING * self.seconds, seconds))
-        with self._kept(), self._may_fail(experiment.name):
+        pairs = self._pairs(experiment)
+        if not pairs:
+            self._not_tried(experiment, rest)
+            return 0.0
+        first, self.tried = not self.tried, True
+        step = self.subject.serve()
+        # Less than its part, since to warm up takes time, too; but not for the largest share.
+        longest = LONGEST * self.seconds
+        seconds = longest if first else min(longest, self.left / (rest + 0.5))
+        with self._kept(), self._may_fail(experiment.name), experiment.whole():
             others = Others()
-            result = experiment.run(self.subject.serve(), seconds, around)
+            if MANY * self.subject.step_seconds > seconds:
+                room = int(seconds / self.subject.step_seconds - 1) // 2
+                result = experiment.few(step, max(pairs, min(MANY, room)), around)
+            else:
+                result = experiment.run(step, seconds, around)
+            # Steps may differ, as where an optimizer calls its closure as often as it needs to.
+            usual = result.baseline.median
+            self.subject.step_seconds = max(self.subject.step_seconds, usual)
+            self.looked_for.append(experiment.name)
             self.advance()
             busy = others.in_the_way(experiment.cores) if experiment.cores else None
             if busy is not None:
                 self.unmeasured[experiment.name] = busy
-                return 0.0
-            if experiment.worth_naming(result):
-                finding = _scaled(experiment.finding(result), remains)
-                if experiment.last:
-                    # A larger batch would also spread what has a remedy of its own.
-                    finding = _less(finding, self.per_step * (1 - 1 / experiment.samples))
-                self.found.append(_scaled(finding, 1 - self.waiting))
-                return finding.share
+            elif experiment.worth_naming(result):
+                return self._name(experiment, result, remains)
+            elif result.pairs == 1:
+                self.notes.append(
+                    f"{experiment.name}: only tried in one pair, {result.speedup:.2f}x"
+                )
         return 0.0
+
+    def _pairs(self, experiment: Experiment) -> int:
+        """How many pairs of steps there is time for: 2 and more, 1 for the first, or 0."""
+        # The largest share may take a little more.
+        left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
+        step = self.subject.step_seconds * max(1, experiment.samples)
+        if STEPS * step <= left:
+            return 2
+        return int(not self.tried and (STEPS - 2) * step <= left)
+
+    def _not_tried(self, experiment: Experiment, rest: int) -> None:
+        spent = self.seconds - self.left
+        needed = spent + experiment.compiles + rest * STEPS * self.subject.step_seconds
+        why = f"it needs more time: try seconds={math.ceil(max(1.5 * self.seconds, needed))}"
+        self.unmeasured[experiment.name] = why
+        if not (self.tried or self.untried or experiment.compiles):
+            self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
+
+    def _name(self, experiment: Experiment, result: Comparison, remains: float) -> float:
+        finding = _scaled(experiment.finding(result), remains)
+        if experiment.last:
+            # A larger batch would also spread what has a remedy of its own.
+            finding = _less(finding, self.per_step * (1 - 1 / experiment.samples))
+        finding = replace(finding, where=self.lines.where(experiment.part))
+        self.found.append(_scaled(finding, 1 - self.waiting))
+        return finding.share
 
     @contextmanager
     def _kept(self) -> Iterator[None]:

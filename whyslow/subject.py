@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +24,8 @@ class Subject:
     """``call`` is the reader's function, ``loader`` what its batches come from (None: none do).
 
     ``batches`` are kept ones, which experiments serve again and again: as copies where the step
-    writes into them. ``peak`` is a step's memory in bytes; None where it was not measured.
+    writes into them; each came after so many seconds of ``loads``. ``step_seconds`` is how long a
+    step works, ``peak`` its memory in bytes; None where it was not measured.
     """
 
     call: Callable[..., object]
@@ -31,6 +34,8 @@ class Subject:
     seen: Seen = field(default_factory=Seen)
     peak: int | None = None
     copied: bool = False
+    loads: list[float] = field(default_factory=list)
+    step_seconds: float = math.nan
 
     @property
     def takes_batches(self) -> bool:
@@ -57,12 +62,15 @@ class Subject:
     def keep(self, source: Iterable[Any]) -> None:
         """Take the first batches of ``source``. ValueError where it has none."""
         size = 0
+        asked = time.perf_counter()
         for batch in source:
+            self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)
             tensors = [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor)]
             size += sum(map(bytes_of, tensors))
             if len(self.batches) >= KEPT_BATCHES or size >= KEPT_BYTES:
                 break
+            asked = time.perf_counter()
         if not self.batches:
             raise ValueError(f"batches={source!r} is empty: a diagnosis needs at least one batch")
 

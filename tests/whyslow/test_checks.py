@@ -20,23 +20,18 @@ from labkit.busy import cores
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, session
-from whyslow.checks import (
-    EXPERIMENTS,
-    blame,
-    loading,
-    recompiles,
-    samples,
-    switches,
-    update,
-)
-from whyslow.checks.blame import Parts
-from whyslow.checks.streaming import Stream
+from whyslow import phases as phases_of
+from whyslow.checks import EXPERIMENTS, compiled, loading, settings, update
+from whyslow.checks import beside as around
+from whyslow.checks.loading import Parts
 from whyslow.clock import saving_of, share_of
 from whyslow.events import Listener, listening
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
 from whyslow.observe import Seen, observe
-from whyslow.phases import Phases
+from whyslow.phases import Phases, Source
+from whyslow.remedies import BESIDE
+from whyslow.streams import Stream
 from whyslow.subject import Subject
 
 # ------------------------------------------------------------------- a change takes the fault out
@@ -130,18 +125,18 @@ def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
 
 def test_an_experiment_that_cannot_be_made_is_told_and_the_others_are(monkeypatch):
     def full(subject):
-        yield Experiment("one", "so", "do\nthis", "05_batch_size")
+        yield Experiment("one", "so")
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     def other(subject):
-        yield Experiment("other", "so", "do\nthis", "05_batch_size")
+        yield Experiment("other", "so")
 
-    full.__module__ = "whyslow.checks.batch_size"
+    full.__module__ = "whyslow.checks.batch"
     monkeypatch.setattr(session, "EXPERIMENTS", (full, other))
     told = session.Session(print, None, 1.0, 60.0, ())
     assert [each.name for each in told._every_experiment()] == ["one", "other"]
     reason = "OutOfMemoryError: CUDA out of memory"
-    assert told.unmeasured == {"batch size, by experiment": reason}
+    assert told.unmeasured == {"batch, by experiment": reason}
 
 
 # ------------------------------------------------------------------------------------- judgements
@@ -170,11 +165,11 @@ def result(ratios, pairs=None):
     ],
 )
 def test_only_a_sure_saving_is_named(given, named):
-    assert Experiment("it", "so", "do\nthis", "04_data_loading").worth_naming(given) is named
+    assert Experiment("it", "so").worth_naming(given) is named
 
 
 def test_an_experiment_has_a_least_share_of_its_own():
-    large = Experiment("it", "so", "do\nthis", "04_data_loading", least=0.3)
+    large = Experiment("it", "so", least=0.3)
     assert not large.worth_naming(result([1.2] * 12)) and large.worth_naming(result([2.0] * 12))
 
 
@@ -201,30 +196,30 @@ def names_and_shares(found):
     ("calls", "before", "wanted"),
     [
         (20, 0.5, {"loop over samples in Python": 0.5}),
-        (3, 0.5, {samples.BESIDE: 0.5}),
+        (3, 0.5, {BESIDE: 0.5}),
         (3, 0.01, {}),
     ],
 )
 def test_what_comes_before_the_model(monkeypatch, calls, before, wanted):
-    monkeypatch.setattr(samples, "_least", lambda seen: 0.0)
+    monkeypatch.setattr(around, "_least", lambda seen: 0.0)
     subject = subject_of(backwards=1, launches={"before": calls})
-    found = samples.findings(subject, phases(before=before, forward=0.9 - before, update=0.1))
+    found = around.findings(subject, phases(before=before, forward=0.9 - before, update=0.1))
     assert names_and_shares(found) == pytest.approx(wanted)
 
 
 def test_what_no_step_is_without_is_no_work_beside(monkeypatch):
     subject = subject_of(backwards=1, launches={"before": 3}, lower_precision=True)
-    least = samples._least(subject.seen)
+    least = around._least(subject.seen)
     assert 0 < least < 1
     measured = phases(before=0.2, forward=0.7, rest=0.1)
-    for least, wanted in ((0.1, {samples.BESIDE: 0.2}), (0.25, {})):
-        monkeypatch.setattr(samples, "_least", lambda seen, least=least: least)
-        assert names_and_shares(samples.findings(subject, measured)) == pytest.approx(wanted)
+    for least, wanted in ((0.1, {BESIDE: 0.2}), (0.25, {})):
+        monkeypatch.setattr(around, "_least", lambda seen, least=least: least)
+        assert names_and_shares(around.findings(subject, measured)) == pytest.approx(wanted)
 
 
 def test_a_validation_is_no_work_beside():
     subject = subject_of(backwards=1, unused=[model()])
-    assert list(samples.findings(subject, phases(forward=0.5, rest=0.5))) == []
+    assert list(around.findings(subject, phases(forward=0.5, rest=0.5))) == []
 
 
 class Own(torch.optim.SGD):
@@ -250,22 +245,22 @@ def test_loops_over_parameters(monkeypatch, kind, calls, wanted):
     if kind is not None:
         subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
     measured = phases(forward=0.4, **{"after backward": 0.4, "update": 0.2})
-    assert names_and_shares(update.findings(subject, measured)) == pytest.approx(wanted)
+    assert names_and_shares(update.by_hand(subject, measured)) == pytest.approx(wanted)
 
 
 def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
     monkeypatch.setattr(update, "_seconds", lambda work: 0.4)
     subject = subject_of(backwards=1, launches={"after backward": 8})
     subject.seen.optimizers.append(torch.optim.SGD(subject.seen.parameters, lr=0.1))
-    [found] = update.findings(subject, phases(forward=0.6, **{"after backward": 0.4}))
+    [found] = update.by_hand(subject, phases(forward=0.6, **{"after backward": 0.4}))
     assert found.share == 0 and found.interval[0] == 0
 
 
 def test_compiling_once_is_no_habit():
-    found = recompiles.finding([0.5, 0.5], [1.0] * 10)
+    [found] = compiled.again([0.5, 0.5], [1.0] * 10)
     assert found.share == pytest.approx(0.1)
-    assert recompiles.finding([1.0], [1.0] * 10) is None
-    assert recompiles.finding([0.5, 0.5], []) is None
+    assert not list(compiled.again([1.0], [1.0] * 10))
+    assert not list(compiled.again([0.5, 0.5], []))
 
 
 def test_no_share_is_more_than_all():
@@ -277,10 +272,13 @@ def test_compilations_are_counted():
     step = Subject(program.step, program.batches).train
     lengths = iter(program.batches)
     step(next(lengths))
-    with recompiles.watched() as found:
+    with compiled.watched() as found:
         for _ in range(3):
             step(next(lengths))
     assert len(found.seconds) >= 3 and min(found.seconds) > 0
+
+
+WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
 
 
 def loader(**settings):
@@ -302,11 +300,10 @@ def loader(**settings):
     ],
 )
 def test_what_a_wait_is_due_to(monkeypatch, parts, workers, name, gone):
-    monkeypatch.setattr(blame, "parts_of", lambda given: parts)
-    monkeypatch.setattr(blame, "_one_more", lambda *given: None)
-    monkeypatch.setattr(blame, "_none", lambda *given: None)
-    stream = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    found = blame.cause(None, loader(num_workers=workers), stream, 0.67, (0.6, 0.7))
+    monkeypatch.setattr(loading, "parts_of", lambda given: parts)
+    monkeypatch.setattr(loading, "_tried", lambda *given: None)
+    subject = Subject(print, loader(num_workers=workers))
+    found = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
     assert found.name == name
     assert (found.share, *found.interval) == pytest.approx((gone * 0.67, gone * 0.6, gone * 0.7))
 
@@ -315,11 +312,11 @@ def given_streams(monkeypatch, waits):
     """Streams of these waits, by the number of workers; what was asked for."""
     asked = []
 
-    def stream(step, another, seconds, skip):
+    def stream(step, another, seconds):
         asked.append(another.num_workers)
         return Stream(waits=[waits[another.num_workers]] * 8, works=[0.01] * 8)
 
-    monkeypatch.setattr(blame, "stream", stream)
+    monkeypatch.setattr(loading, "stream", stream)
     return asked
 
 
@@ -328,9 +325,10 @@ def given_streams(monkeypatch, waits):
 )
 def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
     asked = given_streams(monkeypatch, {2: wait})
-    monkeypatch.setattr(blame, "parts_of", lambda given: Parts(0.03, 0.001))
-    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    named = blame.cause(print, loader(num_workers=1), found, 0.67, (0.6, 0.7))
+    monkeypatch.setattr(loading, "cores", lambda: 2)
+    monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.03, 0.001))
+    subject = Subject(print, loader(num_workers=1))
+    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
     assert asked == [2]
     assert (named.name == "too few loader workers") == (share is not None)
     assert share is None or named.share == pytest.approx(share)
@@ -339,9 +337,9 @@ def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
 @pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
 def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
     asked = given_streams(monkeypatch, {0: wait, 1: 0.02})
-    monkeypatch.setattr(blame, "parts_of", lambda given: Parts(0.0005, 0.001))
-    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    named = blame.cause(print, loader(num_workers=1), found, 0.67, (0.6, 0.7))
+    monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.0005, 0.001))
+    subject = Subject(print, loader(num_workers=1))
+    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
     assert asked == [1, 0]
     assert (named.name == "loader workers that cost more than they save") == (share is not None)
     assert share is None or (
@@ -351,19 +349,15 @@ def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, s
     assert share is not None or named.share == pytest.approx(0.67 * 0.001 / 0.02)
 
 
-@pytest.mark.parametrize(
-    ("parts", "name", "share"),
-    [
-        (Parts(0.03, 0.001), "too few loader workers", 1 - 0.0155 / 0.03),
-        (Parts(0.0005, 0.001), "loader workers that cost more than they save", 0.0185 / 0.03),
-    ],
-)
-def test_workers_of_a_loop_that_is_only_watched(monkeypatch, parts, name, share):
-    monkeypatch.setattr(blame, "parts_of", lambda given: parts)
-    monkeypatch.setattr(blame, "cores", lambda: 4)
-    found = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-    named = blame.cause(None, loader(num_workers=1), found, 0.67, (0.6, 0.7))
-    assert (named.name, named.share) == (name, pytest.approx(share))
+@pytest.mark.parametrize("workers", [0, 2])
+def test_no_more_workers_than_cores_are_advised(monkeypatch, workers):
+    asked = given_streams(monkeypatch, {2: 0.0, 3: 0.0})
+    monkeypatch.setattr(loading, "cores", lambda: max(1, workers))
+    monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.03, 0.001))
+    subject = Subject(print, loader(num_workers=workers))
+    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    assert (asked, named.name) == ([], "slow samples in the dataset")
+    assert f"num_workers={max(1, workers)}" in named.remedy
 
 
 @pytest.mark.parametrize(
@@ -393,7 +387,7 @@ def test_what_is_saved_between_two_streams(before, after, share, sure):
 )
 def test_workers_that_are_started_again(settings, start, share):
     stream = Stream([0.01] * 20, [0.01] * 20, starts=[start] * 5, ends=[0.1] * 5)
-    found = loading._restarts(loader(**settings), stream, subject_of())
+    found = loading._restarts(Subject(print, loader(**settings)), stream)
     assert (found and found.share) == (share and pytest.approx(share))
 
 
@@ -408,13 +402,12 @@ def test_what_stays_in_memory(keeps):
 
     use = memory.use_of(step, "cpu")
     assert use.stays == (4000 if keeps else 0)
-    found = memory.finding(use)
-    assert (found is not None) is keeps
-    assert not keeps or (found.share == 1 and found.of == "memory")
+    found = [(each.share, each.of) for each in memory.findings(use)]
+    assert found == ([(1.0, "memory")] if keeps else [])
 
 
 def test_a_larger_batch_is_not_praised_for_what_has_a_remedy_of_its_own():
-    found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis", "05_batch_size")
+    found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis")
     less = session._less(found, 0.3)
     assert (less.share, *less.interval) == pytest.approx((0.2, 0.1, 0.3))
     scaled = session._scaled(found, 0.5)
@@ -424,7 +417,7 @@ def test_a_larger_batch_is_not_praised_for_what_has_a_remedy_of_its_own():
 def test_a_profiler_that_runs_already_does_not_record():
     with profile(activities=[ProfilerActivity.CPU]) as taken:
         torch.ones(3).cumsum(0)
-        with switches.not_profiled():
+        with settings.not_profiled():
             torch.ones(3).cumprod(0)
         torch.ones(3).cummax(0)
     names = {each.name for each in taken.events()}
@@ -433,7 +426,7 @@ def test_a_profiler_that_runs_already_does_not_record():
 
 @pytest.mark.parametrize("kind", [profile, torch.autograd.profiler.profile])
 def test_no_profiler_begins(kind):
-    with switches.not_profiled(), kind():
+    with settings.not_profiled(), kind():
         assert not torch.autograd._profiler_enabled()
     with kind() as taken:
         torch.ones(3).cumsum(0)
@@ -525,11 +518,10 @@ def test_another_threads_batches_are_not_told():
     own = loader()
     with listening(told):
         beside(lambda: list(loader()))
-        assert told._last == ("", 0.0)
-        told.cut("begin")
+        told.begin()
         list(own)
-        told.cut("end")
-    assert told.slowest_loader()[0] is own
+        told.end()
+    assert told.slowest_loader().dataset is own.dataset
 
 
 @pytest.mark.parametrize(
@@ -571,22 +563,15 @@ def noted(monkeypatch, module):
     return done
 
 
-ONE_STEP_BY_THE_CLOCK = ["step", "wait", "clock", "step", "wait", "clock"]
-
-
 def test_the_second_step_is_timed_after_the_first_and_to_its_end(monkeypatch):
     told = session.Session(lambda: None, None, 1.0, 60.0, ())
     told.advance, told.restoration = lambda: None, SimpleNamespace(keep=None)
     done = noted(monkeypatch, session)
+    monkeypatch.setattr(phases_of, "synchronize", lambda: done.append("wait"))
     monkeypatch.setattr(session, "observe", lambda *given: done.append("step") or Seen())
     told._look()
-    assert done == ONE_STEP_BY_THE_CLOCK
-
-
-def test_a_step_beside_workers_is_timed_after_the_one_that_warms_up(monkeypatch):
-    done = noted(monkeypatch, loading)
-    loading._work(Subject(lambda: done.append("step")))
-    assert done == ONE_STEP_BY_THE_CLOCK
+    one = ["wait", "clock", "wait", "step", "wait", "clock"]
+    assert done == 2 * one
 
 
 # ------------------------------------------------------------------------- loaders of other kinds
@@ -609,21 +594,17 @@ class Opened(Dataset):
         raise RuntimeError("worker_init_fn was not called")
 
 
-WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
-
-
 def test_a_stream_without_numbers_has_no_parts():
     streamed = DataLoader(Streamed(), batch_size=8)
-    assert blame.parts_of(streamed) is None
-    assert blame.cause(None, streamed, WAITED, 0.67, (0.6, 0.7)).name == "waits for data"
+    assert loading.parts_of(Source.of(streamed)) is None
+    named = loading.cause(Subject(print, streamed), WAITED, (0.67, (0.6, 0.7)))
+    assert named.name == "waits for data"
 
 
 @pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
-def test_waits_are_found_where_their_cause_is_not(monkeypatch, dataset, failed):
-    monkeypatch.setattr(loading, "stream", lambda *given: WAITED)
+def test_waits_are_found_where_their_cause_is_not(dataset, failed):
     told = session.Session(print, DataLoader(dataset, batch_size=8), 1.0, 60.0, ())
-    found, stream = loading.finding(told.subject, 1.0, told._may_fail)
-    assert (found.name, stream) == ("waits for data", WAITED)
-    assert found.share == pytest.approx(2 / 3)
+    [found] = loading.findings(told.subject, WAITED, told._may_fail)
+    assert (found.name, found.share) == ("waits for data", pytest.approx(2 / 3))
     reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
     assert told.unmeasured == (reason if failed else {})

@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import whyslow
-from labkit.restore import restoring
+from labkit.restore import preserve_flags, restoring
 from labkit.restore.generators import rng_state
 from labkit.restore.switches import torch_flags
 from tests.whyslow.parts import full, looked_at, trainer
@@ -190,7 +190,7 @@ def test_the_workers_of_a_loader_that_is_in_use_live_on():
 
 
 def test_one_more_worker_changes_nothing_else_of_a_loader():
-    from whyslow.checks.blame import _with_workers
+    from whyslow.streams import with_workers
 
     loader = DataLoader(
         Rolled(),
@@ -203,16 +203,16 @@ def test_one_more_worker_changes_nothing_else_of_a_loader():
         timeout=7,
         generator=torch.Generator(),
     )
-    another = _with_workers(loader, 2)
+    another = with_workers(loader, 2)
     before, after = dict(vars(loader)), dict(vars(another))
     assert (before.pop("num_workers"), after.pop("num_workers")) == (1, 2)
     assert before.keys() == after.keys()
     assert all(before[name] is after[name] for name in before)
     # Without any, nobody can be waited for in vain.
-    alone = dict(vars(_with_workers(loader, 0)))
+    alone = dict(vars(with_workers(loader, 0)))
     assert (before.pop("timeout"), alone.pop("timeout"), alone.pop("num_workers")) == (7, 0, 0)
     assert all(before[name] is alone[name] for name in before)
-    assert len(list(_with_workers(loader, 0))) == len(loader)
+    assert len(list(with_workers(loader, 0))) == len(loader)
 
 
 def test_switches_of_the_step_are_as_before():
@@ -450,7 +450,10 @@ def test_an_experiment_that_the_step_does_not_bear_is_told():
             raise RuntimeError("eight and no more")
         train(batch)
 
-    found = whyslow.diagnose(step, batches(), seconds=8)
+    # Beside other programs, threads that wait for each other make a small step a slow one.
+    with preserve_flags():
+        torch.set_num_threads(1)
+        found = whyslow.diagnose(step, batches(), seconds=8)
     reason = found.unmeasured["batch too small for the fixed costs of a step"]
     assert reason == "RuntimeError: eight and no more"
 
@@ -544,7 +547,6 @@ def test_a_slow_dataset_is_told_from_a_slow_collate_function():
     step = trained_by(model, torch.optim.SGD(model.parameters()))
     found = whyslow.diagnose(step, DataLoader(Slow(), batch_size=8), seconds=3)
     assert found[0].name == "slow samples in the dataset"
-    assert found[0].notebook == "04_data_loading"
     assert len(found[0].remedy.splitlines()) == 2
     low, high = found[0].interval
     assert 0 < low <= found[0].share <= high <= 1
@@ -626,7 +628,7 @@ def test_there_are_enough_programs():
 
 
 def finding(name="one", share=0.5, interval=(0.4, 0.6), of="time", learns=False):
-    told = "by hand", "do this;\nand that.", "04_data_loading"
+    told = "by hand", "do this;\nand that."
     return Finding(name, share, interval, *told, of, learns)
 
 
@@ -672,10 +674,10 @@ def test_a_diagnosis_reads_well():
     found = Diagnosis((finding("<b>"),), 0.1, 20.0, {"forward": 0.7}, ("a note",), {"x": "why"})
     text = str(found)
     assert "1. <b>: 50% of the time [40%, 60%]" in text
-    assert "do this;\n    and that." in text and "notebook: 04_data_loading" in text
+    assert "do this;\n    and that." in text and "notebook" not in text
     assert "Note: a note." in text and "Not measured: x (why)." in text
     page = found._repr_html_()
-    assert "&lt;b&gt;" in page and "<b>:" not in page and "04_data_loading" in page
+    assert "&lt;b&gt;" in page and "<b>:" not in page
     assert found[0].speedup == pytest.approx(2.0)
     assert [each.name for each in found] == ["<b>"] and len(found) == 1
 
@@ -704,15 +706,7 @@ def test_zeroing_gradients_is_part_of_the_update(at):
     step()
     phases = timed(step, 0.0)
     assert {"forward", "backward", "update"} <= phases.steps[0].keys()
-    times = {"begin": {"before"}, "before backward": {"forward"}, "end": {"rest"}}
-    names = {phases._name("zero", "zero end")}
-    around = {
-        "begin": (("begin", "zero"), ("zero end", "forward")),
-        "before backward": (("forward end", "zero"), ("zero end", "backward")),
-        "end": (("update end", "zero"), ("zero end", "end")),
-    }
-    assert names == {"update"}
-    assert {phases._name(*pair) for pair in around[at]} == times[at]
+    assert "zeroing" not in phases.steps[0]
     seen = observe(step, lambda item: None)
     count_operators(step, seen)
     assert seen.launches["zeroing"] > 0

@@ -13,6 +13,7 @@ from labkit.restore.memory import bytes_of
 from whyslow import Diagnosis, diagnose
 from whyslow.events import Listener, listening
 from whyslow.observe import observe
+from whyslow.phases import Source
 
 NOTHING = torch.zeros(16)
 
@@ -72,8 +73,8 @@ class Loaders(Listener):
     def __init__(self):
         self.events = []
 
-    def loader_begins(self, loader, anew):
-        self.events.append((loader, anew))
+    def loader_begins(self, source):
+        self.events.append(source)
 
     def forward_begins(self, root, inputs):
         self.events.append("forward")
@@ -91,11 +92,12 @@ def test_a_loader_in_a_loader_is_not_told():
     told, loader = Loaders(), DataLoader(Chained(), batch_size=2)
     started = iter(loader)
     with listening(told):
-        next(iter(loader))
+        anew = iter(loader)
+        next(anew)
         next(started)
         nn.Identity()(NOTHING)
-    each = [(loader, True), "end", (loader, False), "end", (None, False), "end"]
-    assert told.events == [*each, "forward"]
+    assert told.events == [loader, "end", anew, "end", started, "end", "forward"]
+    assert Source.of(anew) == Source.of(loader)
 
 
 def test_a_loader_that_fails_ends():

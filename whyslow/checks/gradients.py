@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from labkit.restore.attributes import exchanged
-from whyslow.experiment import Experiment
+from whyslow.experiment import Change, Experiment
+from whyslow.phases import ALL
+from whyslow.remedies import FROZEN, VALIDATION
 from whyslow.subject import Subject
 
 
@@ -19,27 +21,15 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     if seen.unused:
         roots = list({id(root): root for root in seen.unused}.values())
-        yield Experiment(
-            "validation with gradients",
-            "by experiment: forward passes in evaluation mode under no_grad",
-            "with torch.no_grad(): around the validation, or @torch.no_grad() above it;\n"
-            "model.eval() alone still records every operator for backward.",
-            "20_validation_without_grad",
-            _without_graph(roots),
-        )
+        how = "forward passes in evaluation mode under no_grad"
+        yield Experiment(VALIDATION, how, _without_graph(roots), part=ALL)
     frozen = _not_trained(subject)
     if frozen:
-        yield Experiment(
-            "gradients of weights that are not trained",
-            f"by experiment: requires_grad_(False) on {len(frozen)} tensors in no optimizer",
-            "part.requires_grad_(False) for what stays as it is,\n"
-            "and model.train() and eval() as before: the forward pass is the same.",
-            "20_validation_without_grad",
-            _frozen(frozen),
-        )
+        how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
+        yield Experiment(FROZEN, how, _frozen(frozen))
 
 
-def _without_graph(roots: list[nn.Module]) -> Any:
+def _without_graph(roots: list[nn.Module]) -> Change:
     @contextmanager
     def changed() -> Iterator[None]:
         with exchanged((root, "forward", _checked(root, root.forward)) for root in roots):
@@ -68,7 +58,7 @@ def _not_trained(subject: Subject) -> list[nn.Parameter]:
     return [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
 
 
-def _frozen(parameters: list[nn.Parameter]) -> Any:
+def _frozen(parameters: list[nn.Parameter]) -> Change:
     @contextmanager
     def changed() -> Iterator[None]:
         for each in parameters:

@@ -1,110 +1,173 @@
-"""Waits for data: by streaming the reader's own loader."""
+"""Waits for data: which part of the loader they are due to, and how much a remedy takes away."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from labkit.device import synchronize
-from whyslow.checks.blame import NOTEBOOK, cause, without_cause
-from whyslow.checks.streaming import Stream, ahead, stream
-from whyslow.clock import share_of
-from whyslow.failing import MayFail
-from whyslow.findings import LEAST_SHARE, Finding, Interval
-from whyslow.phases import Phases
+from torch.utils.data import BatchSampler, IterableDataset
+
+from labkit.busy import cores
+from whyslow.clock import saving_of, share_of
+from whyslow.findings import LEAST_SHARE, Finding, Interval, found
+from whyslow.limit import MayFail
+from whyslow.phases import DATA, Phases, Source
+from whyslow.remedies import COLLATE, FEW_WORKERS, IDLE_WORKERS, RESTARTS, SAMPLES, WAITS
+from whyslow.streams import Stream, end_started, stream, with_workers
 from whyslow.subject import Subject
 
 # What may fail: a dataset that is ready only in a worker, for one.
 CAUSE = "what makes the loader slow"
+# One more worker is advised where it saves this share or more.
+HELPS = 0.07
+# Seconds of a stream with another number of workers.
+SECONDS = 2.0
+Share = tuple[float, Interval]
 
 
-def finding(subject: Subject, seconds: float, may_fail: MayFail) -> tuple[Finding | None, Stream]:
-    """What waiting for batches costs, and which part of the loader is to blame."""
-    loader = subject.loader
-    skip = ahead(loader, getattr(loader, "num_workers", 0))
-    found = stream(subject.train, loader, seconds, skip)
-    if not found.waits:
-        return _restarts(loader, found, subject), found
-    share, interval = share_of(found.waits, found.wholes)
-    restarts = _restarts(loader, found, subject)
-    if interval[0] < LEAST_SHARE:
-        return restarts, found
-    waits = _blamed(subject.train, loader, found, (share, interval), may_fail)
-    if restarts is not None and restarts.share > waits.share:
-        return restarts, found
-    return waits, found
+def findings(subject: Subject, streamed: Stream, may_fail: MayFail) -> Iterator[Finding]:
+    """What waiting for batches costs: the larger one of waits and of starts."""
+    both = [each for each in (_restarts(subject, streamed),) if each is not None]
+    share = share_of(streamed.waits, streamed.wholes)
+    if streamed.waits and share[1][0] >= LEAST_SHARE:
+        waits = _only_waits(streamed, share)
+        with may_fail(CAUSE):
+            waits = cause(subject, streamed, share)
+        both.append(waits)
+    if both:
+        yield max(both, key=lambda each: each.share)
 
 
-def inside(phases: Phases, may_fail: MayFail) -> Finding | None:
-    """What a step waits for batches of a loader of its own: of several, the slowest."""
-    loader, waited = phases.slowest_loader()
-    wholes = phases.wholes
-    share, interval = share_of(waited, wholes)
-    if interval[0] < LEAST_SHARE:
-        return None
-    works = [whole - wait for whole, wait in zip(wholes, waited, strict=True)]
-    waits = Stream(waited, works)
-    found = _blamed(None, loader, waits, (share, interval), may_fail)
-    return replace(found, how=f"{found.how}; {_described(loader)}")
-
-
-def _described(loader: Any) -> str:
-    """Which one it is, in the reader's own words."""
-    if loader is None:
-        return "of a DataLoader that was begun before"
-    names = [f"{name}={getattr(loader, name, None)}" for name in ("batch_size", "num_workers")]
-    dataset = type(getattr(loader, "dataset", None)).__name__
-    return f"of DataLoader({dataset}, {', '.join(names)})"
-
-
-def _blamed(
-    step: Callable[[Any], object] | None,
-    loader: Any,
-    found: Stream,
-    cost: tuple[float, Interval],
-    may_fail: MayFail,
-) -> Finding:
-    """The waits by their cause; by themselves where it cannot be found."""
+def inside(phases: Phases, may_fail: MayFail) -> Iterator[Finding]:
+    """What a step waits for batches of loaders of its own; the slowest of them is to blame."""
+    waits = [step.get(DATA, 0.0) for step in phases.steps]
+    share = share_of(waits, phases.wholes)
+    if share[1][0] < LEAST_SHARE:
+        return
+    works = [whole - wait for whole, wait in zip(phases.wholes, waits, strict=True)]
+    streamed, source = Stream(waits, works), phases.slowest_loader()
+    blamed = _only_waits(streamed, share)
     with may_fail(CAUSE):
-        return cause(step, loader, found, *cost)
-    return without_cause(found, *cost)
+        parts = parts_of(source)
+        if parts is not None:
+            blamed = _by_parts(parts, source.workers, streamed, share)
+    yield blamed
 
 
-def _restarts(loader: Any, found: Stream, subject: Subject) -> Finding | None:
+@dataclass(frozen=True)
+class Parts:
+    """Seconds that one batch takes in the loader: reading samples, and putting them together."""
+
+    samples: float
+    collate: float
+
+
+def parts_of(source: Source, times: int = 3) -> Parts | None:
+    """Load a few batches in this process, part by part; None for a loader of another kind."""
+    dataset = source.dataset
+    # torch gives an IterableDataset a __getitem__ that only raises.
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return None
+    if not isinstance(source.batches, BatchSampler):
+        return None
+    read, joined = [], []
+    for _, indices in zip(range(times), source.batches, strict=False):
+        begin = time.perf_counter()
+        if hasattr(dataset, "__getitems__"):
+            samples = dataset.__getitems__(indices)
+        else:
+            samples = [dataset[index] for index in indices]
+        middle = time.perf_counter()
+        source.collate(samples)
+        joined.append(time.perf_counter() - middle)
+        read.append(middle - begin)
+    return Parts(statistics.median(read), statistics.median(joined)) if read else None
+
+
+def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
+    """Name what waits are due to. ``share`` is of all waiting, a finding's only what it can save.
+
+    Another number of workers is tried: one more where all together have too little time and there
+    is a core, none where they have enough and the step waits all the same.
+    """
+    loader = subject.loader
+    source = Source.of(loader)
+    parts = parts_of(source)
+    if parts is None:
+        return _only_waits(streamed, share)
+    if source.workers:
+        load, work = parts.samples + parts.collate, statistics.median(streamed.works)
+        short = load > source.workers * work
+        other = source.workers + 1 if short else 0
+        saving = _tried(subject, streamed, other)
+        least = HELPS if short else LEAST_SHARE
+        if saving is not None and (saving[0] if short else saving[1][0]) >= least:
+            how = f"num_workers={other} instead of {source.workers}; {_clock(streamed)}"
+            words = {"workers": other, "now": source.workers}
+            return found(FEW_WORKERS if short else IDLE_WORKERS, *saving, how, words)
+    return _by_parts(parts, source.workers, streamed, share)
+
+
+def _tried(subject: Subject, streamed: Stream, workers: int) -> Share | None:
+    """What a loader like this one saves with so many workers; None where it cannot be tried."""
+    another = with_workers(subject.loader, workers)
+    if another is None or workers > cores():
+        return None
+    wholes = list(streamed.wholes)
+    seconds = min(SECONDS, 2 * sum(wholes))
+    if not workers:
+        # The loader as it is once more, so that a machine that slows down slows both.
+        wholes += stream(subject.train, subject.loader, seconds).wholes
+        end_started(subject.loader)
+    try:
+        again = stream(subject.train, another, seconds)
+    finally:
+        end_started(another)
+    return saving_of(wholes, again.wholes) if again.wholes else None
+
+
+def _by_parts(parts: Parts, workers: int, streamed: Stream, share: Share) -> Finding:
+    """Once the larger part takes no time, nobody waits for it: what else is waited for stays."""
+    larger = max(parts.samples, parts.collate)
+    if workers:
+        gone = min(1.0, larger / max(statistics.mean(streamed.waits), 1e-9))
+    else:
+        gone = larger / (parts.samples + parts.collate)
+    read, joined = 1e3 * parts.samples, 1e3 * parts.collate
+    how = f"{_clock(streamed)}; a batch takes {read:.1f} ms to read, "
+    how += f"{joined:.1f} ms to put together"
+    name = COLLATE if parts.collate > parts.samples else SAMPLES
+    of_all, (low, high) = share
+    words = {"workers": max(1, min(cores(), workers + 1))}
+    return found(name, gone * of_all, (gone * low, gone * high), how, words)
+
+
+def _only_waits(streamed: Stream, share: Share) -> Finding:
+    """The finding of waits, where nothing is known of the loader."""
+    return found(WAITS, *share, _clock(streamed))
+
+
+def _clock(streamed: Stream) -> str:
+    return f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
+
+
+def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
     """Workers that are started again for every pass over the data."""
+    loader = subject.loader
     if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
         return None
-    if not hasattr(loader, "__len__") or not found.starts or len(loader) < 1:
+    if not hasattr(loader, "__len__") or not streamed.starts or len(loader) < 1:
         return None
-    usual = statistics.median(found.waits) if found.waits else 0.0
-    work = statistics.median(found.works) if found.works else _work(subject)
-    ends = statistics.median(found.ends) if found.ends else 0.0
-    lost = [max(0.0, start + ends - usual) for start in found.starts]
+    usual = statistics.median(streamed.waits or [0.0])
+    work = statistics.median(streamed.works or [subject.step_seconds])
+    ends = statistics.median(streamed.ends or [0.0])
+    lost = [max(0.0, start + ends - usual) for start in streamed.starts]
     epochs = [each + len(loader) * (usual + work) for each in lost]
     share, interval = share_of(lost, epochs)
     if len(lost) < 4:
         # Few starts were seen: they scatter by about a third.
         interval = share / 1.5, min(1.0, share * 1.5)
-    return Finding(
-        "loader workers started again every epoch",
-        share,
-        interval,
-        f"by the clock: {statistics.median(lost):.2f} s before the first batch of an epoch "
-        f"of {len(loader)}",
-        "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
-        "its workers live on, and load ahead for the next epoch.",
-        NOTEBOOK,
-    )
-
-
-def _work(subject: Subject) -> float:
-    step = subject.serve()
-    step()
-    synchronize()
-    begin = time.perf_counter()
-    step()
-    synchronize()
-    return time.perf_counter() - begin
+    before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
+    return found(RESTARTS, share, interval, f"by the clock: {before} of {len(loader)}")

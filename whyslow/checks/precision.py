@@ -1,4 +1,4 @@
-"""fp32 where the device multiplies 16-bit numbers faster."""
+"""fp32 where the device multiplies 16-bit numbers faster, and images in a slow order."""
 
 from __future__ import annotations
 
@@ -7,42 +7,60 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch import nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from labkit.restore.attributes import exchanged
-from whyslow.experiment import Experiment
+from whyslow.experiment import Change, Experiment
+from whyslow.remedies import LAYOUT, PRECISION
 from whyslow.subject import Subject
+
+_LAST = torch.channels_last
+_HALVES = (torch.bfloat16, torch.float16)
+_OUTSIDE = "backward() and the update stay outside of it."
+_SCALER = "scale the loss by torch.amp.GradScaler."
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:
-    """The models' forward passes under autocast, where their weights are fp32."""
+    """The forward pass under autocast; weights, their state and batches in channels-last order."""
     seen = subject.seen
-    if seen.lower_precision or seen.compiled or not seen.parameters:
+    if seen.compiled:
         return
-    if any(each.dtype != torch.float32 for each in seen.parameters if each.is_floating_point()):
+    kinds = {each.dtype for each in seen.parameters if each.is_floating_point()}
+    if kinds == {torch.float32} and not seen.lower_precision:
+        yield _lower(subject)
+    layers = _convolutions(subject)
+    if not seen.images or not layers:
         return
-    kind = seen.device
+    if all(layer.weight.is_contiguous(memory_format=_LAST) for layer in layers):
+        return
+    step = None
+    if subject.takes_batches:
+        step = subject.serve([tree_map(_images_last, batch) for batch in subject.batches])
+    how = "model, optimizer state and batches in channels-last order"
+    yield Experiment(LAYOUT, how, _channels_last(subject), step)
+
+
+def _lower(subject: Subject) -> Experiment:
+    seen = subject.seen
     dtype = torch.bfloat16
-    if kind == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+    if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         dtype = torch.float16
 
     @contextmanager
     def lowered() -> Iterator[None]:
-        with exchanged((root, "forward", _under(root.forward, kind, dtype)) for root in seen.roots):
+        forwards = [(root, _under(root.forward, seen.device, dtype)) for root in seen.roots]
+        with exchanged((root, "forward", forward) for root, forward in forwards):
             yield
 
     name = str(dtype).removeprefix("torch.")
-    yield Experiment(
-        "fp32 where 16 bits are faster",
-        f"by experiment: the forward pass under autocast to {name}",
-        f"with torch.autocast({kind!r}, torch.{name}): around forward pass and loss;\n"
-        + ("backward() and the update stay outside of it." if name == "bfloat16" else _SCALER),
-        "06_mixed_precision",
+    rest = _OUTSIDE if dtype is torch.bfloat16 else _SCALER
+    return Experiment(
+        PRECISION,
+        f"the forward pass under autocast to {name}",
         lowered,
+        words={"device": seen.device, "dtype": name, "rest": rest},
     )
-
-
-_SCALER = "scale the loss by torch.amp.GradScaler."
 
 
 def _under(forward: Any, kind: str, dtype: torch.dtype) -> Any:
@@ -55,6 +73,48 @@ def _under(forward: Any, kind: str, dtype: torch.dtype) -> Any:
 
 
 def _as_float(item: Any) -> Any:
-    if isinstance(item, torch.Tensor) and item.dtype in (torch.bfloat16, torch.float16):
+    if isinstance(item, torch.Tensor) and item.dtype in _HALVES:
         return item.float()
+    return item
+
+
+def _channels_last(subject: Subject) -> Change:
+    @contextmanager
+    def last() -> Iterator[None]:
+        tensors = _four_dimensional(subject)
+        before = [each.data for each in tensors]
+        for each in tensors:
+            each.data = each.data.to(memory_format=_LAST)
+        try:
+            yield
+        finally:
+            for each, data in zip(tensors, before, strict=True):
+                # What was trained meanwhile is kept: only the order goes back.
+                data.copy_(each.data)
+                each.data = data
+            for parameter in subject.seen.parameters:
+                parameter.grad = None
+
+    return last
+
+
+def _convolutions(subject: Subject) -> list[nn.Conv2d]:
+    found = []
+    for root in subject.seen.roots:
+        layers = [each for each in root.modules() if isinstance(each, nn.Conv2d)]
+        found += [each for each in layers if each.in_channels > each.groups]
+    return found
+
+
+def _four_dimensional(subject: Subject) -> list[torch.Tensor]:
+    """Weights, and what the optimizers keep of them."""
+    found: list[Any] = list(subject.seen.parameters)
+    for optimizer in subject.seen.optimizers:
+        found += tree_leaves([dict(each) for each in optimizer.state.values()])
+    return [each for each in found if isinstance(each, torch.Tensor) and each.dim() == 4]
+
+
+def _images_last(item: Any) -> Any:
+    if isinstance(item, torch.Tensor) and item.dim() == 4:
+        return item.to(memory_format=_LAST)
     return item

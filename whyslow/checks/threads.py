@@ -12,6 +12,8 @@ from labkit.busy import cores
 from labkit.restore.attributes import patched
 from whyslow.experiment import Change, Experiment
 from whyslow.findings import LEAST_SHARE
+from whyslow.phases import ALL
+from whyslow.remedies import FEW_THREADS, MANY_THREADS, SMALL_WORK
 from whyslow.subject import Subject
 
 
@@ -23,18 +25,17 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     for count in dict.fromkeys((cores(), 1)):
         if count == now:
             continue
-        name = "too few CPU threads"
+        name = FEW_THREADS
         if count < now:
-            name = "too many CPU threads" if now > cores() else "threads for work that is too small"
+            name = MANY_THREADS if now > cores() else SMALL_WORK
         yield Experiment(
             name,
-            f"by experiment: {count} threads instead of {now}, on {cores()} cores",
-            f"torch.set_num_threads({count}), before the first step, or OMP_NUM_THREADS={count};\n"
-            "threads that wait for a core also take it from the loader's workers.",
-            "01_timing_and_vectorization",
+            f"{count} threads instead of {now}, on {cores()} cores",
             _set_to(count),
+            part=ALL,
+            words={"threads": count},
             # One thread of several cores: beside other programs that alone looks better.
-            least=0.1 if now <= cores() and count < now else LEAST_SHARE,
+            least=0.1 if name == SMALL_WORK else LEAST_SHARE,
             cores=max(now, count),
         )
 

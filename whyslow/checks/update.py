@@ -1,7 +1,7 @@
-"""Python loops over parameters, between the backward pass and the end of the step.
+"""An update, or clipping, that goes through the parameters one by one.
 
-A phase that calls at least one operator for each parameter is held against torch's own function for
-the whole list, on tensors of the same sizes.
+torch's own optimizers have a form for all at once, which is tried. A loop by hand is held against
+torch's own function for the whole list, on tensors of the same sizes.
 """
 
 from __future__ import annotations
@@ -9,83 +9,125 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from labkit.device import synchronize
 from whyslow.clock import share_of
-from whyslow.findings import Finding
-from whyslow.observe import Seen
-from whyslow.phases import Phases
+from whyslow.experiment import Change, Experiment
+from whyslow.findings import Finding, found
+from whyslow.phases import AFTER_BACKWARD, UPDATE, Phases
+from whyslow.remedies import CLIPPING, LOOP
 from whyslow.subject import Subject
 
+_FORMS = ("fused", "foreach")
 # From so many operators for each parameter on, a hand-written update is held against Adam.
 LIKE_ADAM = 6
 
-_CLIPPING = (
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
-    "one operator over the whole list, and no norm read back for each tensor."
-)
+
+def experiments(subject: Subject) -> Iterator[Experiment]:
+    """The fused form of torch's own optimizers; where there is none, the one over lists."""
+    slow = {}
+    for optimizer in subject.seen.optimizers:
+        form = _better(optimizer)
+        if form is not None:
+            slow[optimizer] = form
+    if slow:
+        first, form = next(iter(slow.items()))
+        names = ", ".join(sorted({type(each).__name__ for each in slow}))
+        words = {"kind": type(first).__name__, "form": form}
+        yield Experiment(LOOP, f"{names} with {form}=True", _quick(slow), part=UPDATE, words=words)
 
 
-def trained(seen: Seen) -> int:
-    """How many parameters are trained; less than two are no loop."""
-    return len([each for each in seen.parameters if each.requires_grad])
+def _quick(slow: dict[torch.optim.Optimizer, str]) -> Change:
+    """The optimizers in the forms that they lack."""
+
+    @contextmanager
+    def quick() -> Iterator[None]:
+        before = [(group, dict(group)) for each in slow for group in each.param_groups]
+        moved = []
+        for each, form in slow.items():
+            for group in each.param_groups:
+                group.update({name: name == form for name in _FORMS if name in group})
+            if form == "fused":
+                moved += _counts_to_device(each)
+        try:
+            yield
+        finally:
+            for group, values in before:
+                group.update({name: values[name] for name in _FORMS if name in values})
+            for state, count in moved:
+                state["step"] = state["step"].to(count.device)
+
+    return quick
 
 
-def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
-    """Clipping and updating by hand, where the clock and the count of operators show them."""
-    seen = subject.seen
-    count = trained(seen)
-    if count < 2:
-        return
-    after = seen.launches.get("after backward", 0)
-    if seen.optimizers and after >= 2 * count:
-        yield _against(
-            "gradient clipping in a Python loop",
-            phases,
-            "after backward",
-            _seconds(_clipping(seen.parameters)),
-            f"{after} operators for {count} tensors, against clip_grad_norm_ on as many",
-            _CLIPPING,
-            "18_gradient_clipping",
-        )
-    phase = None
-    if not seen.optimizers and seen.backwards and after >= count:
-        phase = "after backward"
-    own = any(not _torchs_own(each) for each in seen.optimizers)
-    if own and seen.launches.get("update", 0) >= count:
-        phase = "update"
-    if phase is None:
-        return
-    calls = seen.launches[phase]
-    kind: type[torch.optim.Optimizer] = torch.optim.SGD
-    if calls >= LIKE_ADAM * count:
-        kind = torch.optim.AdamW
-    yield _against(
-        "optimizer loops over parameters",
-        phases,
-        phase,
-        _seconds(_updating(seen.parameters, kind)),
-        f"{calls} operators for {count} tensors, against a fused {kind.__name__} on as many",
-        f"torch.optim.{kind.__name__}(model.parameters(), ..., fused=True):\n"
-        "one pass over all parameters instead of several operators for each.",
-        "08_optimizers",
-    )
+def _better(optimizer: torch.optim.Optimizer) -> str | None:
+    """The quicker form that this optimizer has and does not use."""
+    groups = optimizer.param_groups
+    if not _is_torchs(optimizer) or any(group.get("differentiable") for group in groups):
+        return None
+    for form in _FORMS:
+        if all(form in group for group in groups):
+            return None if all(group[form] for group in groups) else form
+    return None
 
 
-def _torchs_own(optimizer: torch.optim.Optimizer) -> bool:
+def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer).__module__.startswith("torch.optim")
 
 
-def _against(
-    name: str, phases: Phases, phase: str, reference: float, how: str, remedy: str, notebook: str
+def _counts_to_device(optimizer: torch.optim.Optimizer) -> list[tuple[dict[str, Any], Any]]:
+    """The fused form wants the number of steps where the parameters are."""
+    moved = []
+    for parameter, state in optimizer.state.items():
+        count = state.get("step")
+        if isinstance(count, torch.Tensor) and count.device != parameter.device:
+            moved.append((state, count))
+            state["step"] = count.to(parameter.device)
+    return moved
+
+
+def by_hand(subject: Subject, phases: Phases) -> Iterator[Finding]:
+    """Clipping and updating by hand, where the clock and the count of operators show them."""
+    seen = subject.seen
+    trained = [each for each in seen.parameters if each.requires_grad]
+    count, after = len(trained), seen.launches.get(AFTER_BACKWARD, 0)
+    if count < 2:
+        return
+    against = f"operators for {count} tensors, against"
+    if seen.optimizers and after >= 2 * count:
+        how = f"{after} {against} clip_grad_norm_ on as many"
+        yield _lost(CLIPPING, phases, AFTER_BACKWARD, _clipping(trained), how, {})
+    phase = None
+    if not seen.optimizers and seen.backwards and after >= count:
+        phase = AFTER_BACKWARD
+    own = any(not _is_torchs(each) for each in seen.optimizers)
+    if own and seen.launches.get(UPDATE, 0) >= count:
+        phase = UPDATE
+    if phase is not None:
+        calls = seen.launches[phase]
+        kind = torch.optim.AdamW if calls >= LIKE_ADAM * count else torch.optim.SGD
+        how = f"{calls} {against} a fused {kind.__name__} on as many"
+        words = {"kind": kind.__name__, "form": "fused"}
+        yield _lost(LOOP, phases, phase, _updating(trained, kind), how, words)
+
+
+def _lost(
+    name: str,
+    phases: Phases,
+    phase: str,
+    instead: Callable[[], object],
+    how: str,
+    words: dict[str, Any],
 ) -> Finding:
-    wholes = [sum(step.values()) for step in phases.steps]
-    lost = [max(0.0, step.get(phase, 0.0) - reference) for step in phases.steps]
-    share, interval = share_of(lost, wholes)
-    return Finding(name, share, interval, f"by the clock: {how}", remedy, notebook)
+    """What a phase takes beyond the time of ``instead``."""
+    least = _seconds(instead)
+    lost = [max(0.0, step.get(phase, 0.0) - least) for step in phases.steps]
+    share = share_of(lost, phases.wholes)
+    return found(name, *share, f"by the clock: {how}", words)
 
 
 def _seconds(work: Callable[[], object], times: int = 9) -> float:
@@ -103,10 +145,9 @@ def _alike(parameters: list[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
     """Parameters of the same sizes, with gradients."""
     made = []
     for each in parameters:
-        if each.requires_grad:
-            alike = torch.nn.Parameter(torch.zeros_like(each))
-            alike.grad = torch.ones_like(each)
-            made.append(alike)
+        alike = torch.nn.Parameter(torch.zeros_like(each))
+        alike.grad = torch.ones_like(each)
+        made.append(alike)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from whyslow.experiment import Experiment
 from whyslow.memory import room_for
+from whyslow.phases import ALL
+from whyslow.remedies import BATCH
 from whyslow.subject import Subject
 
 # A larger batch changes what is learned: it has to be worth it.
@@ -21,24 +24,20 @@ TIMES = (8, 2)
 def experiments(subject: Subject) -> Iterator[Experiment]:
     """The same samples several times in one batch, as long as the memory lasts."""
     size = batch_size(subject.batches)
-    if size is None:
+    times = next((each for each in TIMES if room_for(subject, each)), None)
+    if size is None or times is None:
         return
-    for times in TIMES:
-        if not room_for(subject, times):
-            continue
-        larger = [tree_map(_Repeat(times), batch) for batch in subject.batches]
-        yield Experiment(
-            "batch too small for the fixed costs of a step",
-            f"by experiment: {times} times the batch, time per sample",
-            f"A batch of {times * size} instead of {size} samples, with another learning rate;\n"
-            "where it must stay small, torch.compile or a CUDA graph saves launches.",
-            "05_batch_size",
-            step=subject.serve(larger),
-            samples=times,
-            least=LEAST,
-            last=True,
-        )
-        return
+    repeat = partial(_repeated, times=times)
+    yield Experiment(
+        BATCH,
+        f"{times} times the batch, time per sample",
+        step=subject.serve([tree_map(repeat, batch) for batch in subject.batches]),
+        part=ALL,
+        words={"larger": times * size, "size": size},
+        samples=times,
+        least=LEAST,
+        last=True,
+    )
 
 
 def batch_size(batches: list[Any]) -> int | None:
@@ -51,13 +50,6 @@ def batch_size(batches: list[Any]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-class _Repeat:
-    """Repeats the samples of a tensor."""
-
-    def __init__(self, times: int) -> None:
-        self._times = times
-
-    def __call__(self, item: Any) -> Any:
-        if not isinstance(item, torch.Tensor):
-            return item
-        return torch.cat([item] * self._times)
+def _repeated(item: Any, times: int) -> Any:
+    """The samples of a tensor again and again."""
+    return torch.cat([item] * times) if isinstance(item, torch.Tensor) else item

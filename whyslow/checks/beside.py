@@ -8,18 +8,17 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from whyslow.checks.batch_size import batch_size
+from whyslow.checks.batch import batch_size
 from whyslow.clock import share_of
-from whyslow.findings import Finding
+from whyslow.findings import Finding, found
 from whyslow.observe import Seen
-from whyslow.phases import Phases, timed
+from whyslow.phases import BEFORE, REST, Phases, timed
+from whyslow.remedies import BESIDE, BY_SAMPLE
 from whyslow.subject import Subject
 
 # A little of it is in every step: logging, moving a batch.
 LEAST = 0.08
-BY_SAMPLE = "loop over samples in Python"
-BESIDE = "work beside forward, backward and update"
-# So many make a loop.
+# So many samples make a loop.
 LEAST_SAMPLES = 4
 
 
@@ -41,39 +40,22 @@ def _trains(seen: Seen) -> bool:
 
 def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
     """A loop over the samples of a batch in Python; other work around the training."""
-    seen = subject.seen
-    wholes = [sum(step.values()) for step in phases.steps]
-    size = _size(subject)
-    launches = seen.launches.get("before", 0)
-    before = [step.get("before", 0.0) for step in phases.steps]
+    seen, size = subject.seen, _size(subject)
+    launches = seen.launches.get(BEFORE, 0)
+    before = [step.get(BEFORE, 0.0) for step in phases.steps]
     if size >= LEAST_SAMPLES and launches >= size:
-        share, interval = share_of(before, wholes)
-        yield Finding(
-            BY_SAMPLE,
-            share,
-            interval,
-            f"by the clock: {launches} operators before the model sees its {size} samples",
-            "Transform the batch as one tensor (N, ...), with a random number for each sample;\n"
-            "or each sample in a worker of the loader, beside the step.",
-            "01_timing_and_vectorization",
-        )
+        how = f"by the clock: {launches} operators before the model sees its {size} samples"
+        yield found(BY_SAMPLE, *share_of(before, phases.wholes), how)
         before = [0.0] * len(before)
-    if not _trains(seen):
+    if not _trains(seen) or seen.unused:
         return
-    rest = [step.get("rest", 0.0) for step in phases.steps]
+    rest = [step.get(REST, 0.0) for step in phases.steps]
     least = _least(seen)
     beside = [max(0.0, one + other - least) for one, other in zip(before, rest, strict=True)]
-    share, interval = share_of(beside, wholes)
-    if interval[0] >= LEAST and not seen.unused:
-        yield Finding(
-            BESIDE,
-            share,
-            interval,
-            "by the clock: before the model is called, and after the update",
-            "Log, print, save and compute metrics every 100th step, not in each;\n"
-            "prepare batches in the loader's workers.",
-            "01_timing_and_vectorization",
-        )
+    share, interval = share_of(beside, phases.wholes)
+    if interval[0] >= LEAST:
+        how = "by the clock: before the model is called, and after the update"
+        yield found(BESIDE, share, interval, how)
 
 
 def _least(seen: Seen) -> float:
@@ -90,4 +72,4 @@ def _least(seen: Seen) -> float:
         return output.detach()
 
     steps = timed(step, 0.0, 12).steps
-    return statistics.median(each.get("before", 0.0) + each.get("rest", 0.0) for each in steps)
+    return statistics.median(each.get(BEFORE, 0.0) + each.get(REST, 0.0) for each in steps)

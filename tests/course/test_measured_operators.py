@@ -9,7 +9,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from labkit.plots import RED
-from whyslow.timeline import Span, spans, timeline, uncovered
+from course.measured.operators import Span, spans, timeline, uncovered
 
 
 def event(name, start, end, thread=1, mark=False, device=DeviceType.CPU):

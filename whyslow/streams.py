@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch.utils.data import DataLoader
 
 from labkit.device import synchronize
 from labkit.restore import giving_back
@@ -34,9 +37,12 @@ class Stream:
         return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
 
 
-def stream(step: Callable[[Any], object], loader: Any, seconds: float, skip: int) -> Stream:
-    """Run the loader for ``seconds``; the first ``skip`` batches of each pass were loaded ahead."""
-    found = Stream()
+def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
+    """Run the loader for ``seconds``, and for `LEAST_STEPS` at least.
+
+    Batches that were loaded before the first step was done say nothing of those after them.
+    """
+    found, skip = Stream(), ahead(loader)
     begin = time.perf_counter()
     while True:
         started = time.perf_counter()
@@ -62,26 +68,41 @@ def stream(step: Callable[[Any], object], loader: Any, seconds: float, skip: int
                     found.works.append(done - came)
                 if done - begin > seconds and len(found.waits) >= LEAST_STEPS:
                     return found
-                if done - begin > 4 * seconds and found.starts:
+                if done - begin > 2 * seconds and found.starts:
                     return found
         finally:
-            end_workers(loader, iterator)
+            _end_workers(loader, iterator)
         if number == 0 or (number <= skip and len(found.starts) >= 3):
             return found
 
 
-def end_workers(loader: Any, iterator: Any) -> None:
+def _end_workers(loader: Any, iterator: Any) -> None:
     """End worker processes that were started for ``iterator`` alone."""
     ends = getattr(iterator, "_shutdown_workers", None)
     if ends is not None and not getattr(loader, "persistent_workers", False):
         ends()
 
 
-def ahead(loader: Any, workers: int) -> int:
-    """Batches that are there before the first step is done, and say nothing of those after them."""
+def ahead(loader: Any) -> int:
+    """How many batches are there before the first step is done."""
+    workers = getattr(loader, "num_workers", 0)
     if not workers:
         return 1
     return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
+
+
+def with_workers(loader: Any, workers: int) -> Any:
+    """The same loader with other workers, whatever else was set; None where it cannot be copied."""
+    own = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
+    if not own or loader.batch_sampler is None:
+        return None
+    another = copy.copy(loader)
+    another._iterator = None
+    another.num_workers = workers
+    if not workers:
+        # Nobody to wait for.
+        another.timeout = 0
+    return another
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tools for debugging that were left on."""
+"""Switches that are set otherwise than a training needs: debugging tools, recomputation, cuDNN."""
 
 from __future__ import annotations
 
@@ -8,51 +8,37 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.utils.checkpoint as recomputing
 
 from labkit.restore.attributes import exchanged, patched
 from whyslow.experiment import Experiment
+from whyslow.memory import room_for
+from whyslow.observe import RECOMPUTERS
+from whyslow.phases import ALL, MODEL
+from whyslow.remedies import ANOMALY, DETERMINISTIC, NO_SEARCH, PROFILER, RECOMPUTED
 from whyslow.subject import Subject
+
+# Keeping what was recomputed takes at most about so many times the memory of a step.
+KEPT = 8
 
 
 def experiments(subject: Subject) -> Iterator[Experiment]:
-    """Anomaly mode, a profiler, deterministic algorithms: each off, where it is on."""
+    """Each the other way, where it is set so that it may cost time."""
     seen = subject.seen
+    on_cuda = seen.device == "cuda"
     if seen.anomaly:
-        yield Experiment(
-            "anomaly mode left on",
-            "by experiment: the same step without it",
-            "Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly():\n"
-            "switch it on only to search for a nan.",
-            "17_debug_tools",
-            no_anomaly,
-        )
+        yield Experiment(ANOMALY, "the same step without it", no_anomaly)
     if seen.profiled:
-        yield Experiment(
-            "profiler left on",
-            "by experiment: the same step while the profiler does not record",
-            "Profile a few steps, with torch.profiler.schedule(wait, warmup, active),\n"
-            "and leave the with-block, or call stop().",
-            "17_debug_tools",
-            not_profiled,
-        )
-    if seen.deterministic or _slow_convolutions(subject):
-        yield Experiment(
-            "deterministic algorithms left on",
-            "by experiment: the same step with torch's own choice of algorithms",
-            "torch.use_deterministic_algorithms(False) and cudnn.deterministic = False:\n"
-            "seeds alone repeat a run closely enough for most purposes.",
-            "09_cudnn_benchmark",
-            not_deterministic,
-        )
-    if seen.device == "cuda" and seen.images and not torch.backends.cudnn.benchmark:
-        yield Experiment(
-            "cuDNN does not search for its fastest plans",
-            "by experiment: cudnn.benchmark = True",
-            "torch.backends.cudnn.benchmark = True, before the first step;\n"
-            "it pays where the shapes of the batches stay the same.",
-            "09_cudnn_benchmark",
-            searching,
-        )
+        how = "the same step while the profiler does not record"
+        yield Experiment(PROFILER, how, not_profiled, part=ALL)
+    if seen.deterministic or (on_cuda and torch.backends.cudnn.deterministic):
+        how = "the same step with torch's own choice of algorithms"
+        yield Experiment(DETERMINISTIC, how, not_deterministic, part=ALL)
+    if on_cuda and seen.images and not torch.backends.cudnn.benchmark:
+        yield Experiment(NO_SEARCH, "cudnn.benchmark = True", searching)
+    if seen.recomputed and room_for(subject, KEPT):
+        how = "the same step, with activations kept instead of computed twice"
+        yield Experiment(RECOMPUTED, how, not_recomputed, part=MODEL)
 
 
 @contextmanager
@@ -116,8 +102,29 @@ def searching() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _slow_convolutions(subject: Subject) -> bool:
-    return subject.seen.device == "cuda" and torch.backends.cudnn.deterministic
+@contextmanager
+def not_recomputed() -> Iterator[None]:
+    """``checkpoint(function, ...)`` only calls the function."""
+    instead: dict[str, Any] = dict.fromkeys(RECOMPUTERS, _passes)
+    instead["CheckpointFunction"] = _Calls
+    with exchanged(
+        (recomputing, name, value) for name, value in instead.items() if hasattr(recomputing, name)
+    ):
+        yield
+
+
+def _passes(*args: Any, **keywords: Any) -> Iterator[None]:
+    """torch runs this up to its yield, calls the function, and ends it."""
+    yield
+
+
+class _Calls:
+    """In the place of the autograd function that recomputes."""
+
+    @staticmethod
+    def apply(function: Any, preserve: bool, *args: Any) -> Any:
+        """The value of ``function``."""
+        return function(*args)
 
 
 def _nothing(*args: Any, **keywords: Any) -> None:

@@ -1,0 +1,102 @@
+"""What to do about each cause that a diagnosis names: two lines, and the only list of all names.
+
+Words in braces are filled in by the check that knows them.
+"""
+
+from __future__ import annotations
+
+# Loading.
+WAITS = "waits for data"
+COLLATE = "slow collate function"
+SAMPLES = "slow samples in the dataset"
+FEW_WORKERS = "too few loader workers"
+IDLE_WORKERS = "loader workers that cost more than they save"
+RESTARTS = "loader workers started again every epoch"
+# The update, and what lies around the model.
+LOOP = "optimizer loops over parameters"
+CLIPPING = "gradient clipping in a Python loop"
+BY_SAMPLE = "loop over samples in Python"
+BESIDE = "work beside forward, backward and update"
+# Switches.
+ANOMALY = "anomaly mode left on"
+PROFILER = "profiler left on"
+DETERMINISTIC = "deterministic algorithms left on"
+NO_SEARCH = "cuDNN does not search for its fastest plans"
+RECOMPUTED = "checkpointing that is not needed"
+FEW_THREADS = "too few CPU threads"
+MANY_THREADS = "too many CPU threads"
+SMALL_WORK = "threads for work that is too small"
+# The model.
+PRECISION = "fp32 where 16 bits are faster"
+LAYOUT = "images not in channels-last order"
+RECOMPILED = "compiled again for other shapes"
+UNCOMPILED = "operators that torch.compile would join"
+VALIDATION = "validation with gradients"
+FROZEN = "gradients of weights that are not trained"
+# An accelerator, memory, and what changes the learning.
+HOST = "the host waits for the device"
+PAGEABLE = "copies from pageable memory"
+GROWTH = "memory grows with every step"
+BATCH = "batch too small for the fixed costs of a step"
+
+REMEDIES = {
+    WAITS: "Load ahead in worker processes: DataLoader(..., num_workers=1) and more;\n"
+    "or keep what fits in memory as tensors, decoded once.",
+    COLLATE: "Put samples together by torch.stack or torch.utils.data.default_collate,\n"
+    "once for the batch, without a loop over values; or num_workers=1 and more.",
+    SAMPLES: "Decode and transform once, ahead, or a whole batch at a time with tensors;\n"
+    "or num_workers={workers}: processes that load while the step runs.",
+    FEW_WORKERS: "DataLoader(..., num_workers={workers}) instead of {now}, and perhaps more:\n"
+    "a batch takes longer to load than all workers together have time for.",
+    IDLE_WORKERS: "DataLoader(..., num_workers=0): a batch is made in less time than it takes\n"
+    "to hand it over from another process; or give the workers more to do.",
+    RESTARTS: "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
+    "its workers live on, and load ahead for the next epoch.",
+    LOOP: "torch.optim.{kind}(..., {form}=True):\n"
+    "one pass over all parameters instead of several operators for each.",
+    CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
+    "one operator over the whole list, and no norm read back for each tensor.",
+    BY_SAMPLE: "Transform the batch as one tensor (N, ...), with a random number for each sample;\n"
+    "or each sample in a worker of the loader, beside the step.",
+    BESIDE: "Log, print, save and compute metrics every 100th step, not in each;\n"
+    "prepare batches in the loader's workers.",
+    ANOMALY: "Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly():\n"
+    "switch it on only to search for a nan.",
+    PROFILER: "Profile a few steps, with torch.profiler.schedule(wait, warmup, active),\n"
+    "and leave the with-block, or call stop().",
+    DETERMINISTIC: "torch.use_deterministic_algorithms(False) and cudnn.deterministic = False:\n"
+    "seeds alone repeat a run closely enough for most purposes.",
+    NO_SEARCH: "torch.backends.cudnn.benchmark = True, before the first step;\n"
+    "it pays where the shapes of the batches stay the same.",
+    RECOMPUTED: "Call the block itself instead of torch.utils.checkpoint.checkpoint(block, ...):\n"
+    "there is memory to keep its activations.",
+    PRECISION: "with torch.autocast({device!r}, torch.{dtype}): around forward pass and loss;\n"
+    "{rest}",
+    LAYOUT: "model.to(memory_format=torch.channels_last), once;\n"
+    "images.to(device, memory_format=torch.channels_last) for each batch.",
+    RECOMPILED: "Pad batches to one length, or to a few: compiled code is kept for each shape;\n"
+    "or torch.compile(model, dynamic=True).",
+    UNCOMPILED: "model = torch.compile(model), before the first step; batches of one shape,\n"
+    "since each new one is compiled again.",
+    VALIDATION: "with torch.no_grad(): around the validation, or @torch.no_grad() above it;\n"
+    "model.eval() alone still records every operator for backward.",
+    FROZEN: "part.requires_grad_(False) for what stays as it is,\n"
+    "and model.train() and eval() as before: the forward pass is the same.",
+    HOST: "total += loss.detach() on the device, and .item() once every 100 steps;\n"
+    "no print(loss), no `if loss > ...` and no boolean mask in the step.",
+    PAGEABLE: "DataLoader(..., pin_memory=True), and in the step\n"
+    "batch.to(device, non_blocking=True).",
+    GROWTH: "Keep numbers, not tensors with a graph: losses.append(loss.item()) or loss.detach();\n"
+    "no retain_graph=True where each graph is used once.",
+    BATCH: "A batch of {larger} instead of {size} samples, with another learning rate;\n"
+    "where it must stay small, torch.compile or a CUDA graph saves launches.",
+} | dict.fromkeys(
+    (FEW_THREADS, MANY_THREADS, SMALL_WORK),
+    "torch.set_num_threads({threads}), before the first step, or OMP_NUM_THREADS={threads};\n"
+    "threads that wait for a core also take it from the loader's workers.",
+)
+
+
+def remedy(name: str, **words: object) -> str:
+    """The two lines for a cause. KeyError for a name, or a word, that is missing."""
+    return REMEDIES[name].format(**words)
