@@ -20,6 +20,7 @@ The arrows between the modules::
 
 from sublinear.apply import MENU, apply
 from sublinear.blocks import Blocks, split
+from sublinear.capture import backend
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.cost import Costs
 from sublinear.fit import Fitted, fit
@@ -47,6 +48,7 @@ __all__ = [
     "Trial",
     "Verification",
     "apply",
+    "backend",
     "emulate_small_gpu",
     "fit",
     "largest_batch",

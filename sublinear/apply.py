@@ -122,7 +122,7 @@ def apply(
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
     kind = type(model)
-    body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
+    body = {"runs_by": Runner(plan, blocks), "__module__": kind.__module__}
     planned: nn.Module = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
     object.__setattr__(planned, "__dict__", model.__dict__)
     return planned
@@ -163,7 +163,7 @@ class PlannedModel:
     the ``calls`` of each block so far.
     """
 
-    runs_by: _Runner
+    runs_by: Runner
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the model's own forward."""
@@ -191,7 +191,7 @@ class PlannedModel:
         )
 
 
-class _Runner:
+class Runner:
     """Runs nodes of a plan, and knows in which pass over a block it is.
 
     The first forward of all is the one that counts for running statistics. Selective options cache
@@ -333,7 +333,7 @@ def _one_after_the_other(programs: list[Program], *state: Any) -> State:
 class _Selective:
     """One selective checkpoint: its forward, and the run that its backward asks for."""
 
-    def __init__(self, runner: _Runner, node: Keep) -> None:
+    def __init__(self, runner: Runner, node: Keep) -> None:
         self.runner, self.node = runner, node
         self.check = runner.same_parameters(node)
         self.passes = 0

@@ -29,12 +29,12 @@ from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
 from sublinear.blocks import Blocks, WrappedBlocks, split
-from sublinear.budget import in_bytes
+from sublinear.budget import Budget, as_budget
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.picture import picture
 from sublinear.plan import Plan
-from sublinear.planner import check_request
+from sublinear.planner import check_one, check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.training import clear_gradients
@@ -233,24 +233,23 @@ def fit(
     as it is. Not noticed later are files, clocks and the environment that its code reads through a
     library, and flags of torch.
     """
-    limit = in_bytes(budget)
+    asked = as_budget(budget)
     # Before the profile, which may take minutes.
-    check_request(limit, max_overhead, method)
+    check_request(asked.bytes, max_overhead, method)
+    check_one(budget, max_overhead)
     _check_counts(accumulate, margin)
-    if limit is not None:
-        limit = int(limit * (1 - margin))
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, limit, max_overhead, method, offload)
+    fitting = _Fitting(model, task, asked, margin, max_overhead, method, offload)
     with measuring(None):
         blocks = split(model, task.args, task.kwargs, modules=modules)
         with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
             fitted = fitting.planned(blocks, repeats, bar, prove)
             if not prove:
-                _warn_of(fitted, limit)
+                _warn_of(fitted, asked)
                 return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
             bar.set_description("comparing a step with a plain one")
             proof = _proof(fitted)
@@ -265,7 +264,7 @@ def fit(
                 proof = _proof(fitted)
     if proof.differences:
         raise ValueError(_refusal(proof, fitted.note))
-    _warn_of(fitted, limit)
+    _warn_of(fitted, asked)
     if proof.partial:
         return replace(fitted, note=_joined(fitted.note, proof.how))
     return replace(fitted, proof=proof.how)
@@ -289,7 +288,8 @@ class _Fitting:
 
     model: nn.Module
     task: Training
-    limit: float | None
+    budget: Budget
+    margin: float
     max_overhead: float | None
     method: str
     offload: bool
@@ -311,14 +311,21 @@ class _Fitting:
             chain = replace(chain, link=None)
         bar.update()
         bar.set_description("searching for the plan")
-        fitted = self._by_plan(chain, blocks, self.limit)
+        limit = self._limit(chain)
+        fitted = self._by_plan(chain, blocks, limit)
         bar.update()
-        if self.limit is None or not measure:
+        if limit is None or not measure:
             return fitted
         bar.set_description("measuring a step")
-        fitted = self._held(fitted, chain, blocks, self.limit)
+        fitted = self._held(fitted, chain, blocks, limit)
         bar.update()
         return fitted
+
+    def _limit(self, chain: Chain) -> float | None:
+        """The budget in bytes, less the margin; None without one."""
+        device = next(self.model.parameters()).device
+        limit = self.budget.limit(keep_all(chain).costs.peak_bytes, device, chain.fixed_bytes)
+        return None if limit is None else int(limit * (1 - self.margin))
 
     def _by_plan(self, chain: Chain, blocks: Blocks, limit: float | None) -> Fitted:
         found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
@@ -340,7 +347,7 @@ class _Fitting:
         )
 
     def _advice(self, fitted: Fitted, blocks: Blocks, kept: float) -> str:
-        if self.limit is not None:
+        if self.budget.given:
             return "the budget asks for no more"
         chain = fitted.chain
         if self.max_overhead is not None:
@@ -390,9 +397,9 @@ def _check_counts(accumulate: object, margin: object) -> None:
         raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
 
 
-def _warn_of(fitted: Fitted, limit: float | None) -> None:
+def _warn_of(fitted: Fitted, budget: Budget) -> None:
     """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
-    if fitted.gain and limit is None:
+    if fitted.gain and not budget.given:
         warnings.warn(fitted.gain, UserWarning, stacklevel=3)
 
 
