@@ -28,10 +28,12 @@ from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
-from sublinear.blocks import Blocks, WrappedBlocks, split
+from sublinear.blocks import Blocks, TracedBlocks, WrappedBlocks, split
 from sublinear.budget import Budget, as_budget
+from sublinear.capture import Backend, captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
+from sublinear.coverage import coverage, saved_bytes
 from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import check_one, check_request
@@ -40,6 +42,7 @@ from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, resto
 from sublinear.profiling.training import clear_gradients
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
+from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
 
 if TYPE_CHECKING:
@@ -53,7 +56,8 @@ class Fitted:
     ``note``: why the model was not read in a better way, and what could not be proven, if so;
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
     the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
-    ``gain``: that the plan saves next to nothing, and what may help, if so.
+    ``gain``: that the plan saves next to nothing, and what may help, if so; ``covered``: the share
+    that the planned part keeps of all that is saved for backward.
     """
 
     model: nn.Module
@@ -64,6 +68,7 @@ class Fitted:
     proof: str = ""
     measured_bytes: int | None = None
     gain: str = ""
+    covered: float = 1.0
 
     @property
     def chain(self) -> Chain:
@@ -93,6 +98,9 @@ class Fitted:
         if self.predicted.sent_bytes:
             sent = format_bytes(self.predicted.sent_bytes)
             lines.insert(1, f"{'on the CPU meanwhile':<30} {sent:>10}")
+        if self.covered < _ALL:
+            share = f"{self.covered:.0%} of what is saved for backward"
+            lines.append(f"covered: the planned part keeps {share}")
         if self.gain:
             lines.append(f"gain: {self.gain}")
         if self.proof:
@@ -128,7 +136,11 @@ class Fitted:
 
     def step_peak(self) -> int | None:
         """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
-        return self._peak(self.model)[0]
+        return self.peak_of(self.model)
+
+    def peak_of(self, model: nn.Module) -> int | None:
+        """Bytes of a real step of the model or the planned one; None where it does not fit."""
+        return self._peak(model)[0]
 
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
@@ -245,16 +257,20 @@ def fit(
     task = replace(task, accumulate=accumulate)
     fitting = _Fitting(model, task, asked, margin, max_overhead, method, offload)
     with measuring(None):
-        blocks = split(model, task.args, task.kwargs, modules=modules)
-        with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
-            fitted = fitting.planned(blocks, repeats, bar, prove)
+        blocks = _read(model, task, modules)
+        stages = _STAGES + (0 if isinstance(blocks, str) else len(blocks))
+        with progress(total=stages, desc="planning") as bar:
+            if isinstance(blocks, str):
+                fitted = fitting.captured(blocks, repeats, prove)
+            else:
+                fitted = fitting.planned(blocks, repeats, bar, prove)
             if not prove:
                 _warn_of(fitted, asked)
                 return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
             bar.set_description("comparing a step with a plain one")
             proof = _proof(fitted)
             bar.update()
-            if proof.differences and blocks.kind == "traced":
+            if proof.differences and isinstance(blocks, TracedBlocks):
                 reason = f"traced, the model would not train as it does ({proof.differences[0]})"
                 try:
                     wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
@@ -273,6 +289,9 @@ def fit(
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
 _STAGES = 4
 
+# A share that is shown as all.
+_ALL = 0.995
+
 # Of the plain peak: below that much a plan is said to save next to nothing.
 _LEAST_GAIN = 0.03
 # Of the plain peak: below that much, what blocks keep is not what needs the memory.
@@ -280,6 +299,27 @@ _SMALL = 0.5
 
 # How often a plan is made again because a real step needed more than was predicted.
 _TRIES = 4
+
+
+# Of what a step saves: where the blocks that can be wrapped save less, the compiler captures.
+_LEAST_COVERED = 0.3
+
+
+def _read(model: nn.Module, task: Training, modules: list[str] | None) -> Blocks | str:
+    """The model as blocks, or why it is better captured by torch's compiler."""
+    refuse(model)
+    try:
+        blocks = split(model, task.args, task.kwargs, modules=modules)
+    except ValueError as error:
+        if modules is not None:
+            raise
+        return str(error)
+    if modules is not None or not isinstance(blocks, WrappedBlocks):
+        return blocks
+    covered = coverage(blocks, task)
+    if covered >= _LEAST_COVERED:
+        return replace(blocks, covered=covered)
+    return f"{blocks.note}; they keep {covered:.0%} of what is saved for backward"
 
 
 @dataclass(frozen=True)
@@ -321,6 +361,57 @@ class _Fitting:
         bar.update()
         return fitted
 
+    def captured(self, reason: str, repeats: int, measure: bool) -> Fitted:
+        """The model as torch's compiler captures it, planned; where ``measure``, to the budget.
+
+        Raises ValueError where nothing that is captured can be planned.
+        """
+        overhead = None if self.budget.given else self.max_overhead
+        by_plan = Backend(Budget(), overhead, self.method, repeats)
+        model, task = captured(self.model, by_plan), self.task
+        with restored(self.model, task):
+            # The graphs are found, profiled and planned as they run.
+            task.loss(model(*task.args, **task.kwargs))
+        if not by_plan.planned:
+            raise ValueError(
+                f"{reason}; and of what torch's compiler captures nothing can be planned: {by_plan}"
+            )
+        note = f"{reason}: captured by torch's compiler instead, {by_plan.count}"
+        plan = by_plan.main.known_plan
+        fitted = Fitted(model, plan, self.model, task, note)
+        plain = fitted.peak_of(self.model)
+        without = by_plan.without_plan().peak_bytes
+        beside = 0 if plain is None else plain - without
+        kept = sum(graph.saved_bytes for graph in by_plan.planned)
+        covered = min(1.0, kept / max(1, saved_bytes(self.model, task)))
+        device = next(self.model.parameters()).device
+        limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
+        peak = None
+        if limit is not None:
+            peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside, measure)
+        chain = by_plan.main.known_plan.known_chain
+        size = max(0, chain.fixed_bytes + beside)
+        whole = replace(by_plan.main.known_plan, chain=replace(chain, fixed_bytes=size))
+        fitted = replace(fitted, plan=whole, measured_bytes=peak, covered=covered)
+        return replace(fitted, gain=self._gain(fitted, by_plan.main.known_blocks))
+
+    def _kept_to(
+        self, limit: int, fitted: Fitted, by_plan: Backend, beside: int, measure: bool
+    ) -> int | None:
+        """Plan graphs so that a real step keeps to the limit; its peak, where it is measured."""
+        aim = limit - beside
+        for _ in range(_TRIES):
+            by_plan.limit = aim
+            found = by_plan.plan(aim)
+            peak = fitted.step_peak() if measure else None
+            if peak is None or peak <= limit:
+                return peak
+            aim = min(aim, found.peak_bytes) - (peak - limit)
+        raise ValueError(
+            f"budget={limit} bytes: after {_TRIES} plans a real step still needed {peak}: ask for "
+            "more"
+        )
+
     def _limit(self, chain: Chain) -> float | None:
         """The budget in bytes, less the margin; None without one."""
         device = next(self.model.parameters()).device
@@ -331,6 +422,8 @@ class _Fitting:
         found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
         by_plan = apply(self.model, found, self.task.args, blocks=blocks)
         fitted = Fitted(by_plan, found, self.model, self.task, blocks.note)
+        if isinstance(blocks, WrappedBlocks):
+            fitted = replace(fitted, covered=blocks.covered)
         return replace(fitted, gain=self._gain(fitted, blocks))
 
     def _gain(self, fitted: Fitted, blocks: Blocks) -> str:

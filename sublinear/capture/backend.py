@@ -57,7 +57,8 @@ def backend(
 
     Pieces are not compiled: the values are those of the model without a compiler. Not guarded, and
     so not noticed, is what the compiler does not look at: ``os.environ``, files and clocks that a
-    model's code reads. Raises ValueError for a budget that cannot be read; when a graph runs, also
+    model's code reads. The compiler draws NumPy's random numbers from torch's generator, unless
+    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that cannot be read; when a graph runs, also
     for one that no plan keeps.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
@@ -75,6 +76,7 @@ def backend(
 class Backend:
     """What `backend` makes. ``graphs``: those that were captured so far, in order.
 
+    ``limit``: bytes that the graphs of a step may need; None: the budget says so, or the overhead.
     ``print`` shows the plans.
     """
 
@@ -84,7 +86,9 @@ class Backend:
         self.budget, self.max_overhead = budget, max_overhead
         self.method, self.repeats = method, repeats
         self.graphs: list[GraphRun] = []
+        self.limit: float | None = None
         self.profile_seconds = 0.0
+        self._in_a_step: dict[Hashable, GraphRun] = {}
         self._chains: dict[Hashable, Chain] = {}
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Run:
@@ -92,6 +96,10 @@ class Backend:
         if graph.trains:
             self.graphs.append(graph)
         return graph
+
+    def without_plan(self) -> together.Together:
+        """What a step of the graphs costs if nothing is computed again."""
+        return together.plain(self.chains())
 
     @property
     def planned(self) -> list[GraphRun]:
@@ -104,27 +112,52 @@ class Backend:
         Raises ValueError where no plan keeps to the budget.
         """
         begin = time.perf_counter()
-        self._planned_anew(graph, values)
-        self.profile_seconds += time.perf_counter() - begin
-
-    def _planned_anew(self, graph: GraphRun, values: Sequence[Any]) -> None:
         graph.profile(values, self._chains, self.repeats)
-        known = [other for other in self.graphs if other.chain is not None]
-        chains = [other.chain for other in known if other.chain is not None]
-        if not chains:
+        self.profile_seconds += time.perf_counter() - begin
+        if graph.chain is None:
             return
-        for other, plan in zip(known, self.plans(chains).plans, strict=True):
-            other.run_by(plan)
+        # What was captured before of the same code does not run in the same step.
+        self._in_a_step[graph.code] = graph
+        chains = self.chains()
+        limit = self.limit
+        if self.budget.given:
+            held = max(chain.fixed_bytes for chain in chains)
+            limit = self.budget.limit(together.plain(chains).peak_bytes, graph.device, held)
+        try:
+            self.plan(limit)
+        except ValueError:
+            # So that the next call says so again.
+            graph.size = -1
+            raise
 
-    def plans(self, chains: Sequence[Chain]) -> together.Together:
-        """One for each graph."""
-        if self.max_overhead is not None or not self.budget.given:
-            return together.by_overhead(chains, self.max_overhead, self.method)
-        device = next(graph.device for graph in self.graphs if graph.chain is not None)
-        held = max(chain.fixed_bytes for chain in chains)
-        limit = self.budget.limit(together.plain(chains).peak_bytes, device, held)
-        assert limit is not None
-        return together.by_budget(chains, limit, self.method)
+    def chains(self) -> list[Chain]:
+        """Of the graphs of a step that can be planned, in order."""
+        return [graph.chain for graph in self._in_a_step.values() if graph.chain is not None]
+
+    def plan(self, limit: float | None) -> together.Together:
+        """Plan the graphs of a step, within ``limit`` bytes or within the overhead.
+
+        Raises ValueError where no plan keeps to the limit.
+        """
+        chains = self.chains()
+        if limit is not None:
+            found = together.by_budget(chains, limit, self.method)
+        else:
+            found = together.by_overhead(chains, self.max_overhead, self.method)
+        for graph, plan in zip(self._in_a_step.values(), found.plans, strict=True):
+            graph.run_by(plan)
+        return found
+
+    @property
+    def main(self) -> GraphRun:
+        """Of the planned graphs the one that keeps most without a plan."""
+        return max(self.planned, key=lambda graph: graph.saved_bytes)
+
+    @property
+    def count(self) -> str:
+        """How many graphs there are, in words."""
+        number = len(self.graphs)
+        return f"{number} graph{'s' * (number > 1)}, {len(self.planned)} planned"
 
     def __str__(self) -> str:
         lines = []
@@ -150,6 +183,7 @@ class GraphRun:
         self.plan: Plan | None = None
         self.runner: Runner | None = None
         self.note = ""
+        self.code = _code()
         self.device = torch.device("cpu")
         # Of the inputs of the call that it was profiled on; -1 before.
         self.size = -1
@@ -200,6 +234,18 @@ class GraphRun:
         """Follow a plan from the next call on."""
         assert self.blocks is not None
         self.plan, self.runner = plan, Runner(plan, self.blocks)
+
+    @property
+    def known_plan(self) -> Plan:
+        """The plan of a graph that has one."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def known_blocks(self) -> CapturedBlocks:
+        """The blocks of a graph that has a plan."""
+        assert self.blocks is not None
+        return self.blocks
 
     @property
     def saved_bytes(self) -> int:
@@ -256,6 +302,12 @@ def _shape(value: Any) -> Hashable:
     if not torch.is_tensor(value):
         return value
     return tuple(value.shape), value.dtype, value.requires_grad, value.device
+
+
+def _code() -> Hashable:
+    """Equal for what the compiler captures of the same code, under other guards."""
+    compiling = torch._guards.CompileContext.current_compile_id()
+    return None if compiling is None else compiling.frame_id
 
 
 def _wants_gradient(value: Any) -> bool:

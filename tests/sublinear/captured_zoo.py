@@ -95,6 +95,8 @@ def tried(name: str, **options: Any) -> dict[str, Any]:
     seed_all(0)
     model, make = FOREIGN[name]()
     model.train()
+    # Else the compiler draws NumPy's random numbers from torch's generator.
+    torch._dynamo.config.use_numpy_random_stream = True
     other = copy.deepcopy(model)
     data = batches(make)
     wanted = trained(model, model, data)
