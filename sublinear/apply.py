@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from types import TracebackType
 from typing import Any
 
@@ -121,11 +122,33 @@ def apply(
     _check(plan, blocks)
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
-    kind = type(model)
-    body = {"runs_by": Runner(plan, blocks), "__module__": kind.__module__}
-    planned: nn.Module = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
-    object.__setattr__(planned, "__dict__", model.__dict__)
+    planned = view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
     return planned
+
+
+def view_of(
+    model: nn.Module, before: type, forward: Callable[..., Any], **attributes: object
+) -> nn.Module:
+    """Another view of a model, whose class has ``before`` in front and this ``forward``.
+
+    The class has the name of the model's own, and forward its signature: libraries write the one
+    into files, and choose by the other what they give.
+    """
+    kind = type(model)
+
+    @wraps(kind.forward)
+    def as_signed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(self, *args, **kwargs)
+
+    body = {
+        "forward": as_signed,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        **attributes,
+    }
+    view: nn.Module = object.__new__(type(kind.__name__, (before, kind), body))
+    object.__setattr__(view, "__dict__", model.__dict__)
+    return view
 
 
 def _check(plan: Plan, blocks: Blocks) -> None:

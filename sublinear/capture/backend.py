@@ -58,8 +58,8 @@ def backend(
     Pieces are not compiled: the values are those of the model without a compiler. Not guarded, and
     so not noticed, is what the compiler does not look at: ``os.environ``, files and clocks that a
     model's code reads. The compiler draws NumPy's random numbers from torch's generator, unless
-    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that cannot be read; when a graph runs, also
-    for one that no plan keeps.
+    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that
+    cannot be read; when a graph runs, also for one that no plan keeps.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
     >>> planned = torch.compile(model, backend=backend("80 %"))

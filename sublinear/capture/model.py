@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import nn
 
+from sublinear.apply import view_of
 from sublinear.capture.backend import Backend
 
 
 class CapturedModel:
     """What `captured` puts before a model's own class: its forward is compiled for a backend.
 
-    It is the same object; all that is added are the ``backend``, the ``plain`` model and its
-    ``compiled`` forward. In evaluation and without gradients it runs plain.
+    It is the same object; all that is added is ``runs_by``, the backend. In evaluation and without
+    gradients it runs plain.
     """
 
-    backend: Backend
-    plain: nn.Module
-    compiled: Callable[..., Any]
-
-    # Read by `sublinear.repeatable.refuse`: a plan is applied already.
     runs_by: Backend
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
@@ -38,12 +32,10 @@ class CapturedModel:
 
 def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
     """``model`` as it trains by the plans of a backend, which come with its first forward."""
-    kind = type(model)
-    own = kind.forward
+    own = type(model).forward
     # Code of its own: the compiler keeps what it has captured, and how often, with the code.
     compiled = torch.compile(_copied(own), backend=by_plan)
 
-    @wraps(own)
     @torch.compiler.disable(reason="it is compiled for a backend of its own")
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not (self.training and torch.is_grad_enabled()):
@@ -52,18 +44,7 @@ def captured(model: nn.Module, by_plan: Backend) -> nn.Module:
         with torch._dynamo.config.patch(use_numpy_random_stream=True):
             return compiled(model, *args, **kwargs)
 
-    body = {
-        "backend": by_plan,
-        "runs_by": by_plan,
-        "plain": model,
-        "compiled": staticmethod(compiled),
-        "forward": forward,
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-    }
-    planned: nn.Module = object.__new__(type(kind.__name__, (CapturedModel, kind), body))
-    object.__setattr__(planned, "__dict__", model.__dict__)
-    return planned
+    return view_of(model, CapturedModel, forward, runs_by=by_plan)
 
 
 def _copied(function: Any) -> Any:

@@ -22,6 +22,8 @@ _STATISTICS = (("running_mean", 1), ("running_var", 2))
 _TRAINS = {"batch_norm": ("training", 5), "instance_norm": ("use_input_stats", 5)}
 _TRAINS_BY_DEFAULT = {"batch_norm": False, "instance_norm": True}
 
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
+
 
 class Unplannable(Exception):
     """Why a graph is run as it is."""
@@ -90,8 +92,13 @@ class _Watcher(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         given = tensors(fx.map_arg((n.args, n.kwargs), lambda node: self.env[node]))
         before = [tensor._version for tensor in given]
-        with torch.no_grad():
-            result = super().run_node(n)
+        known = n.meta.get("example_value")
+        if n.op != "placeholder" and isinstance(known, _NUMBERS):
+            # Of a tensor's number the compiler has made a symbol, which is not made twice.
+            result: Any = known
+        else:
+            with torch.no_grad():
+                result = super().run_node(n)
         changed = set()
         for tensor, version in zip(given, before, strict=True):
             if tensor._version != version:

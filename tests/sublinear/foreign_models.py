@@ -172,3 +172,8 @@ def loss_of(output: Any) -> Tensor:
     if getattr(output, "loss", None) is not None:
         return output.loss
     return output.sample.square().mean()
+
+
+_OF_TIMM = ("mobilevit_xxs", "hrnet_w18_small", "tf_efficientnet_lite0")
+LIBRARIES = {name: "timm" if name in _OF_TIMM else "transformers" for name in FOREIGN}
+LIBRARIES["unet2d"] = "diffusers"
