@@ -122,8 +122,7 @@ def apply(
     _check(plan, blocks)
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
-    planned = view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
-    return planned
+    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
 
 
 def view_of(

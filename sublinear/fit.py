@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import TorchDynamoException
 
 from labkit.comparing import compare, measuring
 from labkit.device import survive
@@ -257,33 +258,17 @@ def fit(
     task = replace(task, accumulate=accumulate)
     fitting = _Fitting(model, task, asked, margin, max_overhead, method, offload)
     with measuring(None):
-        blocks = _read(model, task, modules)
-        stages = _STAGES + (0 if isinstance(blocks, str) else len(blocks))
+        blocks, reason = _read(model, task, modules)
+        stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
-            if isinstance(blocks, str):
-                fitted = fitting.captured(blocks, repeats, prove)
-            else:
-                fitted = fitting.planned(blocks, repeats, bar, prove)
-            if not prove:
-                _warn_of(fitted, asked)
-                return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
-            bar.set_description("comparing a step with a plain one")
-            proof = _proof(fitted)
-            bar.update()
-            if proof.differences and isinstance(blocks, TracedBlocks):
-                reason = f"traced, the model would not train as it does ({proof.differences[0]})"
-                try:
-                    wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
-                except ValueError as error:
-                    raise ValueError(_refusal(proof, str(error))) from None
-                fitted = fitting.planned(wrapped, repeats, bar, prove)
-                proof = _proof(fitted)
-    if proof.differences:
-        raise ValueError(_refusal(proof, fitted.note))
+            fitted = None
+            if reason:
+                fitted = fitting.by_compiler(reason, repeats, prove, or_else=blocks is not None)
+            if fitted is None:
+                assert blocks is not None
+                fitted = fitting.by_blocks(blocks, repeats, bar, prove)
     _warn_of(fitted, asked)
-    if proof.partial:
-        return replace(fitted, note=_joined(fitted.note, proof.how))
-    return replace(fitted, proof=proof.how)
+    return fitted
 
 
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
@@ -305,21 +290,25 @@ _TRIES = 4
 _LEAST_COVERED = 0.3
 
 
-def _read(model: nn.Module, task: Training, modules: list[str] | None) -> Blocks | str:
-    """The model as blocks, or why it is better captured by torch's compiler."""
+def _read(model: nn.Module, task: Training, modules: list[str] | None) -> tuple[Blocks | None, str]:
+    """The model as blocks, if it can be read so, and why torch's compiler had better capture it.
+
+    Raises ValueError for what can be planned in neither way.
+    """
     refuse(model)
     try:
         blocks = split(model, task.args, task.kwargs, modules=modules)
     except ValueError as error:
         if modules is not None:
             raise
-        return str(error)
-    if modules is not None or not isinstance(blocks, WrappedBlocks):
-        return blocks
+        return None, str(error)
+    if not isinstance(blocks, WrappedBlocks):
+        return blocks, ""
     covered = coverage(blocks, task)
-    if covered >= _LEAST_COVERED:
-        return replace(blocks, covered=covered)
-    return f"{blocks.note}; they keep {covered:.0%} of what is saved for backward"
+    blocks = replace(blocks, covered=covered)
+    if modules is not None or covered >= _LEAST_COVERED:
+        return blocks, ""
+    return blocks, f"{blocks.note}; they keep {covered:.0%} of what is saved for backward"
 
 
 @dataclass(frozen=True)
@@ -360,6 +349,42 @@ class _Fitting:
         fitted = self._held(fitted, chain, blocks, limit)
         bar.update()
         return fitted
+
+    def by_blocks(self, blocks: Blocks, repeats: int, bar: tqdm[Any], prove: bool) -> Fitted:
+        """The model by its blocks, proven. Raises ValueError where it would train otherwise."""
+        fitted = self.planned(blocks, repeats, bar, prove)
+        if not prove:
+            return _unproven(fitted)
+        bar.set_description("comparing a step with a plain one")
+        proof = _proof(fitted)
+        bar.update()
+        if proof.differences and isinstance(blocks, TracedBlocks):
+            reason = f"traced, the model would not train as it does ({proof.differences[0]})"
+            args, kwargs = self.task.args, self.task.kwargs
+            try:
+                wrapped = WrappedBlocks.read(self.model, args, kwargs, None, reason)
+            except ValueError as error:
+                raise ValueError(_refusal(proof, str(error))) from None
+            fitted = self.planned(wrapped, repeats, bar, prove)
+            proof = _proof(fitted)
+        return _proven(fitted, proof)
+
+    def by_compiler(
+        self, reason: str, repeats: int, prove: bool, *, or_else: bool
+    ) -> Fitted | None:
+        """The model as torch's compiler captures it, proven.
+
+        Where that fails: None if there is another way, ``or_else``; or the error.
+        """
+        try:
+            fitted = self.captured(reason, repeats, prove)
+            if not prove:
+                return _unproven(fitted)
+            return _proven(fitted, _proof(fitted))
+        except (ValueError, TorchDynamoException):
+            if or_else:
+                return None
+            raise
 
     def captured(self, reason: str, repeats: int, measure: bool) -> Fitted:
         """The model as torch's compiler captures it, planned; where ``measure``, to the budget.
@@ -494,6 +519,18 @@ def _warn_of(fitted: Fitted, budget: Budget) -> None:
     """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
     if fitted.gain and not budget.given:
         warnings.warn(fitted.gain, UserWarning, stacklevel=3)
+
+
+def _unproven(fitted: Fitted) -> Fitted:
+    return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
+
+
+def _proven(fitted: Fitted, proof: Proof) -> Fitted:
+    if proof.differences:
+        raise ValueError(_refusal(proof, fitted.note))
+    if proof.partial:
+        return replace(fitted, note=_joined(fitted.note, proof.how))
+    return replace(fitted, proof=proof.how)
 
 
 def _proof(fitted: Fitted) -> Proof:

@@ -51,9 +51,11 @@ def backend(
 
     ``budget``: as in `fit`, for weights, gradients and activations of the planned graphs; the
     optimizer, and a loss outside the model, are not seen. ``max_overhead``: without a budget, the
-    lowest peak within that share of more time, 0.3 by default. A graph is profiled when it first
-    runs, ``repeats`` times: that step takes more time and memory. Graphs that cannot be planned,
-    and what the compiler does not capture, run as they are; ``print`` of the backend says which.
+    lowest peak within that share of more time, 0.3 by default. A budget that is a share holds for
+    the graphs found so far; where no plan is that small, it is the lowest peak. A graph is profiled
+    when it first runs, ``repeats`` times: that step takes more time and memory. Graphs that cannot
+    be planned, and what the compiler does not capture, run as they are; ``print`` of the backend
+    says which. A byte budget counts a graph that runs several times in a step once.
 
     Pieces are not compiled: the values are those of the model without a compiler. Not guarded, and
     so not noticed, is what the compiler does not look at: ``os.environ``, files and clocks that a
@@ -141,7 +143,8 @@ class Backend:
         """
         chains = self.chains()
         if limit is not None:
-            found = together.by_budget(chains, limit, self.method)
+            share = self.budget.share is not None
+            found = together.by_budget(chains, limit, self.method, nearest=share)
         else:
             found = together.by_overhead(chains, self.max_overhead, self.method)
         for graph, plan in zip(self._in_a_step.values(), found.plans, strict=True):

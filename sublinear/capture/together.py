@@ -37,16 +37,20 @@ def by_overhead(chains: Sequence[Chain], max_overhead: float | None, method: str
     return _together([find(chain, max_overhead=max_overhead, method=method) for chain in chains])
 
 
-def by_budget(chains: Sequence[Chain], limit: float, method: str) -> Together:
+def by_budget(
+    chains: Sequence[Chain], limit: float, method: str, *, nearest: bool = False
+) -> Together:
     """The fastest plans found whose peak is at most ``limit`` bytes.
 
-    Raises ValueError, with the lowest peak, if there are none.
+    Raises ValueError, with the lowest peak, if there are none; ``nearest``: gives those instead.
     """
     best = plain(chains)
     if best.peak_bytes <= limit:
         return best
     floors = [find(chain, method=method) for chain in chains]
     lowest = _together(floors)
+    if lowest.peak_bytes > limit and nearest:
+        return lowest
     if lowest.peak_bytes > limit:
         raise ValueError(
             f"budget={limit:.0f} bytes ({format_bytes(limit)}) is too small: with the lowest peak "

@@ -352,12 +352,12 @@ def test_functional_call_computes_with_what_it_is_given(kind: Callable[[Tensor],
 
 
 def test_a_share_of_the_plain_peak() -> None:
-    model = Normed()
-    by_plan = sublinear.backend("70 %", repeats=1)
+    model = Odd()
+    by_plan = sublinear.backend("75 %", repeats=1)
     torch.compile(model, backend=by_plan)(rows(1024)).sum().backward()
     [graph] = by_plan.planned
     peak = by_plan.without_plan().peak_bytes
-    assert graph.known_plan.costs.peak_bytes <= 0.7 * peak
+    assert graph.known_plan.costs.peak_bytes <= 0.75 * peak
     assert f"{len(graph.known_plan)} pieces" in str(by_plan)
 
 
@@ -369,13 +369,13 @@ def test_a_budget_that_no_plan_keeps_is_refused_at_each_call() -> None:
 
 
 def test_several_graphs_share_a_budget() -> None:
-    by_plan = sublinear.backend("75 %", repeats=1)
+    by_plan = sublinear.backend("90 %", repeats=1)
     model = Broken()
     planned = torch.compile(model, backend=by_plan)
     planned(rows(1024)).sum().backward()
     chains = by_plan.chains()
     assert len(chains) == 2
-    limit = 0.75 * by_plan.without_plan().peak_bytes
+    limit = 0.9 * by_plan.without_plan().peak_bytes
     assert by_plan.plan(limit).peak_bytes <= limit < by_plan.without_plan().peak_bytes
 
 
