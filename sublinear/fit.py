@@ -230,8 +230,9 @@ def fit(
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
-    ``budget``: a number, or a text such as "6 GB" or "6 GiB". ``max_overhead=0.25`` is a quarter
-    more time. With neither, the plan has the lowest peak there is, whatever time it takes.
+    ``budget``: a number, a text such as "6 GB" or "6 GiB", a share of what a plain step needs, 0.5
+    or "50 %", or "all", what is free now less a tenth. ``max_overhead=0.25`` is a quarter more
+    time. With neither, the plan has the lowest peak there is, whatever time it takes.
 
     ``inputs``: a tensor, a tuple of the model's arguments, or a dict of its keyword arguments;
     ``loss``: of the model's output, the mean by default; ``optimizer``: its state counts, and its
@@ -241,6 +242,10 @@ def fit(
     by name, where torch cannot trace the model; ``offload``: on a GPU, checkpoints may send
     what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned.
+
+    What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
+    torch's compiler, see `backend`; there ``offload`` is no matter, and a later change is captured
+    and planned anew.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
     as it is. Not noticed later are files, clocks and the environment that its code reads through a

@@ -418,6 +418,27 @@ def test_fit_keeps_to_a_budget_by_a_real_step() -> None:
     assert fitted.predicted.peak_bytes < fitted.plain.peak_bytes
 
 
+class Filling(Layers):
+    """Fills a list: once a forward, though its pieces run again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def odd(self, x: Tensor) -> Tensor:
+        self.seen.append(x.detach().mean())
+        return x
+
+
+def test_a_list_that_forward_fills_is_filled_once() -> None:
+    model, x = Filling(), rows()
+    fitted = sublinear.fit(model, x, method="every", max_overhead=100.0, repeats=1)
+    assert not model.seen
+    fitted.model(x).sum().backward()
+    assert len(model.seen) == 1
+    assert "captured by torch's compiler" in fitted.note
+
+
 @pytest.mark.parametrize("kind", [Odd, Layers])
 def test_a_planned_model_has_the_name_and_the_signature_of_its_own(kind: type[nn.Module]) -> None:
     model = kind()
