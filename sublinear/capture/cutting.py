@@ -46,6 +46,8 @@ _HEAVY = {
     "rnn_tanh",
     "rnn_relu",
 }
+# They look like a switch, and are none.
+_HARMLESS = {"_log_api_usage_once"}
 _CROSS = (torch.Tensor, int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -163,8 +165,7 @@ def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
             open_since.append(i)
         elif "exit" in name and open_since:
             found.append((open_since.pop(), i))
-        elif name.startswith(("_", "push", "pop")) and not node.all_input_nodes:
-            # Another switch, as those of torch.func are.
+        elif _is_other_switch(node):
             others.append(i)
     if no_grad is not None:
         open_since.append(no_grad)
@@ -173,3 +174,10 @@ def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
     if others:
         found.append((others[0], others[-1]))
     return found
+
+
+def _is_other_switch(node: fx.Node) -> bool:
+    """Whether a node may switch something that is not known here, as those of torch.func do."""
+    name = name_of(node)
+    looks_so = name.startswith(("_", "push", "pop")) and not node.all_input_nodes
+    return looks_so and name not in _HARMLESS
