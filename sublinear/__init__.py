@@ -8,18 +8,20 @@
 `fit` does all of it. Its parts are `profile`, which makes a `Chain` from a model: a table of what
 each block costs; `plan`, which finds the `Plan` of least time or memory for a chain; `apply`, which
 makes a model that trains by a plan; and `verify`, which shows that it trains as before. `fit` shows
-that by one step before it returns.
+that by one step before it returns. `backend` plans what torch's compiler captures.
 
 The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
     plan, repeatable <- blocks <- apply <- profiling <- verify <- proof <- fit
+    profiling <- capture, coverage <- fit
 
 `sublinear.teaching` holds older methods and pictures, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply
 from sublinear.blocks import Blocks, split
+from sublinear.capture import backend
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.cost import Costs
 from sublinear.fit import Fitted, fit
@@ -47,6 +49,7 @@ __all__ = [
     "Trial",
     "Verification",
     "apply",
+    "backend",
     "emulate_small_gpu",
     "fit",
     "largest_batch",

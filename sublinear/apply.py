@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from types import TracebackType
 from typing import Any
 
@@ -121,11 +122,32 @@ def apply(
     _check(plan, blocks)
     if plan.loaded is not None and inputs is not None:
         plan.loaded.check_sample(*sample_of(inputs))
+    return view_of(model, PlannedModel, PlannedModel.forward, runs_by=Runner(plan, blocks))
+
+
+def view_of(
+    model: nn.Module, before: type, forward: Callable[..., Any], **attributes: object
+) -> nn.Module:
+    """Another view of a model, whose class has ``before`` in front and this ``forward``.
+
+    The class has the name of the model's own, and forward its signature: libraries write the one
+    into files, and choose by the other what they give.
+    """
     kind = type(model)
-    body = {"runs_by": _Runner(plan, blocks), "__module__": kind.__module__}
-    planned: nn.Module = object.__new__(type(f"Planned{kind.__name__}", (PlannedModel, kind), body))
-    object.__setattr__(planned, "__dict__", model.__dict__)
-    return planned
+
+    @wraps(kind.forward)
+    def as_signed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(self, *args, **kwargs)
+
+    body = {
+        "forward": as_signed,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        **attributes,
+    }
+    view: nn.Module = object.__new__(type(kind.__name__, (before, kind), body))
+    object.__setattr__(view, "__dict__", model.__dict__)
+    return view
 
 
 def _check(plan: Plan, blocks: Blocks) -> None:
@@ -163,7 +185,7 @@ class PlannedModel:
     the ``calls`` of each block so far.
     """
 
-    runs_by: _Runner
+    runs_by: Runner
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the model's own forward."""
@@ -191,7 +213,7 @@ class PlannedModel:
         )
 
 
-class _Runner:
+class Runner:
     """Runs nodes of a plan, and knows in which pass over a block it is.
 
     The first forward of all is the one that counts for running statistics. Selective options cache
@@ -333,7 +355,7 @@ def _one_after_the_other(programs: list[Program], *state: Any) -> State:
 class _Selective:
     """One selective checkpoint: its forward, and the run that its backward asks for."""
 
-    def __init__(self, runner: _Runner, node: Keep) -> None:
+    def __init__(self, runner: Runner, node: Keep) -> None:
         self.runner, self.node = runner, node
         self.check = runner.same_parameters(node)
         self.passes = 0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import TorchDynamoException
 
 from labkit.comparing import compare, measuring
 from labkit.device import survive
@@ -28,18 +29,21 @@ from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.apply import apply
-from sublinear.blocks import Blocks, WrappedBlocks, split
-from sublinear.budget import in_bytes
+from sublinear.blocks import Blocks, TracedBlocks, WrappedBlocks, split
+from sublinear.budget import Budget, as_budget
+from sublinear.capture import Backend, captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
+from sublinear.coverage import coverage, saved_bytes
 from sublinear.picture import picture
 from sublinear.plan import Plan
-from sublinear.planner import check_request
+from sublinear.planner import check_one, check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.training import clear_gradients
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
+from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
 
 if TYPE_CHECKING:
@@ -53,7 +57,8 @@ class Fitted:
     ``note``: why the model was not read in a better way, and what could not be proven, if so;
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
     the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
-    ``gain``: that the plan saves next to nothing, and what may help, if so.
+    ``gain``: that the plan saves next to nothing, and what may help, if so; ``covered``: the share
+    that the planned part keeps of all that is saved for backward.
     """
 
     model: nn.Module
@@ -64,6 +69,7 @@ class Fitted:
     proof: str = ""
     measured_bytes: int | None = None
     gain: str = ""
+    covered: float = 1.0
 
     @property
     def chain(self) -> Chain:
@@ -93,6 +99,9 @@ class Fitted:
         if self.predicted.sent_bytes:
             sent = format_bytes(self.predicted.sent_bytes)
             lines.insert(1, f"{'on the CPU meanwhile':<30} {sent:>10}")
+        if self.covered < _ALL:
+            share = f"{self.covered:.0%} of what is saved for backward"
+            lines.append(f"covered: the planned part keeps {share}")
         if self.gain:
             lines.append(f"gain: {self.gain}")
         if self.proof:
@@ -128,7 +137,11 @@ class Fitted:
 
     def step_peak(self) -> int | None:
         """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
-        return self._peak(self.model)[0]
+        return self.peak_of(self.model)
+
+    def peak_of(self, model: nn.Module) -> int | None:
+        """Bytes of a real step of the model or the planned one; None where it does not fit."""
+        return self._peak(model)[0]
 
     def _peak(self, model: nn.Module) -> tuple[int | None, int | None]:
         """Bytes of the second step, allocated and reserved; None where it does not fit at all."""
@@ -217,8 +230,9 @@ def fit(
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
-    ``budget``: a number, or a text such as "6 GB" or "6 GiB". ``max_overhead=0.25`` is a quarter
-    more time. With neither, the plan has the lowest peak there is, whatever time it takes.
+    ``budget``: a number, a text such as "6 GB" or "6 GiB", a share of what a plain step needs, 0.5
+    or "50 %", or "all", what is free now less a tenth. ``max_overhead=0.25`` is a quarter more
+    time. With neither, the plan has the lowest peak there is, whatever time it takes.
 
     ``inputs``: a tensor, a tuple of the model's arguments, or a dict of its keyword arguments;
     ``loss``: of the model's output, the mean by default; ``optimizer``: its state counts, and its
@@ -228,51 +242,45 @@ def fit(
     by name, where torch cannot trace the model; ``offload``: on a GPU, checkpoints may send
     what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned.
+
+    What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
+    torch's compiler, see `backend`; there ``offload`` is no matter, and a later change is captured
+    and planned anew.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
     as it is. Not noticed later are files, clocks and the environment that its code reads through a
     library, and flags of torch.
     """
-    limit = in_bytes(budget)
+    asked = as_budget(budget)
     # Before the profile, which may take minutes.
-    check_request(limit, max_overhead, method)
+    check_request(asked.bytes, max_overhead, method)
+    check_one(budget, max_overhead)
     _check_counts(accumulate, margin)
-    if limit is not None:
-        limit = int(limit * (1 - margin))
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, limit, max_overhead, method, offload)
+    fitting = _Fitting(model, task, asked, margin, max_overhead, method, offload)
     with measuring(None):
-        blocks = split(model, task.args, task.kwargs, modules=modules)
-        with progress(total=len(blocks) + _STAGES, desc="planning") as bar:
-            fitted = fitting.planned(blocks, repeats, bar, prove)
-            if not prove:
-                _warn_of(fitted, limit)
-                return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
-            bar.set_description("comparing a step with a plain one")
-            proof = _proof(fitted)
-            bar.update()
-            if proof.differences and blocks.kind == "traced":
-                reason = f"traced, the model would not train as it does ({proof.differences[0]})"
-                try:
-                    wrapped = WrappedBlocks.read(model, task.args, task.kwargs, None, reason)
-                except ValueError as error:
-                    raise ValueError(_refusal(proof, str(error))) from None
-                fitted = fitting.planned(wrapped, repeats, bar, prove)
-                proof = _proof(fitted)
-    if proof.differences:
-        raise ValueError(_refusal(proof, fitted.note))
-    _warn_of(fitted, limit)
-    if proof.partial:
-        return replace(fitted, note=_joined(fitted.note, proof.how))
-    return replace(fitted, proof=proof.how)
+        blocks, reason = _read(model, task, modules)
+        stages = _STAGES + (0 if blocks is None else len(blocks))
+        with progress(total=stages, desc="planning") as bar:
+            fitted = None
+            if reason:
+                fitted = fitting.by_compiler(reason, repeats, prove, or_else=blocks is not None)
+            if fitted is None:
+                assert blocks is not None
+                fitted = fitting.by_blocks(blocks, repeats, bar, prove)
+    _warn_of(fitted, asked)
+    return fitted
 
 
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
 _STAGES = 4
+
+# A share that is shown as all.
+_ALL = 0.995
 
 # Of the plain peak: below that much a plan is said to save next to nothing.
 _LEAST_GAIN = 0.03
@@ -283,13 +291,39 @@ _SMALL = 0.5
 _TRIES = 4
 
 
+# Of what a step saves: where the blocks that can be wrapped save less, the compiler captures.
+_LEAST_COVERED = 0.3
+
+
+def _read(model: nn.Module, task: Training, modules: list[str] | None) -> tuple[Blocks | None, str]:
+    """The model as blocks, if it can be read so, and why torch's compiler had better capture it.
+
+    Raises ValueError for what can be planned in neither way.
+    """
+    refuse(model)
+    try:
+        blocks = split(model, task.args, task.kwargs, modules=modules)
+    except ValueError as error:
+        if modules is not None:
+            raise
+        return None, str(error)
+    if not isinstance(blocks, WrappedBlocks):
+        return blocks, ""
+    covered = coverage(blocks, task)
+    blocks = replace(blocks, covered=covered)
+    if modules is not None or covered >= _LEAST_COVERED:
+        return blocks, ""
+    return blocks, f"{blocks.note}; they keep {covered:.0%} of what is saved for backward"
+
+
 @dataclass(frozen=True)
 class _Fitting:
     """What is asked for: from blocks to a planned model that keeps to the budget."""
 
     model: nn.Module
     task: Training
-    limit: float | None
+    budget: Budget
+    margin: float
     max_overhead: float | None
     method: str
     offload: bool
@@ -311,19 +345,115 @@ class _Fitting:
             chain = replace(chain, link=None)
         bar.update()
         bar.set_description("searching for the plan")
-        fitted = self._by_plan(chain, blocks, self.limit)
+        limit = self._limit(chain)
+        fitted = self._by_plan(chain, blocks, limit)
         bar.update()
-        if self.limit is None or not measure:
+        if limit is None or not measure:
             return fitted
         bar.set_description("measuring a step")
-        fitted = self._held(fitted, chain, blocks, self.limit)
+        fitted = self._held(fitted, chain, blocks, limit)
         bar.update()
         return fitted
+
+    def by_blocks(self, blocks: Blocks, repeats: int, bar: tqdm[Any], prove: bool) -> Fitted:
+        """The model by its blocks, proven. Raises ValueError where it would train otherwise."""
+        fitted = self.planned(blocks, repeats, bar, prove)
+        if not prove:
+            return _unproven(fitted)
+        bar.set_description("comparing a step with a plain one")
+        proof = _proof(fitted)
+        bar.update()
+        if proof.differences and isinstance(blocks, TracedBlocks):
+            reason = f"traced, the model would not train as it does ({proof.differences[0]})"
+            args, kwargs = self.task.args, self.task.kwargs
+            try:
+                wrapped = WrappedBlocks.read(self.model, args, kwargs, None, reason)
+            except ValueError as error:
+                raise ValueError(_refusal(proof, str(error))) from None
+            fitted = self.planned(wrapped, repeats, bar, prove)
+            proof = _proof(fitted)
+        return _proven(fitted, proof)
+
+    def by_compiler(
+        self, reason: str, repeats: int, prove: bool, *, or_else: bool
+    ) -> Fitted | None:
+        """The model as torch's compiler captures it, proven.
+
+        Where that fails: None if there is another way, ``or_else``; or the error.
+        """
+        try:
+            fitted = self.captured(reason, repeats, prove)
+            if not prove:
+                return _unproven(fitted)
+            return _proven(fitted, _proof(fitted))
+        except (ValueError, TorchDynamoException):
+            if or_else:
+                return None
+            raise
+
+    def captured(self, reason: str, repeats: int, measure: bool) -> Fitted:
+        """The model as torch's compiler captures it, planned; where ``measure``, to the budget.
+
+        Raises ValueError where nothing that is captured can be planned.
+        """
+        overhead = None if self.budget.given else self.max_overhead
+        by_plan = Backend(Budget(), overhead, self.method, repeats)
+        model, task = captured(self.model, by_plan), self.task
+        with restored(self.model, task):
+            # The graphs are found, profiled and planned as they run.
+            task.loss(model(*task.args, **task.kwargs))
+        if not by_plan.planned:
+            raise ValueError(
+                f"{reason}; and of what torch's compiler captures nothing can be planned: {by_plan}"
+            )
+        note = f"{reason}: captured by torch's compiler instead, {by_plan.count}"
+        plan = by_plan.main.known_plan
+        fitted = Fitted(model, plan, self.model, task, note)
+        plain = fitted.peak_of(self.model)
+        without = by_plan.without_plan().peak_bytes
+        beside = 0 if plain is None else plain - without
+        kept = sum(graph.saved_bytes for graph in by_plan.planned)
+        covered = min(1.0, kept / max(1, saved_bytes(self.model, task)))
+        device = next(self.model.parameters()).device
+        limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
+        peak = None
+        if limit is not None:
+            peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside, measure)
+        chain = by_plan.main.known_plan.known_chain
+        size = max(0, chain.fixed_bytes + beside)
+        whole = replace(by_plan.main.known_plan, chain=replace(chain, fixed_bytes=size))
+        fitted = replace(fitted, plan=whole, measured_bytes=peak, covered=covered)
+        return replace(fitted, gain=self._gain(fitted, by_plan.main.known_blocks))
+
+    def _kept_to(
+        self, limit: int, fitted: Fitted, by_plan: Backend, beside: int, measure: bool
+    ) -> int | None:
+        """Plan graphs so that a real step keeps to the limit; its peak, where it is measured."""
+        aim = limit - beside
+        for _ in range(_TRIES):
+            by_plan.limit = aim
+            found = by_plan.plan(aim)
+            peak = fitted.step_peak() if measure else None
+            if peak is None or peak <= limit:
+                return peak
+            aim = min(aim, found.peak_bytes) - (peak - limit)
+        raise ValueError(
+            f"budget={limit} bytes: after {_TRIES} plans a real step still needed {peak}: ask for "
+            "more"
+        )
+
+    def _limit(self, chain: Chain) -> float | None:
+        """The budget in bytes, less the margin; None without one."""
+        device = next(self.model.parameters()).device
+        limit = self.budget.limit(keep_all(chain).costs.peak_bytes, device, chain.fixed_bytes)
+        return None if limit is None else int(limit * (1 - self.margin))
 
     def _by_plan(self, chain: Chain, blocks: Blocks, limit: float | None) -> Fitted:
         found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
         by_plan = apply(self.model, found, self.task.args, blocks=blocks)
         fitted = Fitted(by_plan, found, self.model, self.task, blocks.note)
+        if isinstance(blocks, WrappedBlocks):
+            fitted = replace(fitted, covered=blocks.covered)
         return replace(fitted, gain=self._gain(fitted, blocks))
 
     def _gain(self, fitted: Fitted, blocks: Blocks) -> str:
@@ -340,7 +470,7 @@ class _Fitting:
         )
 
     def _advice(self, fitted: Fitted, blocks: Blocks, kept: float) -> str:
-        if self.limit is not None:
+        if self.budget.given:
             return "the budget asks for no more"
         chain = fitted.chain
         if self.max_overhead is not None:
@@ -390,10 +520,22 @@ def _check_counts(accumulate: object, margin: object) -> None:
         raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")
 
 
-def _warn_of(fitted: Fitted, limit: float | None) -> None:
+def _warn_of(fitted: Fitted, budget: Budget) -> None:
     """Say that a plan saves nothing, unless it was asked for a peak, which it keeps to."""
-    if fitted.gain and limit is None:
+    if fitted.gain and not budget.given:
         warnings.warn(fitted.gain, UserWarning, stacklevel=3)
+
+
+def _unproven(fitted: Fitted) -> Fitted:
+    return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
+
+
+def _proven(fitted: Fitted, proof: Proof) -> Fitted:
+    if proof.differences:
+        raise ValueError(_refusal(proof, fitted.note))
+    if proof.partial:
+        return replace(fitted, note=_joined(fitted.note, proof.how))
+    return replace(fitted, proof=proof.how)
 
 
 def _proof(fitted: Fitted) -> Proof:

@@ -234,6 +234,11 @@ def _most_samples(chain: Chain, budget: int, method: str) -> int:
 def check_request(budget: object, max_overhead: object, method: str) -> None:
     """Raise ValueError or TypeError for what `plan` would refuse, whatever the chain."""
     _check_limits(budget, max_overhead, method)
+    check_one(budget, max_overhead)
+
+
+def check_one(budget: object, max_overhead: object) -> None:
+    """Raise ValueError for a budget of memory beside one of time."""
     if budget is not None and max_overhead is not None:
         raise ValueError(
             f"budget={budget!r} and max_overhead={max_overhead!r}: "

@@ -47,9 +47,13 @@ class Frame:
 
 @dataclass(frozen=True)
 class WrappedBlocks(Blocks):
-    """Some of the model's modules; what runs outside them is its own code."""
+    """Some of the model's modules; what runs outside them is its own code.
+
+    ``covered``: the share that they keep of all that is saved for backward, once it was counted.
+    """
 
     frames: tuple[Frame, ...] = ()
+    covered: float = 1.0
 
     kind = "wrapped"
 

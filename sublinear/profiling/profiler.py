@@ -79,7 +79,7 @@ def profile(
         where = _device_of(model, first)
         with measuring(None):
             blocks = blocks or split(model, task.args, task.kwargs)
-            chain = _measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
+            chain = measured(model, task, blocks, where, repeats, menu, accumulate, on_block)
     return replace(chain, batch_size=batch_size, sample=sample_of(task.args, task.kwargs)[0])
 
 
@@ -102,7 +102,7 @@ def _estimated(
     )
 
 
-def _measured(
+def measured(
     model: nn.Module,
     task: Training,
     blocks: Blocks,

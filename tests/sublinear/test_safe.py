@@ -666,7 +666,6 @@ REFUSED = {
     "weight norm, old": (lambda: weight_norm(nn.utils.weight_norm), "has forward pre hooks"),
     "forward hook": (with_hook, r"layers\.1 has forward hooks"),
     "a buffer": (Counting, "changes the buffer seen in forward"),
-    "a list": (Appending, r"changes Appending\.outputs in forward"),
     "own generator": (lambda: Inside(OwnGenerator()), r"generator of its own \(odd\.generator"),
     "compiled before, inside": (lambda: compiled(True), "odd is a OptimizedModule: it is compiled"),
     "compiled before, in place": (lambda: compiled(False), "compiled in place"),
@@ -683,6 +682,13 @@ def test_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=words):
         fit(model, rows(), repeats=1)
     assert not getattr(model, "outputs", [])
+
+
+def test_a_list_that_forward_fills_is_not_read_as_blocks() -> None:
+    model = Appending()
+    with pytest.raises(ValueError, match=r"changes Appending\.outputs in forward"):
+        split(model, rows())
+    assert not model.outputs
 
 
 # ------------------------------------------------------------------------------- around the planned

@@ -1,0 +1,317 @@
+"""A memory plan as the compiler's own word: ``torch.compile(model, backend=sublinear.backend())``.
+
+torch's compiler calls a backend for each graph that it captures, with guards: where anything
+changes that a graph depends on, it captures anew and calls it again. Here a graph is cut into
+pieces, profiled on the inputs of its first call, planned, and run piece by piece under the
+checkpoints of its plan, without compiling the pieces.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from labkit.comparing import measuring
+from labkit.restore import preserve_rng
+from labkit.text import format_bytes
+from sublinear.apply import MENU, Runner
+from sublinear.budget import Budget, as_budget
+from sublinear.capture import together
+from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
+from sublinear.capture.watching import Unplannable
+from sublinear.chain import Chain
+from sublinear.picture import picture
+from sublinear.plan import Plan
+from sublinear.planner import check_one, check_request
+from sublinear.profiling.profiler import measured
+from sublinear.profiling.tensors import leaves, pull_on
+from sublinear.profiling.training import Training, bytes_of
+from sublinear.searches.simple import keep_all
+
+Run = Callable[..., Any]
+
+# A step may take that much more time, unless something else is asked for.
+OVERHEAD = 0.3
+
+
+def backend(
+    budget: float | str | None = None,
+    *,
+    max_overhead: float | None = None,
+    method: str = "menu",
+    repeats: int = 3,
+) -> Backend:
+    """A backend for `torch.compile` that plans the memory of each graph that it is given.
+
+    ``budget``: as in `fit`, for weights, gradients and activations of the planned graphs; the
+    optimizer, and a loss outside the model, are not seen. ``max_overhead``: without a budget, the
+    lowest peak within that share of more time, 0.3 by default. A budget that is a share holds for
+    the graphs found so far; where no plan is that small, it is the lowest peak. A graph is profiled
+    when it first runs, ``repeats`` times: that step takes more time and memory. Graphs that cannot
+    be planned, and what the compiler does not capture, run as they are; ``print`` of the backend
+    says which. A byte budget counts a graph that runs several times in a step once.
+
+    Pieces are not compiled: the values are those of the model without a compiler. Not guarded, and
+    so not noticed, is what the compiler does not look at: ``os.environ``, files and clocks that a
+    model's code reads. The compiler draws NumPy's random numbers from torch's generator, unless
+    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that
+    cannot be read; when a graph runs, also for one that no plan keeps.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+    >>> planned = torch.compile(model, backend=backend("80 %"))
+    >>> planned(torch.ones(2, 8)).sum().backward()
+    """
+    asked = as_budget(budget)
+    check_request(asked.bytes, max_overhead, method)
+    check_one(budget, max_overhead)
+    if budget is None and max_overhead is None:
+        max_overhead = OVERHEAD
+    return Backend(asked, max_overhead, method, repeats)
+
+
+class Backend:
+    """What `backend` makes. ``graphs``: those that were captured so far, in order.
+
+    ``limit``: bytes that the graphs of a step may need; None: the budget says so, or the overhead.
+    ``print`` shows the plans.
+    """
+
+    def __init__(
+        self, budget: Budget, max_overhead: float | None, method: str, repeats: int
+    ) -> None:
+        self.budget, self.max_overhead = budget, max_overhead
+        self.method, self.repeats = method, repeats
+        self.graphs: list[GraphRun] = []
+        self.limit: float | None = None
+        self.profile_seconds = 0.0
+        self._in_a_step: dict[Hashable, GraphRun] = {}
+        self._chains: dict[Hashable, Chain] = {}
+
+    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Run:
+        graph = GraphRun(self, gm, example_inputs)
+        if graph.trains:
+            self.graphs.append(graph)
+        return graph
+
+    def without_plan(self) -> together.Together:
+        """What a step of the graphs costs if nothing is computed again."""
+        return together.plain(self.chains())
+
+    @property
+    def planned(self) -> list[GraphRun]:
+        """The graphs that run by a plan."""
+        return [graph for graph in self.graphs if graph.plan is not None]
+
+    def found(self, graph: GraphRun, values: Sequence[Any]) -> None:
+        """Profile a graph on the inputs of a call, and plan anew with it.
+
+        Raises ValueError where no plan keeps to the budget.
+        """
+        begin = time.perf_counter()
+        graph.profile(values, self._chains, self.repeats)
+        self.profile_seconds += time.perf_counter() - begin
+        if graph.chain is None:
+            return
+        # What was captured before of the same code does not run in the same step.
+        self._in_a_step[graph.code] = graph
+        chains = self.chains()
+        limit = self.limit
+        if self.budget.given:
+            held = max(chain.fixed_bytes for chain in chains)
+            limit = self.budget.limit(together.plain(chains).peak_bytes, graph.device, held)
+        try:
+            self.plan(limit)
+        except ValueError:
+            # So that the next call says so again.
+            graph.size = -1
+            raise
+
+    def chains(self) -> list[Chain]:
+        """Of the graphs of a step that can be planned, in order."""
+        return [graph.chain for graph in self._in_a_step.values() if graph.chain is not None]
+
+    def plan(self, limit: float | None) -> together.Together:
+        """Plan the graphs of a step, within ``limit`` bytes or within the overhead.
+
+        Raises ValueError where no plan keeps to the limit.
+        """
+        chains = self.chains()
+        if limit is not None:
+            share = self.budget.share is not None
+            found = together.by_budget(chains, limit, self.method, nearest=share)
+        else:
+            found = together.by_overhead(chains, self.max_overhead, self.method)
+        for graph, plan in zip(self._in_a_step.values(), found.plans, strict=True):
+            graph.run_by(plan)
+        return found
+
+    @property
+    def main(self) -> GraphRun:
+        """Of the planned graphs the one that keeps most without a plan."""
+        return max(self.planned, key=lambda graph: graph.saved_bytes)
+
+    @property
+    def count(self) -> str:
+        """How many graphs there are, in words."""
+        number = len(self.graphs)
+        return f"{number} graph{'s' * (number > 1)}, {len(self.planned)} planned"
+
+    def __str__(self) -> str:
+        lines = []
+        for number, graph in enumerate(self.graphs):
+            lines.append(f"graph {number}: {graph}")
+        return "\n".join(lines) or "no graph was captured yet: call the compiled model"
+
+    __repr__ = __str__
+
+
+class GraphRun:
+    """One graph of the compiler: runs as it is until it has a plan, then by that.
+
+    ``chain``: what its pieces cost; ``note``: why it is not planned. ``trains``: whether it was
+    captured with gradients on, for inputs of which one needs one.
+    """
+
+    def __init__(self, owner: Backend, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+        self.owner, self.as_it_is = owner, gm.forward
+        self.pieces: Pieces | None = None
+        self.blocks: CapturedBlocks | None = None
+        self.chain: Chain | None = None
+        self.plan: Plan | None = None
+        self.runner: Runner | None = None
+        self.note = ""
+        self.code = _code()
+        self.device = torch.device("cpu")
+        # Of the inputs of the call that it was profiled on; -1 before.
+        self.size = -1
+        wanting = [value for value in example_inputs if _wants_gradient(value)]
+        self.trains = torch.is_grad_enabled() and bool(wanting)
+        if not self.trains:
+            return
+        self.device = wanting[0].device
+        try:
+            are_parameters = [isinstance(value, nn.Parameter) for value in example_inputs]
+            self.pieces = pieces_of(gm, are_parameters)
+        except Unplannable as error:
+            self.note = str(error)
+            return
+        if len(self.pieces.rows) < 2:
+            self.pieces, self.note = None, "it is a single piece"
+
+    def __call__(self, *values: Any) -> Any:
+        if self.pieces is None:
+            return self.as_it_is(*values)
+        if bytes_of(filter(torch.is_tensor, values)) > self.size:
+            self.owner.found(self, values)
+        if self.runner is None or self.blocks is None:
+            return self.as_it_is(*values)
+        self.runner.prepare()
+        return self.runner.outermost(self.blocks.frame(list(values)))[0]
+
+    def profile(self, values: Sequence[Any], known: dict[Hashable, Chain], repeats: int) -> None:
+        """Measure the pieces, unless a graph that does the same was measured before."""
+        assert self.pieces is not None
+        self.size = bytes_of(filter(torch.is_tensor, values))
+        if reason := _not_cut(self.pieces, values):
+            self.pieces, self.note = None, reason
+            return
+        blocks = CapturedBlocks.of(self.pieces, list(values))
+        key = self.pieces.likeness, tuple(map(_shape, values))
+        chain = known.get(key)
+        try:
+            chain = chain or _chain(blocks, values, self.device, repeats)
+        except ValueError as error:
+            self.pieces, self.note = None, str(error)
+            warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
+            return
+        known[key] = chain
+        self.blocks, self.chain = blocks, chain
+
+    def run_by(self, plan: Plan) -> None:
+        """Follow a plan from the next call on."""
+        assert self.blocks is not None
+        self.plan, self.runner = plan, Runner(plan, self.blocks)
+
+    @property
+    def known_plan(self) -> Plan:
+        """The plan of a graph that has one."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def known_blocks(self) -> CapturedBlocks:
+        """The blocks of a graph that has a plan."""
+        assert self.blocks is not None
+        return self.blocks
+
+    @property
+    def saved_bytes(self) -> int:
+        """What it keeps for the backward pass without a plan."""
+        if self.chain is None:
+            return 0
+        return sum(block.options[0].saved_bytes for block in self.chain.blocks)
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return f"runs as it is: {self.note or 'it did not run yet'}"
+        without, costs = keep_all(self.plan.known_chain).costs, self.plan.costs
+        return (
+            f"{len(self.plan)} pieces, {format_bytes(costs.peak_bytes)} of "
+            f"{format_bytes(without.peak_bytes)}, {costs.seconds / without.seconds:.2f} times the "
+            f"seconds: {self.plan}\n{picture(self.plan)}"
+        )
+
+
+def _chain(
+    blocks: CapturedBlocks, values: Sequence[Any], device: torch.device, repeats: int
+) -> Chain:
+    task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
+    with measuring(None), preserve_rng():
+        chain = measured(blocks.model, task, blocks, device, repeats, len(MENU), False, None)
+    # Inputs of the graph that cross are counted where they do.
+    others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
+    fixed = bytes_of(filter(torch.is_tensor, others))
+    spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
+    return replace(chain, fixed_bytes=fixed, spare_bytes=spare, link=None)
+
+
+def _pull(output: Any) -> torch.Tensor:
+    """A loss whose backward makes a gradient of all that a graph returns."""
+    loss = pull_on(output)
+    if loss is None:
+        raise ValueError("nothing that it returns needs a gradient")
+    return loss
+
+
+def _not_cut(pieces: Pieces, values: Sequence[Any]) -> str:
+    """Why the inputs of a call forbid to cut, if so: one that is changed is another one as well."""
+    places: dict[int, int] = {}
+    for i, value in enumerate(values):
+        if not torch.is_tensor(value) or value.layout is not torch.strided:
+            continue
+        other = places.setdefault(value.untyped_storage()._cdata, i)
+        if other != i and {i, other} & (pieces.changed | pieces.statistics):
+            return "it changes in place one of two inputs that share memory"
+    return ""
+
+
+def _shape(value: Any) -> Hashable:
+    if not torch.is_tensor(value):
+        return value
+    return tuple(value.shape), value.dtype, value.requires_grad, value.device
+
+
+def _code() -> Hashable:
+    """Equal for what the compiler captures of the same code, under other guards."""
+    compiling = torch._guards.CompileContext.current_compile_id()
+    return None if compiling is None else compiling.frame_id
+
+
+def _wants_gradient(value: Any) -> bool:
+    return torch.is_tensor(value) and value.requires_grad

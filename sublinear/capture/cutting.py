@@ -1,0 +1,183 @@
+"""Where to cut the graph of a compiler: between two nodes that do real work, where least crosses.
+
+Not where something would be computed twice otherwise than once: no cut lies between the making of a
+tensor and a change of it in place, between two uses of an input that is changed, or where a mode
+such as autocast or ``no_grad`` is switched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import fx
+
+from sublinear.capture.watching import Seen, name_of
+
+# A profile takes time for each piece.
+MOST = 96
+
+# What a graph does not make itself.
+OUTSIDE = ("placeholder", "get_attr")
+
+_HEAVY = {
+    "linear",
+    "bilinear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "embedding",
+    "matmul",
+    "bmm",
+    "mm",
+    "addmm",
+    "baddbmm",
+    "einsum",
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
+    "_grouped_mm",
+    "grouped_mm",
+    "lstm",
+    "gru",
+    "rnn_tanh",
+    "rnn_relu",
+}
+# They look like a switch, and are none.
+_HARMLESS = {"_log_api_usage_once"}
+_CROSS = (torch.Tensor, int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def cuts(nodes: list[fx.Node], seen: Seen) -> list[int]:
+    """The places in ``nodes``, what a graph computes, before which a piece begins."""
+    allowed = _allowed(nodes, seen)
+    sizes = _bytes_across(nodes, seen)
+    found: list[int] = []
+    heavy = [i for i, node in enumerate(nodes) if is_heavy(node)]
+    for before, after in pairwise(heavy):
+        best = None
+        for end in range(before + 1, after + 1):
+            if allowed[end] and (best is None or sizes[end] <= sizes[best]):
+                best = end
+        if best is not None:
+            found.append(best)
+    # Where most crosses, a cut helps least.
+    found.sort(key=sizes.__getitem__)
+    return sorted(found[: MOST - 1])
+
+
+def _allowed(nodes: list[fx.Node], seen: Seen) -> list[bool]:
+    """Whether a piece may begin before each node."""
+    allowed = [True] * len(nodes)
+    for first, last in [*_changes(nodes, seen), *_modes(nodes)]:
+        allowed[first + 1 : last + 1] = [False] * (last - first)
+    for end in range(1, len(nodes)):
+        if allowed[end]:
+            values = [seen.values[node] for node in crossing(nodes, end)]
+            allowed[end] = all(isinstance(value, _CROSS) for value in values)
+    return allowed
+
+
+def is_heavy(node: fx.Node) -> bool:
+    """Whether a node does real work, which saves its input anyway."""
+    return name_of(node) in _HEAVY
+
+
+def crossing(nodes: list[fx.Node], end: int, inputs: Sequence[fx.Node] = ()) -> list[fx.Node]:
+    """What nodes before ``end`` have made that it or a later one uses, in the order of making.
+
+    ``inputs``: those of the graph that cross as well.
+    """
+    later = {*nodes[end:]}
+    found = []
+    for node in [*inputs, *nodes[:end]]:
+        if any(user in later or user.op == "output" for user in node.users):
+            found.append(node)
+    return found
+
+
+def _bytes_across(nodes: list[fx.Node], seen: Seen) -> list[int]:
+    """Bytes of the storages that cross before each node, those of the graph's inputs left out."""
+    own = set[int]()
+    for node in nodes:
+        own |= seen.storages[node]
+    for node, made in seen.storages.items():
+        if node.op in OUTSIDE:
+            own -= made
+    sizes = []
+    for end in range(len(nodes)):
+        storages = set[int]()
+        for node in crossing(nodes, end):
+            storages |= seen.storages[node] & own
+        sizes.append(sum(seen.sizes[storage] for storage in storages))
+    return sizes
+
+
+def _changes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:
+    """From where a storage is made to where it is changed; all uses of an input that is."""
+    made: dict[int, int] = {}
+    for i, node in enumerate(nodes):
+        for storage in seen.storages[node]:
+            made.setdefault(storage, i)
+    statistics = set[int]()
+    for node in seen.statistics:
+        statistics |= seen.storages[node]
+    uses = _uses(nodes, seen)
+    found = []
+    for i, node in enumerate(nodes):
+        for storage in seen.changed[node] - statistics:
+            if storage in uses:
+                found.append((min(uses[storage]), max(uses[storage])))
+            else:
+                found.append((made[storage], i))
+    return found
+
+
+def _uses(nodes: list[fx.Node], seen: Seen) -> dict[int, list[int]]:
+    """Where nodes use each storage of what the graph does not make itself."""
+    uses: dict[int, list[int]] = {}
+    for node, storages in seen.storages.items():
+        if node.op in OUTSIDE:
+            uses |= {storage: [] for storage in storages}
+    for i, node in enumerate(nodes):
+        for other in node.all_input_nodes:
+            for storage in seen.storages[other] & uses.keys():
+                uses[storage].append(i)
+    return uses
+
+
+def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
+    """From where a mode is switched on to where it is switched off again."""
+    found: list[tuple[int, int]] = []
+    open_since: list[int] = []
+    others: list[int] = []
+    no_grad: int | None = None
+    for i, node in enumerate(nodes):
+        name = name_of(node)
+        if name == "_set_grad_enabled":
+            if no_grad is not None:
+                found.append((no_grad, i))
+            no_grad = None if node.args[0] else i
+        elif "enter" in name:
+            open_since.append(i)
+        elif "exit" in name and open_since:
+            found.append((open_since.pop(), i))
+        elif _is_other_switch(node):
+            others.append(i)
+    if no_grad is not None:
+        open_since.append(no_grad)
+    for first in open_since:
+        found.append((first, len(nodes) - 1))
+    if others:
+        found.append((others[0], others[-1]))
+    return found
+
+
+def _is_other_switch(node: fx.Node) -> bool:
+    """Whether a node may switch something that is not known here, as those of torch.func do."""
+    name = name_of(node)
+    looks_so = name.startswith(("_", "push", "pop")) and not node.all_input_nodes
+    return looks_so and name not in _HARMLESS

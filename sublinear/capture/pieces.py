@@ -1,0 +1,293 @@
+"""The graph of a compiler as blocks: pieces of it, each run from what crosses into it.
+
+Weights, buffers and other inputs of the graph do not cross from piece to piece: they lie in a
+`Frame`, one for each call, where each run of a piece finds them, also the one in the backward pass.
+So other parameters, as those of `torch.func.functional_call`, are no matter. Inputs that the graph
+changes in place are changed once: a piece that runs again is given copies of what they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
+from sublinear.capture.cutting import crossing, cuts, is_heavy
+from sublinear.capture.watching import Unplannable, watch
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``takes``: the numbers of the graph's inputs that it uses, the first arguments of ``run``.
+
+    ``last``: it makes the graph's output. ``work``: what it does, see `Blocks.work`.
+    """
+
+    name: str
+    run: Callable[..., State]
+    takes: tuple[int, ...]
+    last: bool
+    work: Hashable
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All of one graph, and the numbers of some of its inputs.
+
+    ``crossing``: those that cross as what pieces make does, since they need a gradient and are no
+    parameters. ``statistics``: those that norms write and nobody reads. ``changed``: those that it
+    changes otherwise.
+    """
+
+    rows: tuple[Piece, ...]
+    crossing: tuple[int, ...]
+    statistics: frozenset[int]
+    changed: frozenset[int]
+
+    @property
+    def likeness(self) -> Hashable:
+        """Equal for graphs that do the same."""
+        return tuple(piece.work for piece in self.rows)
+
+
+def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
+    """Cut a graph. ``parameters``: which of its inputs are. Raises `Unplannable`."""
+    seen = watch(gm)
+    inputs, nodes, result = _sorted(gm)
+    if not nodes:
+        raise Unplannable("it computes nothing")
+    numbers = {node: i for i, node in enumerate(inputs)}
+    changed = frozenset[int]().union(*seen.changed.values())
+    crosses = []
+    for node, is_parameter in zip(inputs, parameters, strict=True):
+        fake = node.meta["example_value"]
+        if torch.is_tensor(fake) and fake.requires_grad and not is_parameter:
+            crosses.append(node)
+    if any(seen.storages[node] & changed for node in crosses):
+        raise Unplannable("it changes in place an input that needs a gradient")
+    statistics, others = set(), set()
+    for node in inputs:
+        if node in seen.statistics:
+            statistics.add(numbers[node])
+        elif seen.storages[node] & changed:
+            others.add(numbers[node])
+    rows = []
+    start, here = 0, crosses
+    for end in [*cuts(nodes, seen), len(nodes)]:
+        last = end == len(nodes)
+        after = crossing(nodes, end, crosses)
+        leaving = result if last else tuple(after)
+        rows.append(_piece(gm, nodes[start:end], here, leaving, numbers, last))
+        start, here = end, after
+    crossing_numbers = tuple(numbers[node] for node in crosses)
+    return Pieces(tuple(rows), crossing_numbers, frozenset(statistics), frozenset(others))
+
+
+def _sorted(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node], Any]:
+    """The graph's inputs, what it computes, and its result."""
+    inputs, nodes, result = [], [], None
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(node)
+        elif node.op == "output":
+            result = node.args[0]
+        elif node.op != "get_attr":
+            nodes.append(node)
+    return inputs, nodes, result
+
+
+def _piece(
+    gm: fx.GraphModule,
+    nodes: list[fx.Node],
+    here: list[fx.Node],
+    leaving: Any,
+    numbers: dict[fx.Node, int],
+    last: bool,
+) -> Piece:
+    """Code from the inputs that it uses, and what crosses into it, to what leaves it."""
+    used: dict[fx.Node, None] = {}
+    for node in nodes:
+        used |= dict.fromkeys(node.all_input_nodes)
+    fx.map_arg(leaving, lambda node: used.setdefault(node))
+    own = [node for node in used if node in numbers and node not in here]
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in [*own, *here]:
+        copies[node] = graph.placeholder(node.name)
+    for node in [*(node for node in used if node.op == "get_attr"), *nodes]:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        # What the compiler has noted there holds tensors.
+        copies[node].meta = {}
+    graph.output(fx.map_arg(leaving, copies.__getitem__))
+    work = _work(nodes, [*own, *here], leaving)
+    takes = tuple(numbers[node] for node in own)
+    return Piece(_name(nodes), fx.GraphModule(gm, graph), takes, last, work)
+
+
+def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
+    """What nodes do, with numbers for their values."""
+    numbers = {node: i for i, node in enumerate(given)}
+
+    def text(arguments: Any) -> str:
+        return str(fx.map_arg(arguments, lambda node: f"%{numbers.get(node, node.name)}"))
+
+    rows: list[Hashable] = [len(given)]
+    for node in nodes:
+        rows.append((node.op, str(node.target), text(node.args), text(node.kwargs)))
+        numbers[node] = len(numbers)
+    rows.append(text(leaving))
+    return tuple(rows)
+
+
+def _name(nodes: list[fx.Node]) -> str:
+    """The module in whose forward the first real work of a piece was, or that operator."""
+    first = next(filter(is_heavy, nodes), nodes[0])
+    stack = list((first.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return first.name
+    path = stack[-1][0]
+    for mark in ("L['self'].", "L['fn'].", "_orig_mod."):
+        path = path.removeprefix(mark)
+    return re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]", _dotted, path)
+
+
+def _dotted(match: re.Match[str]) -> str:
+    return "." + next(filter(None, match.groups()))
+
+
+class Frame:
+    """The inputs of a graph in one call of it: what each run of a piece is given.
+
+    The first run of each is the one that counts: the others get spare statistics, and copies of
+    inputs that are changed, as they were before. With ``spare``, all runs do.
+    """
+
+    def __init__(self, graph: CapturedBlocks, values: list[Any], *, spare: bool = False) -> None:
+        self.graph, self.values, self.spare = graph, list(values), spare
+        self.runs = [0] * len(graph.pieces.rows)
+        for number in graph.pieces.crossing:
+            # It crosses, and may be gone before the call ends.
+            self.values[number] = None
+        self.before: dict[int, torch.Tensor] = {}
+        with torch.no_grad():
+            for number in graph.pieces.changed:
+                self.before[number] = values[number].detach().clone()
+
+    def __call__(self, i: int) -> list[Any]:
+        """What piece ``i`` is given, of the inputs that it takes."""
+        pieces = self.graph.pieces
+        again = self.spare or self.runs[i] > 0
+        if not self.spare:
+            self.runs[i] += 1
+        found = []
+        for number in pieces.rows[i].takes:
+            value = self.values[number]
+            if again and number in pieces.statistics:
+                value = self.graph.spare_statistics(i, number, value)
+            elif again and number in pieces.changed:
+                # No leaf, which could not be changed where it needs a gradient.
+                before = self.before[number].detach().requires_grad_(value.requires_grad)
+                value = before.clone()
+            found.append(value)
+        return found
+
+
+class Graph(nn.Module):
+    """What stands in for a model: the parameters of one graph, and what it computes."""
+
+    blocks: CapturedBlocks
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        super().__init__()
+        self.own = nn.ParameterList(parameters)
+
+    def forward(self, *state: Any) -> Any:
+        """The graph's output, from a frame and what crosses into its first piece."""
+        return self.blocks.run_all(*state)[0]
+
+
+@dataclass(frozen=True)
+class CapturedBlocks(Blocks):
+    """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
+
+    ``example``: the inputs of one call.
+    """
+
+    pieces: Pieces = field(default_factory=lambda: Pieces((), (), frozenset(), frozenset()))
+    example: tuple[Any, ...] = ()
+    spare: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict, compare=False)
+
+    kind = "captured"
+
+    @classmethod
+    def of(cls, pieces: Pieces, values: list[Any]) -> CapturedBlocks:
+        """Blocks for the inputs of a call."""
+        parameters: dict[nn.Parameter, None] = {}
+        for value in values:
+            if isinstance(value, nn.Parameter):
+                parameters[value] = None
+        graph = Graph(list(parameters))
+        rows = pieces.rows
+        names = tuple(piece.name for piece in rows)
+        programs = tuple(map(_program, range(len(rows)), rows))
+        blocks = cls(
+            graph, names, ((),) * len(rows), programs, pieces=pieces, example=tuple(values)
+        )
+        graph.__dict__["blocks"] = blocks
+        return blocks
+
+    def frame(self, values: list[Any], *, spare: bool = False) -> State:
+        """What crosses into the first piece."""
+        crosses = [values[number] for number in self.pieces.crossing]
+        return Frame(self, values, spare=spare), *crosses
+
+    def enter(self, args: State, kwargs: Keywords) -> State:
+        return args
+
+    def modules(self, i: int) -> Iterator[nn.Module]:
+        return iter(())
+
+    def tensors(self, i: int) -> dict[str, torch.Tensor]:
+        found: dict[torch.Tensor, str] = {}
+        for number in self.pieces.rows[i].takes:
+            value = self.example[number]
+            if torch.is_tensor(value):
+                found.setdefault(value, str(number))
+        return {name: tensor for tensor, name in found.items()}
+
+    def parameters(self, i: int) -> list[Entry]:
+        return []
+
+    def swapped(self) -> bool:
+        return False
+
+    def work(self, i: int) -> Hashable:
+        return self.pieces.rows[i].work
+
+    def check_unchanged(self) -> None:
+        """The compiler's guards see to that."""
+
+    def spare_statistics(self, i: int, number: int, like: torch.Tensor) -> torch.Tensor:
+        """Somewhere to write for the norm of piece ``i``; never the same for two.
+
+        Autograd notes what a norm was given.
+        """
+        known = self.spare.get((i, number))
+        if known is None or known.device != like.device or known.shape != like.shape:
+            with torch.no_grad():
+                known = self.spare[i, number] = torch.full_like(like, torch.nan)
+        return known
+
+
+def _program(i: int, piece: Piece) -> Program:
+    @torch.compiler.disable(reason="a part of what was compiled already, run as it is")
+    def program(frame: Frame, *state: Any) -> State:
+        leaving = piece.run(*frame(i), *state)
+        return (leaving,) if piece.last else (frame, *leaving)
+
+    return program

@@ -1,0 +1,168 @@
+"""What the nodes of a graph make and change, seen in one run on fake tensors.
+
+The compiler hands over a graph with fake tensors, which have shapes, storages and versions, but no
+memory. Run on copies of them, each operator shows which storages its result lies in, and which it
+writes into: nothing has to be known of the operators. Only norms write their running statistics
+without a trace (`torch.nn.functional.batch_norm` counts no version), so they are known by name.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+# They write what they are given as running_mean and running_var, the second and third argument.
+_NORMS = ("batch_norm", "instance_norm")
+_STATISTICS = (("running_mean", 1), ("running_var", 2))
+_TRAINS = {"batch_norm": ("training", 5), "instance_norm": ("use_input_stats", 5)}
+_TRAINS_BY_DEFAULT = {"batch_norm": False, "instance_norm": True}
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
+
+
+class Unplannable(Exception):
+    """Why a graph is run as it is."""
+
+
+@dataclass
+class Seen:
+    """Of each node: the ``storages`` of its result, those that it has ``changed``, its ``value``.
+
+    ``sizes``: bytes of each storage; ``statistics``: the inputs of the graph that only norms write,
+    and nobody reads.
+    """
+
+    storages: dict[fx.Node, frozenset[int]] = field(default_factory=dict)
+    changed: dict[fx.Node, frozenset[int]] = field(default_factory=dict)
+    values: dict[fx.Node, object] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    statistics: frozenset[fx.Node] = frozenset()
+
+
+def name_of(node: fx.Node) -> str:
+    """The name of the function or method that a node calls."""
+    if isinstance(node.target, str):
+        return node.target
+    name: str = getattr(node.target, "__name__", "")
+    return name
+
+
+def watch(gm: fx.GraphModule) -> Seen:
+    """Raises `Unplannable` where the graph does not run on fake tensors."""
+    fakes = []
+    mode = None
+    for node in gm.graph.find_nodes(op="placeholder"):
+        fake = node.meta.get("example_value")
+        if torch.is_tensor(fake):
+            mode = mode or getattr(fake, "fake_mode", None)
+        fakes.append(fake)
+    if mode is None:
+        raise Unplannable("it has no tensor as an input")
+    watcher = _Watcher(gm)
+    try:
+        with mode, torch.no_grad(), watcher.modes:
+            copies = [fake.clone() if torch.is_tensor(fake) else fake for fake in fakes]
+            watcher.run(*copies)
+    # Whatever an operator raises for a fake tensor.
+    except Exception as error:
+        line = (str(error).splitlines() or [""])[0]
+        kind = type(error).__name__
+        raise Unplannable(f"it does not run on fake tensors ({kind}: {line})") from None
+    seen = watcher.seen
+    seen.statistics = frozenset(filter(_is_statistic, gm.graph.find_nodes(op="placeholder")))
+    return seen
+
+
+class _Watcher(fx.Interpreter):
+    """``modes``: closes those autocasts that an error has left open."""
+
+    def __init__(self, gm: fx.GraphModule) -> None:
+        # All values stay alive, so that no two storages have the same identity.
+        super().__init__(gm, garbage_collect_values=False)
+        self.seen = Seen()
+        self.modes = ExitStack()
+        self.open: list[Any] = []
+        self.modes.callback(self._close)
+
+    def run_node(self, n: fx.Node) -> Any:
+        given = tensors(fx.map_arg((n.args, n.kwargs), lambda node: self.env[node]))
+        before = [tensor._version for tensor in given]
+        known = n.meta.get("example_value")
+        if n.op != "placeholder" and isinstance(known, _NUMBERS):
+            # Of a tensor's number the compiler has made a symbol, which is not made twice.
+            result: Any = known
+        else:
+            with torch.no_grad():
+                result = super().run_node(n)
+        changed = set()
+        for tensor, version in zip(given, before, strict=True):
+            if tensor._version != version:
+                changed.add(identity(tensor))
+        for value in fx.map_arg(_written(n), lambda node: self.env[node]):
+            if torch.is_tensor(value):
+                changed.add(identity(value))
+        made = tensors(result)
+        for tensor in made:
+            self.seen.sizes[identity(tensor)] = hint(tensor.untyped_storage().nbytes())
+        self.seen.storages[n] = frozenset(map(identity, made))
+        self.seen.changed[n] = frozenset(changed)
+        self.seen.values[n] = result
+        if name_of(n) == "_enter_autocast":
+            self.open.append(result)
+        elif name_of(n) == "_exit_autocast":
+            self.open.remove(self.env[n.all_input_nodes[0]])
+        return result
+
+    def _close(self) -> None:
+        while self.open:
+            torch.amp.autocast_mode._exit_autocast(self.open.pop())
+
+
+def tensors(tree: object) -> list[torch.Tensor]:
+    """All tensors in nested containers."""
+    return list(filter(torch.is_tensor, tree_leaves(tree)))
+
+
+def identity(tensor: torch.Tensor) -> int:
+    """That of the storage in which a tensor lies, as long as it lives."""
+    return tensor.untyped_storage()._cdata
+
+
+def hint(size: Any) -> int:
+    """A number of bytes, or what the compiler has seen for one that may vary; 0 if nothing."""
+    if isinstance(size, torch.SymInt):
+        known = size.node.hint
+        return 0 if known is None else int(known)
+    return int(size)
+
+
+def _written(node: fx.Node) -> list[fx.Node]:
+    """The running statistics that a norm writes."""
+    name = name_of(node)
+    if name not in _NORMS:
+        return []
+    if not _argument(node, *_TRAINS[name], _TRAINS_BY_DEFAULT[name]):
+        return []
+    found = [_argument(node, *place, None) for place in _STATISTICS]
+    return [value for value in found if isinstance(value, fx.Node)]
+
+
+def _argument(node: fx.Node, name: str, place: int, default: object) -> Any:
+    if name in node.kwargs:
+        return node.kwargs[name]
+    return node.args[place] if len(node.args) > place else default
+
+
+def _is_statistic(node: fx.Node) -> bool:
+    """Whether all that is done with an input is that norms write it."""
+    users = list(node.users)
+    return bool(users) and all(node in _written(user) and _once(node, user) for user in users)
+
+
+def _once(node: fx.Node, user: fx.Node) -> bool:
+    return [*user.args, *user.kwargs.values()].count(node) == 1
