@@ -8,8 +8,8 @@ from torch import nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from labkit.plots import RED
 from course.measured.operators import Span, spans, timeline, uncovered
+from labkit.plots import RED
 
 
 def event(name, start, end, thread=1, mark=False, device=DeviceType.CPU):
