@@ -233,9 +233,13 @@ class Session:
     def _streamed(self) -> Stream:
         """Steps on batches as they come; of slow ones, the time of the first batches is enough."""
         subject = self.subject
-        steps = subject.step_seconds + max(subject.loads)
-        if 7 * steps > 2 * STREAMING * self.seconds:
-            if getattr(subject.loader, "num_workers", 0):
+        workers = getattr(subject.loader, "num_workers", 0)
+        one = subject.step_seconds
+        if not workers:
+            # Else the first batches are those that the workers took to start.
+            one += max(subject.loads)
+        if 7 * one > 2 * STREAMING * self.seconds:
+            if workers:
                 self.unmeasured[WAITS] = self._too_slow(LEAST_STEPS)
                 return Stream()
             return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
