@@ -1038,6 +1038,11 @@ def test_a_switch_on_the_slow_script_times_it(path: Path, figures: list[Any]) ->
     assert "a disturbed estimate" not in str(found) and found.waterfall.rate == 200.0
     found.leave()
     assert Board().choices.sure and Board().choices.rate == 200.0
+    # A disturbed one does not take its place, seen or kept.
+    noisy = figure("compile", rate=9.0, disturbed=True)
+    choices = Board().choices
+    assert waterfall(choices, noisy, images=20_000).rate == 200.0
+    assert choices.with_choice(Choice(noisy, kept=True)).rate == 200.0
     # A race has batch norm below it, and cannot.
     path.unlink()
     assert measured("optimizers").choices.rate == 500.0
