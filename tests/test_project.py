@@ -430,6 +430,13 @@ def test_changelog_has_this_version() -> None:
     )
 
 
+def test_the_changelog_is_short() -> None:
+    """At most twenty lines a version: what a user notices."""
+    _, *versions = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    for version in versions:
+        assert len(version.strip().splitlines()) - 2 <= 20, version.splitlines()[0]
+
+
 def test_the_tree_names_what_is_there() -> None:
     """Files and folders of the checkout; of the packages what they export."""
     packages = {"labkit/": labkit, "whyslow/": whyslow, "sublinear/": sublinear}

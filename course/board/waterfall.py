@@ -126,7 +126,8 @@ class Waterfall:
             return f"{format_bytes(self.peaks[0])} → {format_bytes(self.peaks[-1])}"
         if self.fresh and self.best:
             return f"{duration(self.best.seconds())} → {duration(self.best.best()[0])}"
-        if len(self.steps) == 1:
+        # A side that never arrives has no time to arrow to.
+        if len(self.steps) == 1 or (last.figure and math.isnan(last.measured)):
             return self.time(slow)
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
         about = "about " if any(each.verdict == "unclear" for each in unclear) else ""

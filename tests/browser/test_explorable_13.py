@@ -126,8 +126,8 @@ def test_the_mean_of_means_can_be_right_and_the_score_goes_on(model: Model) -> N
     assert "In tray 1 each token counts 15×: 2 tokens have 1/4 of" in model("inWords", opens)
     for trays, divide, prize, said in (
         (EQUAL, "own", "bronze", "Bronze: fair, with 30 tokens in each tray; peak 63."),
-        (EQUAL, "all", "bronze", "to beat: 63, with equal tokens."),
-        (model("sorted", 4), "all", "bronze", "peak 63; to beat: 63"),
+        (EQUAL, "all", "bronze", "below 63, the peak of equal tokens, is silver."),
+        (model("sorted", 4), "all", "bronze", "peak 63; below 63"),
         (BEST, "all", "gold", "★ Gold: fair, peak 42. No packing into 4 trays needs less."),
         (BEST, "own", "", "To beat: 0 %, every token grey."),
         (opens["trays"], "only", "", "The means are added up, and nobody divides by 4."),

@@ -177,8 +177,9 @@ function fairly(state) {
   if (prize === "gold") return `${star}: fair, ${now}. No packing into ${count} trays needs less.`;
   if (divide !== "all") {
     const told = `${star}: fair, with ${ALL / count} tokens in each tray; ${now}.`;
-    return `${told} Now divide by all tokens. To beat: ${equal}.`;
+    return `${told} Now divide by all tokens: a peak below ${equal} is silver.`;
   }
-  const goal = prize === "silver" ? `${least} is possible` : `to beat: ${equal}, with equal tokens`;
+  const below = `below ${equal}, the peak of equal tokens, is silver`;
+  const goal = prize === "silver" ? `${least} is possible` : below;
   return `${star}: so divided, every packing is fair. Pack for memory: ${now}; ${goal}.`;
 }
