@@ -95,6 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--figure", type=Path, metavar="PNG", help="draw technique against machine as a heat map"
     )
     _add_board(commands)
+    marks = "print badges that open your fork in Colab and Codespaces"
+    badged = commands.add_parser("badges", help=marks, description=marks)
+    badged.add_argument("--write", action="store_true", help="put them into README.md")
     classroom.add_parsers(commands)
     args = parser.parse_args(argv)
     if args.command == "open":
@@ -117,6 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from course.claims import results_page
 
         return results_page.main(args)
+    if args.command == "badges":
+        from course import badges
+
+        return badges.main(args)
     if args.command == "board":
         from course.board import cli
 
