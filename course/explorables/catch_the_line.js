@@ -62,7 +62,7 @@ function render({ el }) {
     ask: "Which line takes most of the time?",
     task:
       "A script trains a network, and is slow. A sampler looks every 2 ms which line it is in. " +
-      "Bet, see the looks arrive, mend a line, and look again.",
+      "Bet, see the looks arrive, mend a line (✎), and look again.",
     caption:
       "Simulated looks at two scripts of this course. The time of each line, as it is and mended, " +
       "was sampled on two cores of a CPU, and rounded. Lines that are left out take next to none.",
@@ -89,7 +89,7 @@ function render({ el }) {
   for (const line of Object.keys(MENDED).map(Number)) {
     frame.button({
       name: `mend-${line}`,
-      text: ({ mended }) => `${mended.includes(line) ? "Undo" : "Mend"} ${line}`,
+      text: ({ mended }) => `${mended.includes(line) ? "↶" : "✎"} ${line}`,
       press: () => frame.set({ ...toggle(state, line), looks: state.looks || LOOKS }),
     });
   }
