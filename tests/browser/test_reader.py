@@ -57,7 +57,7 @@ def test_a_bet_on_no_difference_is_one_press_and_its_rule_is_told(lab_page: Note
     panel.run()
     assert panel.wait_finished().startswith("Done:")
     head = panel.root.locator(".labkit-head")
-    assert "You bet 1.0×" in head.inner_text() and "within 20 %" in head.inner_text()
+    assert "You bet 1.0×" in head.inner_text() and "Within 20 %" in head.inner_text()
     lab_page.screenshot("bet-judged", panel.root)
 
 
