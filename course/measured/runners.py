@@ -15,6 +15,7 @@ from labkit import count
 from labkit.charts import svg
 from labkit.charts.svg import EDGE, LINE, WIDTH
 from labkit.device import synchronize
+from labkit.graphs import watched_replays
 from labkit.results import Comparison, Measurement, Workload
 from labkit.show import Markup
 from labkit.text import format_seconds, number_of
@@ -94,8 +95,10 @@ class Runners:
             self._first[code] = time.perf_counter() - begin
         if key not in self._operators:
             # One that is not the first here, whoever ran that.
-            step()
-            self._operators[key] = count(step).launches
+            with watched_replays() as replays:
+                step()
+            # A graph is replayed by one call, and shows no operators.
+            self._operators[key] = replays.count or count(step).launches
 
     def seen(self, settings: Mapping[str, Any]) -> Seen:
         """Of these settings. KeyError where no such step has run."""
