@@ -184,9 +184,10 @@ def test_few_controls_at_first_and_nothing_jumps(opened: NotebookPage) -> None:
         *("no difference", "Run", "More"),
     ]
     sure = panel.root.locator(".labkit-sure")
-    below = sure.bounding_box()
     results = panel.root.locator(".labkit-picture")
-    place = results.bounding_box()
+    # As a click would scroll.
+    panel.button("run").scroll_into_view_if_needed()
+    below, place = sure.bounding_box(), results.bounding_box()
     panel.run()
     panel.wait_number()
     assert results.bounding_box() == place

@@ -2,7 +2,7 @@
 
 A card of 8 GB takes the `small` values of `pick`, as do all of less than `LARGE_GPU`, such as those
 of 16 GB. The other values are taken from 24 GB on: what fits there fits 80 GB as well. CI predicts
-the notebooks that need most; `pytest tests/rehearsal/test_sizes.py --rehearse all` all of them
+one that needs much; `pytest tests/rehearsal/test_sizes.py --rehearse all` all of them
 (about eight minutes of one core).
 """
 
@@ -22,12 +22,7 @@ from labkit.device import LARGE_GPU, LEAST_GPU
 from tests.rehearsal import sizes
 
 ROOT = Path(__file__).resolve().parents[2]
-# They need most.
-FEW = (
-    "deeper/09_cudnn_benchmark",
-    "11_activation_checkpointing",
-    "deeper/11_activation_checkpointing",
-)
+FEW = ("11_activation_checkpointing",)
 # Of the card's memory: the rest is for work space and fragmentation.
 SHARE = 0.85
 # The card whose sizes are predicted, and the smallest one that takes them.
