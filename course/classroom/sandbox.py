@@ -26,6 +26,7 @@ BOX, GIVEN = Path("/box"), Path("/given")
 # what answers import; a setup cell imports records
 IMPORTED = (
     "course/__init__.py",
+    "course/causes.py",
     "course/compiling.py",
     "course/data.py",
     "course/data_sources.json",

@@ -178,7 +178,8 @@ def test_student_copies_answer_nothing(path: Path, copies: tuple[Path, Path]) ->
 def test_copies_are_kept_unless_forced(copies: tuple[Path, Path], tmp_path: Path) -> None:
     written = build(tmp_path)
     pictures = list((NOTEBOOKS / "pictures").glob("*.svg"))
-    assert len(written) == len(course_notebooks()) + len(pictures)
+    # And the page for AI helpers.
+    assert len(written) == len(course_notebooks()) + len(pictures) + 1
     assert build(tmp_path) == [], "nothing to do"
     mine, missing = written[0], written[1]
     mine.write_text("my work", encoding="utf-8")
