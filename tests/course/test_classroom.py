@@ -975,7 +975,9 @@ OF_ETC = {"alternatives", "ld.so.cache", "localtime", "passwd", "ssl"}
 OF_COURSE = {
     *("data.py", "data_sources.json", "data_sources.py", "machine.py", "models.py"),
     "__init__.py",
+    "causes.py",
     "classroom",
+    "compiling.py",
     "exercises",
     "kernels.py",
     "low_precision.py",
@@ -984,6 +986,7 @@ OF_COURSE = {
     "notebook_files.py",
     "planning.py",
     "probe.py",
+    "programs",
     "ranks",
     "records",
     "stand_in.py",
