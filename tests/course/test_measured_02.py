@@ -52,7 +52,7 @@ def test_twice_the_pace_is_the_same_way_to_the_right() -> None:
 def test_above_its_least_value_a_loss_that_halves_falls_by_equal_steps() -> None:
     runs = [run("baseline", 0, 0.2, [0.24 + 0.1 / 2**step for step in range(6)])]
     picture = by_clock(race(*runs), least=0.24)
-    assert "loss, minus the least possible, 1 seeds" in picture
+    assert "loss, minus the least possible, one seed" in picture
     assert "target: 0.01 above the least" in picture
     (line,) = re.findall(r'd="M([^"]+)" class="k-line k-thin', picture)
     heights = [float(point.split()[1]) for point in line.split("L")]

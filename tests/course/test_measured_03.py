@@ -100,7 +100,7 @@ def test_a_rate_of_zero_and_a_loss_that_exploded_stay_in_the_picture() -> None:
     runs = (RaceRun("baseline", 0, tuple(curve), reached=False),)
     picture = rates(RaceResult(runs, 1.0, "loss", False))
     assert "1 explodes (step 3)" in picture
-    assert "loss after each step, 1 seeds; higher ones at the edge" in picture
+    assert "loss after each step, one seed; higher ones at the edge" in picture
     height = float(re.search(r'viewBox="0 0 640 (\d+)"', picture)[1])
     (line,) = paths(picture, "k-line k-slower")
     assert all(0 <= x <= 640 and 0 <= y <= height for x, y in line)
