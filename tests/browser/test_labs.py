@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 SLIDERS = "deeper/12_sublinear_memory"
 # Pixels: code between the picture and the panel is what a reader scrolls over.
 ONE_SCREEN = 900
-FEW = (SLIDERS, "deeper/22_compile_and_cuda_graphs")
+FEW = (SLIDERS,)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
