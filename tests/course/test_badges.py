@@ -29,7 +29,7 @@ def test_a_fork_is_opened_where_it_is(remote: str) -> None:
     assert (ROOT / module.FIRST).exists()
 
 
-@pytest.mark.parametrize("remote", ["", "/home/ann/lab", "https://gitlab.com/ann/lab.git"])
+@pytest.mark.parametrize("remote", ["", "/srv/lab", "https://gitlab.com/ann/lab.git"])
 def test_another_place_has_no_badges(remote: str) -> None:
     with pytest.raises(NoRemote, match="is no repository on GitHub"):
         badges(remote, "main")
