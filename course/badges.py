@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from course.notebook_files import ROOT
+from labkit.text import write_whole
 
 FIRST = "notebooks/00_start_here.ipynb"
 # https://github.com/owner/name(.git), git@github.com:owner/name(.git), ssh://git@github.com/...
@@ -58,7 +59,7 @@ def main(args: Any) -> int:
     print(lines, end="")
     if args.write:
         readme = ROOT / "README.md"
-        readme.write_text(with_badges(readme.read_text(encoding="utf-8"), lines), encoding="utf-8")
+        write_whole(readme, with_badges(readme.read_text(encoding="utf-8"), lines))
     return 0
 
 

@@ -34,6 +34,7 @@ from course.classroom.files import (
     ForeignNotebook,
     escaped,
     exercises,
+    in_a_table,
     name_of,
     original,
     read_notebook,
@@ -339,10 +340,7 @@ def main(args: Any) -> int:
             for row in found:
                 told = (row.exercise, row.result, row.seconds, row.judged, row.message)
                 print(form.format(shown(row.submission), *told), flush=True)
-                # A spreadsheet takes a text that begins like this for a formula.
-                table.writerow(
-                    [f"'{text}" if str(text).startswith(tuple("=+-@")) else text for text in row]
-                )
+                table.writerow(map(in_a_table, row))
             file.flush()
             if args.feedback is not None:
                 write_feedback(args.feedback, found)

@@ -77,6 +77,11 @@ def shown(name: str) -> str:
     return shlex.quote(name)
 
 
+def in_a_table(value: object) -> object:
+    """A value for a cell: a spreadsheet takes a text that begins like this for a formula."""
+    return f"'{value}" if str(value).startswith(tuple("=+-@")) else value
+
+
 def check_name(node: ast.AST) -> str:
     """``check_...`` if this is a call of one, as ``exercises.check_...`` or by its plain name.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from course.classroom.feedback import Outcome
+from course.classroom.files import in_a_table
 
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 # Nothing was judged: the place stays empty.
@@ -30,5 +31,5 @@ def write_gradebook(path: Path, rows: Iterable[Outcome]) -> None:
         table = csv.writer(file)
         table.writerow([*CANVAS, *exercises])
         for student, own in sorted(marks.items()):
-            name = f"'{student}" if student.startswith(tuple("=+-@")) else student
+            name = in_a_table(student)
             table.writerow([name, "", "", name, "", *(own.get(each, "") for each in exercises)])
