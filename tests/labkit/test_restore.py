@@ -162,7 +162,8 @@ def test_the_heap_is_frozen_inside_and_by_the_outermost_only():
             assert frozen > 10_000
             with frozen_heap():
                 pass
-            assert gc.get_freeze_count() == frozen
+            # what dies in between leaves the count, and nothing else does
+            assert 0.9 * frozen < gc.get_freeze_count() <= frozen
             raise RuntimeError
         assert gc.get_freeze_count() == 0
 
