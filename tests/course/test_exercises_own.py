@@ -72,7 +72,8 @@ def test_a_solution_takes_the_place_of_what_has_not_passed(
         assert not own.solved("00")
         notebook.run(SOLUTION, "solution")
         assert notebook.user_ns["speedup"]([4.0], [1.0]) == 4.0 and not own.solved("00")
-    assert own.STAYS not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert own.STAYS not in said and said.count(own.NOT_YOURS) == 2
 
 
 def test_a_later_answer_of_the_reader_is_the_one_that_stays(
