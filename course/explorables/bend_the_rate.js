@@ -42,7 +42,7 @@ function drawOutline(pen, line) {
   pen.path(line, "line grey dash");
   const at = (part) => line[Math.round(part * (STEPS - 1))];
   pen.text(at(0)[0] + 2, at(0)[1] + 18, "1cycle: its rise ...", "small faint");
-  pen.text(at(0.84)[0] - 8, at(0.84)[1] + 14, "... and its fall", "small faint end");
+  pen.text(at(0.84)[0] - 8, at(0.84)[1] + 32, "... and its fall", "small faint end");
 }
 
 function drawLoss(pen, area, now) {

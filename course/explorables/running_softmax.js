@@ -16,7 +16,8 @@ function places({ width, narrow }) {
   const from = narrow ? left : row.right + 48;
   const table = { left: from, top: narrow ? kept.bottom + 66 : TOP, side };
   const right = width - 6;
-  const bars = narrow
+  const beside = narrow && width > 330;
+  const bars = beside
     ? { left: from + side + 22, right, top: table.top + 16 }
     : { left: from, right, top: table.top + side + 48 };
   return { row, strip, kept, table, bars };

@@ -488,6 +488,24 @@ class Moving:
             }"""
         )
 
+    def collisions(self) -> list[str]:
+        """Pairs of words in the drawing that lie on each other by more than their edges."""
+        return self.root.evaluate(
+            """root => {
+                const shown = node => node.getClientRects().length && node.textContent.trim();
+                const texts = [...root.querySelectorAll('.xp-picture text')].filter(shown);
+                const boxes = texts.map(node => node.getBoundingClientRect());
+                const shared = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
+                const found = [];
+                texts.forEach((one, i) => texts.slice(0, i).forEach((other, j) => {
+                    const [across, down] = [['left', 'right'], ['top', 'bottom']].map(
+                        ([from, to]) => shared(boxes[i], boxes[j], from, to));
+                    if (across > 2 && down > 4) found.push(`${other.textContent} | ${one.textContent}`);
+                }));
+                return found;
+            }"""
+        )
+
 
 def drag(moving: Moving, grip: Locator, across: float, down: float = 0) -> None:
     grip.scroll_into_view_if_needed()
@@ -747,6 +765,24 @@ def test_at_any_width_nothing_is_cut_and_buttons_stand_in_one_row(static: Page, 
                     static.wait_for_timeout(100)
                 assert moving.overflow() <= 0, (name, key)
             assert moving.rows_of_buttons() <= 1, name
+    finally:
+        static.set_viewport_size(before)
+
+
+@pytest.mark.parametrize("width", [300, 390, 700, 1400])
+def test_no_word_of_an_opening_lies_on_another(static: Page, width: int) -> None:
+    before = static.viewport_size
+    assert before
+    static.set_viewport_size({"width": width, "height": 900})
+    static.reload()
+    try:
+        openings = static.locator(".course-explorable")
+        found = {
+            name: pairs
+            for index, name in enumerate(NAMES)
+            if (pairs := Moving(static, openings.nth(index)).collisions())
+        }
+        assert not found
     finally:
         static.set_viewport_size(before)
 
