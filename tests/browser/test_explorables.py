@@ -495,14 +495,14 @@ class Moving:
                 const shown = node => node.getClientRects().length && node.textContent.trim();
                 const texts = [...root.querySelectorAll('.xp-picture text')].filter(shown);
                 const boxes = texts.map(node => node.getBoundingClientRect());
-                const shared = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
-                const found = [];
-                texts.forEach((one, i) => texts.slice(0, i).forEach((other, j) => {
-                    const [across, down] = [['left', 'right'], ['top', 'bottom']].map(
-                        ([from, to]) => shared(boxes[i], boxes[j], from, to));
-                    if (across > 2 && down > 4) found.push(`${other.textContent} | ${one.textContent}`);
-                }));
-                return found;
+                const shared = (a, b, from, to) =>
+                    Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
+                const collide = (a, b) =>
+                    shared(a, b, 'left', 'right') > 2 && shared(a, b, 'top', 'bottom') > 4;
+                const words = index => texts[index].textContent;
+                return texts.flatMap((_, i) => texts.slice(0, i).flatMap(
+                    (_, j) => collide(boxes[i], boxes[j]) ? [`${words(j)} | ${words(i)}`] : []
+                ));
             }"""
         )
 
