@@ -12,7 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from whyslow import Watch, check_call, diagnose
+from whyslow.diagnosing import check_call, diagnose
+from whyslow.watching import Watch
 
 
 def main(argv: Sequence[str] | None = None) -> int:

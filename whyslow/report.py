@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
 from whyslow.advice import advice
+from whyslow.diagnosing import diagnose
+from whyslow.findings import Diagnosis
 from whyslow.lines import CAUSES, HOST, Line, Sampled, heavy
 from whyslow.stacks import LOADING, START
 
@@ -22,7 +25,7 @@ BAR = 20
 UNSEEN = (
     "what worker processes do while the loop waits for them",
     "which operator a GPU runs: its time is at the line that waits for it",
-    "what a line could do faster: whyslow.diagnose(step) tries that",
+    "what a line could do faster: its report's diagnose(step) tries that",
 )
 
 
@@ -67,6 +70,18 @@ class Report:
         """The heaviest cause; what is paid once only where there is nothing else."""
         others = [cause for cause in self.causes if cause != START]
         return (others or [START])[0]
+
+    def diagnose(
+        self, step: Callable[..., object], batches: Any = None, **options: Any
+    ) -> Diagnosis:
+        """Experiment with a step of what was watched, first on its heaviest cause.
+
+        Arguments and errors are those of `whyslow.diagnose`. The step has to be given: what a loop
+        did cannot be done again by itself.
+
+        >>> report.diagnose(step, batches=loader)  # doctest: +SKIP
+        """
+        return diagnose(step, batches, first=self._first, **options)
 
     def __str__(self) -> str:
         if not self.sampled.looks:

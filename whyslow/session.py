@@ -67,6 +67,7 @@ class Session:
         seconds: float,
         patience: float,
         state: tuple[Any, ...],
+        first_part: str = "",
     ) -> None:
         self.subject = Subject(step, batches)
         self.seconds, self.patience = seconds, patience
@@ -79,7 +80,7 @@ class Session:
         self.looked_for: list[str] = []
         self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
-        self.state = state
+        self.state, self.first_part = state, first_part
         self.restoration: Restoration
         self.first = Phases()
         # The share of waiting for batches that is no part of the step itself.
@@ -294,14 +295,16 @@ class Session:
         self.found += [each for each in self.beside if explained < each.share / 2]
 
     def _every_experiment(self) -> list[Experiment]:
-        """All that apply to the step, the largest share first. To make one may take memory."""
+        """All that apply to the step: those on the part that was asked for, then the largest share
+        first. To make one may take memory.
+        """
         every: list[Experiment] = []
         for check in EXPERIMENTS:
             name = check.__module__.rpartition(".")[2]
             with self._may_fail(f"{name}, by experiment"):
                 every += check(self.subject)
         every.sort(key=lambda each: -share_of_part(each.part, self.phases))
-        return sorted(every, key=lambda each: each.last)
+        return sorted(every, key=lambda each: (each.last, each.part != self.first_part))
 
     def _experiment(
         self, experiment: Experiment, rest: int, around: Change, remains: float

@@ -143,15 +143,18 @@ def test_a_loader_that_is_slow_is_not_streamed_at_length(clock):
 
 
 @pytest.mark.parametrize(
-    ("shares", "order"),
+    ("shares", "asked", "order"),
     [
-        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, ["update", "all", "model", "host"]),
-        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATE: 0.4}, ["model", "all", "update", "host"]),
-        ({DATA: 0.5, FORWARD: 0.4, UPDATE: 0.1}, ["all", "model", "update", "host"]),
-        ({REST: 0.6, UPDATE: 0.3, FORWARD: 0.1}, ["host", "all", "update", "model"]),
+        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, "", ["update", "all", "model", "host"]),
+        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATE: 0.4}, "", ["model", "all", "update", "host"]),
+        ({DATA: 0.5, FORWARD: 0.4, UPDATE: 0.1}, "", ["all", "model", "update", "host"]),
+        ({REST: 0.6, UPDATE: 0.3, FORWARD: 0.1}, "", ["host", "all", "update", "model"]),
+        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, HOST, ["host", "update", "all", "model"]),
     ],
 )
-def test_the_largest_share_comes_first(monkeypatch, shares, order):
+def test_what_was_asked_for_and_then_the_largest_share_comes_first(
+    monkeypatch, shares, asked, order
+):
     def every(subject):
         yield Experiment("what learns otherwise", "so", part=ALL, last=True)
         yield Experiment("update", "so", part=UPDATE)
@@ -160,7 +163,7 @@ def test_the_largest_share_comes_first(monkeypatch, shares, order):
         yield Experiment("all", "so", part=ALL)
 
     monkeypatch.setattr(session, "EXPERIMENTS", (every,))
-    told = session.Session(print, None, 1.0, 60.0, ())
+    told = session.Session(print, None, 1.0, 60.0, (), asked)
     told.phases = shares
     names = [each.name for each in told._every_experiment()]
     assert names == [*order, "what learns otherwise"]

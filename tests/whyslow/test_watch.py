@@ -19,6 +19,7 @@ import whyslow
 from tests.whyslow.shapes import LONG, SHAPES, small
 from whyslow.lines import sampled
 from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
+from whyslow.session import Session
 from whyslow.source import source_of
 from whyslow.stacks import is_own, mark_of
 
@@ -284,6 +285,26 @@ def test_a_long_run_keeps_few_blocks():
         tally.add(("loading",), number * BLOCK, BLOCK)
     assert len(tally.seconds[("loading",)]) <= BLOCKS
     assert tally.total == pytest.approx(10 * BLOCKS * BLOCK)
+
+
+@pytest.mark.parametrize(("cause", "part"), [("loading", "data"), ("logging", "")])
+def test_a_report_leads_on_to_experiments_on_its_heaviest_cause(monkeypatch, cause, part):
+    stack = (compile("pass", __file__, "exec"), 0), cause
+    tally = Tally()
+    tally.add(stack, 0.1, 1.0)
+    asked = []
+    monkeypatch.setattr(Session, "run", lambda session: asked.append(session) or "found")
+    report = whyslow.Report(sampled(tally))
+    batches = [torch.ones(1)]
+    assert report.diagnose(print, batches, seconds=3.0) == "found"
+    [session] = asked
+    assert (session.first_part, session.seconds) == (part, 3.0)
+    assert session.subject.loader is batches
+
+
+def test_a_cause_that_is_none_is_told():
+    with pytest.raises(ValueError, match="first='loadng': use 'loading', 'host waits'"):
+        whyslow.diagnose(print, first="loadng")
 
 
 def test_without_a_line_of_the_reader_it_says_so():
