@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_chains import all_plans, chains, random_chain, thorough
 
 from sublinear.chain import Block, Chain, Option
@@ -17,6 +18,7 @@ from sublinear.searches.simple import from_splits, keep_all
 from sublinear.teaching.genetic import evolve, genetic
 from sublinear.teaching.grid import cut, grid, threshold_splits
 from sublinear.teaching.recursive import recursive
+from sublinear.teaching.rotor import fastest
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -65,6 +67,17 @@ def test_lowest_peaks_are_exact_where_blocks_run_in_part(chain):
 
 def most(chain):
     return simulate(chain, keep_all(chain)).peak_bytes + 3
+
+
+@given(chains(max_blocks=5, menu=2, parts=True), st.booleans())
+@settings(thorough, max_examples=60)
+def test_the_table_is_the_program_of_its_paper(chain, menu):
+    table = optimal.OptimalTable(chain, most(chain), menu=menu)
+    assert table.slot == 1
+    plain = [
+        fastest(chain, table.needs.base + slots, menu=menu) for slots in range(len(table.times))
+    ]
+    assert (table.times + chain.extra_seconds).tolist() == plain
 
 
 @given(chains(max_blocks=6))
