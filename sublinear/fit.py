@@ -45,6 +45,7 @@ from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
+from sublinear.spot_check import check_interval, spot_checked
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -118,13 +119,19 @@ class Fitted:
         On as many threads as the profile, all that torch has. Everything is put back.
         """
         with measuring(None):
-            peaks = self._peak(self.original), self._peak(self.model)
+            peaks = self._peak(self.original), self._peak(self._planned)
             with restored(self.original, self.task):
                 plain = Workload(partial(self._step, self.original), self.chain.batch_size)
-                planned = Workload(partial(self._step, self.model), self.chain.batch_size)
+                planned = Workload(partial(self._step, self._planned), self.chain.batch_size)
                 comparison = compare(plain, planned, seconds=seconds, threads=None, restore=False)
         comparison = comparison.with_peaks(*peaks)
         return Measured(comparison, self.predicted, self.plain)
+
+    @property
+    def _planned(self) -> nn.Module:
+        """The model without its spot checks."""
+        found: nn.Module = getattr(type(self.model), "unchecked", self.model)
+        return found
 
     def _step(self, model: nn.Module) -> torch.Tensor:
         for _ in range(self.task.accumulate):
@@ -137,7 +144,7 @@ class Fitted:
 
     def step_peak(self) -> int | None:
         """Bytes of a real step by the plan; None where it does not fit. Everything is put back."""
-        return self.peak_of(self.model)
+        return self.peak_of(self._planned)
 
     def peak_of(self, model: nn.Module) -> int | None:
         """Bytes of a real step of the model or the planned one; None where it does not fit."""
@@ -227,6 +234,7 @@ def fit(
     offload: bool = True,
     repeats: int = 3,
     prove: bool = True,
+    check_every: int | None = None,
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
@@ -241,7 +249,9 @@ def fit(
     no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
     by name, where torch cannot trace the model; ``offload``: on a GPU, checkpoints may send
     what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
-    planned model with a plain one, and its peak with the budget, before it is returned.
+    planned model with a plain one, and its peak with the budget, before it is returned;
+    ``check_every``: compare again at every so many training forwards, and raise RuntimeError where
+    the model has come to train otherwise.
 
     What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
     torch's compiler, see `backend`; there ``offload`` is no matter, and a later change is captured
@@ -256,6 +266,7 @@ def fit(
     check_request(asked.bytes, max_overhead, method)
     check_one(budget, max_overhead)
     _check_counts(accumulate, margin)
+    check_interval(check_every)
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
@@ -273,7 +284,10 @@ def fit(
                 assert blocks is not None
                 fitted = fitting.by_blocks(blocks, repeats, bar, prove)
     _warn_of(fitted, asked)
-    return fitted
+    if check_every is None:
+        return fitted
+    size = fitted.chain.batch_size
+    return replace(fitted, model=spot_checked(fitted.model, model, task, size, check_every))
 
 
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
