@@ -343,7 +343,7 @@ def watched(training: Trained) -> None:
 def runs(training: Trained) -> dict[str, Callable[[], object]]:
     """A short run of each."""
     inputs = training.batches[0][0]
-    plan = fit(training.model, inputs, repeats=1).plan
+    plan = fit(training.model, inputs, max_overhead=100.0, repeats=1).plan
     return {
         "lab": partial(PRODUCTS.run, size=16, seconds=0.02),
         "board": partial(board, "host_device_transfers", seconds=0.02),
@@ -462,10 +462,10 @@ def test_a_model_that_fails_is_told_and_unchanged(training: Trained) -> None:
     before = training.state()
     training.model[4] = failing
     with pytest.raises(RuntimeError, match=r"memory|allocate"):
-        fit(training.model, inputs, repeats=1)
+        fit(training.model, inputs, max_overhead=100.0, repeats=1)
     training.model[4] = good
     assert training.state() == before
-    assert fit(training.model, inputs, repeats=1).proof
+    assert fit(training.model, inputs, max_overhead=100.0, repeats=1).proof
     assert training.state() == before
 
 
@@ -486,7 +486,7 @@ def test_a_loss_that_is_no_number_is_diagnosed_all_the_same(training: Trained) -
 def test_a_loss_that_is_no_number_is_planned_all_the_same(training: Trained) -> None:
     inputs = training.batches[0][0] * float("nan")
     before = training.state()
-    fitted = fit(training.model, inputs, repeats=1)
+    fitted = fit(training.model, inputs, max_overhead=100.0, repeats=1)
     assert "bit by bit" in fitted.proof
     assert verify(training.model, fitted.plan, inputs).passed
     assert training.state() == before
@@ -661,7 +661,7 @@ def test_a_killed_probe_of_the_largest_batch() -> None:
 
 def test_a_plan_that_was_cut_off(training: Trained) -> None:
     inputs = training.batches[0][0]
-    whole = fit(training.model, inputs, repeats=1).plan.to_json()
+    whole = fit(training.model, inputs, max_overhead=100.0, repeats=1).plan.to_json()
     before = training.state()
     for key in ("nodes", "method"):
         with pytest.raises(ValueError, match="not a plan as to_json writes it"):
@@ -729,7 +729,7 @@ def test_data_that_cannot_be_kept_are_used(
 
 def test_one_measurement_at_a_time(training: Trained, path: Path) -> None:
     keep("as_tensor")
-    fitted = fit(training.model, training.batches[0][0], repeats=1)
+    fitted = fit(training.model, training.batches[0][0], max_overhead=100.0, repeats=1)
     begun, ended = threading.Event(), threading.Event()
 
     def elsewhere() -> None:

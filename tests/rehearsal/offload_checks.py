@@ -262,7 +262,7 @@ def fitted() -> dict[str, object]:
     torch.manual_seed(0)
     network, x = layers_in_a_row()
     network, x = network.to("cuda"), x.to("cuda")
-    here = sublinear.fit(network, x, repeats=1, offload=False)
+    here = sublinear.fit(network, x, max_overhead=100.0, repeats=1, offload=False)
     budget = int(1.01 * here.predicted.peak_bytes)
     found = sublinear.fit(network, x, budget=budget, repeats=1)
     return {

@@ -24,7 +24,7 @@ def one_process(tmp_path):
 def test_a_sharded_model_is_refused_and_a_planned_one_can_be_sharded(one_process) -> None:
     mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
     with pytest.raises(ValueError, match="hooks"):
-        fit(fully_shard(Layers(), mesh=mesh), rows(), repeats=1)
+        fit(fully_shard(Layers(), mesh=mesh), rows(), max_overhead=100.0, repeats=1)
     seed_all(3)
     plain = Layers()
     plain(rows()).square().mean().backward()
@@ -85,7 +85,7 @@ class Wrapped(Discriminator):
 
 def test_spectral_norm_beside_the_planned_modules() -> None:
     with pytest.raises(ValueError, match="changes the buffer"):
-        fit(Discriminator(), rows(), repeats=1)
+        fit(Discriminator(), rows(), max_overhead=100.0, repeats=1)
     seed_all(3)
     plain = Wrapped()
     seed_all(3)

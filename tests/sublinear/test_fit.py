@@ -10,8 +10,11 @@ from planner_models import Looks, images
 from course import models
 from labkit.results import Workload
 from labkit.turn import TURN, Busy
+from sublinear.chain import Chain
 from sublinear.fit import fit
+from sublinear.plan import Plan
 from sublinear.profiling import profile
+from sublinear.searches.simple import keep_all
 from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.verify import verify
 
@@ -186,10 +189,10 @@ def test_a_request_is_checked_before_the_profile(
 
 def test_nothing_is_measured_beside_another_measurement() -> None:
     model, x = models.mlp([4, 4, 4]), torch.ones(2, 4)
-    fitted = fit(model, x, repeats=1)
+    fitted = fit(model, x, max_overhead=100.0, repeats=1)
     measures = (
         lambda: profile(model, x, repeats=1),
-        lambda: fit(model, x, repeats=1),
+        lambda: fit(model, x, max_overhead=100.0, repeats=1),
         lambda: verify(model, fitted.plan, x),
         lambda: fitted.measure(seconds=0.01),
         fitted.step_peak,
@@ -218,8 +221,33 @@ def test_the_profile_and_the_measurement_run_on_as_many_threads() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        fitted = fit(models.mlp([4, 4, 4]), torch.ones(2, 4), loss=Loss(), repeats=1)
+        fitted = fit(
+            models.mlp([4, 4, 4]), torch.ones(2, 4), loss=Loss(), max_overhead=100.0, repeats=1
+        )
         fitted.measure(seconds=0.01)
     finally:
         torch.set_num_threads(before)
     assert threads == {3}
+
+
+@pytest.mark.parametrize(
+    ("asked", "overhead"),
+    [
+        ({}, 0.3),
+        ({"max_overhead": 0.1}, 0.1),
+        ({"budget": "50 %"}, None),
+        ({"method": "every"}, None),
+    ],
+)
+def test_where_nothing_is_asked_for_a_plan_may_take_30_percent_longer(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, object], overhead: float | None
+) -> None:
+    given = []
+
+    def find(chain: Chain, **limits: object) -> Plan:
+        given.append(limits.get("max_overhead"))
+        return keep_all(chain)
+
+    monkeypatch.setattr(sys.modules["sublinear.fit"], "find", find)
+    fit(models.mlp([4, 4, 4]), torch.ones(2, 4), repeats=1, prove=False, **asked)
+    assert given[0] == overhead

@@ -46,7 +46,7 @@ class Kept(nn.Module):
 
 def test_a_config_that_refuses_changes_is_left_as_it_is() -> None:
     model = Kept()
-    fitted = fit(model, X, repeats=1)
+    fitted = fit(model, X, max_overhead=100.0, repeats=1)
     assert dict(model.config) == {"width": 8, "layers": 4}
     assert verify(model, fitted.plan, X, blocks=fitted.model.runs_by.blocks).passed
 
@@ -177,8 +177,8 @@ def test_weights_that_forward_itself_moves_do_not_move_in_fit(kind: type[Momentu
     before = {
         name: (value, value.data_ptr(), value.clone()) for name, value in tensors_of(model).items()
     }
-    fit(model, X, repeats=1, modules=["q.0", "q.1", "q.2"])
-    fit(model, X, repeats=1)
+    fit(model, X, max_overhead=100.0, repeats=1, modules=["q.0", "q.1", "q.2"])
+    fit(model, X, max_overhead=100.0, repeats=1)
     for name, value in tensors_of(model).items():
         tensor, memory, copy = before[name]
         assert value is tensor and value.data_ptr() == memory and torch.equal(value, copy), name
@@ -250,7 +250,7 @@ def test_a_plan_that_saves_says_nothing_of_the_kind() -> None:
     model = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(8)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        fitted = fit(model, torch.randn(256, 8), repeats=1)
+        fitted = fit(model, torch.randn(256, 8), max_overhead=100.0, repeats=1)
     assert fitted.predicted.peak_bytes < 0.9 * fitted.plain.peak_bytes
     assert "saves nothing" not in str(fitted) and "of the plain peak" not in str(fitted)
 
@@ -284,4 +284,4 @@ def test_an_input_that_is_overwritten_by_the_first_module_is_refused() -> None:
             return self.conv2(self.act1(x + 1))
 
     with pytest.raises(ValueError, match="act1 overwrites its input in place"):
-        fit(First(), X, repeats=1)
+        fit(First(), X, max_overhead=100.0, repeats=1)

@@ -76,7 +76,7 @@ def test_measuring_and_verifying_leave_the_loss_alone() -> None:
     model, head = mlp(), Head()
     before = seen(head)
     optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
-    fitted = fit(model, X, loss=head, optimizer=optimizer, repeats=1)
+    fitted = fit(model, X, loss=head, optimizer=optimizer, max_overhead=100.0, repeats=1)
     assert fitted.measure(seconds=0.02).comparison.pairs
     assert verify(model, fitted.plan, X, loss=head).passed
     assert seen(head) == before
@@ -91,7 +91,7 @@ def test_both_models_of_a_verification_meet_the_same_loss() -> None:
         return (y - centre.mean).square().mean()
 
     model = mlp()
-    plan = fit(model, X, loss=loss, repeats=1).plan
+    plan = fit(model, X, loss=loss, max_overhead=100.0, repeats=1).plan
     assert verify(model, plan, X, loss=loss).passed and not centre.mean.any()
 
 

@@ -433,7 +433,7 @@ def test_a_value_that_the_trace_holds_may_not_change(
     change: Callable[[Any], None], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "ALPHA", 1.0)
-    fitted = fit(Annealed(), rows(), repeats=1)
+    fitted = fit(Annealed(), rows(), max_overhead=100.0, repeats=1)
     assert kind_of(fitted) == "traced"
     fitted.model(rows())
     fitted.model.unread = 5
@@ -477,7 +477,7 @@ class Masked(Layers):
 def test_arguments_of_another_kind(
     given: tuple[Any, ...], now: tuple[Any, ...], words: str
 ) -> None:
-    model = fit(Masked(), (rows(), *given), repeats=1).model
+    model = fit(Masked(), (rows(), *given), max_overhead=100.0, repeats=1).model
     model(rows(), *given)
     with pytest.raises(RuntimeError, match=words):
         model(rows(), *now)
@@ -497,7 +497,7 @@ def test_a_part_in_evaluation_mode() -> None:
 
 def test_a_module_that_is_replaced() -> None:
     for make in (Layers, lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH))):
-        fitted = fit(make(), rows(), repeats=1)
+        fitted = fit(make(), rows(), max_overhead=100.0, repeats=1)
         name = next(iter(fitted.original._modules))
         setattr(fitted.original, name, nn.Linear(WIDTH, WIDTH))
         with pytest.raises(RuntimeError, match=f"{name}.* was replaced"):
@@ -506,7 +506,7 @@ def test_a_module_that_is_replaced() -> None:
 
 @pytest.mark.parametrize("kind", ["forward_hook", "forward_pre_hook", "full_backward_hook"])
 def test_hooks_that_come_later(kind: str) -> None:
-    fitted = fit(Layers(), rows(), repeats=1)
+    fitted = fit(Layers(), rows(), max_overhead=100.0, repeats=1)
     handle = getattr(fitted.original.layers, f"register_{kind}")(lambda *args: None)
     with pytest.raises(RuntimeError, match=r"layers has .*hooks since the model was planned"):
         fitted.model(rows())
@@ -519,7 +519,7 @@ def test_precision_and_frozen_layers_may_change() -> None:
     seed_all(3)
     plain = Layers()
     seed_all(3)
-    fitted = fit(Layers(), rows(), repeats=1)
+    fitted = fit(Layers(), rows(), max_overhead=100.0, repeats=1)
     plain.double()
     fitted.model.double()
     assert same(trained(plain, (rows().double(),)), trained(fitted.model, (rows().double(),)))
@@ -606,7 +606,7 @@ def test_kinds_of_models(name: str) -> None:
 
 
 def test_the_best_plan_of_a_recurrent_model() -> None:
-    fitted = fit(Recurrent(nn.LSTM), rows(), repeats=1)
+    fitted = fit(Recurrent(nn.LSTM), rows(), max_overhead=100.0, repeats=1)
     assert fitted.proof
 
 
@@ -680,7 +680,7 @@ def test_refused_by_name(name: str) -> None:
     with pytest.warns() if name in ("weight norm, old",) else nullcontext():
         model = make()
     with pytest.raises(ValueError, match=words):
-        fit(model, rows(), repeats=1)
+        fit(model, rows(), max_overhead=100.0, repeats=1)
     assert not getattr(model, "outputs", [])
 
 
@@ -705,9 +705,11 @@ def test_distributed_data_parallel_around(tmp_path) -> None:
         model = Binary()
         inner = nn.parallel.DistributedDataParallel(Layers())
         with pytest.raises(ValueError, match="DistributedDataParallel: plan the module inside"):
-            fit(inner, rows(), repeats=1)
+            fit(inner, rows(), max_overhead=100.0, repeats=1)
         del plain.extra, model.extra
-        planned = nn.parallel.DistributedDataParallel(fit(model, rows(), repeats=1).model)
+        planned = nn.parallel.DistributedDataParallel(
+            fit(model, rows(), max_overhead=100.0, repeats=1).model
+        )
         assert same(trained(plain, (rows(),)), trained(planned, (rows(),)))
     finally:
         dist.destroy_process_group()
@@ -717,7 +719,9 @@ def test_compiled_afterwards() -> None:
     seed_all(3)
     plain = Layers()
     seed_all(3)
-    model = torch.compile(fit(Layers(), rows(), repeats=1).model, backend="eager")
+    model = torch.compile(
+        fit(Layers(), rows(), max_overhead=100.0, repeats=1).model, backend="eager"
+    )
     assert same(trained(plain, (rows(),)), trained(model, (rows(),)))
 
 
@@ -750,8 +754,8 @@ def test_what_nobody_notices_is_found_by_the_step() -> None:
     with pytest.raises(
         ValueError, match=r"not the plain one: loss: differs by .*modules=\[\.\.\.\]"
     ):
-        fit(Short(), rows(), repeats=1)
-    unproven = fit(Short(), rows(), repeats=1, prove=False)
+        fit(Short(), rows(), max_overhead=100.0, repeats=1)
+    unproven = fit(Short(), rows(), max_overhead=100.0, repeats=1, prove=False)
     assert "not proven" in unproven.note and not unproven.proof
 
 
@@ -762,7 +766,7 @@ def test_the_proof_leaves_everything_as_it_was() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     seed_all(1)
     numbers = torch.get_rng_state()
-    fitted = fit(model, x, optimizer=optimizer, repeats=1)
+    fitted = fit(model, x, optimizer=optimizer, max_overhead=100.0, repeats=1)
     assert "bit by bit" in fitted.proof and "proven: one step" in str(fitted)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), numbers) and not optimizer.state
