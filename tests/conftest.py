@@ -32,7 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--labs",
         choices=("few", "all"),
         default="few",
-        help="notebooks in the browser: the front ones and a few long ones, or all of them",
+        help="notebooks in the browser: the front ones, or all of them",
+    )
+    parser.addoption(
+        "--twice",
+        choices=("few", "all"),
+        default="few",
+        help="notebooks that nbval runs twice in a row: the front ones and a few deeper, or all",
     )
 
 

@@ -375,11 +375,11 @@ KINDS = ("lab", "diagnose", "watch", "fit", "verify", "board")
 @swallowed
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupts_at_any_moment(kind: str, training: Trained, path: Path) -> None:
-    """A hundred; fewer for a board, whose runs are long, and for a lab, which is stopped often."""
+    """Forty; fewer for a board, whose runs are long."""
     keep("as_tensor")
     run = runs(training)[kind]
     calls, chance = count_calls(run), random.Random(0)
-    moments = [chance.randrange(1, calls) for _ in range({"board": 12, "lab": 50}.get(kind, 100))]
+    moments = [chance.randrange(1, calls) for _ in range({"board": 8}.get(kind, 40))]
     kept = path.read_bytes()
     unharmed_by_interrupts(run, moments, training.state)
     assert path.read_bytes() == kept
@@ -393,9 +393,9 @@ def test_interrupts_while_things_are_put_back(kind: str, training: Trained, path
     # How many calls a diagnosis takes depends on the clock, but not how many its end takes.
     since = "restore" if kind == "diagnose" else ""
     calls = count_calls(run, since)
-    moments = list(range(calls - 240, calls, 3))
+    moments = list(range(calls - 240, calls, 6))
     if since:
-        moments = list(range(1, calls, max(1, calls // 60)))
+        moments = list(range(1, calls, max(1, calls // 40)))
     unharmed_by_interrupts(run, moments, training.state, since)
 
 

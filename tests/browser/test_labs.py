@@ -1,8 +1,7 @@
 """Notebooks in a real browser: run the cells, operate the first panel, take pictures.
 
-Those of the front form, and a few long ones down to their panel; `pytest tests/browser --labs all`
-takes every one whole (about a quarter of an hour). All of them run without a browser in
-`tests/course/test_notebooks.py`.
+Those of the front form; `pytest tests/browser --labs all` takes the deeper ones, too (about a
+quarter of an hour). All of them run without a browser in `tests/course/test_notebooks.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 SLIDERS = "deeper/12_sublinear_memory"
 # Pixels: code between the picture and the panel is what a reader scrolls over.
 ONE_SCREEN = 900
-FEW = (SLIDERS,)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -30,8 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     wanted = []
     for path in course_notebooks():
-        chosen = place(path) in FEW or is_front(read_notebook(path))
-        if chosen or metafunc.config.getoption("--labs") == "all":
+        if is_front(read_notebook(path)) or metafunc.config.getoption("--labs") == "all":
             wanted.append(path)
     assert wanted, "notebooks/ holds no numbered notebook"
     metafunc.parametrize("path", wanted, ids=map(place, wanted))

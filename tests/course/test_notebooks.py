@@ -49,12 +49,25 @@ def test_python_in_the_text_is_python(path: Path) -> None:
                 ast.parse(block)
 
 
+# Deeper notebooks that run twice in CI, too, as all front ones do.
+TWICE = (
+    "deeper/03_learning_rate_schedules",
+    "deeper/15_zeroing_gradients",
+    "deeper/20_validation_without_grad",
+)
+
+
 @pytest.mark.notebook
 @each_notebook
-def test_runs_twice_and_prints_what_is_stored(path: Path, tmp_path: Path) -> None:
-    """By nbval: the student's copy and then the whole, in one kernel."""
+def test_runs_and_prints_what_is_stored(
+    path: Path, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """By nbval: the student's copy and then the whole, in one kernel; most deeper ones once."""
+    twice = pytestconfig.getoption("--twice") == "all" or place(path) in TWICE
+    twice = twice or not place(path).startswith("deeper/")
     file = tmp_path / path.name
-    file.write_text(notebook_text(tool.doubled(path)), encoding="utf-8")
+    notebook = tool.doubled(path) if twice else read_notebook(path)
+    file.write_text(notebook_text(notebook), encoding="utf-8")
     with tool.private_jupyter() as environment:
         # two tests run at a time, and the other one has its core
         passed, said = by_nbval(file, environment | {"OMP_NUM_THREADS": "1"})

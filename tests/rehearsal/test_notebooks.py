@@ -15,7 +15,6 @@ FEW = (
     "06_mixed_precision",
     "08_optimizers",
     "10_host_device_transfers",
-    "11_activation_checkpointing",
     "12_sublinear_memory",
     "16_as_tensor",
     "22_compile_and_cuda_graphs",
