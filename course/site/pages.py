@@ -78,8 +78,8 @@ def write_source(folder: Path) -> None:
         if name == "course/teaching.md":
             text = link_notebooks(text)
         page.write_text(mend_links(text, name, known), encoding="utf-8")
-    for pictures in ("course/site/images", "notebooks/pictures"):
-        shutil.copytree(ROOT / pictures, folder / pictures, dirs_exist_ok=True)
+    pictures = "notebooks/pictures"
+    shutil.copytree(ROOT / pictures, folder / pictures, dirs_exist_ok=True)
     (folder / "index.md").write_text(_index(known), encoding="utf-8")
     for path in course_notebooks():
         name = place(path)

@@ -286,10 +286,9 @@ def test_unknown_notebook_is_named() -> None:
     assert done.returncode == 2 and "no notebook 06_mixed; there are: 00_start_here" in done.stderr
 
 
-def test_the_picture_is_small_and_described() -> None:
-    picture = ROOT / "course" / "site" / "images" / "panel.webp"
-    assert 10_000 < picture.stat().st_size < 400_000
-    assert re.search(
-        r"!\[.{40,}\]\(course/site/images/panel\.webp\)",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-    )
+def test_the_readme_begins_with_a_picture_and_the_door_for_symptoms() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, _ = readme.split("## Two commands")
+    picture = re.search(r"!\[.{40,}\]\((notebooks/pictures/still-\d\d\.svg)\)", first)
+    assert picture and (ROOT / picture[1]).is_file()
+    assert "](course/symptoms.md)" in first
