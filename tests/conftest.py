@@ -177,15 +177,3 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.returncode == 0, done.stdout + done.stderr
 
     return once(tmp_path_factory, "site", build)
-
-
-@pytest.fixture(scope="session")
-def decks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The slides of all notebooks."""
-
-    def build(out: Path) -> None:
-        command = [sys.executable, "-m", "course.site.slides", "--notebook", "--out", out]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    return once(tmp_path_factory, "decks", build)

@@ -231,53 +231,33 @@ def test_the_guide_names_each_notebook_with_its_minutes_in_class() -> None:
 
 
 @pytest.mark.parametrize("path", LONG, ids=lambda path: path.stem)
-def test_slides_have_one_heading_and_no_solution(path: Path) -> None:
-    deck = slides.deck(path)
-    assert deck[0].first and len(deck) >= 8
-    assert all(slide.blocks and slide.title for slide in deck)
-    shown = "\n".join(block.source for slide in deck for block in slide.blocks)
-    assert not re.search(
-        r"^#{1,4} ",
-        re.sub(
-            r"```.*?```",
-            "",
-            "\n".join(block.source for slide in deck for block in slide.blocks if not block.code),
-            flags=re.DOTALL,
-        ),
-        flags=re.MULTILINE,
-    )
+def test_slides_begin_with_headings_and_have_no_solution(path: Path) -> None:
+    deck = slides.slides(path)
+    nbformat.validate(deck)
+    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in deck.cells]
+    assert kinds[0] == "slide" and kinds.count("slide") >= 8
+    for cell, kind in zip(deck.cells, kinds, strict=True):
+        headings = re.findall(r"^#{1,4} ", re.sub(r"```.*?```", "", cell.source, flags=re.S), re.M)
+        is_text = cell.cell_type == "markdown"
+        assert len(headings if is_text else []) == (kind == "slide"), cell.source
+    shown = "\n".join(cell.source for cell in deck.cells)
     for cell in read_notebook(path).cells:
         if set(tags(cell)) & {"solution", "claims"}:
             assert cell.source not in shown
     assert "<summary>Hint" not in shown and "ledger(" not in shown
-    figures = sum("data:image/svg+xml" in block.html for slide in deck for block in slide.blocks)
+    assert ".ipynb)" not in shown
+    figures = shown.count("data:image/svg+xml")
     assert figures == sum(each.drawn for each in recorded.shown(path.stem))
 
 
-def test_slide_notebook_is_one_that_nbconvert_takes(decks: Path, tmp_path: Path) -> None:
-    assert [name for name in NAMES if not (decks / f"{name}.html").is_file()] == []
-    for name in NAMES:
-        notebook = nbformat.read(decks / f"{name}.slides.ipynb", as_version=4)
-        nbformat.validate(notebook)
-    notebook = nbformat.read(decks / f"{NAMES[0]}.slides.ipynb", as_version=4)
-    nbformat.write(notebook, tmp_path / f"{NAMES[0]}.slides.ipynb")
-    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in notebook.cells]
-    assert kinds[0] == "slide" and kinds.count("slide") == len(slides.deck(LONG[0]))
-    assert any(cell.get("outputs") for cell in notebook.cells if cell.cell_type == "code")
-    command = [sys.executable, "-m", "nbconvert", "--to", "slides", f"{NAMES[0]}.slides.ipynb"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
-    assert "reveal" in (tmp_path / f"{NAMES[0]}.slides.slides.html").read_text(encoding="utf-8")
-
-
-def test_long_code_is_cut_between_statements() -> None:
-    source = "\n".join(f"def f{n}():\n    a = {n}\n    b = a\n    return b\n\n" for n in range(12))
-    pieces = slides._pieces(source)
-    assert all(
-        piece.startswith("def ") and len(piece.splitlines()) <= slides.LINES for piece in pieces
-    )
-    assert "".join("".join(pieces).split()) == "".join(source.split())
-    endless = "\n".join(f"x{n} = [" if n == 0 else "1," for n in range(60)) + "]"
-    assert len(slides._pieces(endless)) > 1 and len(slides._pieces("%magic\n" * 40)) > 1
+def test_a_deck_is_reveal_js_from_where_it_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "course.site.slides", NAMES[0], "--out", tmp_path]
+    subprocess.run([*command, "--reveal", "reveal.js"], check=True, timeout=120, cwd=ROOT)
+    deck = (tmp_path / f"{NAMES[0]}.slides.html").read_text(encoding="utf-8")
+    assert "reveal.js/dist/reveal.css" in deck and "unpkg" not in deck
+    kinds = [each.metadata["slideshow"]["slide_type"] for each in slides.slides(LONG[0]).cells]
+    # reveal.js wants a section of sections.
+    assert deck.count("<section>") == 2 * kinds.count("slide")
 
 
 def test_unknown_notebook_is_named() -> None:
