@@ -67,9 +67,7 @@ class Block:
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
     its output included. ``forward``: seconds of such a forward, and what its run again takes
     longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
-    weights, in words; empty where they are not known. ``saves``: the storages that cross before or
-    behind it and that it saves for its backward if it saves everything; None where that is not
-    known, and might be all.
+    weights, in words; empty where they are not known.
 
     The others say what is gone early, by the example of blocks 0, 1 and 2:
 
@@ -106,12 +104,9 @@ class Block:
     rerun_peak: int | None = None
     rerun_forward_peak: int | None = None
     shapes: str = ""
-    saves: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(self.options))
-        if self.saves is not None:
-            object.__setattr__(self, "saves", tuple(self.saves))
         if self.output_gradient_bytes is not None:
             _check(self, "output_gradient_bytes")
         _check(
