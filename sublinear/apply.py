@@ -27,7 +27,6 @@ from torch.utils.checkpoint import (
 from sublinear.blocks import Blocks, State, WrappedBlocks, split
 from sublinear.blocks.blocks import Keywords, Program, sample_of
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
-from sublinear.offload import Parcels, storages
 from sublinear.plan import Plan
 from sublinear.repeatable import SpareStatistics, drawing_alike, norms
 
@@ -151,12 +150,7 @@ def view_of(
 
 
 def _check(plan: Plan, blocks: Blocks) -> None:
-    """Raise ValueError unless the plan fits the blocks and this machine, and its options do."""
-    if plan.offloads and not torch.cuda.is_available():
-        raise ValueError(
-            f"the plan {plan} sends to the CPU what checkpoints marked ^ hold, and there is no GPU "
-            "here to send it from: profile and plan on this machine"
-        )
+    """Raise ValueError unless the plan fits the blocks, and its options do."""
     if plan.made_for is not None:
         plan.made_for.check(blocks.names, [blocks.shapes(i) for i in range(len(blocks))])
     if len(plan) != len(blocks):
@@ -237,7 +231,7 @@ class Runner:
     def compiles(self) -> bool:
         """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
         wrapped = isinstance(self.blocks, WrappedBlocks)
-        simple = not any(self.plan.options) and not self.plan.offloads
+        simple = not any(self.plan.options)
         return not wrapped and self.plan.depth < 2 and simple
 
     def compiled(self, args: State, kwargs: Keywords) -> Any:
@@ -289,24 +283,8 @@ class Runner:
         return self.outermost(state)
 
     def outermost(self, state: State) -> State:
-        """All nodes of the plan, of which some send what they hold to the CPU."""
-        if not self.plan.offloads:
-            return self.run(self.plan.nodes, state)
-        model = self.blocks.model
-        stays = storages((state, *model.parameters(), *model.buffers()))
-        for node in self.plan.nodes:
-            if isinstance(node, Checkpoint) and node.offload:
-                parcels = Parcels(state, stays)
-                with parcels.packing():
-                    after = self._segment(node, state)
-                stays |= parcels.send(after)
-                state = after
-                del after
-                continue
-            if isinstance(node, Checkpoint) or node.option:
-                stays |= storages(state)
-            state = self.run((node,), state)
-        return state
+        """All nodes of the plan."""
+        return self.run(self.plan.nodes, state)
 
     def block(self, i: int, state: State) -> State:
         """One block, which leaves its running statistics alone if it runs again."""

@@ -67,9 +67,7 @@ class Block:
     stay allocated). ``bare_peak``: bytes above what was alive before a forward that saves nothing,
     its output included. ``forward``: seconds of such a forward, and what its run again takes
     longer than a plain one, as torch handles what is saved there in Python. ``shapes``: of its
-    weights, in words; empty where they are not known. ``saves``: the storages that cross before or
-    behind it and that it saves for its backward if it saves everything; None where that is not
-    known, and might be all.
+    weights, in words; empty where they are not known.
 
     The others say what is gone early, by the example of blocks 0, 1 and 2:
 
@@ -106,12 +104,9 @@ class Block:
     rerun_peak: int | None = None
     rerun_forward_peak: int | None = None
     shapes: str = ""
-    saves: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(self.options))
-        if self.saves is not None:
-            object.__setattr__(self, "saves", tuple(self.saves))
         if self.output_gradient_bytes is not None:
             _check(self, "output_gradient_bytes")
         _check(
@@ -171,25 +166,6 @@ class Around:
 
 
 @dataclass(frozen=True)
-class Link:
-    """The way to the CPU's memory, page-locked, and back: bytes per second."""
-
-    there: float
-    back: float
-
-    def __post_init__(self) -> None:
-        for name, rate in (("there", self.there), ("back", self.back)):
-            if not (isinstance(rate, (int, float)) and math.isfinite(rate) and rate > 0):
-                raise ValueError(
-                    f"Link({name}={rate!r}): it is a positive number of bytes per second"
-                )
-
-    def seconds(self, size: int) -> float:
-        """Of so many bytes, there and back, while nothing else runs."""
-        return size / self.there + size / self.back
-
-
-@dataclass(frozen=True)
 class Chain:
     """The blocks of one model at one batch size on one device.
 
@@ -203,9 +179,8 @@ class Chain:
     blocks take longer alone than in their step. ``checkpoint_seconds``: of each checkpoint, beside
     what its blocks take: to enter it, to begin to run it again, to put back random generators.
     ``spare_bytes``: there if anything runs again, for running statistics that must not be updated
-    twice. ``sample``: shapes of one sample of the inputs, in words. ``link``: to the CPU's memory;
-    None where there is no other, or it was not measured. ``source``: "measured" or "estimated"; an
-    estimate says from which roofline in ``device``.
+    twice. ``sample``: shapes of one sample of the inputs, in words. ``source``: "measured" or
+    "estimated"; an estimate says from which roofline in ``device``.
     """
 
     blocks: tuple[Block, ...]
@@ -222,7 +197,6 @@ class Chain:
     spare_bytes: int = 0
     sample: str = ""
     checkpoint_seconds: float = 0.0
-    link: Link | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "blocks", tuple(self.blocks))
@@ -361,8 +335,6 @@ class Chain:
             for end in ("before", "after"):
                 if end in data:
                     data[end] = Around(**data[end])
-            if data.get("link") is not None:
-                data["link"] = Link(**data["link"])
             return cls(**data)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a chain as to_json writes it: {error}") from None

@@ -8,16 +8,15 @@ it made the peaks of small models up to 44 % too high.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Around, Chain
-from sublinear.events import CROSSINGS, RUNS, Event, events
+from sublinear.events import RUNS, Event, events
 from sublinear.nodes import Node
-from sublinear.sent import Sent, sent_by
 
 
 class Moment(NamedTuple):
@@ -36,16 +35,12 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """What a plan costs: the peak in bytes, seconds a step, how often each block's forward runs.
-
-    ``sent_bytes``: what waits in the CPU's memory, at most.
-    """
+    """What a plan costs: the peak in bytes, seconds a step, how often each block's forward runs."""
 
     peak_bytes: int
     seconds: float
     block_forwards: tuple[int, ...]
     timeline: tuple[Moment, ...]
-    sent_bytes: int = 0
 
     @cached_property
     def bottleneck(self) -> Moment:
@@ -59,10 +54,7 @@ class Costs:
 
     def __str__(self) -> str:
         peak, seconds = format_bytes(self.peak_bytes), format_seconds(self.seconds)
-        text = f"{peak}, {seconds} a step, {self.run_again} blocks run again"
-        if self.sent_bytes:
-            text += f", {format_bytes(self.sent_bytes)} wait on the CPU"
-        return text
+        return f"{peak}, {seconds} a step, {self.run_again} blocks run again"
 
 
 def account(chain: Chain, nodes: Sequence[Node], *, nested: bool) -> Costs:
@@ -74,23 +66,20 @@ def account(chain: Chain, nodes: Sequence[Node], *, nested: bool) -> Costs:
     running it again take beside its blocks is charged once, also where a checkpoint around it
     enters it several times. Each backward has the gradient of its block's output alive, and leaves
     behind the gradients of the block's parameters. Between the two passes over the chain stands the
-    loss (`Chain.after`), once, and at the end what `Chain.before` says. A checkpoint that sends its
-    input to the CPU (`sublinear.sent`) has it on the device while it runs, and while it runs again,
-    to the end of its backward; nothing else runs while it is on its way. `sublinear.events` has the
+    loss (`Chain.after`), once, and at the end what `Chain.before` says. `sublinear.events` has the
     order.
     """
-    step = _Step(chain, chain.spare_bytes if nested else 0, sent_by(chain, nodes))
+    step = _Step(chain, chain.spare_bytes if nested else 0)
     for event in events(nodes):
         step.add(event)
     peak = max(moment.peak_bytes for moment in step.timeline)
-    sent = sum(parcel.size for parcel in step.sent.values())
-    return Costs(peak, step.seconds, tuple(step.forwards), tuple(step.timeline), sent)
+    return Costs(peak, step.seconds, tuple(step.forwards), tuple(step.timeline))
 
 
 class _Step:
     """The account of one step: what is alive, and what has passed."""
 
-    def __init__(self, chain: Chain, spare: int, sent: Mapping[int, Sent]) -> None:
+    def __init__(self, chain: Chain, spare: int) -> None:
         self.chain, self.blocks = chain, chain.blocks
         self.alive = chain.fixed_bytes + chain.input_bytes + spare
         self.seconds = chain.extra_seconds
@@ -99,7 +88,6 @@ class _Step:
         # each, and each kept block, has let go early.
         self.checkpoints: list[tuple[int, int]] = [(0, -1)]
         self.released: dict[tuple[int, int], int] = {}
-        self.sent = sent
         self.timeline: list[Moment] = []
 
     def add(self, event: Event) -> None:
@@ -107,8 +95,6 @@ class _Step:
         if kind in RUNS:
             run = {"forward": self._forward, "bare": self._bare, "backward": self._backward}
             run[kind](event)
-        elif event.first in self.sent and kind in CROSSINGS:
-            self._cross(kind, self.sent[event.first])
         elif kind == "drop":
             gone = self.released.pop((event.first, event.block), 0)
             self.alive -= self.chain.left(event.first, event.block) - gone
@@ -128,23 +114,6 @@ class _Step:
             self._around(self.chain.before)
             # By then all is gone but what the optimizer reads.
             self._around(Around(peak_bytes=self.chain.step_bytes))
-
-    def _cross(self, kind: str, parcel: Sent) -> None:
-        """What a checkpoint sends leaves the device, comes back, or is not needed any more."""
-        link = self.chain.link
-        assert link is not None
-        if kind == "fetch":
-            self.alive += parcel.waiting + parcel.freed + parcel.copies
-            self.seconds += parcel.size / link.back
-        elif kind == "free":
-            self.alive -= parcel.freed + parcel.copies
-        else:
-            self.alive -= parcel.waiting + parcel.freed
-            self.seconds += parcel.size / link.there
-            for holder, size in parcel.holders.items():
-                # It comes back for this checkpoint alone: they need not let go of it.
-                self.released[holder] = self.released.get(holder, 0) + size
-            self.timeline[-1] = self.timeline[-1]._replace(alive_bytes=self.alive)
 
     def _own_waiting(self, event: Event) -> int:
         """What of a block's own output waits for the next one only.

@@ -16,19 +16,15 @@ Kind = Literal[
     "forward",
     "bare",
     "backward",
-    "send",
     "drop",
     "rerun",
-    "fetch",
     "rerun over",
     "over",
-    "free",
     "loss",
     "end",
 ]
 
 RUNS: tuple[Kind, ...] = ("forward", "bare", "backward")
-CROSSINGS: tuple[Kind, ...] = ("send", "fetch", "free")
 
 
 class Event(NamedTuple):
@@ -41,8 +37,6 @@ class Event(NamedTuple):
     ``drop``: the output of the checkpoint of ``first`` to ``block`` is let go, for its backward.
     ``rerun``: the checkpoint of ``first`` to ``block`` begins to run again, beside the gradient of
     the block's output, until ``rerun over``. ``over``: its backward is done.
-    ``send``: what the checkpoint holds goes to the CPU, once it has run; ``fetch``: it comes back,
-    until ``free``.
     ``opens``, ``last``: the first and the last block of a checkpoint that runs again; the backward
     of the last one follows at once.
     ``loss``, ``end``: the forward or the backward has reached the end of the chain.
@@ -87,8 +81,6 @@ def _forward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
             blocks = span(node)
             for block in blocks:
                 yield Event("bare", block, first=blocks[0])
-            if node.offload:
-                yield Event("send", blocks[-1], first=blocks[0])
 
 
 def _backward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
@@ -101,11 +93,7 @@ def _backward(nodes: Sequence[Node], again: bool = False) -> Iterator[Event]:
             inside = as_rerun(node.inside)
             yield Event("drop", blocks[-1], first=blocks[0])
             yield Event("rerun", blocks[-1], first=blocks[0])
-            if node.offload:
-                yield Event("fetch", blocks[-1], first=blocks[0])
             yield from _forward(inside, again=True)
             yield Event("rerun over", blocks[-1])
             yield from _backward(inside, again=True)
             yield Event("over", blocks[0])
-            if node.offload:
-                yield Event("free", blocks[-1], first=blocks[0])

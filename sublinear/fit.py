@@ -97,9 +97,6 @@ class Fitted:
         ]
         if self.measured_bytes is not None:
             lines.insert(1, f"{'measured, one step':<30} {format_bytes(self.measured_bytes):>10}")
-        if self.predicted.sent_bytes:
-            sent = format_bytes(self.predicted.sent_bytes)
-            lines.insert(1, f"{'on the CPU meanwhile':<30} {sent:>10}")
         if self.covered < _ALL:
             share = f"{self.covered:.0%} of what is saved for backward"
             lines.append(f"covered: the planned part keeps {share}")
@@ -231,7 +228,6 @@ def fit(
     accumulate: int = 1,
     margin: float = 0.0,
     modules: list[str] | None = None,
-    offload: bool = True,
     repeats: int = 3,
     prove: bool = True,
     check_every: int | None = None,
@@ -247,15 +243,13 @@ def fit(
     step; ``accumulate``: over how many such batches gradients are added up before that step;
     ``margin``: the part of the budget that stays free, for what operators need inside on a CPU and
     no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
-    by name, where torch cannot trace the model; ``offload``: on a GPU, checkpoints may send
-    what they hold to the CPU's memory until they run again; ``prove``: compare one step of the
+    by name, where torch cannot trace the model; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned;
     ``check_every``: compare again at every so many training forwards, and raise RuntimeError where
     the model has come to train otherwise.
 
     What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
-    torch's compiler, see `backend`; there ``offload`` is no matter, and a later change is captured
-    and planned anew.
+    torch's compiler, see `backend`; there a later change is captured and planned anew.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
     as it is. Not noticed later are files, clocks and the environment that its code reads through a
@@ -274,7 +268,7 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, asked, margin, max_overhead, method, offload)
+    fitting = _Fitting(model, task, asked, margin, max_overhead, method)
     with measuring(None):
         blocks, reason = _read(model, task, modules)
         stages = _STAGES + (0 if blocks is None else len(blocks))
@@ -345,7 +339,6 @@ class _Fitting:
     margin: float
     max_overhead: float | None
     method: str
-    offload: bool
 
     def planned(self, blocks: Blocks, repeats: int, bar: tqdm[Any], measure: bool) -> Fitted:
         """Profile and plan; where ``measure``, until a real step keeps to the budget."""
@@ -360,8 +353,6 @@ class _Fitting:
             accumulate=self.task.accumulate > 1,
             on_block=bar.update,
         )
-        if not self.offload:
-            chain = replace(chain, link=None)
         bar.update()
         bar.set_description("searching for the plan")
         limit = self._limit(chain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,11 @@ class Keep:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Keep only the input of a segment; on the way back run it again, by the plan inside.
-
-    ``offload``: meanwhile what only this checkpoint holds, of its input, waits in the CPU's memory.
-    """
+    """Keep only the input of a segment; on the way back run it again, by the plan inside."""
 
     inside: tuple[Keep | Checkpoint, ...]
-    offload: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.offload, bool):
-            raise TypeError(f"Checkpoint(offload={self.offload!r}): it is True or False")
         object.__setattr__(self, "inside", checked(self.inside, "Checkpoint"))
 
 
@@ -74,15 +68,6 @@ def span(node: Node) -> range:
     return range(first.block, last.block + 1)
 
 
-def offloaded(nodes: Iterable[Node]) -> Iterator[Checkpoint]:
-    """Every checkpoint under these nodes that sends what it holds to the CPU."""
-    for node in nodes:
-        if isinstance(node, Checkpoint):
-            if node.offload:
-                yield node
-            yield from offloaded(node.inside)
-
-
 def depth(node: Node) -> int:
     """How many checkpoints are nested at most; 0 for a kept block."""
     if isinstance(node, Keep):
@@ -91,23 +76,18 @@ def depth(node: Node) -> int:
 
 
 def as_text(node: Node) -> str:
-    """Parentheses for checkpoints, ``4`` for block 4, ``4/1`` for block 4 with its option 1.
-
-    ``(4 5)^`` is a checkpoint that sends what it holds to the CPU.
-    """
+    """Parentheses for checkpoints, ``4`` for block 4, ``4/1`` for block 4 with its option 1."""
     if isinstance(node, Checkpoint):
-        mark = "^" if node.offload else ""
-        return f"({' '.join(map(as_text, node.inside))}){mark}"
+        return f"({' '.join(map(as_text, node.inside))})"
     if node.option:
         return f"{node.block}/{node.option}"
     return str(node.block)
 
 
 def as_json(node: Node) -> object:
-    """A list for a checkpoint, a number for a block, an object for either with more to say."""
+    """A list for a checkpoint, a number for a block, an object for one with an option."""
     if isinstance(node, Checkpoint):
-        inside = list(map(as_json, node.inside))
-        return {"checkpoint": inside, "offload": True} if node.offload else inside
+        return list(map(as_json, node.inside))
     if node.option:
         return {"block": node.block, "option": node.option}
     return node.block
@@ -119,13 +99,8 @@ def from_json(data: object) -> Node:
         return Checkpoint(tuple(map(from_json, data)))
     if isinstance(data, dict) and set(data) == {"block", "option"}:
         return Keep(data["block"], data["option"])
-    if isinstance(data, dict) and set(data) == {"checkpoint", "offload"}:
-        inside = from_json(data["checkpoint"])
-        if isinstance(inside, Checkpoint):
-            return replace(inside, offload=data["offload"])
     if isinstance(data, int):
         return Keep(data)
     raise ValueError(
-        f"{data!r} in a plan: use a block's number, an object of 'block' and 'option', a list, or "
-        "an object of 'checkpoint' (a list) and 'offload'"
+        f"{data!r} in a plan: use a block's number, an object of 'block' and 'option', or a list"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sublinear.chain import Chain
-from sublinear.nodes import Checkpoint, Keep, Node, offloaded, span
+from sublinear.nodes import Checkpoint, Keep, Node, span
 from sublinear.plan import Plan
 
 _HEIGHTS = "▁▂▃▄▅▆▇█"
@@ -12,12 +12,11 @@ _DEEPEST = 4
 
 
 def picture(plan: Plan) -> str:
-    """Two rows, one for each depth of checkpoints, and one for the CPU; at most 96 letters wide.
+    """Two rows, and one for each depth of checkpoints; at most 96 letters wide.
 
     Above, the bytes that each block saves in plain training, as a bar; below, what it keeps until
     its backward: the bar itself, "o" for chosen operators, "·" for nothing. Brackets are
-    checkpoints; "^" stands where one begins that sends what it holds to the CPU. Several blocks
-    share a letter where there are too many.
+    checkpoints. Several blocks share a letter where there are too many.
     """
     chain = plan.known_chain
     each = -(-len(chain) // _WIDEST)
@@ -33,15 +32,7 @@ def picture(plan: Plan) -> str:
             stays.append("o" if any(options) else bar)
     rows = [f"saves  {bars}", f"keeps  {''.join(stays)}"]
     rows += _brackets(plan.nodes, each, len(columns))
-    if plan.offloads:
-        rows.append(_sending(plan, each))
     return "\n".join(rows)
-
-
-def _sending(plan: Plan, each: int) -> str:
-    places = {span(node)[0] // each for node in offloaded(plan.nodes)}
-    letters = ["^" if column in places else " " for column in range(max(places) + 1)]
-    return f"CPU    {''.join(letters)}"
 
 
 def _bars(chain: Chain, each: int) -> str:

@@ -18,7 +18,6 @@ from sublinear.nodes import (
     depth,
     from_json,
     keeps,
-    offloaded,
 )
 
 __all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan", "simulate"]
@@ -72,8 +71,7 @@ class Plan:
     ``chain``: what the plan was made for, if that is known: then `costs` says what it costs. Two
     plans are equal whatever their chains. ``loaded``: what a plan from a file was made for.
     Printed, parentheses are checkpoints and ``4/1`` is block 4 with its option 1:
-    ``[0 1 (2 3) (4/1 (5 6)) 7]``. ``(2 3)^`` sends what it holds to the CPU and fetches it to run
-    again; only checkpoints that lie in no other one can.
+    ``[0 1 (2 3) (4/1 (5 6)) 7]``.
     """
 
     nodes: tuple[Keep | Checkpoint, ...]
@@ -89,13 +87,6 @@ class Plan:
                     f"Plan: block {keep.block} stands where block {place} should: "
                     "each runs once, in order"
                 )
-        for node in self.nodes:
-            inside = node.inside if isinstance(node, Checkpoint) else ()
-            if any(offloaded(inside)):
-                raise ValueError(
-                    f"Plan: {as_text(node)}: only a checkpoint that lies in no other one can send "
-                    "what it holds to the CPU"
-                )
         if self.chain is not None:
             self.check(self.chain)
 
@@ -109,11 +100,6 @@ class Plan:
     def depth(self) -> int:
         """How many checkpoints are nested at most; 0 where nothing is checkpointed."""
         return max(map(depth, self.nodes))
-
-    @property
-    def offloads(self) -> bool:
-        """Whether anything waits in the CPU's memory meanwhile."""
-        return any(offloaded(self.nodes))
 
     @property
     def options(self) -> tuple[int, ...]:
@@ -173,18 +159,12 @@ class Plan:
                     f"the plan uses option {keep.option} of block {keep.block} "
                     f"({block.name!r}), which has {', '.join(has)}"
                 )
-        if self.offloads and chain.link is None:
-            raise ValueError(
-                f"the plan {self} sends to the CPU what checkpoints marked ^ hold, and the chain "
-                f"for {chain.device!r} knows no link to it: profile on a GPU"
-            )
 
     def to_json(self, path: str | Path | None = None) -> Json:
         """A plain dictionary, also written to ``path`` if there is one.
 
-        A checkpoint is a list, or an object of "checkpoint" and "offload" where it sends what it
-        holds to the CPU; a block is its number, or an object of "block" and "option" where the
-        option is not 0. Of the chain only the fingerprint is part of it, see `made_for`.
+        A checkpoint is a list; a block is its number, or an object of "block" and "option" where
+        the option is not 0. Of the chain only the fingerprint is part of it, see `made_for`.
         """
         data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
         if self.made_for is not None:

@@ -10,7 +10,7 @@ from functools import partial
 from labkit.text import format_bytes
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.searches import offload, simple, single_level, within
+from sublinear.searches import optimal, simple, single_level, within
 from sublinear.searches.table import CLOSE
 from sublinear.teaching import genetic, grid, recursive, segments
 
@@ -35,10 +35,10 @@ FIXED: dict[str, Callable[[Chain], Plan]] = {
 BUDGETED: dict[str, BudgetedMethod] = {
     "single-level": BudgetedMethod(single_level.lowest_peak, single_level.SingleLevelTable),
     "optimal": BudgetedMethod(
-        partial(offload.lowest_peak, menu=False), partial(offload.table, menu=False)
+        partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)
     ),
     "menu": BudgetedMethod(
-        partial(offload.lowest_peak, menu=True), partial(offload.table, menu=True)
+        partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)
     ),
 }
 METHODS = (*FIXED, *BUDGETED)

@@ -278,7 +278,7 @@ def _chain(
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
     fixed = bytes_of(filter(torch.is_tensor, others))
     spare = sum(values[number].nbytes for number in blocks.pieces.statistics)
-    return replace(chain, fixed_bytes=fixed, spare_bytes=spare, link=None)
+    return replace(chain, fixed_bytes=fixed, spare_bytes=spare)
 
 
 def _pull(output: Any) -> torch.Tensor:

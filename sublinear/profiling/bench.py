@@ -153,7 +153,6 @@ class Bench:
                 on_block()
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
         rows = _with_waiting(_with_gradients(rows, runs, around), runs, entered)
-        rows = _with_saves(rows, runs)
         inputs: Crossing = entered
         if isinstance(self.blocks, WrappedBlocks):
             inputs = tuple(storages((task.args, task.kwargs)))
@@ -489,19 +488,6 @@ def _with_waiting(rows: list[Block], runs: list[BlockRun], entered: Crossing) ->
                 released.append((number, saver.get(number, NOBODY)))
         found[i] = replace(found[i], waits=tuple(sorted(waits)), released=tuple(sorted(released)))
         before = set(here)
-    return found
-
-
-def _with_saves(rows: list[Block], runs: list[BlockRun]) -> list[Block]:
-    """The blocks with what each saves of that which crosses before and behind it."""
-    found = []
-    before: tuple[int, ...] = ()
-    for row, run in zip(rows, runs, strict=True):
-        saves = _at(run.numbers, run.saves.leaving)
-        if before:
-            saves |= _at(before, run.saves.entering)
-        found.append(replace(row, saves=tuple(sorted(saves))))
-        before = run.numbers
     return found
 
 

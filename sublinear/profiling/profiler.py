@@ -18,7 +18,6 @@ from sublinear.probe import Clock
 from sublinear.profiling.bench import Bench
 from sublinear.profiling.calibrate import calibrated, checkpoint_seconds, step_bytes, time_step
 from sublinear.profiling.estimate import Roofline, RooflineClock, on_meta
-from sublinear.profiling.link import measured_link
 from sublinear.profiling.tensors import tensors
 from sublinear.profiling.training import (
     Inputs,
@@ -122,8 +121,7 @@ def measured(
         fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     chain = replace(chain, fixed_bytes=fixed, device=name, step_bytes=beside)
-    spare, link = spare_bytes(model), measured_link(where, repeats)
-    chain = replace(chain, spare_bytes=spare, checkpoint_seconds=each, link=link)
+    chain = replace(chain, spare_bytes=spare_bytes(model), checkpoint_seconds=each)
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:

@@ -11,7 +11,6 @@ from sublinear.events import RUNS, events
 from sublinear.nodes import Checkpoint, Keep, Node, span
 from sublinear.plan import Plan
 from sublinear.searches.simple import keep_all
-from sublinear.sent import sent_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,8 +77,7 @@ Bars = dict[int, float]
 def _what_stays(chain: Chain, plan: Plan) -> tuple[Bars, Bars, Bars]:
     """MiB by block: kept whole, kept in part, and kept of a checkpoint's last block.
 
-    Less what is sent to the CPU. Blocks in checkpoints save nothing until they run again, whatever
-    their option.
+    Blocks in checkpoints save nothing until they run again, whatever their option.
     """
     kept: Bars = {}
     chosen: Bars = {}
@@ -92,10 +90,6 @@ def _what_stays(chain: Chain, plan: Plan) -> tuple[Bars, Bars, Bars]:
             option = chain.blocks[node.block].options[node.option]
             bars = chosen if node.option else kept
             bars[node.block] = option.saved_bytes / MIB
-    for parcel in sent_by(chain, plan.nodes).values():
-        for (_, last), size in parcel.holders.items():
-            bars = ends if last in ends else kept
-            bars[last] -= size / MIB
     return kept, chosen, ends
 
 

@@ -12,7 +12,7 @@ from itertools import product
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from sublinear.chain import Around, Block, Chain, Link, Option
+from sublinear.chain import Around, Block, Chain, Option
 from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
 
@@ -162,40 +162,3 @@ def random_chain(count: int, seed: int, menu: int = 1) -> Chain:
             )
         )
     return Chain(tuple(blocks), 5 * 10**6, 10**8, 32, "a made-up device", "estimated", 1e-3)
-
-
-@st.composite
-def linked_chains(draw, max_blocks=4, menu=1, skips=True):
-    """The same with a link to the CPU, and what each block saves of that which crosses it.
-
-    Rates are powers of 2, so that seconds add up exactly. ``skips``: some tensors cross several
-    cuts.
-    """
-    chain = draw(chains(max_blocks=max_blocks, menu=menu))
-    if not skips:
-        blocks = tuple(replace(block, crossing=()) for block in chain.blocks)
-        chain = replace(chain, blocks=blocks, input_crossing=())
-    blocks = []
-    before = dict(chain.input_crossing)
-    for number, block in enumerate(chain.blocks):
-        crossing = dict(block.crossing) or {number + 1: block.output_bytes}
-        saves = draw(st.none() | st.sets(st.sampled_from(sorted({*before, *crossing}))))
-        saves = None if saves is None else tuple(sorted(saves))
-        blocks.append(replace(block, crossing=tuple(crossing.items()), saves=saves))
-        before = crossing
-    link = Link(draw(st.sampled_from([1.0, 4.0])), draw(st.sampled_from([2.0, 16.0])))
-    return replace(chain, blocks=tuple(blocks), link=link)
-
-
-@cache
-def all_sending(options: tuple[int, ...]) -> list[Plan]:
-    """Every plan, and the same with any of its outermost checkpoints sending what they hold."""
-    found = []
-    for plan in all_plans(options):
-        ways = []
-        for node in plan.nodes:
-            ways.append([node])
-            if isinstance(node, Checkpoint):
-                ways[-1].append(replace(node, offload=True))
-        found += [Plan(nodes, "one of all") for nodes in product(*ways)]
-    return found
