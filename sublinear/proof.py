@@ -32,7 +32,7 @@ _MARGIN = 4
 # Of each tensor's largest value: by how much compiled code may round otherwise. And of the largest
 # gradient of all: one that is nothing but rounding, as that of a bias before batch norm.
 _COMPILED = 1e-3
-_NOISE = 1e-6
+_NOISE = 1e-4
 
 # What code that meets a part of its batch, as a loss with all the targets, may raise.
 _SHAPES = (RuntimeError, ValueError, TypeError, IndexError, KeyError)

