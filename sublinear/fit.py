@@ -28,6 +28,7 @@ from labkit.memory import MemoryMeter
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
+from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
 from sublinear.blocks import Blocks, TracedBlocks, WrappedBlocks, split
 from sublinear.budget import Budget, as_budget
@@ -59,7 +60,7 @@ class Fitted:
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
     the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
     ``gain``: that the plan saves next to nothing, and what may help, if so; ``covered``: the share
-    that the planned part keeps of all that is saved for backward.
+    that the planned part keeps of all that is saved for backward; ``compiled``: its pieces are.
     """
 
     model: nn.Module
@@ -71,6 +72,7 @@ class Fitted:
     measured_bytes: int | None = None
     gain: str = ""
     covered: float = 1.0
+    compiled: bool = False
 
     @property
     def chain(self) -> Chain:
@@ -152,6 +154,9 @@ class Fitted:
         device = next(model.parameters()).device
         with measuring(None), restored(self.original, self.task), survive() as outcome:
             self._step(model)
+            if self.compiled and model is not self.original and device.type == "cpu":
+                step = partial(self._step, model)
+                return peak_of_compiled(partial(self._step, self.original), step), None
             with MemoryMeter(device, saved=False) as memory:
                 self._step(model)
         if outcome.error:
@@ -231,6 +236,7 @@ def fit(
     repeats: int = 3,
     prove: bool = True,
     check_every: int | None = None,
+    compile: bool = False,
 ) -> Fitted:
     """Train ``model`` on this batch within ``budget`` bytes, or within ``max_overhead``.
 
@@ -246,7 +252,8 @@ def fit(
     by name, where torch cannot trace the model; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned;
     ``check_every``: compare again at every so many training forwards, and raise RuntimeError where
-    the model has come to train otherwise.
+    the model has come to train otherwise; ``compile``: Inductor compiles the plan's pieces, as
+    `backend` says, and the comparison is within rounding.
 
     What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
     torch's compiler, see `backend`; there a later change is captured and planned anew.
@@ -268,9 +275,9 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, asked, margin, max_overhead, method)
+    fitting = _Fitting(model, task, asked, margin, max_overhead, method, compile)
     with measuring(None):
-        blocks, reason = _read(model, task, modules)
+        blocks, reason = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
             fitted = None
@@ -283,7 +290,8 @@ def fit(
     if check_every is None:
         return fitted
     size = fitted.chain.batch_size
-    return replace(fitted, model=spot_checked(fitted.model, model, task, size, check_every))
+    checked = spot_checked(fitted.model, model, task, size, check_every, compiled=compile)
+    return replace(fitted, model=checked)
 
 
 # Of the plain step's time: what a plan may take longer where nothing is asked for.
@@ -308,12 +316,18 @@ _TRIES = 4
 _LEAST_COVERED = 0.3
 
 
-def _read(model: nn.Module, task: Training, modules: list[str] | None) -> tuple[Blocks | None, str]:
+def _read(
+    model: nn.Module, task: Training, modules: list[str] | None, compile: bool
+) -> tuple[Blocks | None, str]:
     """The model as blocks, if it can be read so, and why torch's compiler had better capture it.
 
     Raises ValueError for what can be planned in neither way.
     """
     refuse(model)
+    if compile and modules is not None:
+        raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
+    if compile:
+        return None, "compile=True"
     try:
         blocks = split(model, task.args, task.kwargs, modules=modules)
     except ValueError as error:
@@ -339,6 +353,7 @@ class _Fitting:
     margin: float
     max_overhead: float | None
     method: str
+    compile: bool
 
     def planned(self, blocks: Blocks, repeats: int, bar: tqdm[Any], measure: bool) -> Fitted:
         """Profile and plan; where ``measure``, until a real step keeps to the budget."""
@@ -407,7 +422,7 @@ class _Fitting:
         Raises ValueError where nothing that is captured can be planned.
         """
         overhead = None if self.budget.given else self.max_overhead
-        by_plan = Backend(Budget(), overhead, self.method, repeats)
+        by_plan = Backend(Budget(), overhead, self.method, repeats, compile=self.compile)
         model, task = captured(self.model, by_plan), self.task
         with restored(self.model, task):
             # The graphs are found, profiled and planned as they run.
@@ -418,7 +433,7 @@ class _Fitting:
             )
         note = f"{reason}: captured by torch's compiler instead, {by_plan.count}"
         plan = by_plan.main.known_plan
-        fitted = Fitted(model, plan, self.model, task, note)
+        fitted = Fitted(model, plan, self.model, task, note, compiled=self.compile)
         plain = fitted.peak_of(self.model)
         without = by_plan.without_plan().peak_bytes
         beside = 0 if plain is None else plain - without
@@ -549,7 +564,8 @@ def _proven(fitted: Fitted, proof: Proof) -> Fitted:
 
 
 def _proof(fitted: Fitted) -> Proof:
-    return prove_step(fitted.original, fitted.model, fitted.task, fitted.chain.batch_size)
+    size, compiled = fitted.chain.batch_size, fitted.compiled
+    return prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
 
 
 def _refusal(proof: Proof, note: str) -> str:

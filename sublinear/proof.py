@@ -6,7 +6,7 @@ want one included, parameters, buffers and random generators: bit by bit. Where 
 plain step runs again, and the spread of each tensor counts as no difference of that tensor: the
 gradient of a bias before batch norm is nothing but rounding, and excuses no other. Under autocast a
 weight that is used twice is cast twice where its blocks are computed again, so that gradients round
-otherwise.
+otherwise. So do pieces that are compiled.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ from sublinear.verify import CLOSE, Seen, copied, differences, relative_gap
 # How much further than two plain steps from one another the planned one may be.
 _MARGIN = 4
 
+# Of each tensor's largest value: by how much compiled code may round otherwise. And of the largest
+# gradient of all: one that is nothing but rounding, as that of a bias before batch norm.
+_COMPILED = 1e-3
+_NOISE = 1e-4
+
 # What code that meets a part of its batch, as a loss with all the targets, may raise.
 _SHAPES = (RuntimeError, ValueError, TypeError, IndexError, KeyError)
 
@@ -42,18 +47,27 @@ class Proof:
     partial: bool = False
 
 
-def prove(original: nn.Module, planned: nn.Module, task: Training, batch_size: int) -> Proof:
+def prove(
+    original: nn.Module,
+    planned: nn.Module,
+    task: Training,
+    batch_size: int,
+    *,
+    compiled: bool = False,
+) -> Proof:
     """Compare a step of each; on a part of the batch where the whole does not fit into memory.
 
-    Everything is put back. Differences are reported, not raised.
+    Everything is put back. Differences are reported, not raised. ``compiled``: the planned model's
+    pieces are, and may round otherwise.
     """
     with survive() as outcome:
-        return _compare(original, planned, task)
+        return _compare(original, planned, task, compiled)
     assert outcome.error
     rows = batch_size // 2
     # Batch norm needs two.
     while rows > 1:
-        proof = _on_part(original, planned, _first(task, batch_size, rows), rows)
+        part = _first(task, batch_size, rows)
+        proof = _on_part(original, planned, part, rows, compiled)
         if proof is not None:
             return proof
         rows //= 2
@@ -61,13 +75,15 @@ def prove(original: nn.Module, planned: nn.Module, task: Training, batch_size: i
     return Proof((), how, partial=True)
 
 
-def _on_part(original: nn.Module, planned: nn.Module, task: Training, rows: int) -> Proof | None:
+def _on_part(
+    original: nn.Module, planned: nn.Module, task: Training, rows: int, compiled: bool
+) -> Proof | None:
     """The proof with some of the rows, or None where these do not fit either."""
     reason = ""
     for loss in (task.loss, mean_of_outputs):
         with survive() as outcome:
             try:
-                proof = _compare(original, planned, replace(task, loss=loss))
+                proof = _compare(original, planned, replace(task, loss=loss), compiled)
             except _SHAPES as error:
                 if is_out_of_memory(error):
                     raise
@@ -93,7 +109,7 @@ def _first(task: Training, batch_size: int, rows: int) -> Training:
     return replace(task, args=args, kwargs=kwargs)
 
 
-def _compare(original: nn.Module, planned: nn.Module, task: Training) -> Proof:
+def _compare(original: nn.Module, planned: nn.Module, task: Training, compiled: bool) -> Proof:
     how = "one step is the plain one bit by bit"
     wanted = _step(original, original, task)
     try:
@@ -115,6 +131,10 @@ def _compare(original: nn.Module, planned: nn.Module, task: Training) -> Proof:
     allowed = {}
     for name, own in spread.items():
         allowed[name] = _MARGIN * max(own, least)
+    if compiled:
+        how = "one step is the plain one within the rounding of compiled code"
+        for name, rounds in _rounding(wanted).items():
+            allowed[name] = max(allowed[name], rounds)
     return Proof(tuple(differences(wanted, found, allowed)), how)
 
 
@@ -175,6 +195,20 @@ def _spread(one: Seen, two: Seen) -> dict[str, float]:
         if rounds and value.shape == other.shape:
             spread[name] = relative_gap(value, other)
     return spread
+
+
+def _rounding(wanted: Seen) -> dict[str, float]:
+    """By how much compiled code may round each tensor otherwise, of its largest value."""
+    sizes = {}
+    for name, value in wanted.items():
+        if torch.is_tensor(value) and value.is_floating_point() and value.numel():
+            sizes[name] = float(value.abs().max())
+    noise = _NOISE * max(sizes[name] for name in sizes if name.startswith("gradient"))
+    rounds = {}
+    for name, size in sizes.items():
+        least = noise / size if size and name.startswith("gradient") else 0.0
+        rounds[name] = max(_COMPILED, least)
+    return rounds
 
 
 def _typical(spread: Mapping[str, float]) -> float:

@@ -26,7 +26,13 @@ class SpotChecked:
 
 
 def spot_checked(
-    planned: nn.Module, original: nn.Module, task: Training, batch_size: int, every: int
+    planned: nn.Module,
+    original: nn.Module,
+    task: Training,
+    batch_size: int,
+    every: int,
+    *,
+    compiled: bool = False,
 ) -> nn.Module:
     """``planned``, which compares itself with the plain model at every so many training forwards.
 
@@ -43,7 +49,7 @@ def spot_checked(
             forwards += 1
             if forwards % every == 0:
                 now = replace(task, args=args, kwargs=kwargs, loss=mean_of_outputs)
-                found = prove(original, planned, now, batch_size)
+                found = prove(original, planned, now, batch_size, compiled=compiled)
                 if found.differences:
                     raise RuntimeError(
                         f"forward {forwards}: the planned model no longer trains as the plain one: "

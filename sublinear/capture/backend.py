@@ -3,7 +3,7 @@
 torch's compiler calls a backend for each graph that it captures, with guards: where anything
 changes that a graph depends on, it captures anew and calls it again. Here a graph is cut into
 pieces, profiled on the inputs of its first call, planned, and run piece by piece under the
-checkpoints of its plan, without compiling the pieces.
+checkpoints of its plan. Pieces are compiled only where that is asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from labkit.text import format_bytes
 from sublinear.apply import MENU, Runner
 from sublinear.budget import Budget, as_budget
 from sublinear.capture import together
+from sublinear.capture.compiled import check_compiler
 from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
 from sublinear.capture.watching import Unplannable
 from sublinear.chain import Chain
@@ -46,6 +47,7 @@ def backend(
     max_overhead: float | None = None,
     method: str = "menu",
     repeats: int = 3,
+    compile: bool = False,
 ) -> Backend:
     """A backend for `torch.compile` that plans the memory of each graph that it is given.
 
@@ -57,11 +59,15 @@ def backend(
     be planned, and what the compiler does not capture, run as they are; ``print`` of the backend
     says which. A byte budget counts a graph that runs several times in a step once.
 
-    Pieces are not compiled: the values are those of the model without a compiler. Not guarded, and
-    so not noticed, is what the compiler does not look at: ``os.environ``, files and clocks that a
-    model's code reads. The compiler draws NumPy's random numbers from torch's generator, unless
-    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that
-    cannot be read; when a graph runs, also for one that no plan keeps.
+    Pieces run as they are: the values are those of the model without a compiler. With ``compile``
+    Inductor compiles each, for the shapes of each call: they round otherwise, but draw the same
+    random numbers. They are planned by what they cost uncompiled, and kept whole.
+
+    Not guarded, and so not noticed, is what the compiler does not look at: ``os.environ``, files
+    and clocks that a model's code reads. The compiler draws NumPy's random numbers from torch's
+    generator, unless ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for
+    a budget that cannot be read; when a graph runs, also for one that no plan keeps, and where
+    nothing can be compiled.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
     >>> planned = torch.compile(model, backend=backend("80 %"))
@@ -72,7 +78,7 @@ def backend(
     check_one(budget, max_overhead)
     if budget is None and max_overhead is None:
         max_overhead = OVERHEAD
-    return Backend(asked, max_overhead, method, repeats)
+    return Backend(asked, max_overhead, method, repeats, compile=compile)
 
 
 class Backend:
@@ -83,10 +89,16 @@ class Backend:
     """
 
     def __init__(
-        self, budget: Budget, max_overhead: float | None, method: str, repeats: int
+        self,
+        budget: Budget,
+        max_overhead: float | None,
+        method: str,
+        repeats: int,
+        *,
+        compile: bool = False,
     ) -> None:
         self.budget, self.max_overhead = budget, max_overhead
-        self.method, self.repeats = method, repeats
+        self.method, self.repeats, self.compile = method, repeats, compile
         self.graphs: list[GraphRun] = []
         self.limit: float | None = None
         self.profile_seconds = 0.0
@@ -111,8 +123,10 @@ class Backend:
     def found(self, graph: GraphRun, values: Sequence[Any]) -> None:
         """Profile a graph on the inputs of a call, and plan anew with it.
 
-        Raises ValueError where no plan keeps to the budget.
+        Raises ValueError where no plan keeps to the budget, or nothing can be compiled.
         """
+        if self.compile and not self.planned:
+            check_compiler(graph.device)
         begin = time.perf_counter()
         graph.profile(values, self._chains, self.repeats)
         self.profile_seconds += time.perf_counter() - begin
@@ -225,13 +239,16 @@ class GraphRun:
         key = self.pieces.likeness, tuple(map(_shape, values))
         chain = known.get(key)
         try:
-            chain = chain or _chain(blocks, values, self.device, repeats)
+            # Inside compiled code no operator can be chosen to be kept.
+            options = 1 if self.owner.compile else len(MENU)
+            chain = chain or _chain(blocks, values, self.device, repeats, options)
         except ValueError as error:
             self.pieces, self.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
             return
         known[key] = chain
-        self.blocks, self.chain = blocks, chain
+        self.blocks = blocks.compiled() if self.owner.compile else blocks
+        self.chain = chain
 
     def run_by(self, plan: Plan) -> None:
         """Follow a plan from the next call on."""
@@ -269,11 +286,15 @@ class GraphRun:
 
 
 def _chain(
-    blocks: CapturedBlocks, values: Sequence[Any], device: torch.device, repeats: int
+    blocks: CapturedBlocks,
+    values: Sequence[Any],
+    device: torch.device,
+    repeats: int,
+    options: int,
 ) -> Chain:
     task = Training(leaves(blocks.frame(list(values), spare=True)), {}, _pull)
     with measuring(None), preserve_rng():
-        chain = measured(blocks.model, task, blocks, device, repeats, len(MENU), False, None)
+        chain = measured(blocks.model, task, blocks, device, repeats, options, False, None)
     # Inputs of the graph that cross are counted where they do.
     others = [value for i, value in enumerate(values) if i not in blocks.pieces.crossing]
     fixed = bytes_of(filter(torch.is_tensor, others))

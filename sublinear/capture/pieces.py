@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import fx, nn
 
 from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
+from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import crossing, cuts, is_heavy
 from sublinear.capture.watching import Unplannable, watch
 
@@ -240,6 +241,12 @@ class CapturedBlocks(Blocks):
         )
         graph.__dict__["blocks"] = blocks
         return blocks
+
+    def compiled(self) -> CapturedBlocks:
+        """The same, of pieces that Inductor compiles."""
+        rows = [replace(piece, run=compiled(piece.run)) for piece in self.pieces.rows]
+        programs = tuple(map(_program, range(len(rows)), rows))
+        return replace(self, programs=programs, pieces=replace(self.pieces, rows=tuple(rows)))
 
     def frame(self, values: list[Any], *, spare: bool = False) -> State:
         """What crosses into the first piece."""
