@@ -151,10 +151,10 @@ def _name(nodes: list[fx.Node]) -> str:
     stack = list((first.meta.get("nn_module_stack") or {}).values())
     if not stack:
         return first.name
-    path = stack[-1][0]
-    for mark in ("L['self'].", "L['fn'].", "_orig_mod."):
-        path = path.removeprefix(mark)
-    return re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]", _dotted, path)
+    # Without the argument that the model came in by.
+    path = re.sub(r"^L\['\w+'\](\[\d+\])?", "", stack[-1][0])
+    path = re.sub(r"\._modules\['(\w+)'\]|\['(\w+)'\]|\[(\d+)\]", _dotted, path)
+    return path.lstrip(".").removeprefix("_orig_mod.") or first.name
 
 
 def _dotted(match: re.Match[str]) -> str:

@@ -20,6 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sublinear
 from labkit.restore.generators import rng_state
+from sublinear import budget
 from sublinear.capture import Backend, captured
 from sublinear.verify import Seen, copied, differences
 
@@ -445,3 +446,30 @@ def test_a_planned_model_has_the_name_and_the_signature_of_its_own(kind: type[nn
     planned = sublinear.fit(model, rows(), max_overhead=5.0, repeats=1, prove=False).model
     assert isinstance(planned, kind) and type(planned).__name__ == kind.__name__
     assert inspect.signature(planned.forward) == inspect.signature(model.forward)
+
+
+class Nested(nn.Module):
+    """Modules in a list and in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()) for _ in "12")
+        self.last = nn.ModuleDict({"a": nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.last["a"](x)
+
+
+@pytest.mark.parametrize("way", ["compile", "fit"])
+def test_pieces_have_the_names_of_modules(way: str) -> None:
+    by_plan = Backend(budget.Budget(), 100.0, "menu", 1)
+    model = Nested()
+    planned = captured(model, by_plan)
+    if way == "compile":
+        planned = torch.compile(model, backend=by_plan)
+    planned(torch.randn(ROWS, WIDTH)).sum().backward()
+    names = [block.name for block in by_plan.main.known_plan.known_chain.blocks]
+    assert names == ["layers.0.0", "layers.1.0", "last.a.0"]
+    assert set(names) <= dict(model.named_modules()).keys()
