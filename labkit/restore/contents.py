@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,16 +19,27 @@ _SHOWN = 3
 def contents(container: Container) -> Container:
     """A copy of what a container holds; plain, as subclasses may refuse to be copied."""
     if isinstance(container, dict):
-        return dict(container)
+        return stored(container)
     if isinstance(container, BUFFERS):
         return container[:]
     return set(container) if isinstance(container, set) else list(container)
 
 
+def stored(mapping: dict[Any, Any]) -> dict[Any, Any]:
+    """What a dict itself holds, in its order.
+
+    Its class may answer otherwise, and load what it is asked for: transformers' mappings of models
+    import all of them.
+    """
+    kind = OrderedDict if isinstance(mapping, OrderedDict) else dict
+    return dict(kind.items(mapping))
+
+
 def as_before(container: Container, before: Container) -> bool:
     """Whether a container holds the same objects as ``before``, in the same order."""
     if isinstance(container, dict):
-        return _alike(container, before) and _alike(container.values(), before.values())
+        now = stored(container)
+        return _alike(now, before) and _alike(now.values(), before.values())
     if isinstance(container, BUFFERS):
         return bytes(container) == bytes(before)
     if isinstance(container, set):
@@ -72,12 +83,12 @@ def _alike(some: Any, others: Any) -> bool:
 
 
 def _refill_dict(now: dict[Any, Any], before: dict[Any, Any]) -> None:
-    for key in [key for key in now if key not in before]:
+    held, missing = stored(now), object()
+    for key in [key for key in held if key not in before]:
         del now[key]
-    for key, value in before.items():
-        if key not in now or now[key] is not value:
-            now[key] = value
-    if not _alike(now, before):
+    for key in [key for key, value in before.items() if held.get(key, missing) is not value]:
+        now[key] = before[key]
+    if not _alike(stored(now), before):
         for key, value in before.items():
             del now[key]
             now[key] = value
@@ -102,8 +113,8 @@ def _where(container: Container, before: Container) -> str:
     """The keys that differ, in words."""
     if not isinstance(container, dict):
         return ""
-    nothing, keys = object(), []
-    for key in dict.fromkeys([*before, *container]):
-        if container.get(key, nothing) is not before.get(key, nothing):
+    nothing, keys, now = object(), [], stored(container)
+    for key in dict.fromkeys([*before, *now]):
+        if now.get(key, nothing) is not before.get(key, nothing):
             keys.append(repr(key))
     return f" at {', '.join(keys[:_SHOWN])}" if keys else " its order"

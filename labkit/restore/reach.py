@@ -34,7 +34,7 @@ from labkit.restore.bindings import (
     keeping_cell,
     keeping_name,
 )
-from labkit.restore.contents import BUFFERS, CONTAINERS
+from labkit.restore.contents import BUFFERS, CONTAINERS, stored
 from labkit.restore.generators import GENERATORS
 from labkit.restore.own import is_installed_class, is_own_class, is_own_code, is_own_module
 from labkit.restore.undo import PutBack
@@ -166,7 +166,10 @@ class Walk:
     def _container(self, place: _Place) -> Inside:
         item = place.item
         self.items.append(item)
-        entries = [*item.keys(), *item.values()] if isinstance(item, dict) else list(item)
+        if isinstance(item, dict):
+            held = stored(item)
+            item = [*held, *held.values()]
+        entries = list(item)
         entries = [each for each in entries if not isinstance(each, _SIMPLE)]
         if len(entries) > MOST_ENTRIES and not place.owned:
             self.beyond[place.name] = "a container of many objects"

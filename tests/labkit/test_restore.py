@@ -16,7 +16,14 @@ import torch
 from torch import nn
 
 from labkit import seed_all
-from labkit.restore import collector, giving_back, preserve_flags, preserve_rng, preserve_state
+from labkit.restore import (
+    collector,
+    giving_back,
+    preserve_flags,
+    preserve_rng,
+    preserve_state,
+    restoring,
+)
 from labkit.restore.collector import frozen_heap, without_collector
 from labkit.restore.switches import set_torch_flags, torch_flags
 
@@ -279,6 +286,36 @@ def test_what_is_as_before_is_not_written() -> None:
         # What cannot be written any more must not be written.
         array.flags.writeable = False
     assert dict(frozen) == {"width": 64, "inner": [1]} and watched.writes == 0
+
+
+class Lazy(OrderedDict[str, Any]):
+    """As transformers' mappings of models: nothing is in it until it is asked for."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+
+    def __getitem__(self, key: str) -> Any:
+        self.loaded.append(key)
+        return object()
+
+    def keys(self) -> list[str]:  # type: ignore[override]
+        return ["a", "b"]
+
+    def values(self) -> list[Any]:  # type: ignore[override]
+        return [self[key] for key in self.keys()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
+
+
+def test_a_mapping_that_loads_what_it_is_asked_for_is_not_asked() -> None:
+    lazy = Lazy()
+    with preserve_state(lazy), restoring(lambda: len(lazy)):
+        pass
+    assert lazy.loaded == []
 
 
 def test_a_mapping_that_cannot_be_put_back_is_an_error_and_is_not_emptied() -> None:
