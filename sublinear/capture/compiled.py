@@ -16,8 +16,7 @@ def compiled(piece: Callable[..., Any]) -> Callable[..., Any]:
 
     It draws random numbers as the code itself does, so that those of the plain model stay.
     """
-    # Text that torch has written and nobody has run yet: what it compiled for the profile, or left
-    # alone while it captured, it would leave alone again.
+    # Code that is written while the compiler captures is marked for it to skip: this is not.
     assert isinstance(piece, fx.GraphModule)
     fresh = fx.GraphModule(piece, piece.graph)
     assert fresh.code
