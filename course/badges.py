@@ -10,10 +10,12 @@ import subprocess
 import sys
 from typing import Any
 
+from course import colab
 from course.notebook_files import ROOT
 from labkit.text import write_whole
 
-FIRST = "notebooks/00_start_here.ipynb"
+# A copy that fetches the course: a notebook of Colab's has nothing beside it.
+FIRST = f"{colab.FOLDER}/00_start_here.ipynb"
 # https://github.com/owner/name(.git), git@github.com:owner/name(.git), ssh://git@github.com/...
 GITHUB = re.compile(
     r"^(?:https://|ssh://git@|git@)github\.com[:/]([\w.-]+)/([\w.-]+?)(?:\.git)?/?$"
@@ -24,18 +26,23 @@ class NoRemote(ValueError):
     """The checkout has no remote that badges could lead to."""
 
 
-def badges(remote: str, branch: str) -> str:
-    """The line of markdown for a fork at ``remote``. NoRemote for one that is not on GitHub."""
+def fork_of(remote: str) -> str:
+    """``"owner/name"`` of a remote on GitHub. NoRemote for any other."""
     found = GITHUB.match(remote)
     if found is None:
         raise NoRemote(
             f"{remote!r} is no repository on GitHub: Colab and Codespaces open only those"
         )
-    fork = f"{found[1]}/{found[2]}"
-    colab = f"https://colab.research.google.com/github/{fork}/blob/{branch}/{FIRST}"
+    return f"{found[1]}/{found[2]}"
+
+
+def badges(remote: str, branch: str) -> str:
+    """The lines of markdown for a fork at ``remote``. NoRemote for one that is not on GitHub."""
+    fork = fork_of(remote)
+    first = f"https://colab.research.google.com/github/{fork}/blob/{branch}/{FIRST}"
     codespaces = f"https://codespaces.new/{fork}/tree/{branch}"
     return (
-        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})\n"
+        f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({first})\n"
         f"[![Open in Codespaces](https://github.com/codespaces/badge.svg)]({codespaces})\n"
     )
 
@@ -46,7 +53,9 @@ def _git(*arguments: str) -> str:
 
 
 def main(args: Any) -> int:
-    """Print the badges of this checkout's ``origin``; with ``--write`` put them into README.md."""
+    """Print the badges of this checkout's ``origin``; with ``--write`` put them into README.md, and
+    write the notebooks for Colab.
+    """
     remote = _git("remote", "get-url", "origin")
     branch = _git("rev-parse", "--abbrev-ref", "HEAD") or "main"
     try:
@@ -60,6 +69,8 @@ def main(args: Any) -> int:
     if args.write:
         readme = ROOT / "README.md"
         write_whole(readme, with_badges(readme.read_text(encoding="utf-8"), lines))
+        written = colab.write(fork_of(remote), branch, ROOT)
+        print(f"{len(written)} notebooks in {colab.FOLDER}/: commit them with README.md")
     return 0
 
 

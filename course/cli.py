@@ -97,7 +97,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_board(commands)
     marks = "print badges that open your fork in Colab and Codespaces"
     badged = commands.add_parser("badges", help=marks, description=marks)
-    badged.add_argument("--write", action="store_true", help="put them into README.md")
+    badged.add_argument(
+        "--write",
+        action="store_true",
+        help="put them into README.md, and write the notebooks for Colab",
+    )
     classroom.add_parsers(commands)
     args = parser.parse_args(argv)
     if args.command == "open":

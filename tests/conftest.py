@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--labs",
         choices=("few", "all"),
         default="few",
-        help="notebooks in the browser: the front ones, or all of them",
+        help="notebooks in the browser: the front ones to their first number, or all, whole",
     )
     parser.addoption(
         "--twice",

@@ -1,5 +1,7 @@
-"""A thread that looks, every two milliseconds, at which line another one is.
+"""A thread that looks, every 2 to 20 milliseconds, at which line another one is.
 
+A look takes some 10 microseconds, but the two threads change places for it, which takes the other
+one 100 to 200. So the looks begin close together, for short programs, and are soon far apart.
 Torch's operators release the interpreter's lock, so that the thread gets its turn while they run.
 A look counts for the time since the last one, not for one: where the lock is held for longer, the
 line that held it gets that time. Nothing is called in the thread that is looked at.
@@ -17,8 +19,9 @@ from dataclasses import dataclass, field
 
 from whyslow.stacks import START, Stack, stack_of_thread
 
-# Seconds between two looks.
-EVERY = 0.002
+# Seconds between two looks, at first and at most; of the seconds so far, after which share.
+FIRST, MOST = 0.002, 0.02
+SHARE = 1 / 250
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.1, 200
 
@@ -68,11 +71,9 @@ class Sampler:
     object is gone, as after an interrupt, the sampler ends, too.
     """
 
-    def __init__(
-        self, done: Callable[[], object], seconds: float | None = None, every: float = EVERY
-    ) -> None:
+    def __init__(self, done: Callable[[], object], seconds: float | None = None) -> None:
         self.tally = Tally()
-        self._seconds, self._every = seconds, every
+        self._seconds = seconds
         self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
         self._ended = threading.Event()
@@ -97,10 +98,11 @@ class Sampler:
     def _run(self) -> None:
         tally = self.tally
         begin = last = time.perf_counter()
-        worked = 0.0
-        while not self._ended.wait(self._every) and self._done() is not None:
+        worked, pause = 0.0, FIRST
+        while not self._ended.wait(pause) and self._done() is not None:
             stack = stack_of_thread(self._target)
             now = time.perf_counter()
+            pause = min(max(FIRST, SHARE * (now - begin)), MOST)
             if stack:
                 tally.add(stack, now - begin, now - last)
                 # Imports are over sooner or later: the budget is for what comes then.

@@ -8,8 +8,11 @@ nothing where the code could be for anything.
 from __future__ import annotations
 
 import functools
+import gc
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -109,14 +112,32 @@ def stack_of_thread(thread: int) -> Stack:
 
     A thread that only waits for others stands for those of them that run the reader's lines.
     """
-    frames = sys._current_frames()
-    stack = stack_of(frames.get(thread))
-    if stack and stack[-1] == WAITING:
-        for other, frame in frames.items():
-            instead = stack_of(frame) if other != thread else ()
-            if instead and instead[-1] != WAITING and _has_own(instead):
-                return instead
+    with uncollected():
+        frames = sys._current_frames()
+        stack = stack_of(frames.get(thread))
+        if stack and stack[-1] == WAITING:
+            for other, frame in frames.items():
+                instead = stack_of(frame) if other != thread else ()
+                if instead and instead[-1] != WAITING and _has_own(instead):
+                    return instead
     return stack if _has_own(stack) else ()
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is collected inside, where Python is older than 3.12.
+
+    There a frame that is asked for may begin a collection, whose finalizers let the other thread
+    go on: what was a frame of it is something else then, and Python hangs or crashes.
+    """
+    hold = sys.version_info < (3, 12) and gc.isenabled()
+    if hold:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if hold:
+            gc.enable()
 
 
 def _has_own(stack: Stack) -> bool:

@@ -15,8 +15,6 @@ Value = bool | int | float | str
 Settings = Mapping[str, Value]
 Range = tuple[float, float]
 
-# Stands for any value of a setting.
-ANY = "*"
 DEVICES = ("cpu", "cuda", "any")
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from course.claims.claim import ANY, Claim, Settings, Value
+from course.claims.claim import Claim, Settings, Value
 from course.claims.one_build import one_build
 from course.claims.pool import pool_comparisons, pool_races
+from course.records.matching import ANY, Question, holds
 from course.records.planned import PlanRatios
 from course.records.store import Record
 from labkit.racing import RaceResult
-from labkit.results import Comparison, same_value
+from labkit.results import Comparison
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,10 @@ def figures(claim: Claim, record: Record) -> list[Figure]:
 
 
 def _compared(claim: Claim, record: Record, device: str) -> Figure | None:
+    wanted = _question(claim, device)
     repeats: dict[str, list[Comparison]] = {}
     for result in record.results:
-        if isinstance(result, Comparison) and result.device == device and _fits(claim, result):
+        if isinstance(result, Comparison) and result.device == device and wanted.fits(result):
             question = f"{result.changed}, at {result.shared}"
             repeats.setdefault(question, []).append(result)
     _only_one(claim, record, list(repeats), "baseline, at or sizes")
@@ -71,24 +72,9 @@ def _compared(claim: Claim, record: Record, device: str) -> Figure | None:
     return None
 
 
-def _fits(claim: Claim, result: Comparison) -> bool:
-    if result.lab != claim.lab or result.changed.keys() != claim.change.keys():
-        return False
-    before = {name: pair[0] for name, pair in result.changed.items()}
-    after = {name: pair[1] for name, pair in result.changed.items()}
-    at = {**claim.at, **claim.sizes.get(result.device, {})}
-    return (
-        _holds(claim.change, after) and _holds(claim.baseline, before) and _holds(at, result.shared)
-    )
-
-
-def _holds(wanted: Settings, found: Mapping[str, object]) -> bool:
-    for name, value in wanted.items():
-        if name not in found:
-            return False
-        if value != ANY and not same_value(value, found[name]):
-            return False
-    return True
+def _question(claim: Claim, device: str) -> Question:
+    at = {**claim.at, **claim.sizes.get(device, {})}
+    return Question(claim.lab, claim.change, claim.baseline, at)
 
 
 def _measured(claim: Claim, result: Comparison, record: Record) -> Figure | None:
@@ -132,7 +118,7 @@ def _planned(claim: Claim, record: Record, device: str) -> Figure | None:
     for result in record.results:
         if not isinstance(result, PlanRatios) or record.device != device or result.lab != claim.lab:
             continue
-        if _holds(wanted, result.settings) and not math.isnan(_ratio(claim, result)):
+        if holds(wanted, result.settings) and not math.isnan(_ratio(claim, result)):
             plans[str(result.settings)] = result
     _only_one(claim, record, list(plans), "at")
     for plan in plans.values():
@@ -194,7 +180,7 @@ def named(race: RaceResult, wanted: Settings) -> str | None:
         if said is None or not said.keys() <= wanted.keys():
             continue
         fixed = {name: value for name, value in wanted.items() if value != ANY}
-        if _holds(fixed, said):
+        if holds(fixed, said):
             fitting[arm] = len(said)
     # The one that says most: with "*" also the arm that says nothing of it would fit.
     best = [arm for arm, count in fitting.items() if count == max(fitting.values())]

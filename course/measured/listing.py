@@ -22,6 +22,7 @@ from labkit.results import Comparison
 from labkit.show import Markup
 from labkit.text import format_seconds
 from whyslow import Report
+from whyslow.stacks import uncollected
 
 # Runs a function and returns the seconds of each line of a file.
 Sample = Callable[[Callable[[], object], str], Mapping[int, float]]
@@ -64,9 +65,10 @@ def sample(work: Callable[[], object], file: str, every: float = EVERY) -> Mappi
     def look() -> None:
         last = time.perf_counter()
         while not ended.wait(every):
-            frame = sys._current_frames().get(thread)
-            while frame is not None and frame.f_code.co_filename != file:
-                frame = frame.f_back
+            with uncollected():
+                frame = sys._current_frames().get(thread)
+                while frame is not None and frame.f_code.co_filename != file:
+                    frame = frame.f_back
             now = time.perf_counter()
             if frame is not None:
                 seconds[frame.f_lineno] += now - last

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from course.records.format import Result
+from course.records.matching import Question
 from course.records.store import Record, read_all, reference_folder
 from course.records.words import (
     MISSING,
@@ -33,8 +34,6 @@ from labkit.text import aligned
 
 Own: TypeAlias = Comparison | RaceResult | Sequence[Comparison]
 Settings: TypeAlias = dict[str, Any]
-# The settings that the sides have differently, as texts: a record holds a dtype, say, by its name.
-Question: TypeAlias = dict[str, tuple[str, str]]
 
 YOU = "you"
 
@@ -107,15 +106,16 @@ class Recorded:
 
         Values are the machine's own, also those that ``own`` has not.
         """
-        questions = [_but(_question(result), control) for result in own]
+        questions = [Question.of(result) for result in own]
         found = []
         for record in self.records:
             best: dict[str, tuple[Settings, Comparison]] = {}
             for other in record.results:
-                if not isinstance(other, Comparison) or other.lab != own[0].lab:
+                if not isinstance(other, Comparison):
                     continue
                 settings = other.candidate.settings
-                if control not in settings or _but(_question(other), control) not in questions:
+                asked = any(each.fits(other, ignoring=control) for each in questions)
+                if control not in settings or not asked:
                     continue
                 value, unlike = str(settings[control]), _but(_unlike(own[0], other), control)
                 if value not in best or len(unlike) < len(best[value][0]):
@@ -282,21 +282,15 @@ def _but(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != name}
 
 
-def _question(result: Comparison) -> Question:
-    return {name: (str(one), str(other)) for name, (one, other) in result.changed.items()}
-
-
 def _same_question(
     own: Comparison | RaceResult, results: Sequence[Result]
 ) -> Iterator[Comparison | RaceResult]:
     """Those of the results that answer what ``own`` asks."""
     for other in results:
-        if other.lab != own.lab:
-            continue
         if isinstance(own, RaceResult) and isinstance(other, RaceResult):
-            alike = other.metric == own.metric
+            alike = (other.lab, other.metric) == (own.lab, own.metric)
         elif isinstance(own, Comparison) and isinstance(other, Comparison):
-            alike = _question(other) == _question(own)
+            alike = Question.of(own).fits(other)
         else:
             continue
         if alike:

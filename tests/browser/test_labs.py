@@ -1,7 +1,8 @@
 """Notebooks in a real browser: run the cells, operate the first panel, take pictures.
 
-Those of the front form; `pytest tests/browser --labs all` takes the deeper ones, too (about a
-quarter of an hour). All of them run without a browser in `tests/course/test_notebooks.py`.
+Each of the front form up to its first number, and of `WHOLE` all cells; with `pytest tests/browser
+--labs all` all cells of all, the deeper ones too (about a quarter of an hour). All of them run
+without a browser in `tests/course/test_notebooks.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,15 @@ pytestmark = [pytest.mark.browser, pytest.mark.notebook]
 
 # A planner, worker processes, sides in processes of their own.
 SLIDERS = "deeper/12_sublinear_memory"
+# One of each plot; among them worker processes, a race, memory, a compiler and the shortest form.
+WHOLE = (
+    "01_timing_and_vectorization",
+    "04_data_loading",
+    "11_activation_checkpointing",
+    "15_zeroing_gradients",
+    "18_gradient_clipping",
+    "22_compile_and_cuda_graphs",
+)
 # Pixels: code between the picture and the panel is what a reader scrolls over.
 ONE_SCREEN = 900
 
@@ -59,11 +69,10 @@ def test_a_recorded_run_stands_beside_the_reader_s(lab_page: NotebookPage) -> No
 def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Config) -> None:
     shot = place(path).replace("/", "-")
     long = not is_front(read_notebook(path))
+    whole = place(path) in WHOLE or pytestconfig.getoption("--labs") == "all"
     lab_page.open(path)
-    if long and pytestconfig.getoption("--labs") == "few":
-        assert lab_page.run_to("panel") == []
-    else:
-        assert lab_page.run_all() == []
+    errors = lab_page.run_all() if whole else lab_page.run_to("panel")
+    assert errors == []
     lab_page.screenshot(f"{shot}-top")
 
     if not long:
@@ -82,6 +91,8 @@ def test_notebook(lab_page: NotebookPage, path: Path, pytestconfig: pytest.Confi
     panel.wait_number()
     assert panel.wait_finished().startswith("Done:")
     assert len(panel.history()) == 1
+    if not whole:
+        return
     machines = panel.root.locator(".labkit-beside option").count()
     assert machines > 1 or not long, "no recorded run to draw beside the reader's"
     lab_page.screenshot(f"{shot}-panel", panel.root)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from whyslow.lines import sampled
 from whyslow.sampling import BLOCK, BLOCKS, Sampler, Tally
 from whyslow.session import Session
 from whyslow.source import source_of
-from whyslow.stacks import is_own, mark_of
+from whyslow.stacks import is_own, mark_of, stack_of_thread
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -319,3 +321,25 @@ def test_the_page_shows_the_source_with_a_bar_and_escapes_it():
     html = watched._repr_html_()
     assert "&lt;script&gt;" in html and "<script>" not in html
     assert 'data-cause="your own code"' in html and "width:" in html
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_in_a_look(monkeypatch, collects):
+    """Python 3.11 hangs or crashes where a frame that is asked for begins a collection."""
+    seen = []
+    frames = sys._current_frames
+
+    def asked():
+        seen.append(gc.isenabled())
+        return frames()
+
+    monkeypatch.setattr(sys, "_current_frames", asked)
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert stack_of_thread(threading.get_ident())
+        after = gc.isenabled()
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [collects and sys.version_info >= (3, 12)]
+    assert after == collects
