@@ -25,7 +25,7 @@ WHOLE = (
     "01_timing_and_vectorization",
     "04_data_loading",
     "11_activation_checkpointing",
-    "15_zeroing_gradients",
+    "16_as_tensor",
     "18_gradient_clipping",
     "22_compile_and_cuda_graphs",
 )
