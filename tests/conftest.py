@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm.kernels import warm_kernels
-
 ROOT = Path(__file__).resolve().parent.parent
 
 # before labkit or any kernel starts: both read it
@@ -96,13 +94,6 @@ def variables() -> dict[str, str]:
     """The environment, without what pytest and torch set for themselves."""
     theirs = ("PYTEST", "TORCH", "_TORCHINDUCTOR", "TRITON", "KINETO", "KMP")
     return {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
-
-
-@pytest.fixture(scope="session")
-def warm() -> Iterator[dict[str, str]]:
-    """Variables for what starts kernels: they begin at once."""
-    with warm_kernels() as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)

@@ -40,10 +40,8 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, warm: dict[str, str]
-) -> Iterator[JupyterServer]:
-    with running_server(tmp_path_factory.mktemp("jupyter"), warm) as started:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
+    with running_server(tmp_path_factory.mktemp("jupyter")) as started:
         yield started
 
 

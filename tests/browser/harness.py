@@ -19,7 +19,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ class JupyterServer:
     Notebooks are served from ``folder/notebooks``.
     """
 
-    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
         self._log = folder / "jupyterlab.log"
@@ -90,7 +90,6 @@ class JupyterServer:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         }
-        self._env |= variables or {}
         if "LABKIT_DATA" in os.environ:  # the server's folder is another one than ours
             self._env["LABKIT_DATA"] = str(Path(os.environ["LABKIT_DATA"]).resolve())
         self.token = secrets.token_hex(16)
@@ -613,10 +612,8 @@ class NotebookPage:
 
 
 @contextmanager
-def running_server(
-    folder: Path, variables: Mapping[str, str] | None = None
-) -> Iterator[JupyterServer]:
-    server = JupyterServer(folder, variables)
+def running_server(folder: Path) -> Iterator[JupyterServer]:
+    server = JupyterServer(folder)
     server.start()
     try:
         yield server

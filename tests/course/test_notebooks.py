@@ -60,7 +60,7 @@ TWICE = (
 @pytest.mark.notebook
 @each_notebook
 def test_runs_and_prints_what_is_stored(
-    path: Path, tmp_path: Path, pytestconfig: pytest.Config, warm: dict[str, str]
+    path: Path, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """By nbval: the student's copy and then the whole, in one kernel; most deeper ones once."""
     twice = pytestconfig.getoption("--twice") == "all" or place(path) in TWICE
@@ -70,7 +70,7 @@ def test_runs_and_prints_what_is_stored(
     file.write_text(notebook_text(notebook), encoding="utf-8")
     with tool.private_jupyter() as environment:
         # two tests run at a time, and the other one has its core
-        passed, said = by_nbval(file, environment | warm | {"OMP_NUM_THREADS": "1"})
+        passed, said = by_nbval(file, environment | {"OMP_NUM_THREADS": "1"})
     assert passed, said
 
 
@@ -96,8 +96,7 @@ def by_nbval(file: Path, environment: dict[str, str]) -> tuple[bool, str]:
     A process of its own: nbval's options would apply to all tests, and ours to it.
     """
     command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q"]
-    command += ["--nbval-lax", "--nbval-kernel-name=python3"]
-    command += [f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
+    command += ["--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
     done = subprocess.run(
         [*command, str(file)],
         cwd=ROOT,
