@@ -12,7 +12,7 @@ from labkit.racing import race
 from labkit.results import Workload
 from labkit.timing import Timer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # On first use (PEP 562): these import matplotlib, which would cost more than torch itself.
 _LAZY = {"lr_find": "lr_finder", "plot_schedule": "schedule"}

@@ -88,14 +88,14 @@ def join(parts: Sequence[str], between: str = "") -> Markup:
     return Markup(escape(between).join(safe))
 
 
-def result(*parts: str) -> Markup:
+def result(*parts: str) -> str:
     """The whole of a result: its blocks, and the styles that they need.
 
-    Empty parts are left out.
+    Empty parts are left out. A plain text: marimo, for one, shows no other kind.
     """
     blocks = [part for part in parts if part]
     style = Markup(f"<style>{_styles()}</style>")
-    return element("div", style, *blocks, kind="result")
+    return str(element("div", style, *blocks, kind="result"))
 
 
 def badge(verdict: str, text: str = "") -> Markup:
