@@ -26,7 +26,7 @@ from labkit.show import Markup
 from labkit.text import format_factor
 
 
-def html(found: Waterfall) -> Markup:
+def html(found: Waterfall) -> str:
     """The whole of a board without its buttons."""
     said = f"{labelled(found.said)} {found.command()}".strip()
     return show.result(head(found), body(found), show.note(said) if said else "")

@@ -72,7 +72,7 @@ function drawCost(pen, state, { left, right, narrow }, top) {
     pen.text(left - 7, y + 14, name, "small faint end");
     pen.text(x(time) + 6, y + 14, `${time.toFixed(1)} ms`, "bold");
   };
-  pen.text(left, top - 9, "time of an update, with a read", "small faint");
+  pen.text(narrow ? 0 : left, top - 9, "time of an update, with a read", "small faint");
   bar(0, host, top, 20, HOST.prepares);
   bar(host, host + held, top, 20, HOST.copies);
   bar(host + held, each, top, 20, "fill orange");
@@ -167,7 +167,8 @@ function render({ el }) {
       drawTime(pen, spans, at, y);
       const copies = spans.some(({ host }) => host === "copies");
       const seen = LEGEND.filter(([look]) => copies || look !== HOST.copies);
-      legend(pen, seen, { left: at.left, right: at.right, top: STRIPS.host + 38 });
+      const begin = at.narrow ? 0 : at.left;
+      legend(pen, seen, { left: begin, right: at.right, top: STRIPS.host + 38 });
       drawCost(pen, now, at, barsAt(width));
       return inWords(now);
     },

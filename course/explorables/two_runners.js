@@ -73,7 +73,7 @@ function draw(pen, state, size) {
     drawLane(pen, state, { size, eager, top });
     const each = inTime(seconds(state, eager));
     const words = `a step: ${each}; ${SHOWN} of its ${state.operators} operators:`;
-    pen.text(left, top + LANE + 22, words, "small faint");
+    pen.text(size.narrow ? 0 : left, top + LANE + 22, words, "small faint");
     drawStep(pen, state, { size, eager, top: top + LANE + 30, longest });
   });
   legend(pen, LEGEND, { left: 0, right, top: 2 * STRIDE + 4 });

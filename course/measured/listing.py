@@ -133,7 +133,7 @@ def folded(report: Report) -> Drawing:
     """What was sampled, behind a line that opens it: the reader bets first."""
     summary = "Your machine: bet in the picture first, then open this"
     page = show.details(Markup(report._repr_html_()), summary=summary)
-    return Drawing(str(report), show.result(page))
+    return Drawing(str(report), page)
 
 
 def source(script: str) -> Drawing:
@@ -146,7 +146,7 @@ def source(script: str) -> Drawing:
     listing = show.element("table", *rows, kind="source")
     shown = show.details(show.element("div", listing, kind="scroll"), summary=f"All of {script}")
     text = "\n".join(f"{number:3d}  {line}" for number, line in enumerate(lines, 1))
-    return Drawing(text, show.result(shown))
+    return Drawing(text, shown)
 
 
 def draw(sides: Sequence[Side], by: str) -> Markup:

@@ -794,12 +794,16 @@ def test_on_a_phone_in_jupyterlab_nothing_is_cut(static: Page) -> None:
     static.set_viewport_size({"width": 300, "height": 900})
     static.reload()
     try:
-        for name in ("NoisyTiming", "MemorySaw", "Pages"):
-            moving = Moving(static, static.locator(".course-explorable").nth(NAMES.index(name)))
-            moving.press(moving.wagers()[0], "Enter")
+        found = {}
+        for index, name in enumerate(NAMES):
+            moving = Moving(static, static.locator(".course-explorable").nth(index))
+            if wagers := moving.wagers():
+                moving.press(wagers[0], "Enter")
             for node in moving.root.locator("input.xp-range").all():
                 moving.press(node, "End")
-            assert moving.overflow() <= 0, name
+            if (over := moving.overflow()) > 0:
+                found[name] = over
+        assert not found
     finally:
         static.set_viewport_size(before)
 

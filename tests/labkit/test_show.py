@@ -119,3 +119,9 @@ def test_blocks_escape_all_but_markup() -> None:
     assert show.element("p", EVIL, title=EVIL).count("<") == 2
     assert show.join([Markup("<b>x</b>"), "<"], " < ") == "<b>x</b> &lt; &lt;"
     assert show.table([]) == ""
+
+
+def test_a_result_is_a_plain_text() -> None:
+    """What marimo shows is of that very type."""
+    page = show.result(show.sentence("1 < 2"))
+    assert type(page) is str and "1 &lt; 2" in page
