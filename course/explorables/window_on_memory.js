@@ -80,7 +80,7 @@ function places({ width, narrow }) {
   const foot = image.top + side;
   const aside = side + depth + 24;
   const bars = narrow
-    ? { left: side + depth + 4, right: width - 34, top: TOP + 54 }
+    ? { left: side + depth + 7, right: width - 34, top: TOP + 54 }
     : { left: 4, right: side + depth - 20, top: foot + 48 };
   const memory = narrow
     ? { left: 0, right: width, top: foot + 46 }
