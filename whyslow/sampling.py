@@ -1,7 +1,7 @@
-"""A thread that looks, every 2 to 20 milliseconds, at which line another one is.
+"""A thread that looks, every 5 to 50 milliseconds, at which line another one is.
 
-A look takes some 10 microseconds, but the two threads change places for it, which takes the other
-one 100 to 200. So the looks begin close together, for short programs, and are soon far apart.
+A look takes some 10 microseconds, but the two threads change places for it, which costs a program
+of small operators 300 to 400. So the looks begin close together, and are soon far apart.
 Torch's operators release the interpreter's lock, so that the thread gets its turn while they run.
 A look counts for the time since the last one, not for one: where the lock is held for longer, the
 line that held it gets that time. Nothing is called in the thread that is looked at.
@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
-FIRST, MOST = 0.002, 0.02
-SHARE = 1 / 250
+FIRST, MOST = 0.005, 0.05
+SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.1, 200
 
