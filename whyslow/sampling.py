@@ -1,4 +1,4 @@
-"""A thread that looks, every 5 to 50 milliseconds, at which line another one is.
+"""A thread that looks, every 2 to 50 milliseconds, at which line another one is.
 
 A look takes some 10 microseconds, but the two threads change places for it, which costs a program
 of small operators 300 to 400. So the looks begin close together, and are soon far apart.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
-FIRST, MOST = 0.005, 0.05
+FIRST, MOST = 0.002, 0.05
 SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.1, 200

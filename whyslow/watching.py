@@ -25,7 +25,7 @@ from whyslow.sampling import Sampler
 class Watch:
     """``with whyslow.watch():`` around a loop; what was found is shown at the end of the block.
 
-    It looks at the line that runs, every 5 to 50 ms, and changes nothing. It ends by itself after
+    It looks at the line that runs, every 2 to 50 ms, and changes nothing. It ends by itself after
     ``seconds`` of the program's work or ``steps`` updates of an optimizer, while the program goes
     on; else with the block, also with one that fails. `report` is what was found by then;
     ``show=False`` leaves it to the caller. ValueError or TypeError for a budget that is none.
