@@ -392,7 +392,8 @@ def test_interrupts_while_things_are_put_back(kind: str, training: Trained, path
     run = runs(training)[kind]
     # How many calls a diagnosis takes depends on the clock, but not how many its end takes.
     since = "restore" if kind == "diagnose" else ""
-    calls = count_calls(run, since)
+    # The fewest of three: beside other programs some experiments more fit, or fewer.
+    calls = min(count_calls(run, since) for _ in range(3))
     moments = list(range(calls - 240, calls, 6))
     if since:
         moments = list(range(1, calls, max(1, calls // 40)))
