@@ -57,7 +57,7 @@ EARLY = TASK._replace(
 )
 # From here on something was learned; one in ten is right by chance.
 LEARNED = 0.15
-MOST_SEEDS = 5
+LEAST_SEEDS, MOST_SEEDS = 3, 5
 # For what is timed, and up to three times as long where epochs are slow.
 SECONDS = pick(cpu=10.0, test=0.3)
 # What a reader waits for at most: what is timed, and a race, which trains both sides to its end.
@@ -383,7 +383,8 @@ def race_to(
     seconds: float | None = None,
     limit: Limit | None = None,
 ) -> RaceResult:
-    """Train each side, seed by seed, for about ``seconds``: one seed at least, five at most.
+    """Train each side, seed by seed, for about ``seconds``: one seed at least, five at most; where
+    only a ``limit`` is given three, if they fit.
 
     An interrupt ends it with the seeds that are complete, and so does the ``limit``, which cuts the
     first one: its goal is what both sides have reached by then. KeyboardInterrupt if there is
@@ -405,7 +406,9 @@ def race_to(
         if limit.over:
             return _as_far_as_all(runs, task.target)
         spent = time.perf_counter() - begin
-        if task is not TASK and spent * (seed + 2) / (seed + 1) > budget:
+        # What was promised may be used up: of one seed alone nobody can say who arrives.
+        enough = seed + 1 >= LEAST_SEEDS or seconds is not None or math.isinf(limit.seconds)
+        if task is not TASK and enough and spent * (seed + 2) / (seed + 1) > budget:
             break
     order = sorted(runs, key=lambda run: (list(sides).index(run.arm), run.seed))
     return RaceResult(tuple(order), task.target, "accuracy", True, stopped)

@@ -204,16 +204,20 @@ def test_compiling_is_no_part_of_the_minute(script: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "factor"),
-    [(0.5, 1.0), (19.0, 1.0), (30.0, math.nan)],
+    ("epoch", "factor", "pairs"),
+    [(0.5, 1.0, 3), (5.0, 1.0, 3), (7.0, 1.0, 2), (19.0, 1.0, 1), (30.0, math.nan, 0)],
 )
-def test_a_race_ends_within_two_minutes(script: Any, epoch: float, factor: float) -> None:
-    """Three epochs of each side; nothing is learned before the last one."""
+def test_a_race_ends_within_two_minutes(
+    script: Any, epoch: float, factor: float, pairs: int
+) -> None:
+    """Three epochs of each side; nothing is learned before the last one. Three seeds, if they fit:
+    of one alone nobody can say who arrives.
+    """
     images = measure.EARLY.images + measure.EARLY.validation
     run = script(epoch / images, epoch / images, epochs=3)
     found = measure.measure("optimizers", [], most=120)
     assert found.factor == pytest.approx(factor, nan_ok=True)
-    assert found.pairs == (factor == 1) and run.now <= 120
+    assert found.pairs == pairs and run.now <= 120
 
 
 def test_a_race_without_an_epoch_of_each_side_is_no_figure(script: Any) -> None:
@@ -991,8 +995,11 @@ def test_each_side_is_named_while_it_is_looked_at(script: Any) -> None:
     told.clear()
     script(0.001, 0.002, epochs=3)
     measure.measure("optimizers", [], most=120, tell=lambda _, doing: told.append(doing))
-    first = list(dict.fromkeys(told))[:3]
-    assert first == ["", "training without it, seed 1", "training with it, seed 1"][-len(first) :]
+    told = [each for each in dict.fromkeys(told) if each]
+    # They take turns in being the first.
+    assert told[:3] == [
+        *("training without it, seed 1", "training with it, seed 1", "training with it, seed 2"),
+    ]
 
 
 # ------------------------------------------------------------------------ beside other programs
