@@ -212,7 +212,7 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "pages",
     ask: "Which step takes less time: with zeros, or with None?",
-    task: "Press Play: red cells are page faults. Then make the other win: there are four ways.",
+    task: "Press Play: dark orange cells are page faults. Then make the other win: there are four ways.",
     caption:
       "Simulated: backward writes four gradients, one after the other; with zeros, each is new " +
       "memory that is then added. The optimizer's part is left out. Gradients of less than 128 KiB stay with the program; real allocators have more " +
