@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from IPython.display import display
 
 from course import progress
+from course.board import Board
+from course.board.waterfall import decided_in_words
 from course.claims import gains
 from course.claims.gains import Gains
 from course.exercises import own
 from course.notebook_files import about, notebook_path, place
 from course.progress import PATH, Progress, next_after
+from course.switches import SWITCHES, labelled
 from course.way import rows, way, way_in_text, way_in_words
 from labkit import show
 from labkit.panel import guess
@@ -63,6 +66,18 @@ class Ending:
         return f"{way_in_text(self.progress)} {way_in_words(self.progress)}"
 
     @property
+    def speedrun(self) -> str:
+        """``Your speedrun: 188 s → 150 s. clipping: 1.25x faster. Kept.``; empty at its start."""
+        board = Board()
+        if not board.choices.made:
+            return ""
+        words = [f"Your speedrun: {board.waterfall.headline()}."]
+        for switch, choice in board.choices.made.items():
+            if switch in SWITCHES and f"{SWITCHES[switch].notebook:02}" == self.notebook[:2]:
+                words.append(labelled(decided_in_words(choice)))
+        return " ".join(words)
+
+    @property
     def goes_on(self) -> tuple[str, str]:
         """What comes next in words, and the notebook's path."""
         name = next_after(self.notebook)
@@ -77,6 +92,7 @@ class Ending:
             table,
             "" if self.done else NO_BETS,
             self.way,
+            self.speedrun,
             f"Next: {words}, {target}",
             self.progress.said,
         ]
@@ -107,6 +123,7 @@ class Ending:
             table,
             way(self.progress, self.notebook),
             show.sentence(way_in_words(self.progress)),
+            show.sentence(self.speedrun) if self.speedrun else "",
             show.sentence("Next: ", element("b", link)),
             show.note(self.progress.said) if self.progress.said else "",
             folded,

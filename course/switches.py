@@ -114,6 +114,11 @@ SWITCHES = {
     "compile": Switch(22, "compile the model"),
 }
 
+# What both sides of a short race have, and those of a switch that needs more: recorded without
+# one of these no training with the schedule reached the target.
+EARLY_ON = ("normalization",)
+NEEDED = {"learning_rate_schedules": ("normalization", "optimizers", "gradient_clipping")}
+
 # What leaves a switch nothing to do.
 IN_THE_WAY = {
     "data_loading": "decode_once",

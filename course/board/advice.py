@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from course.board.outlook import doubt
 from course.board.store import Figure
-from course.switches import SWITCHES
+from course.switches import SWITCHES, TASK
 from labkit.text import format_factor, format_share
 
 KEEP, LEAVE = "keep", "leave"
@@ -31,6 +32,9 @@ def advice(figure: Figure) -> str:
         return f"{_gain(figure)}."
     if figure.direction == "same":
         return "makes no difference here."
+    if figure.mode in ("race", "cut race"):
+        whole = f"board({figure.switch!r}, whole=True)"
+        return f"is not clear in a short race: {whole} trains to {TASK.target:.0%}, on five seeds."
     return "is not clear here: measure it again, beside fewer programs."
 
 
@@ -45,10 +49,13 @@ def for_memory(figure: Figure) -> bool:
     return switch is not None and switch.saves == "memory" and math.isfinite(figure.memory)
 
 
-def after_keeping(figure: Figure) -> str:
-    """What follows from keeping a loss; empty for anything else."""
+def after_keeping(figure: Figure, kept: Collection[str]) -> str:
+    """What follows from keeping a loss, or what was measured on top of more than is ``kept``."""
     if figure.direction != "slower":
-        return ""
+        lent = [name for name in figure.on_top_of if name not in kept]
+        if not lent:
+            return ""
+        return f"Both sides of its race had {', '.join(lent)}, which you have not kept yet."
     return (
         f"{figure.switch} {_loss(figure)}, and all that comes later is measured on top of it. "
         "Undo (--leave on the command line) takes it out again."
@@ -102,7 +109,7 @@ def _costs(figure: Figure) -> str:
 
 
 def _loss(figure: Figure) -> str:
-    if figure.factor <= 0:
+    if figure.prevents:
         return "kept the training from its target"
     times = format_factor(1 / figure.factor)
     if figure.verdict == "slower":

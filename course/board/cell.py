@@ -31,6 +31,7 @@ from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.waterfall import Waterfall, waterfall
 from course.switches import SWITCHES, checked
 from labkit.device import test_size
+from labkit.panel import guess
 
 # Seconds for the slow script where it has to be timed beside a switch.
 AGAIN = 3.0
@@ -215,7 +216,7 @@ class Board:
             self._unsaved.clear()
         self._undo = choice, before
         if kept:
-            self.said = f"{self.said} {after_keeping(choice.figure)}".strip()
+            self.said = f"{self.said} {after_keeping(choice.figure, self.choices.switches)}".strip()
         self._show_again()
 
     def _change(self, how: Callable[[Choices], Choices], word: str) -> bool:
@@ -291,6 +292,8 @@ class Board:
     def _show_again(self) -> None:
         if self._buttons is not None:
             self._buttons.refresh()
+        # The end of a notebook shows the speedrun, too.
+        guess.SCORE.changed()
 
     # --------------------------------------------------------------------------- in the background
 

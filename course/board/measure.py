@@ -4,7 +4,8 @@ A switch that leaves the mathematics alone is timed: both sides train and valida
 turn (`Lab`). One that changes what is learned has to race: both sides train from the same seeds to
 one accuracy. A whole training takes minutes in a slow script, so the race is a short one, to an
 accuracy that is reached early, unless the whole is asked for. Both sides of a short race have
-batch norm: without it nothing is reached early. Where even that takes too long each side has half
+batch norm: without it nothing is reached early. Those of a schedule have all that its high rate
+needs (`course.switches.NEEDED`). Where even that takes too long each side has half
 of the time, and the goal is the accuracy that both have reached by then.
 
 A reader is promised a time, by the clock on the wall. So an epoch of each side is looked at first:
@@ -30,7 +31,7 @@ import torch
 from course.board.store import Figure
 from course.machine import machine_card
 from course.speedrun import batch_size, read, train
-from course.switches import SWITCHES, TASK, Task
+from course.switches import EARLY_ON, NEEDED, SWITCHES, TASK, Task
 from labkit import Lab, Workload, pick, pick_device
 from labkit.comparing import measuring
 from labkit.device import survive
@@ -276,10 +277,10 @@ def read_images(task: Task) -> None:
 def on_top_of(switch: str, present: Collection[str], whole: bool = False) -> tuple[str, ...]:
     """What is on, on both sides, while a switch is measured."""
     below = tuple(name for name in present if name != switch)
-    raced = SWITCHES[switch].learns and not whole
-    if raced and "normalization" not in (switch, *below):
-        return (*below, "normalization")
-    return below
+    if not SWITCHES[switch].learns or whole:
+        return below
+    needed = NEEDED.get(switch, EARLY_ON)
+    return (*below, *(name for name in needed if name not in (switch, *below)))
 
 
 def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Limit) -> Figure:

@@ -9,7 +9,7 @@ from course.board import recorded
 from course.board.recorded import ADDED, FORWARD
 from course.notebook_files import NOTEBOOKS, place
 from course.probe import abilities
-from course.switches import IN_THE_WAY, SWITCHES
+from course.switches import IN_THE_WAY, NEEDED, SWITCHES
 from labkit.text import format_factor
 
 MOST = 3
@@ -38,6 +38,13 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
         return f"A large bf16 product takes {times} times as long as in fp32 here: likely a loss."
     if switch == "data_loading" and abilities().cores < 2:
         return "This machine has one core: a worker takes its time from the training. No gain here."
+    if missing := [name for name in NEEDED.get(switch, ()) if name not in kept]:
+        where = ", ".join(str(SWITCHES[name].notebook) for name in missing)
+        return (
+            f"Its high rate needs {', '.join(missing)} (notebooks {where}): recorded "
+            "without one of them, no training reached the target. Keep them first; its race has "
+            "them on both sides."
+        )
     if switch == "compile" and not abilities().compiler:
         return "torch.compile needs a C++ compiler, and finds none here."
     return ""

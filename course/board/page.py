@@ -131,7 +131,7 @@ def _row_of(found: Waterfall, step: Step, figure: Figure) -> Row:
 
 def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
     after = step.measured
-    lost = figure.factor <= 0
+    lost = figure.prevents
     return Row(
         label=label(figure.switch),
         note=in_short(figure),

@@ -104,7 +104,7 @@ def _named(row: Row) -> Markup:
 def _row(row: Row, most: float) -> Markup:
     """The bar of a switch."""
     parts = [svg.rect(0, 0, WIDE, HIGH, "field")]
-    if not most or math.isnan(row.before + row.after):
+    if not most or not math.isfinite(row.before + row.after):
         return _bar(parts)
     low, high = sorted((WIDE * row.before / most, WIDE * min(row.after, most) / most))
     longer = row.after > row.before

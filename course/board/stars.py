@@ -43,6 +43,8 @@ class Stars:
     def words(self) -> str:
         """What the stars mean, and what brings the next one."""
         texts = [f"{format_factor(self.gain)} times as fast as the slow script"]
+        if self.gain == 0:
+            texts = ["with what you kept the target was not reached"]
         if math.isclose(self.gain, 1):
             texts = ["a star for each doubling of the slow script's speed"]
         if self.best >= 1:

@@ -84,6 +84,11 @@ class Figure:
         return "unclear"
 
     @property
+    def prevents(self) -> bool:
+        """Whether the target was reached without its switch, and not with it."""
+        return self.factor <= 0
+
+    @property
     def counts(self) -> bool:
         """Whether estimates follow it: what is clear, and a loss also where only that is clear."""
         known = self.verdict != "unclear" or self.direction == "slower"

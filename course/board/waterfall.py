@@ -3,7 +3,8 @@
 How many images the slow script trains on until then was recorded, over several seeds; its rate is
 measured here. Every step divides the one above by what its switch was measured to bring, so all of
 them are estimates, and say so. A loss makes it longer. An unclear gain is drawn and not counted; an
-unclear loss is counted, since all that comes later is measured on top of it.
+unclear loss is counted, since all that comes later is measured on top of it. With a switch that
+kept the training from its target no time is left to estimate: it is infinite from there on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from course.switches import SWITCHES, TASK
 from labkit.text import aligned, format_bytes, format_factor, format_rate, format_share
 
 SLOW, TODAY, BEST = "slow script", "you, today", "best recorded"
+NOT_REACHED = "not reached"
 HOW = {
     "time": "timed in turn",
     "race": "raced to an accuracy that is reached early",
@@ -127,7 +129,8 @@ class Waterfall:
         if self.fresh and self.best:
             return f"{duration(self.best.seconds())} → {duration(self.best.best()[0])}"
         # A side that never arrives has no time to arrow to.
-        if len(self.steps) == 1 or (last.figure and math.isnan(last.measured)):
+        untold = math.isnan(last.measured) and math.isfinite(last.after)
+        if len(self.steps) == 1 or untold:
             return self.time(slow)
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
         about = "about " if any(each.verdict == "unclear" for each in unclear) else ""
@@ -235,7 +238,7 @@ class Waterfall:
         counted = [figure for figure in figures if figure.counts]
         out = [f"{each.switch}: {in_short(each)}" for each in figures if not each.counts]
         texts = []
-        if counted:
+        if counted and math.isfinite(self.steps[-1].after):
             about = "about " if any(each.verdict == "unclear" for each in counted) else ""
             factor = format_factor(self.steps[0].after / self.steps[-1].after)
             texts.append(f"Together: {about}{factor}x.")
@@ -277,6 +280,8 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
         after = seconds / (figure.factor if figure.counts else 1)
+        if figure.prevents and figure is not latest:
+            after = math.inf
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
     tried = len(made.keys() | {each.switch for each in figures})
@@ -333,13 +338,17 @@ def decided_in_words(choice: Choice) -> str:
 
 def parts_in_words(value: float) -> str:
     """``0.5`` -> ``0.50×``; ``1`` -> ``1×``: times the slow script's time."""
+    if math.isinf(value):
+        return NOT_REACHED
     return "1×" if value == 1 else f"{format_factor(value)}×"
 
 
 def duration(seconds: float) -> str:
-    """``8.8 s``, ``88 s``, ``17.5 min``, ``3.8 h``; nan -> ``?``."""
+    """``8.8 s``, ``88 s``, ``17.5 min``, ``3.8 h``; nan -> ``?``, infinite -> ``not reached``."""
     if math.isnan(seconds):
         return "?"
+    if math.isinf(seconds):
+        return NOT_REACHED
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:

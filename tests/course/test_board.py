@@ -40,7 +40,7 @@ from course.board.table import speedrun_table
 from course.board.waterfall import duration, waterfall
 from course.cli import main
 from course.probe import Abilities
-from course.switches import SWITCHES, TASK, label, labelled
+from course.switches import NEEDED, SWITCHES, TASK, label, labelled
 from labkit.text import format_factor
 from labkit.turn import TURN
 
@@ -1316,8 +1316,10 @@ def test_what_is_likely_next_was_not_tried_and_works_here(
     recorded_machine: recorded.Machine,
 ) -> None:
     able(monkeypatch)
-    names = [each.switch for each in outlook.likely(())]
+    needed = NEEDED["learning_rate_schedules"]
+    names = [each.switch for each in outlook.likely((), needed)]
     assert names == ["learning_rate_schedules", "debug_tools", "mixed_precision"]
+    assert "learning_rate_schedules" not in [each.switch for each in outlook.likely(())]
     able(monkeypatch, bf16=False, bf16_speedup=0.14)
     assert [each.switch for each in outlook.likely(())][-1] == "decode_once"
     measured("debug_tools").leave()
@@ -1327,6 +1329,59 @@ def test_what_is_likely_next_was_not_tried_and_works_here(
     assert "anomaly" not in still and "decode once" in still
     # Never what lost, nor the one that the board is of; what comes next is the path's to say.
     assert "as_tensor" not in still and "1cycle" not in still and "Next on" not in page
+
+
+def test_a_schedule_races_with_what_its_high_rate_needs_on_both_sides(
+    path: Path, figures: list[Any]
+) -> None:
+    switch = "learning_rate_schedules"
+    assert measure.on_top_of(switch, ("gradient_clipping",)) == (
+        "gradient_clipping",
+        "normalization",
+        "optimizers",
+    )
+    assert measure.on_top_of(switch, (), whole=True) == ()
+    assert measure.on_top_of("gradient_clipping", ()) == ("normalization",)
+    machine = recorded.machines()[0]
+    for needed in NEEDED[switch]:
+        runs = machine.of(*(name for name in record.HELPFUL if name != needed))
+        assert len(runs) == 5 and not any(run.reached for run in runs), needed
+    armed = str(board(switch))
+    assert "needs normalization, optimizers, gradient_clipping (notebooks 21, 8, 18)" in armed
+    assert board(switch).doubt and not outlook.doubt(switch, NEEDED[switch])
+
+
+def test_a_switch_that_was_kept_though_nothing_was_reached_with_it(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured("debug_tools").keep()
+    raced = {"factor": 0.0, "interval": (math.nan, math.nan), "verdict": "slower", "mode": "race"}
+    again = board("minibatch_sgd")
+    again.latest = figure("minibatch_sgd", **raced, on_top_of=("debug_tools",), pairs=3)
+    before = again.waterfall.headline()
+    again.keep()
+    page = again._repr_html_()
+    assert before != again.waterfall.headline()
+    assert again.waterfall.headline().endswith("→ not reached")
+    assert again.waterfall.stars.won == 0 and "the target was not reached; " in str(again)
+    assert "0x" not in again.waterfall.whole() and "nan" not in page and "inf" not in page
+    later = measured("as_tensor")
+    later.keep()
+    assert later.waterfall.headline().endswith("→ not reached")
+    again.undo()
+    assert board("as_tensor").waterfall.headline() != later.waterfall.headline()
+
+
+def test_what_a_race_had_on_both_sides_is_said_when_it_is_kept(
+    path: Path, figures: list[Any]
+) -> None:
+    shown = board("gradient_clipping")
+    shown.latest = figure("gradient_clipping", mode="race", on_top_of=("normalization",))
+    shown.keep()
+    assert "had normalization, which you have not kept yet" in shown.said
+    measured("normalization").keep()
+    shown.keep()
+    assert "not kept yet" not in shown.said
 
 
 def test_workers_have_nothing_to_decode_a_second_time(

@@ -7,6 +7,8 @@ import pytest
 from filelock import FileLock
 
 from course import progress
+from course.board import Board
+from course.board.store import Figure
 from course.ending import NO_BETS, ending
 from course.exercises import own
 from course.front import is_front
@@ -76,6 +78,25 @@ def test_a_bet_on_a_moving_picture_counts_by_its_first_answer(
     row = ["Where does it end?", "up the cliff", "up the cliff (simulated)", "✓"]
     assert row in found.rows and len(found.rows) == 4
     assert "2 of 3 bets right" in str(found)
+
+
+def test_the_end_shows_the_speedrun_as_it_is_and_follows_a_choice(
+    file: Path, score: guess.Score, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ending("18_gradient_clipping").speedrun == ""
+    seen = []
+    score.watch(lambda: seen.append(ending("18_gradient_clipping")))
+    board = Board("gradient_clipping")
+    board.latest = Figure(
+        "gradient_clipping", "race", (), 2.0, (1.5, 2.5), "faster", 100.0, pairs=5
+    )
+    board.keep()
+    (found,) = seen
+    assert found.speedrun.startswith(f"Your speedrun: {board.waterfall.headline()}. clipping: 2.0")
+    for shown in (str(found), found._repr_html_()):
+        assert "clipping: 2.00x faster. Kept." in shown
+    # Of another notebook its switch alone is left out.
+    assert "clipping" not in ending("06_mixed_precision").speedrun
 
 
 def test_the_first_and_the_last_notebook(file: Path, score: guess.Score) -> None:
