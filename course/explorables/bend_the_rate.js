@@ -92,7 +92,8 @@ function drawList(pen, { left, right, top }, tried, now) {
     const y = top + 30 * i;
     const look = shape === now.shape ? "bold" : "";
     const hue = compares(now) && HUES[shape];
-    pen.text(left, y + 11, `${i || end === Infinity ? "" : "★ "}${NAMES[shape]}`, `small ${look}`);
+    const name = shape === "own" ? `${NAMES.own}, at best` : NAMES[shape];
+    pen.text(left, y + 11, `${i || end === Infinity ? "" : "★ "}${name}`, `small ${look}`);
     pen.text(right, y + 11, short(end), `small end ${look}`);
     const width = (Math.min(end, most) / most) * (right - left);
     const other = shape === "own" ? "orange" : "blue";

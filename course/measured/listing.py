@@ -157,7 +157,7 @@ def draw(sides: Sequence[Side], by: str) -> Markup:
     parts: list[Markup] = []
     top = 0.0
     for side in sides:
-        words = f"{format_seconds(side.seconds)} per epoch"
+        words = f"{format_seconds(side.seconds)} a step (an epoch)"
         parts += svg.named(top + 18, side.role, words, side.mended)
         top += LINE - 4
     for line in sorted(lines):
@@ -200,4 +200,4 @@ def _in_words(side: Side) -> str:
     """Its largest lines, for who does not see them."""
     largest = sorted(side.shares, key=lambda line: -side.shares[line])[:3]
     shares = [f"line {line} {side.shares[line]:.0%}" for line in largest]
-    return f"{format_seconds(side.seconds)} per epoch, {side.mended}; {', '.join(shares)}"
+    return f"{format_seconds(side.seconds)} a step (an epoch), {side.mended}; {', '.join(shares)}"

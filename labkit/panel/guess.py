@@ -154,7 +154,7 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
         return None
     if _is_unclear(result):
         begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
-        return Judgement(None, f"{begin}, which is unclear: this run does not decide it.")
+        return Judgement(None, f"{begin}, which is unclear: this run does not decide it. Run it again.")
     near = SAME if _is_same(result) else NEAR
     return judge_factor(bet.kind, answer, factor, interval, near)
 
@@ -211,7 +211,7 @@ def _judge_choice(bet: Bet, answer: str, result: object) -> Judgement | None:
         return None
     begin = f"You bet on {answer}"
     if place < 0:
-        return Judgement(None, f"{begin}: this run does not decide it.")
+        return Judgement(None, f"{begin}: this run does not decide it. Run it again.")
     outcome = bet.choices[place]
     right = outcome == answer
     words = f"{begin}: {'right' if right else f'it was {outcome}'}."

@@ -54,7 +54,7 @@ def remembered(before: int | None, after: int | None) -> MemoryComparison:
 
 
 ALL, NONE = [True] * 3, [False] * 3
-UNDECIDED = "You bet on neither: this run does not decide it."
+UNDECIDED = "You bet on neither: this run does not decide it. Run it again."
 IN_STEP = "Both need about as many steps, and no difference in time is clear."
 CANDIDATE = "You bet on the candidate: it was neither."
 ONE_PROGRAM = "Both sides are one program, and no difference is clear."
@@ -71,7 +71,7 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             1.0,
             timed(1, 1.01, pairs=8, spread=0.4),
             None,
-            "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it.",
+            "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it. Run it again.",
         ),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
         # Where nothing differs, a small difference is a wrong idea.
