@@ -71,7 +71,8 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             1.0,
             timed(1, 1.01, pairs=8, spread=0.4),
             None,
-            "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it. Run it again.",
+            "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it. "
+            "Run it again.",
         ),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
         # Where nothing differs, a small difference is a wrong idea.
