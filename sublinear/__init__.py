@@ -13,15 +13,15 @@ that by one step before it returns. `backend` plans what torch's compiler captur
 The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
-    plan, repeatable <- blocks <- apply <- profiling <- verify <- proof <- fit
-    profiling <- capture, coverage <- fit
+    plan, repeatable <- blocks <- capture <- split <- apply <- profiling <- verify <- proof <- fit
+    profiling <- together <- backend <- captured, coverage <- fit
 
 `sublinear.teaching` holds older methods and pictures, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply
-from sublinear.blocks import Blocks, split
-from sublinear.capture import backend
+from sublinear.backend import backend
+from sublinear.blocks import Blocks
 from sublinear.chain import Around, Block, Chain, Option
 from sublinear.cost import Costs
 from sublinear.fit import Fitted, fit
@@ -29,6 +29,7 @@ from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.planner import METHODS, largest_batch, plan
 from sublinear.profiling import Roofline, profile
 from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
+from sublinear.split import split
 from sublinear.verify import Verification, verify
 
 __all__ = [

@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
 from typing import Any
@@ -24,11 +25,12 @@ from torch.utils.checkpoint import (
     noop_context_fn,
 )
 
-from sublinear.blocks import Blocks, State, WrappedBlocks, split
+from sublinear.blocks import Blocks, State, is_plain_sequential
 from sublinear.blocks.blocks import Keywords, Program, sample_of
 from sublinear.nodes import Checkpoint, Keep, Node, keeps, span
 from sublinear.plan import Plan
-from sublinear.repeatable import SpareStatistics, drawing_alike, norms
+from sublinear.repeatable import SpareStatistics, drawing_alike, norms, refuse
+from sublinear.split import split
 
 _aten = torch.ops.aten
 _LAYERS = {_aten.convolution, _aten.mm, _aten.addmm, _aten._trilinear, _aten.linear}
@@ -47,9 +49,6 @@ MENU: tuple[tuple[str, frozenset[object]], ...] = (
     ("save layers", frozenset(_LAYERS | _ATTENTION)),
     ("save layers and products", frozenset(_LAYERS | _ATTENTION | _PRODUCTS)),
 )
-
-# Their gates are activated in place, unseen by torch's own check.
-OVERWRITING = (nn.RNNBase, nn.RNNCellBase)
 
 # What torch.compile(..., fullgraph=True) says of a plan that it would not keep to.
 _NOT_COMPILED = (
@@ -105,17 +104,22 @@ def apply(
     """``model`` as it trains under ``plan``: another view of the same object.
 
     It has all the model's attributes and parameters. In evaluation mode or without gradients it
-    runs plain. ``inputs`` (an example, a tensor or tuple) are needed only where the model has to be
-    wrapped module by module; ``blocks``: as `split` gave them, if they were not its defaults.
-    Raises ValueError if the plan is for another number of blocks, or if `split` refuses the model.
+    runs plain. ``inputs``: an example, a tensor or tuple; without them a model that is no
+    Sequential is read at its first forward. ``blocks``: as `split` gave them, if they were not its
+    defaults. Raises ValueError if the plan is for another number of blocks, or if `split` refuses
+    the model.
     """
     if not isinstance(plan, Plan):
         raise TypeError(
             f"plan={plan!r} is not a Plan: make one with plan(chain, budget=...) or "
             "Plan.from_json(file)"
         )
-    if blocks is None:
+    if blocks is None and (inputs is not None or is_plain_sequential(model)):
         blocks = split(model, inputs)
+    if blocks is None:
+        refuse(model)
+        runner = Runner(plan, Unread(model))
+        return view_of(model, PlannedModel, PlannedModel.forward, runs_by=runner)
     if blocks.model is not model:
         raise ValueError("blocks= were read from another model: call split() on this one")
     _check(plan, blocks)
@@ -164,12 +168,20 @@ def _check(plan: Plan, blocks: Blocks) -> None:
             raise ValueError(f"{keep}: options go from 0 to {len(MENU) - 1}: {names}")
         if not keep.option:
             continue
-        for module in blocks.modules(keep.block):
-            if isinstance(module, OVERWRITING):
-                raise ValueError(
-                    f"{keep}: {blocks.names[keep.block]} holds a {type(module).__name__}, which "
-                    "overwrites what the option would keep: use option 0 or a checkpoint"
-                )
+        if blocks.overwrites(keep.block):
+            raise ValueError(
+                f"{keep}: {blocks.names[keep.block]} holds a recurrent layer, which overwrites "
+                "what the option would keep: use option 0 or a checkpoint"
+            )
+
+
+@dataclass(frozen=True)
+class Unread(Blocks):
+    """A model that is read at its first forward."""
+
+    names: tuple[str, ...] = ()
+    inside: tuple[tuple[str, ...], ...] = ()
+    programs: tuple[Program, ...] = ()
 
 
 class PlannedModel:
@@ -187,17 +199,14 @@ class PlannedModel:
         if not (self.training and torch.is_grad_enabled()):  # type: ignore[attr-defined]
             return original(*args, **kwargs)
         runner = self.runs_by
+        if isinstance(runner.blocks, Unread):
+            runner.read(args, kwargs)
         if torch.compiler.is_compiling() and runner.compiles:
             return runner.compiled(args, kwargs)
         return runner.forward(original, args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Module:
         runner = self.runs_by
-        if isinstance(runner.blocks, WrappedBlocks):
-            raise TypeError(
-                "a planned model that was wrapped cannot be copied: copy the model, and apply() "
-                "the plan to it"
-            )
         return apply(copy.deepcopy(runner.blocks.model, memo), runner.plan)
 
     def __reduce_ex__(self, protocol: object) -> str:
@@ -218,6 +227,17 @@ class Runner:
     """
 
     def __init__(self, plan: Plan, blocks: Blocks) -> None:
+        self.local = _Pass()
+        self._follow(plan, blocks)
+
+    @torch.compiler.disable(reason="it runs the model once, to see its blocks")
+    def read(self, args: State, kwargs: Keywords) -> None:
+        """See the blocks of a model in a run. Raises ValueError where the plan is for others."""
+        blocks = split(self.blocks.model, args, kwargs)
+        _check(self.plan, blocks)
+        self._follow(self.plan, blocks)
+
+    def _follow(self, plan: Plan, blocks: Blocks) -> None:
         self.plan, self.blocks = plan, blocks
         self.calls = [0] * len(blocks)
         self.statistics = []
@@ -225,12 +245,11 @@ class Runner:
             self.statistics.append(SpareStatistics(norms(blocks.modules(i))))
         self.entries = [blocks.parameters(i) for i in range(len(blocks))]
         self.caches: dict[int, Context] = {}
-        self.local = _Pass()
 
     @property
     def compiles(self) -> bool:
         """Whether torch.compile keeps to the plan: it knows checkpoints of one level only."""
-        wrapped = isinstance(self.blocks, WrappedBlocks)
+        wrapped = self.blocks.partial
         simple = not any(self.plan.options)
         return not wrapped and self.plan.depth < 2 and simple
 
@@ -239,7 +258,7 @@ class Runner:
 
         What it has compiled does the same each time, and updates running statistics once.
         """
-        state = self.blocks.enter_plainly(args, kwargs)
+        state = self.blocks.enter(args, kwargs)
         for node in self.plan.nodes:
             if isinstance(node, Checkpoint):
                 programs = [self.blocks.programs[block] for block in span(node)]
@@ -255,9 +274,8 @@ class Runner:
             # They are put back before the backward pass, which would compute with the others.
             return original(*args, **kwargs)
         self.prepare()
-        if isinstance(self.blocks, WrappedBlocks):
-            with self.blocks.standing_in(self.stand_in):
-                return original(*args, **kwargs)
+        if self.blocks.partial:
+            return self.blocks.around(self.stand_in, original, args, kwargs)
         return self.outermost(self.blocks.enter(args, kwargs))[0]
 
     def prepare(self) -> None:

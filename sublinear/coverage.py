@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from sublinear.blocks import Blocks, State, WrappedBlocks
+from sublinear.blocks import Blocks, State
 from sublinear.profiling import Training, restored
 
 
@@ -73,7 +73,7 @@ def coverage(blocks: Blocks, task: Training) -> float:
 
     1 of a model that is all blocks. Everything is put back.
     """
-    if not isinstance(blocks, WrappedBlocks):
+    if not blocks.partial:
         return 1.0
     with (
         restored(blocks.model, task, steps=False),

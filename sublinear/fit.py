@@ -4,23 +4,21 @@
     print(fitted)             # what is predicted
     print(fitted.measure())   # what is so
 
-Before it returns, one step of the planned model is compared with a plain one. Later changes of
-modules, hooks, modes, arguments and of Python values that the plan holds raise RuntimeError at the
-next forward, by name. Not noticed is what changes without any of them, such as the weights of a
-module that the model keeps outside its own modules; the README names the rest.
+Before it returns, one step of the planned model is compared with a plain one. An nn.Sequential is
+planned child by child, any other model as torch's compiler captures it, with guards: what changes
+later is captured and planned anew.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import TorchDynamoException
 
 from labkit.comparing import compare, measuring
 from labkit.device import survive
@@ -30,9 +28,12 @@ from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
-from sublinear.blocks import Blocks, TracedBlocks, WrappedBlocks, split
+from sublinear.backend import Backend
+from sublinear.blocks import Blocks, SequentialBlocks, WrappedBlocks, is_plain_sequential
 from sublinear.budget import Budget, as_budget
-from sublinear.capture import Backend, captured
+from sublinear.capture.compiled import check_compiler
+from sublinear.capture.inside import InsideBlocks, heard
+from sublinear.captured import captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.coverage import coverage, saved_bytes
@@ -61,6 +62,7 @@ class Fitted:
     the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
     ``gain``: that the plan saves next to nothing, and what may help, if so; ``covered``: the share
     that the planned part keeps of all that is saved for backward; ``compiled``: its pieces are.
+    ``kind``: how the model was read, "sequential", "captured" or "wrapped".
     """
 
     model: nn.Module
@@ -73,6 +75,7 @@ class Fitted:
     gain: str = ""
     covered: float = 1.0
     compiled: bool = False
+    kind: str = ""
 
     @property
     def chain(self) -> Chain:
@@ -94,7 +97,7 @@ class Fitted:
         lines = [
             _line(f"predicted ({chain.source} blocks)", self.predicted),
             _line("predicted without a plan", self.plain),
-            f"{len(chain)} blocks on {chain.device}, method {plan.method!r}: {plan}",
+            f"{len(chain)} {self.kind} blocks on {chain.device}, method {plan.method!r}: {plan}",
             picture(plan),
         ]
         if self.measured_bytes is not None:
@@ -249,18 +252,19 @@ def fit(
     step; ``accumulate``: over how many such batches gradients are added up before that step;
     ``margin``: the part of the budget that stays free, for what operators need inside on a CPU and
     no one can see, 0.25 for dilated and three-dimensional convolutions; ``modules``: those to plan,
-    by name, where torch cannot trace the model; ``prove``: compare one step of the
+    by name, in place of what the compiler captures; ``prove``: compare one step of the
     planned model with a plain one, and its peak with the budget, before it is returned;
     ``check_every``: compare again at every so many training forwards, and raise RuntimeError where
     the model has come to train otherwise; ``compile``: Inductor compiles the plan's pieces, as
     `backend` says, and the comparison is within rounding.
 
-    What cannot be read as blocks, or of which only a small part can be wrapped, is captured by
-    torch's compiler, see `backend`; there a later change is captured and planned anew.
+    An nn.Sequential is planned child by child, any other model as torch's compiler captures it, see
+    `backend`, where a later change is captured and planned anew. What it captures in too small
+    parts is wrapped, module by module.
     Raises ValueError, with the floor, if no plan is that small, and, with what differs, if no way
     to plan the model trains as it does, and Busy while something else is measured. The model stays
-    as it is. Not noticed later are files, clocks and the environment that its code reads through a
-    library, and flags of torch.
+    as it is. Not noticed later are files and clocks that its code reads through a library, and
+    variables of the environment and attributes of Python modules that come only later.
     """
     asked = as_budget(budget)
     if budget is None and max_overhead is None and method == "menu":
@@ -275,17 +279,15 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, asked, margin, max_overhead, method, compile)
+    fitting = _Fitting(model, task, asked, margin, max_overhead, method, compile, repeats, prove)
     with measuring(None):
-        blocks, reason = _read(model, task, modules, compile)
+        blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
-            fitted = None
-            if reason:
-                fitted = fitting.by_compiler(reason, repeats, prove, or_else=blocks is not None)
-            if fitted is None:
-                assert blocks is not None
-                fitted = fitting.by_blocks(blocks, repeats, bar, prove)
+            if blocks is not None:
+                fitted = fitting.by_blocks(blocks, bar)
+            else:
+                fitted = fitting.by_compiler(bar)
     _warn_of(fitted, asked)
     if check_every is None:
         return fitted
@@ -293,6 +295,9 @@ def fit(
     checked = spot_checked(fitted.model, model, task, size, check_every, compiled=compile)
     return replace(fitted, model=checked)
 
+
+# A plan into a model that trains by it.
+Follow = Callable[[Plan], nn.Module]
 
 # Of the plain step's time: what a plan may take longer where nothing is asked for.
 OVERHEAD = 0.3
@@ -312,35 +317,26 @@ _SMALL = 0.5
 _TRIES = 4
 
 
-# Of what a step saves: where the blocks that can be wrapped save less, the compiler captures.
-_LEAST_COVERED = 0.3
-
-
 def _read(
     model: nn.Module, task: Training, modules: list[str] | None, compile: bool
-) -> tuple[Blocks | None, str]:
-    """The model as blocks, if it can be read so, and why torch's compiler had better capture it.
-
-    Raises ValueError for what can be planned in neither way.
-    """
+) -> Blocks | None:
+    """The blocks of a model that needs no compiler for it; None: one that has to be captured."""
     refuse(model)
     if compile and modules is not None:
         raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
     if compile:
-        return None, "compile=True"
-    try:
-        blocks = split(model, task.args, task.kwargs, modules=modules)
-    except ValueError as error:
-        if modules is not None:
-            raise
-        return None, str(error)
-    if not isinstance(blocks, WrappedBlocks):
-        return blocks, ""
-    covered = coverage(blocks, task)
-    blocks = replace(blocks, covered=covered)
-    if modules is not None or covered >= _LEAST_COVERED:
-        return blocks, ""
-    return blocks, f"{blocks.note}; they keep {covered:.0%} of what is saved for backward"
+        return None
+    if modules is not None:
+        reason = "the modules were chosen by name"
+        return _wrapped(model, task, modules, reason)
+    return SequentialBlocks.read(model) if is_plain_sequential(model) else None
+
+
+def _wrapped(
+    model: nn.Module, task: Training, modules: list[str] | None, reason: str
+) -> WrappedBlocks:
+    blocks = WrappedBlocks.read(model, task.args, task.kwargs, modules, reason)
+    return replace(blocks, covered=coverage(blocks, task))
 
 
 @dataclass(frozen=True)
@@ -354,86 +350,83 @@ class _Fitting:
     max_overhead: float | None
     method: str
     compile: bool
+    repeats: int
+    prove: bool
 
-    def planned(self, blocks: Blocks, repeats: int, bar: tqdm[Any], measure: bool) -> Fitted:
-        """Profile and plan; where ``measure``, until a real step keeps to the budget."""
-        chain = profile(
-            self.model,
-            self.task.args,
-            self.task.kwargs,
-            loss=self.task.loss,
-            optimizer=self.task.optimizer,
-            blocks=blocks,
-            repeats=repeats,
-            accumulate=self.task.accumulate > 1,
-            on_block=bar.update,
-        )
-        bar.update()
-        bar.set_description("searching for the plan")
-        limit = self._limit(chain)
-        fitted = self._by_plan(chain, blocks, limit)
-        bar.update()
-        if limit is None or not measure:
-            return fitted
-        bar.set_description("measuring a step")
-        fitted = self._held(fitted, chain, blocks, limit)
-        bar.update()
-        return fitted
-
-    def by_blocks(self, blocks: Blocks, repeats: int, bar: tqdm[Any], prove: bool) -> Fitted:
+    def by_blocks(self, blocks: Blocks, bar: tqdm[Any]) -> Fitted:
         """The model by its blocks, proven. Raises ValueError where it would train otherwise."""
-        fitted = self.planned(blocks, repeats, bar, prove)
-        if not prove:
-            return _unproven(fitted)
-        bar.set_description("comparing a step with a plain one")
-        proof = _proof(fitted)
-        bar.update()
-        if proof.differences and isinstance(blocks, TracedBlocks):
-            reason = f"traced, the model would not train as it does ({proof.differences[0]})"
-            args, kwargs = self.task.args, self.task.kwargs
-            try:
-                wrapped = WrappedBlocks.read(self.model, args, kwargs, None, reason)
-            except ValueError as error:
-                raise ValueError(_refusal(proof, str(error))) from None
-            fitted = self.planned(wrapped, repeats, bar, prove)
-            proof = _proof(fitted)
+        chain = self._profile(blocks, bar)
+
+        def follow(found: Plan) -> nn.Module:
+            return apply(self.model, found, self.task.args, blocks=blocks)
+
+        fitted = self._planned(chain, blocks, follow, bar)
+        return _proven(fitted, self._proof(fitted, bar))
+
+    def by_compiler(self, bar: tqdm[Any]) -> Fitted:
+        """The model as torch's compiler captures it, proven; or some of its modules, wrapped.
+
+        Raises ValueError where neither can be planned.
+        """
+        if self.compile:
+            check_compiler(next(self.model.parameters()).device)
+        bar.set_description("capturing the model")
+        overhead = None if self.budget.given else self.max_overhead
+        by_plan = Backend(Budget(), overhead, self.method, self.repeats, compile=self.compile)
+        model, task = captured(self.model, by_plan), self.task
+        try:
+            with restored(self.model, task):
+                main = heard(by_plan, lambda: task.loss(model(*task.args, **task.kwargs)))
+            if len(by_plan.cut) == 1:
+                blocks = InsideBlocks.of_graph(self.model, main, model.forward)
+                chain = self._profile(blocks, bar)
+        except ValueError as error:
+            if self.compile:
+                raise
+            return self.by_blocks(self._wrapped(error), bar)
+        if len(by_plan.cut) > 1:
+            fitted = self._several(by_plan, model)
+        else:
+            fitted = self._one(by_plan, model, blocks, chain, bar)
+        proof = self._proof(fitted, bar)
+        if proof.differences and not self.compile:
+            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))), bar)
         return _proven(fitted, proof)
 
-    def by_compiler(
-        self, reason: str, repeats: int, prove: bool, *, or_else: bool
-    ) -> Fitted | None:
-        """The model as torch's compiler captures it, proven.
+    def _one(
+        self,
+        by_plan: Backend,
+        model: nn.Module,
+        blocks: InsideBlocks,
+        chain: Chain,
+        bar: tqdm[Any],
+    ) -> Fitted:
+        """By the plan of the only graph."""
+        [graph] = [each for each in by_plan.graphs if each is blocks.main]
+        by_plan.know(graph, chain)
 
-        Where that fails: None if there is another way, ``or_else``; or the error.
-        """
-        try:
-            fitted = self.captured(reason, repeats, prove)
-            if not prove:
-                return _unproven(fitted)
-            return _proven(fitted, _proof(fitted))
-        except (ValueError, TorchDynamoException):
-            if or_else:
-                return None
-            raise
+        def follow(found: Plan) -> nn.Module:
+            graph.run_by(found)
+            return model
 
-    def captured(self, reason: str, repeats: int, measure: bool) -> Fitted:
-        """The model as torch's compiler captures it, planned; where ``measure``, to the budget.
+        fitted = self._planned(chain, blocks, follow, bar)
+        if self.budget.given:
+            # For graphs that come later.
+            by_plan.limit = max(self._limit(chain) or 0, fitted.predicted.peak_bytes)
+        covered = min(1.0, graph.saved_bytes / max(1, saved_bytes(self.model, self.task)))
+        return replace(fitted, covered=covered, compiled=self.compile)
 
-        Raises ValueError where nothing that is captured can be planned.
-        """
-        overhead = None if self.budget.given else self.max_overhead
-        by_plan = Backend(Budget(), overhead, self.method, repeats, compile=self.compile)
-        model, task = captured(self.model, by_plan), self.task
+    def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
+        """By a plan for each graph of a step. Raises ValueError where none can be planned."""
+        task = self.task
         with restored(self.model, task):
-            # The graphs are found, profiled and planned as they run.
+            # The graphs are profiled and planned as they run.
             task.loss(model(*task.args, **task.kwargs))
         if not by_plan.planned:
-            raise ValueError(
-                f"{reason}; and of what torch's compiler captures nothing can be planned: {by_plan}"
-            )
-        note = f"{reason}: captured by torch's compiler instead, {by_plan.count}"
+            raise ValueError(f"of what torch's compiler captures nothing can be planned: {by_plan}")
+        note = f"torch's compiler captures {by_plan.count}"
         plan = by_plan.main.known_plan
-        fitted = Fitted(model, plan, self.model, task, note, compiled=self.compile)
+        fitted = Fitted(model, plan, self.model, task, note, compiled=self.compile, kind="captured")
         plain = fitted.peak_of(self.model)
         without = by_plan.without_plan().peak_bytes
         beside = 0 if plain is None else plain - without
@@ -443,22 +436,68 @@ class _Fitting:
         limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
         peak = None
         if limit is not None:
-            peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside, measure)
+            peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside)
         chain = by_plan.main.known_plan.known_chain
         size = max(0, chain.fixed_bytes + beside)
         whole = replace(by_plan.main.known_plan, chain=replace(chain, fixed_bytes=size))
         fitted = replace(fitted, plan=whole, measured_bytes=peak, covered=covered)
         return replace(fitted, gain=self._gain(fitted, by_plan.main.known_blocks))
 
-    def _kept_to(
-        self, limit: int, fitted: Fitted, by_plan: Backend, beside: int, measure: bool
-    ) -> int | None:
+    def _wrapped(self, reason: ValueError) -> WrappedBlocks:
+        """Some modules of a model that cannot be captured; the reason is raised without any."""
+        try:
+            return _wrapped(self.model, self.task, None, str(reason))
+        except ValueError:
+            raise reason from None
+
+    def _profile(self, blocks: Blocks, bar: tqdm[Any]) -> Chain:
+        bar.set_description("measuring the blocks")
+        bar.total = _STAGES + len(blocks)
+        task = self.task
+        chain = profile(
+            self.model,
+            task.args,
+            task.kwargs,
+            loss=task.loss,
+            optimizer=task.optimizer,
+            blocks=blocks,
+            # Inside compiled code no operator can be chosen to be kept.
+            options=not self.compile,
+            repeats=self.repeats,
+            accumulate=task.accumulate > 1,
+            on_block=bar.update,
+        )
+        bar.update()
+        return chain
+
+    def _planned(self, chain: Chain, blocks: Blocks, follow: Follow, bar: tqdm[Any]) -> Fitted:
+        """Plan; where that is asked for, until a real step keeps to the budget."""
+        bar.set_description("searching for the plan")
+        limit = self._limit(chain)
+        fitted = self._by_plan(chain, blocks, follow, limit)
+        bar.update()
+        if limit is not None and self.prove:
+            bar.set_description("measuring a step")
+            fitted = self._held(fitted, chain, blocks, follow, limit)
+        bar.update()
+        return fitted
+
+    def _proof(self, fitted: Fitted, bar: tqdm[Any]) -> Proof:
+        if not self.prove:
+            return Proof((), "not proven: prove=False", partial=True)
+        bar.set_description("comparing a step with a plain one")
+        size, compiled = fitted.chain.batch_size, fitted.compiled
+        proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
+        bar.update()
+        return proof
+
+    def _kept_to(self, limit: int, fitted: Fitted, by_plan: Backend, beside: int) -> int | None:
         """Plan graphs so that a real step keeps to the limit; its peak, where it is measured."""
         aim = limit - beside
         for _ in range(_TRIES):
             by_plan.limit = aim
             found = by_plan.plan(aim)
-            peak = fitted.step_peak() if measure else None
+            peak = fitted.step_peak() if self.prove else None
             if peak is None or peak <= limit:
                 return peak
             aim = min(aim, found.peak_bytes) - (peak - limit)
@@ -473,10 +512,17 @@ class _Fitting:
         limit = self.budget.limit(keep_all(chain).costs.peak_bytes, device, chain.fixed_bytes)
         return None if limit is None else int(limit * (1 - self.margin))
 
-    def _by_plan(self, chain: Chain, blocks: Blocks, limit: float | None) -> Fitted:
+    def _by_plan(self, chain: Chain, blocks: Blocks, follow: Follow, limit: float | None) -> Fitted:
         found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
-        by_plan = apply(self.model, found, self.task.args, blocks=blocks)
-        fitted = Fitted(by_plan, found, self.model, self.task, blocks.note)
+        fitted = Fitted(
+            follow(found),
+            found,
+            self.model,
+            self.task,
+            blocks.note,
+            compiled=self.compile,
+            kind=blocks.kind,
+        )
         if isinstance(blocks, WrappedBlocks):
             fitted = replace(fitted, covered=blocks.covered)
         return replace(fitted, gain=self._gain(fitted, blocks))
@@ -512,7 +558,9 @@ class _Fitting:
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
 
-    def _held(self, fitted: Fitted, chain: Chain, blocks: Blocks, limit: float) -> Fitted:
+    def _held(
+        self, fitted: Fitted, chain: Chain, blocks: Blocks, follow: Follow, limit: float
+    ) -> Fitted:
         """A plan whose real step keeps to the limit."""
         aim = limit
         for _ in range(_TRIES):
@@ -525,7 +573,7 @@ class _Fitting:
             # What the account does not see takes up a part of the budget.
             aim = min(aim, fitted.predicted.peak_bytes) - (peak - limit)
             try:
-                fitted = self._by_plan(chain, blocks, aim)
+                fitted = self._by_plan(chain, blocks, follow, aim)
             except ValueError as error:
                 raise ValueError(
                     f"budget={limit:.0f} bytes: a real step of the plan needed {peak} bytes, "
@@ -551,21 +599,12 @@ def _warn_of(fitted: Fitted, budget: Budget) -> None:
         warnings.warn(fitted.gain, UserWarning, stacklevel=3)
 
 
-def _unproven(fitted: Fitted) -> Fitted:
-    return replace(fitted, note=_joined(fitted.note, "not proven: prove=False"))
-
-
 def _proven(fitted: Fitted, proof: Proof) -> Fitted:
     if proof.differences:
         raise ValueError(_refusal(proof, fitted.note))
     if proof.partial:
         return replace(fitted, note=_joined(fitted.note, proof.how))
     return replace(fitted, proof=proof.how)
-
-
-def _proof(fitted: Fitted) -> Proof:
-    size, compiled = fitted.chain.batch_size, fitted.compiled
-    return prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
 
 
 def _refusal(proof: Proof, note: str) -> str:

@@ -154,7 +154,9 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
         return None
     if _is_unclear(result):
         begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
-        return Judgement(None, f"{begin}, which is unclear: this run does not decide it. Run it again.")
+        return Judgement(
+            None, f"{begin}, which is unclear: this run does not decide it. Run it again."
+        )
     near = SAME if _is_same(result) else NEAR
     return judge_factor(bet.kind, answer, factor, interval, near)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import attrgetter
@@ -19,6 +20,9 @@ from sublinear.repeatable import hooks
 State = tuple[Any, ...]
 
 Keywords = dict[str, Any]
+
+# Their gates are activated in place, unseen by torch's own check.
+RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 # The code of one block.
 Program = Callable[..., State]
@@ -52,8 +56,10 @@ class Blocks:
     reads: tuple[tuple[str, ...], ...] = ()
     parts: tuple[nn.Module, ...] = field(init=False, repr=False, compare=False)
 
-    # "sequential", "traced" or "wrapped".
+    # "sequential", "captured" or "wrapped".
     kind: ClassVar[str] = ""
+    # Whether the model's own code runs around them.
+    partial: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.model.modules()))
@@ -105,6 +111,10 @@ class Blocks:
                 found.append((module, name))
         return found
 
+    def overwrites(self, i: int) -> bool:
+        """Whether block ``i`` overwrites in place, unseen by torch, what an option might keep."""
+        return any(isinstance(module, RECURRENT) for module in self.modules(i))
+
     def swapped(self) -> bool:
         """Whether other tensors stand in for parameters, as `torch.func.functional_call` does."""
         for module in self.parts:
@@ -122,6 +132,10 @@ class Blocks:
         sizes = []
         for tensor in self.tensors(i).values():
             sizes.append("x".join(map(str, tensor.shape)) or "1")
+        return self.in_words(sizes)
+
+    def in_words(self, sizes: list[str]) -> str:
+        """Shapes, of which only the first are shown."""
         if len(sizes) <= _SHOWN:
             return " + ".join(sizes) or "no weights"
         shown = " + ".join(sizes[:_SHOWN])
@@ -129,12 +143,23 @@ class Blocks:
         return f"{shown} + {len(sizes) - _SHOWN} more ({mark})"
 
     def enter(self, args: State, kwargs: Keywords) -> State:
-        """What crosses into the first block when the model is called so. Not for wrapped models."""
+        """What crosses into the first block when the model is called so; none of `partial` ones."""
         raise NotImplementedError
 
-    def enter_plainly(self, args: State, kwargs: Keywords) -> State:
-        """`enter` without checks, as torch.compile can follow it."""
-        return self.enter(args, kwargs)
+    def standing_in(self, work: Callable[..., State]) -> AbstractContextManager[None]:
+        """Let ``work`` do what all blocks do, while the model runs inside; of `partial` ones."""
+        raise NotImplementedError
+
+    def around(
+        self,
+        work: Callable[..., State],
+        original: Callable[..., Any],
+        args: State,
+        kwargs: Keywords,
+    ) -> Any:
+        """The model's ``original`` forward, in which ``work`` does what all blocks do."""
+        with self.standing_in(work):
+            return original(*args, **kwargs)
 
     def hookless(self) -> Iterator[nn.Module]:
         """The modules that must have no hooks: those that blocks run, or replace by their code."""

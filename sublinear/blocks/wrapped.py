@@ -1,4 +1,4 @@
-"""Blocks of a model that cannot be traced: a run of modules, each fed by the one before.
+"""Blocks of a model that cannot be captured: a run of modules, each fed by the one before.
 
 The first of the modules does the work of all. What the others return is a token that only the next
 one may read: a model that adds up its hidden states would else train on the wrong ones without a
@@ -56,6 +56,7 @@ class WrappedBlocks(Blocks):
     covered: float = 1.0
 
     kind = "wrapped"
+    partial = True
 
     @classmethod
     def read(
@@ -66,7 +67,7 @@ class WrappedBlocks(Blocks):
         chosen: list[str] | None,
         reason: str,
     ) -> WrappedBlocks:
-        """The ``chosen`` modules, or the longest run; ``reason``: why the model is not traced.
+        """The ``chosen`` modules, or the longest run; ``reason``: why it is not captured.
 
         Raises ValueError where modules cannot be wrapped.
         """

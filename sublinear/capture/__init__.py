@@ -1,10 +1,9 @@
-"""A model as torch's compiler captures it: graphs with guards, cut into blocks and planned.
+"""A model as torch's compiler captures it: graphs with guards, cut into blocks.
 
-The arrows: ``watching <- cutting <- pieces <- backend <- model`` and
-``together <- backend``.
+The arrows: ``watching <- cutting <- pieces <- graphs <- inside``.
 """
 
-from sublinear.capture.backend import Backend, backend
-from sublinear.capture.model import captured
+from sublinear.capture.graphs import Graph, Graphs
+from sublinear.capture.inside import InsideBlocks, captured_blocks
 
-__all__ = ["Backend", "backend", "captured"]
+__all__ = ["Graph", "Graphs", "InsideBlocks", "captured_blocks"]

@@ -21,7 +21,18 @@ MOST = 96
 # What a graph does not make itself.
 OUTSIDE = ("placeholder", "get_attr")
 
+RECURRENT = {
+    "lstm",
+    "lstm_cell",
+    "gru",
+    "gru_cell",
+    "rnn_tanh",
+    "rnn_tanh_cell",
+    "rnn_relu",
+    "rnn_relu_cell",
+}
 _HEAVY = {
+    *RECURRENT,
     "linear",
     "bilinear",
     "conv1d",
@@ -41,10 +52,6 @@ _HEAVY = {
     "multi_head_attention_forward",
     "_grouped_mm",
     "grouped_mm",
-    "lstm",
-    "gru",
-    "rnn_tanh",
-    "rnn_relu",
 }
 # They look like a switch, and are none.
 _HARMLESS = {"_log_api_usage_once"}
@@ -67,6 +74,24 @@ def cuts(nodes: list[fx.Node], seen: Seen) -> list[int]:
     # Where most crosses, a cut helps least.
     found.sort(key=sizes.__getitem__)
     return sorted(found[: MOST - 1])
+
+
+def counters_first(nodes: list[fx.Node], seen: Seen) -> list[fx.Node]:
+    """The nodes, those that only count the calls of a layer before all others.
+
+    No cut lies between two changes of a counter, and a layer may be called often.
+    """
+    counting = []
+    for node in nodes:
+        [source, *others] = node.all_input_nodes or [node]
+        value = seen.values[source]
+        counts = torch.is_tensor(value) and not (value.is_floating_point() or value.is_complex())
+        alone = all(name_of(user) == name_of(node) for user in source.users)
+        changes = bool(seen.changed[node] & seen.storages[source])
+        unread = alone and not others and not node.users
+        if changes and counts and unread and source.op == "placeholder":
+            counting.append(node)
+    return [*counting, *(node for node in nodes if node not in counting)]
 
 
 def _allowed(nodes: list[fx.Node], seen: Seen) -> list[bool]:

@@ -18,8 +18,8 @@ from torch import fx, nn
 
 from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
 from sublinear.capture.compiled import compiled
-from sublinear.capture.cutting import crossing, cuts, is_heavy
-from sublinear.capture.watching import Unplannable, watch
+from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
+from sublinear.capture.watching import Unplannable, name_of, watch
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Piece:
     """``takes``: the numbers of the graph's inputs that it uses, the first arguments of ``run``.
 
     ``last``: it makes the graph's output. ``work``: what it does, see `Blocks.work`.
+    ``recurrent``: it runs a recurrent layer.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Piece:
     takes: tuple[int, ...]
     last: bool
     work: Hashable
+    recurrent: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def pieces_of(gm: fx.GraphModule, parameters: Sequence[bool]) -> Pieces:
     """Cut a graph. ``parameters``: which of its inputs are. Raises `Unplannable`."""
     seen = watch(gm)
     inputs, nodes, result = _sorted(gm)
+    nodes = counters_first(nodes, seen)
     if not nodes:
         raise Unplannable("it computes nothing")
     numbers = {node: i for i, node in enumerate(inputs)}
@@ -127,7 +130,8 @@ def _piece(
     graph.output(fx.map_arg(leaving, copies.__getitem__))
     work = _work(nodes, [*own, *here], leaving)
     takes = tuple(numbers[node] for node in own)
-    return Piece(_name(nodes), fx.GraphModule(gm, graph), takes, last, work)
+    recurrent = any(name_of(node) in RECURRENT for node in nodes)
+    return Piece(_name(nodes), fx.GraphModule(gm, graph), takes, last, work, recurrent)
 
 
 def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
@@ -178,6 +182,10 @@ class Frame:
         with torch.no_grad():
             for number in graph.pieces.changed:
                 self.before[number] = values[number].detach().clone()
+            # Now: a selective checkpoint minds what is made while it runs again.
+            for i, piece in enumerate(graph.pieces.rows):
+                for number in graph.pieces.statistics.intersection(piece.takes):
+                    graph.spare_statistics(i, number, values[number])
 
     def __call__(self, i: int) -> list[Any]:
         """What piece ``i`` is given, of the inputs that it takes."""
@@ -190,10 +198,12 @@ class Frame:
             value = self.values[number]
             if again and number in pieces.statistics:
                 value = self.graph.spare_statistics(i, number, value)
-            elif again and number in pieces.changed:
-                # No leaf, which could not be changed where it needs a gradient.
+            elif number in pieces.changed:
+                # No leaf, which could not be changed where it needs a gradient. Made in each run:
+                # a selective checkpoint wants the same calls again.
                 before = self.before[number].detach().requires_grad_(value.requires_grad)
-                value = before.clone()
+                copy = before.clone()
+                value = copy if again else value
             found.append(value)
         return found
 
@@ -235,7 +245,7 @@ class CapturedBlocks(Blocks):
         graph = Graph(list(parameters))
         rows = pieces.rows
         names = tuple(piece.name for piece in rows)
-        programs = tuple(map(_program, range(len(rows)), rows))
+        programs = tuple(map(_program, range(len(rows))))
         blocks = cls(
             graph, names, ((),) * len(rows), programs, pieces=pieces, example=tuple(values)
         )
@@ -245,7 +255,7 @@ class CapturedBlocks(Blocks):
     def compiled(self) -> CapturedBlocks:
         """The same, of pieces that Inductor compiles."""
         rows = [replace(piece, run=compiled(piece.run)) for piece in self.pieces.rows]
-        programs = tuple(map(_program, range(len(rows)), rows))
+        programs = tuple(map(_program, range(len(rows))))
         return replace(self, programs=programs, pieces=replace(self.pieces, rows=tuple(rows)))
 
     def frame(self, values: list[Any], *, spare: bool = False) -> State:
@@ -270,6 +280,9 @@ class CapturedBlocks(Blocks):
     def parameters(self, i: int) -> list[Entry]:
         return []
 
+    def overwrites(self, i: int) -> bool:
+        return self.pieces.rows[i].recurrent
+
     def swapped(self) -> bool:
         return False
 
@@ -291,10 +304,23 @@ class CapturedBlocks(Blocks):
         return known
 
 
-def _program(i: int, piece: Piece) -> Program:
+def _program(i: int) -> Program:
     @torch.compiler.disable(reason="a part of what was compiled already, run as it is")
     def program(frame: Frame, *state: Any) -> State:
+        piece = frame.graph.pieces.rows[i]
         leaving = piece.run(*frame(i), *state)
         return (leaving,) if piece.last else (frame, *leaving)
 
     return program
+
+
+def not_cut(pieces: Pieces, values: Sequence[Any]) -> str:
+    """Why the inputs of a call forbid to cut, if so: one that is changed is another one as well."""
+    places: dict[int, int] = {}
+    for i, value in enumerate(values):
+        if not torch.is_tensor(value) or value.layout is not torch.strided:
+            continue
+        other = places.setdefault(value.untyped_storage()._cdata, i)
+        if other != i and {i, other} & (pieces.changed | pieces.statistics):
+            return "it changes in place one of two inputs that share memory"
+    return ""

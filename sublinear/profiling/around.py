@@ -16,7 +16,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_map_only
 
-from sublinear.blocks import Blocks, State, WrappedBlocks
+from sublinear.blocks import Blocks, State
 from sublinear.chain import Around
 from sublinear.probe import MemoryProbe
 from sublinear.profiling.tensors import Place, layout_of, leaves, size_of, tensors
@@ -50,7 +50,7 @@ def surroundings(
     On meta tensors, which a loss's targets are not, the loss counts as nothing unless the model is
     wrapped. ``accumulate``: gradients of parameters are there before.
     """
-    if device.type == "meta" and not isinstance(blocks, WrappedBlocks):
+    if device.type == "meta" and not blocks.partial:
         output = blocks.run(len(blocks) - 1, *leaves(state))
         return Surroundings(gradients=_own_gradients(output))
     model = blocks.model
@@ -119,7 +119,7 @@ class _LastBlockOnly:
 
     def loss(self) -> torch.Tensor:
         task = self.task
-        if isinstance(self.blocks, WrappedBlocks):
+        if self.blocks.partial:
             with self.blocks.standing_in(self._stand_in):
                 return task.loss(self.blocks.model(*task.args, **task.kwargs))
         return task.loss(self._last_block(leaves(self.state))[0])

@@ -15,9 +15,9 @@ from itertools import pairwise
 import torch
 
 from labkit.restore.generators import rng_state, set_rng_state
-from sublinear.apply import MENU, OVERWRITING, checkpointed, keep_only
-from sublinear.blocks import Blocks, State, WrappedBlocks
-from sublinear.blocks.baked import without_generators
+from sublinear.apply import MENU, checkpointed, keep_only
+from sublinear.blocks import Blocks, State
+from sublinear.blocks.generators import without_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
@@ -154,7 +154,7 @@ class Bench:
         around = surroundings(self.blocks, self.device, task, last, self.accumulate)
         rows = _with_waiting(_with_gradients(rows, runs, around), runs, entered)
         inputs: Crossing = entered
-        if isinstance(self.blocks, WrappedBlocks):
+        if self.blocks.partial:
             inputs = tuple(storages((task.args, task.kwargs)))
         size = sum(size for _, size in inputs) + around.saved_bytes
         chain = Chain(tuple(rows), size, 0, 1, "", "measured", input_crossing=entered)
@@ -163,7 +163,7 @@ class Bench:
     def _entering(self, task: Training) -> State:
         """What crosses into the first block."""
         blocks = self.blocks
-        if not isinstance(blocks, WrappedBlocks):
+        if not blocks.partial:
             return blocks.enter(task.args, task.kwargs)
         fed: list[State] = []
 
@@ -174,6 +174,8 @@ class Bench:
 
         with blocks.standing_in(work):
             self.model(*task.args, **task.kwargs)
+        if not fed:
+            raise ValueError("the model did not run its planned part again, on the same inputs")
         return leaves(fed[-1])
 
     def block(self, i: int, state: State) -> BlockRun:
@@ -279,7 +281,7 @@ class Bench:
             return checkpointed(drawing_alike(run), state, contexts)
 
         instead = replace(full.option, name=label)
-        if any(isinstance(module, OVERWRITING) for module in self.blocks.modules(i)):
+        if self.blocks.overwrites(i):
             # `apply` refuses it.
             return instead
         try:

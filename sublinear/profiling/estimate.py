@@ -69,6 +69,8 @@ class RooflineClock(Clock):
 
 class _RooflineMode(TorchDispatchMode):
     supports_higher_order_operators = True
+    # Else torch's compiler leaves a model as it is inside.
+    ignore_compile_internals = classmethod(lambda cls: True)
 
     def __init__(self, roofline: Roofline) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from torch import nn
 from labkit.comparing import measuring
 from labkit.device import survive
 from sublinear.apply import MENU
-from sublinear.blocks import Blocks, WrappedBlocks, split
+from sublinear.blocks import Blocks
 from sublinear.blocks.blocks import sample_of
 from sublinear.chain import Chain
 from sublinear.probe import Clock
@@ -30,6 +30,7 @@ from sublinear.profiling.training import (
     training,
 )
 from sublinear.repeatable import norms, undisturbed
+from sublinear.split import split
 
 
 def profile(
@@ -127,7 +128,7 @@ def measured(
     if outcome.error:
         # That a plain step does not fit may be why a plan is asked for: blocks as they are alone.
         return chain
-    return calibrated(chain, step, wrapped=isinstance(blocks, WrappedBlocks))
+    return calibrated(chain, step, wrapped=blocks.partial)
 
 
 def spare_bytes(model: nn.Module) -> int:

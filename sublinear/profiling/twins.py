@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_flatten
 
 from sublinear.blocks import Blocks, State
-from sublinear.blocks.baked import snapshot
+from sublinear.blocks.settings import snapshot
 
 _OF_EVERY_MODULE = set(vars(nn.Module()))
 

@@ -41,11 +41,11 @@ from course.board.record import MOST_OTHERS, Watch
 from course.records.beside import OURS, Beside, Model, Way, record_path, recorded, write
 from labkit import compare
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.plan import Plan
 from sublinear.planner import plan
 from sublinear.profiling import profile
 from sublinear.searches.simple import from_splits, keep_all
+from sublinear.split import split
 
 # Of the zoo, of many kinds, in whose memory activations weigh most.
 MODELS = (

@@ -28,7 +28,6 @@ from labkit.device import pick_device
 from labkit.memory import MemoryMeter, StorageTracker
 from labkit.results import Workload
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.fit import Fitted
 from sublinear.plan import Plan
@@ -36,6 +35,7 @@ from sublinear.planner import largest_batch, plan
 from sublinear.profiling import Roofline, profile, training
 from sublinear.searches.simple import keep_all
 from sublinear.small_gpu import SmallGpu, Trial, search_batch, try_batch
+from sublinear.split import split
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)
 A100_LIKE = Roofline("a card of an A100's class, bfloat16", flops=150e12, bandwidth=1.3e12)
@@ -374,7 +374,7 @@ def main() -> None:
         torch.manual_seed(0)
         model = case.make().to(device)
         x = case.inputs(case.batch if full else case.small).to(device)
-        print(f"{case.name}: {len(split(model))} blocks")
+        print(f"{case.name}: {len(split(model, x))} blocks")
         begin = time.perf_counter()
         chain = profile(model, x)
         print(

@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_planner import make
 from zoo import FAMILIES, every_output
 
-from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
 from sublinear.planner import plan
 from sublinear.profiling import profile
 from sublinear.searches import optimal
 from sublinear.searches.simple import keep_all
+from sublinear.split import split
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -97,7 +97,7 @@ def profiling() -> None:
 
 
 def checking() -> None:
-    print("\nchecks before each forward (replaced modules, hooks, modes, baked values)")
+    print("\nchecks before each forward (replaced modules, hooks)")
     for name in ("resnet50", "gpt", "densenet121", "swin_t"):
         family = FAMILIES[name]
         model = family.make().train()

@@ -13,11 +13,12 @@ from planner_models import Encoder, Norms, UNet, halved, images, kept, plans, to
 from torch import Tensor, nn
 
 from course import models
+from labkit.device import seed_all
 from labkit.memory import StorageTracker
 from sublinear import repeatable
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.plan import Checkpoint, Keep, Plan
+from sublinear.split import split
 from sublinear.verify import verify
 
 
@@ -54,7 +55,7 @@ def test_plain_in_evaluation_and_without_gradients() -> None:
 
 def test_the_models_own_names_are_its_own() -> None:
     model = Encoder().eval()  # it has an attribute `blocks`
-    planned = apply(model.train(), every(14)).eval()
+    planned = apply(model.train(), every(20)).eval()
     assert planned.blocks is model.blocks and torch.equal(planned(tokens()), model(tokens()))
 
 
@@ -63,7 +64,7 @@ def test_running_statistics_count_one_forward_at_any_depth(depth: int) -> None:
     torch.manual_seed(0)
     model = Norms()
     twin = copy.deepcopy(model)
-    nodes: tuple = kept(0, 3)
+    nodes: tuple = kept(0, 2)
     for _ in range(depth):
         nodes = (Checkpoint(nodes),)
     for network in (apply(model, Plan(nodes, "deep")), twin):
@@ -90,11 +91,9 @@ def test_a_copy_is_planned_and_separate() -> None:
         twin.head.weight.zero_()
     twin(images()).sum().backward()
     assert twin.runs_by.calls == [2] * 8 and twin.head.weight.grad is not None
-    assert (
-        planned.runs_by.calls == [0] * 8
-        and model.head.weight.grad is None
-        and model.head.weight.abs().sum() > 0
-    )
+    # The planned one did not run yet, and so its blocks were not seen.
+    assert planned.runs_by.calls == []
+    assert model.head.weight.grad is None and model.head.weight.abs().sum() > 0
     with pytest.raises(TypeError, match=r"state_dict.*apply\(\) again"):
         pickle.dumps(planned)
 
@@ -138,14 +137,25 @@ def test_generators_are_put_back_where_something_was_drawn(monkeypatch, draw, ti
     assert len(put_back) == times
 
 
-def test_a_mode_switched_after_planning_is_noticed() -> None:
+def test_a_mode_may_be_switched_after_planning() -> None:
     model = Encoder()
-    planned = apply(model, every(14))
+    planned = apply(model, every(20), tokens())
     model.blocks[1].eval()
-    with pytest.raises(RuntimeError, match=r"switched.*blocks\.1"):
+    for _ in range(2):
+        seed_all(0)
+        wanted = model(tokens())
+        seed_all(0)
+        found = planned(tokens())
+        assert torch.equal(found, wanted)
+        found.sum().backward()
+        planned.train()
+    assert min(planned.runs_by.calls) > 0
+
+
+def test_a_plan_for_other_blocks_is_refused_at_the_first_forward() -> None:
+    planned = apply(Encoder(), every(14))
+    with pytest.raises(ValueError, match="the plan is for 14 blocks, the model has 20"):
         planned(tokens())
-    planned.train()
-    planned(tokens()).sum().backward()
 
 
 @pytest.mark.parametrize(
@@ -194,18 +204,19 @@ class Graph(nn.Module):
             for source in sources[1:]:
                 total += values[source % len(values)]
             values.append(layer(total))
-        return torch.cat(values[-2:], dim=1)
+        return torch.cat(values[1:], dim=1)
 
 
 node = st.tuples(st.integers(0, 4), st.lists(st.integers(0, 9), min_size=1, max_size=3))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(st.lists(node, min_size=2, max_size=8), st.integers(0, 6), st.integers(1, 4))
-def test_random_graphs_keep_their_gradients_bitwise(nodes, number, width) -> None:
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(st.lists(node, min_size=2, max_size=8), st.integers(0, 6))
+def test_random_graphs_keep_their_gradients_bitwise(nodes, number) -> None:
     torch.manual_seed(0)
-    model = Graph([*nodes, (0, [len(nodes)])])
-    blocks = split(model, width=width)
+    model = Graph([*nodes, (0, [len(nodes)]), (0, [len(nodes) + 1])])
+    torch._dynamo.reset()
+    blocks = split(model, images(2, 4))
     choices = list(plans(len(blocks)))
     report = verify(model, choices[number % len(choices)], images(2, 4), blocks=blocks)
     assert report.passed, report

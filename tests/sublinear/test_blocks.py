@@ -9,24 +9,25 @@ from planner_models import Encoder, Looks, Norms, Recurrent, UNet, images, token
 from torch import Tensor, nn
 
 from course import models
-from sublinear.blocks import split
+from labkit.device import seed_all
+from sublinear.split import split
 
 MODELS = {
     "mlp": (lambda: models.mlp([6, 8, 8, 2]), lambda: torch.randn(3, 6), "sequential", 3),
     "convnet": (lambda: models.convnet(4), lambda: images(4, 16), "sequential", 4),
-    "resnet18": (lambda: models.resnet(18), lambda: images(2, 16), "traced", 18),
+    "resnet18": (lambda: models.resnet(18), lambda: images(2, 16), "captured", 21),
     "resnet50": (
         lambda: torchvision.models.resnet50(num_classes=3),
         lambda: images(2, 32),
-        "traced",
-        50,
+        "captured",
+        54,
     ),
-    "u-net": (UNet, images, "traced", 8),
-    "eager attention": (Encoder, tokens, "traced", 14),
-    "fused attention": (lambda: Encoder(fused=True), tokens, "traced", 14),
-    "transformer": (lambda: models.Transformer(11, 16, 2, 3, 8), tokens, "traced", 6),
-    "gru": (Recurrent, lambda: torch.randn(2, 64, 6), "traced", 4),
-    "norms": (Norms, images, "traced", 3),
+    "u-net": (UNet, images, "captured", 8),
+    "eager attention": (Encoder, tokens, "captured", 20),
+    "fused attention": (lambda: Encoder(fused=True), tokens, "captured", 17),
+    "transformer": (lambda: models.Transformer(11, 16, 2, 3, 8), tokens, "captured", 12),
+    "gru": (Recurrent, lambda: torch.randn(2, 64, 6), "captured", 4),
+    "norms": (Norms, images, "captured", 2),
 }
 
 
@@ -34,32 +35,48 @@ MODELS = {
 def test_blocks_in_a_row_are_the_model(name: str) -> None:
     make, inputs, kind, count = MODELS[name]
     torch.manual_seed(0)
-    model, x = make().eval(), inputs()
-    blocks = split(model)
-    assert (blocks.kind, len(blocks)) == (kind, count) and len(set(blocks.names)) == count
-    with torch.no_grad():
+    model, x = make(), inputs()
+    blocks = split(model, x)
+    assert (blocks.kind, len(blocks)) == (kind, count)
+    plain = copy.deepcopy(model)
+    seed_all(1)
+    wanted = plain(x)
+    seed_all(1)
+    if blocks.partial:
+        ran: list[int] = []
+
+        def work(*state: object) -> tuple[object, ...]:
+            for i in range(count):
+                ran.append(i)
+                state = blocks.run(i, *state)
+            return state
+
+        found = blocks.around(work, model.forward, (x,), {})
+        assert ran == list(range(count))
+    else:
         state = blocks.enter((x,), {})
-        for i in range(len(blocks)):
+        for i in range(count):
             state = blocks.run(i, *state)
-        assert torch.equal(state[0], model(x))
+        found = state[0]
+    assert torch.equal(found, wanted)
+    for one, two in zip(model.buffers(), plain.buffers(), strict=True):
+        assert torch.equal(one, two)
 
 
 def test_several_tensors_cross_where_a_skip_does() -> None:
-    model = UNet().eval()
-    blocks = split(model)
-    state, crossing = blocks.enter((images(),), {}), []
-    for i in range(len(blocks) - 1):
-        state = blocks.run(i, *state)
-        crossing.append(len(state))
-    assert crossing == [
-        1,
-        2,
-        3,
-        2,
-        2,
-        1,
-        1,
-    ]  # after each block: the first skip alone, then both and what is below
+    model = UNet()
+    blocks = split(model, images())
+    crossing = []
+
+    def work(*state: object) -> tuple[object, ...]:
+        for i in range(len(blocks)):
+            state = blocks.run(i, *state)
+            crossing.append(sum(map(torch.is_tensor, state)))
+        return state
+
+    blocks.around(work, model.forward, (images(),), {})
+    # After each block: the first skip alone, then both and what is below.
+    assert crossing[:-1] == [1, 2, 3, 2, 2, 1, 1]
 
 
 def test_blocks_share_the_models_modules() -> None:
@@ -90,11 +107,11 @@ def test_no_cut_separates_a_value_from_what_overwrites_it() -> None:
             y += 1  # after b, of a value that was made before it
             return self.c(z + y)
 
-    blocks = split(Residual())
-    assert blocks.names == ("a..b", "c")
+    blocks = split(Residual(), torch.randn(3, 4))
+    assert blocks.names == ("a", "c")
 
 
-def test_an_opaque_module_stays_whole() -> None:
+def test_where_the_compiler_captures_too_little_modules_are_wrapped() -> None:
     class Looking(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -113,20 +130,15 @@ def test_an_opaque_module_stays_whole() -> None:
                 x = layer(x)
             return x
 
-    blocks = split(Outer())
-    assert (blocks.kind, blocks.names) == ("traced", ("layers.0", "layers.1", "layers.2"))
-
-
-def test_wrapping_says_why() -> None:
-    model = Looks()
-    with pytest.raises(ValueError, match=r"control flow.*needs example inputs"):
-        split(model)
+    model = Outer()
     before = copy.deepcopy(model.state_dict())
-    blocks = split(model, torch.randn(3, 5))
-    assert blocks.kind == "wrapped" and blocks.names == tuple(f"layers.{i}" for i in range(4))
-    assert "control flow" in blocks.note and "stays as it is" in blocks.note
+    blocks = split(model, torch.randn(3, 4))
+    assert (blocks.kind, blocks.names) == ("wrapped", ("layers.0", "layers.1", "layers.2"))
+    assert "captures nothing can be planned" in blocks.note and "stays as it is" in blocks.note
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all("forward" not in vars(module) for module in model.modules())
+    with pytest.raises(ValueError, match=r"no nn\.Sequential: .*needs example inputs"):
+        split(model)
 
 
 def test_modules_can_be_chosen() -> None:
@@ -141,19 +153,21 @@ def test_modules_can_be_chosen() -> None:
 
 
 def test_arguments_by_keyword_and_default() -> None:
-    model, x, mask = Encoder().eval(), tokens(), torch.rand(3, 8, 1)
+    model, x, mask = Encoder(), tokens(), torch.rand(3, 8, 1)
     blocks = split(model, (x,), {"mask": mask})
-    state = blocks.enter((x,), {"mask": mask})
-    for i in range(len(blocks)):
-        state = blocks.run(i, *state)
-    assert torch.equal(state[0], model(x, mask)) and not torch.equal(state[0], model(x))
+    found = []
+    for options in ({"mask": mask}, {}):
+        seed_all(1)
+        found.append(blocks.around(blocks.run_all, model.forward, (x,), options))
+        seed_all(1)
+        assert torch.equal(found[-1], model(x, **options))
+    assert not torch.equal(*found)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda: split("model"), TypeError, "not an nn.Module"),  # type: ignore[arg-type]
-        (lambda: split(nn.Linear(1, 1), width=0), ValueError, "width=0"),
         (lambda: split(nn.Sequential()), ValueError, "nothing to plan"),
     ],
 )

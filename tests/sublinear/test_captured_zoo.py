@@ -15,6 +15,7 @@ import pytest
 from tests.sublinear.foreign_models import FOREIGN, LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
+OFFLINE = {"HF_HUB_OFFLINE": "1"}
 
 # Of the bytes that a plain step saves: what the plan may save at most, at half more time.
 AT_MOST = 0.75
@@ -29,7 +30,7 @@ def test_twelve_steps_are_the_plain_ones_bit_by_bit(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.sublinear.captured_zoo", name],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **OFFLINE},
         capture_output=True,
         text=True,
         timeout=480,

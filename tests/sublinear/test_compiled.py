@@ -6,10 +6,10 @@ from torch import nn
 
 from labkit.memory import StorageTracker
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.fit import fit
 from sublinear.nodes import Checkpoint
 from sublinear.plan import Plan
+from sublinear.split import split
 
 
 @pytest.fixture(autouse=True)
@@ -26,25 +26,8 @@ def convnet(depth: int = 6) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class Residual(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Linear(16, 32)
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32)) for _ in range(6)
-        )
-        self.scale = nn.Parameter(torch.ones(32))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x) * self.scale
-        for layer in self.layers:
-            x = x + layer(x)
-        return x
-
-
 MODELS = {
     "sequential": (convnet, lambda: torch.randn(4, 3, 16, 16)),
-    "traced": (Residual, lambda: torch.randn(64, 16)),
 }
 
 

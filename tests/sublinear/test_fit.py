@@ -58,9 +58,9 @@ def test_with_an_optimizer_and_a_loss() -> None:
     assert not optimizer.state
 
 
-def test_a_wrapped_model_says_so() -> None:
+def test_a_model_with_control_flow_is_captured() -> None:
     fitted = fit(Looks(), torch.randn(64, 5), max_overhead=1.0, repeats=1)
-    assert "control flow" in str(fitted)
+    assert fitted.kind == "captured" and not fitted.note
 
 
 def test_a_budget_below_the_floor() -> None:

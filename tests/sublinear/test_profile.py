@@ -14,7 +14,6 @@ from course import models
 from labkit.memory import StorageTracker
 from labkit.restore.generators import rng_state
 from sublinear.apply import MENU, apply, checkpointed
-from sublinear.blocks import split
 from sublinear.chain import Block, Chain, Option
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
@@ -24,6 +23,7 @@ from sublinear.profiling.bench import Bench, BlockRun, Saves, _with_gradients
 from sublinear.profiling.calibrate import time_step
 from sublinear.profiling.tensors import Place
 from sublinear.profiling.training import mean_of_outputs, training
+from sublinear.split import split
 from tests.labkit.kept import Kept
 
 CARD = Roofline("a small card", flops=5e12, bandwidth=300e9)
@@ -51,13 +51,14 @@ def test_predicted_peaks_are_those_of_the_tracker(name: str) -> None:
     make, inputs, tolerance = MODELS[name]
     torch.manual_seed(0)
     model, x = make(), inputs()
-    chain = profile(model, x, repeats=1)
+    blocks = split(model, x)
+    chain = profile(model, x, blocks=blocks, repeats=1)
     for plan in plans(len(chain)):
         if name == "gru" and (
             "1" in plan.method or "2" in plan.method or "selective" in plan.method
         ):
             continue
-        measured = peak(apply(model, plan), x)
+        measured = peak(apply(model, plan, blocks=blocks), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
         assert abs(error) <= tolerance, f"{plan.method}: {error:+.1%} of {measured}"
 
@@ -410,11 +411,13 @@ def test_a_step_is_timed_at_least_twice(monkeypatch) -> None:
 
 def test_wrapped_modules_and_the_rest_of_their_model() -> None:
     model, x = Looks(), torch.randn(512, 5)
-    chain = profile(model, x, repeats=1)
-    assert [block.name for block in chain.blocks] == [f"layers.{i}" for i in range(4)]
+    chosen = [f"layers.{i}" for i in range(4)]
+    blocks = split(model, x, modules=chosen)
+    chain = profile(model, x, blocks=blocks, repeats=1)
+    assert [block.name for block in chain.blocks] == chosen
     assert chain.input_bytes == 512 * (5 + 8) * 4
     for plan in plans(4):
-        measured = peak(apply(model, plan, x), x)
+        measured = peak(apply(model, plan, blocks=blocks), x)
         error = simulate(chain, plan).peak_bytes / measured - 1
         # Torch ends a recomputation within the last block, before its dropout's output: less than a
         # block, not counted.
@@ -471,8 +474,9 @@ def test_a_large_loss_counts_once_and_where_it_is(make, inputs) -> None:
     ]:
         if "selective" in name:
             continue
+        planned = apply(model, plan, x)
         with StorageTracker("cpu") as tracker:
-            loss(apply(model, plan, x)(x)).backward()
+            loss(planned(x)).backward()
         model.zero_grad(set_to_none=True)
         error = simulate(chain, plan).peak_bytes / tracker.peak - 1
         assert abs(error) <= 0.01, f"{name}: {error:+.1%}"

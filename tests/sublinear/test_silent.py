@@ -1,14 +1,13 @@
-"""What a plan would hold without a word: it follows the plain model, or says so by name.
+"""What a plan could hold without a word: it follows the plain model.
 
 Each case changes one value after the model was planned. The next forward is the plain model's with
-the new value, or it is refused, and the message names the value.
+the new value. What no guard of the compiler watches is listed by `UNNOTICED`, and in the README.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import re
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -23,11 +22,12 @@ from settings_elsewhere import Child, Holder, Hyper, Scale, remembered
 from torch import Tensor, nn
 
 from labkit.device import seed_all
+from labkit.restore import restoring
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.fit import fit
 from sublinear.planner import plan
 from sublinear.profiling import profile
+from sublinear.split import split
 
 WIDTH = 6
 
@@ -55,36 +55,25 @@ class Layers(nn.Module):
         return x
 
 
-class AsKeywords(Layers):
-    """The same, in a way that cannot be traced."""
-
-    def forward(self, x: Tensor, **options: object) -> Tensor:
-        return super().forward(x)
-
-
-def planned(model: nn.Module) -> nn.Module:
-    chain = profile(model, rows(), repeats=1)
-    return apply(model, plan(chain, method="every"), rows())
+def planned(model: nn.Module, modules: list[str] | None = None) -> nn.Module:
+    blocks = split(model, rows(), modules=modules)
+    chain = profile(model, rows(), blocks=blocks, repeats=1)
+    return apply(model, plan(chain, method="every"), blocks=blocks)
 
 
-def follows_or_says(model: nn.Module, change: Callable[[], object], words: str) -> str:
-    """What the planned model does after a change: "follows", or "says" by words."""
-    by_plan, x = planned(model), rows()
+def follows(
+    model: nn.Module, change: Callable[[], object], modules: list[str] | None = None
+) -> bool:
+    """Whether the planned model computes with what is changed."""
+    by_plan, x = planned(model, modules), rows()
     before = by_plan(x)
     assert torch.equal(before, model(x))
     change()
     expected = model(x)
     assert not torch.equal(before, expected)
-    says = ""
-    try:
-        found = by_plan(x)
-    except RuntimeError as error:
-        says = str(error)
-    if not says:
-        assert torch.equal(found, expected)
-        return "follows"
-    assert re.search(words, says) and "when the model was planned" in says
-    return "says"
+    found = by_plan(x)
+    assert torch.equal(found, expected) or torch.equal(found, before)
+    return torch.equal(found, expected)
 
 
 # ----------------------------------------------------------------------- values that a loop changes
@@ -182,65 +171,41 @@ class Decorated(Layers):
         return x * 2
 
 
-# The model, what to change, and what a message names.
-GLOBALS: dict[str, tuple[type[Layers], Callable[[pytest.MonkeyPatch], object], str]] = {
-    "a module": (OfAModule, lambda p: p.setattr(elsewhere, "ALPHA", 3.0), r"elsewhere\.ALPHA"),
-    "a class in a module": (
-        OfAClassInAModule,
-        lambda p: p.setattr(Hyper, "alpha", 3.0),
-        r"Hyper\.alpha was 1\.0 .* is 3\.0 now",
-    ),
-    "a class": (OfAClass, lambda p: p.setattr(Hyper, "alpha", 3.0), r"Hyper\.alpha"),
-    "a base class": (OfABaseClass, lambda p: p.setattr(Hyper, "alpha", 3.0), r"Hyper\.alpha"),
-    "its own class": (
-        OfItsOwnClass,
-        lambda p: p.setattr(OfItsOwnClass, "alpha", 3.0),
-        r"OfItsOwnClass\.alpha",
-    ),
-    "a method's class": (ByAMethod, lambda p: p.setattr(Hyper, "alpha", 3.0), r"Hyper\.alpha"),
-    "a module, renamed": (
-        ByAnotherName,
-        lambda p: p.setattr(elsewhere, "ALPHA", 3.0),
-        r"elsewhere\.ALPHA",
-    ),
-    "a helper's global": (
-        ByAHelper,
-        lambda p: p.setattr(elsewhere, "READ_BY_HELPER", 3.0),
-        "READ_BY_HELPER was 1",
-    ),
-    "an import inside": (ByAnImport, lambda p: p.setattr(elsewhere, "ALPHA", 3.0), "ALPHA"),
-    "a cache": (ByACache, lambda p: p.setattr(remembered(), "alpha", 3.0, raising=False), "alpha"),
-    "a context variable": (ByAContext, lambda p: elsewhere.WITHIN.set(3.0), "WITHIN"),
+# The model, and what to change.
+GLOBALS: dict[str, tuple[type[Layers], Callable[[pytest.MonkeyPatch], object]]] = {
+    "a module": (OfAModule, lambda p: p.setattr(elsewhere, "ALPHA", 3.0)),
+    "a class in a module": (OfAClassInAModule, lambda p: p.setattr(Hyper, "alpha", 3.0)),
+    "a class": (OfAClass, lambda p: p.setattr(Hyper, "alpha", 3.0)),
+    "a base class": (OfABaseClass, lambda p: p.setattr(Hyper, "alpha", 3.0)),
+    "its own class": (OfItsOwnClass, lambda p: p.setattr(OfItsOwnClass, "alpha", 3.0)),
+    "a method's class": (ByAMethod, lambda p: p.setattr(Hyper, "alpha", 3.0)),
+    "a module, renamed": (ByAnotherName, lambda p: p.setattr(elsewhere, "ALPHA", 3.0)),
+    "a helper's global": (ByAHelper, lambda p: p.setattr(elsewhere, "READ_BY_HELPER", 3.0)),
+    "an import inside": (ByAnImport, lambda p: p.setattr(elsewhere, "ALPHA", 3.0)),
+    "a cache": (ByACache, lambda p: p.setattr(remembered(), "alpha", 3.0, raising=False)),
+    "a context variable": (ByAContext, lambda p: elsewhere.WITHIN.set(3.0)),
+    "a decorator's settings": (Decorated, lambda p: p.setitem(DECORATED, "alpha", 3.0)),
     "missing in a module": (
         OptionalInAModule,
         lambda p: p.setattr(elsewhere, "MISSING", 3.0, raising=False),
-        "MISSING",
     ),
-    "the environment": (
-        ByTheEnvironment,
-        lambda p: p.setenv("SUBLINEAR_ALPHA", "3"),
-        "SUBLINEAR_ALPHA",
-    ),
+    "the environment": (ByTheEnvironment, lambda p: p.setenv("SUBLINEAR_ALPHA", "3")),
     "the environment, shorter": (
         ByTheEnvironmentShorter,
         lambda p: p.setenv("SUBLINEAR_ALPHA", "3"),
-        "SUBLINEAR_ALPHA",
-    ),
-    "a decorator's settings": (
-        Decorated,
-        lambda p: p.setitem(DECORATED, "alpha", 3.0),
-        "the variable settings around it",
     ),
 }
+# No guard of the compiler watches these, of all cases here.
+UNNOTICED = {"missing in a module", "the environment", "the environment, shorter"}
 
 
 @pytest.mark.parametrize("name", GLOBALS)
 def test_a_value_outside_the_model_is_never_the_old_one(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, change, words = GLOBALS[name]
+    make, change = GLOBALS[name]
     try:
-        follows_or_says(make(), lambda: change(monkeypatch), words)
+        assert follows(make(), lambda: change(monkeypatch)) == (name not in UNNOTICED)
     finally:
         elsewhere.WITHIN.set(1.0)
 
@@ -358,16 +323,15 @@ def test_settings_of_the_model_are_never_the_old_ones(
         monkeypatch.setattr(owner, attribute, 1.0)
     settings, read, change = CONTENTS[name]
     model = Held(settings(), read)
-    follows_or_says(model, lambda: change(model.settings), "was")
+    assert follows(model, lambda: change(model.settings))
 
 
-def test_an_attribute_that_was_missing_is_noticed() -> None:
+def test_an_attribute_that_was_missing_may_come() -> None:
     model = Optional()
-    words = r"Optional\.later was missing .* is 3\.0 now"
-    assert follows_or_says(model, lambda: setattr(model, "later", 3.0), words) == "says"
+    assert follows(model, lambda: setattr(model, "later", 3.0))
 
 
-def test_a_setting_named_as_a_method_of_modules_is_noticed() -> None:
+def test_a_setting_may_be_named_as_a_method_of_modules() -> None:
     class Typed(Layers):
         def __init__(self) -> None:
             super().__init__()
@@ -377,12 +341,11 @@ def test_a_setting_named_as_a_method_of_modules_is_noticed() -> None:
             return x * self.type
 
     model = Typed()
-    words = r"Typed\.type was 1\.0"
-    assert follows_or_says(model, lambda: setattr(model, "type", 3.0), words) == "says"
+    assert follows(model, lambda: setattr(model, "type", 3.0))
 
 
 @pytest.mark.parametrize("kind", ["buffer", "parameter"])
-def test_a_tensor_that_was_none_is_noticed(kind: str) -> None:
+def test_a_tensor_that_was_none_may_come(kind: str) -> None:
     class Masked(Layers):
         def __init__(self) -> None:
             super().__init__()
@@ -397,12 +360,10 @@ def test_a_tensor_that_was_none_is_noticed(kind: str) -> None:
         tensor = torch.full((WIDTH,), 3.0)
         model.m = nn.Parameter(tensor) if kind == "parameter" else tensor
 
-    assert follows_or_says(model, change, r"Masked\.m was None .* is a tensor now") == "says"
+    assert follows(model, change)
 
 
-def test_settings_without_end_are_read_live() -> None:
-    """More than can be compared before each step: the code that reads them is not inlined."""
-
+def test_settings_without_end_are_followed() -> None:
     class Long(Layers):
         def __init__(self) -> None:
             super().__init__()
@@ -412,31 +373,23 @@ def test_settings_without_end_are_read_live() -> None:
             return x * (1 + self.all[0])
 
     model = Long()
-    assert split(model, rows()).kind == "wrapped"
-    assert follows_or_says(model, lambda: model.all.insert(0, 3), "") == "follows"
+    assert follows(model, lambda: model.all.insert(0, 3))
 
 
-@pytest.mark.parametrize("name", ["a module", "a helper's global", "a method's class"])
-def test_values_follow_where_the_model_runs_its_own_code(
+@pytest.mark.parametrize("name", GLOBALS)
+def test_values_follow_where_modules_run_their_own_code(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, change, _ = GLOBALS[name]
-    wrapped = type("Wrapped", (AsKeywords,), {"odd": make.odd, "settings": ByAMethod.settings})()
-    assert split(wrapped, rows()).kind == "wrapped"
-    assert follows_or_says(wrapped, lambda: change(monkeypatch), "") == "follows"
-    monkeypatch.undo()
-    inside = nn.Sequential(nn.Linear(WIDTH, WIDTH), make(), nn.Linear(WIDTH, WIDTH))
-    assert split(inside).kind == "sequential"
-    assert follows_or_says(inside, lambda: change(monkeypatch), "") == "follows"
-
-
-def test_values_that_no_code_of_the_model_names_may_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    by_plan = planned(OfAModule())
-    monkeypatch.setattr(elsewhere, "READ_BY_HELPER", 3.0)
-    monkeypatch.setattr(Hyper, "alpha", 3.0)
-    by_plan(rows())
+    make, change = GLOBALS[name]
+    try:
+        chosen = ["layers.2", "layers.3"]
+        assert follows(make(), lambda: change(monkeypatch), modules=chosen)
+        monkeypatch.undo()
+        elsewhere.WITHIN.set(1.0)
+        inside = nn.Sequential(linear(), make(), linear())
+        assert follows(inside, lambda: change(monkeypatch))
+    finally:
+        elsewhere.WITHIN.set(1.0)
 
 
 # -------------------------------------------------------------------------- generators of one's own
@@ -510,30 +463,46 @@ def linear() -> nn.Module:
 
 
 class Around(nn.Module):
-    """The module in question between others, in a forward of its own."""
+    """The modules in question behind others, in a forward of its own."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
-        for i, part in enumerate(parts):
-            self.add_module(str(i), part)
+        self.layers = nn.ModuleList(linear() for _ in range(4))
+        self.parts = nn.ModuleList(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        for part in self.children():
-            x = part(x).tanh()
-        return x
+        for layer in self.layers:
+            x = layer(x).tanh()
+        x = self.parts[0](x).tanh()
+        return x if len(self.parts) < 2 else self.parts[1](x)
 
 
-@pytest.mark.parametrize("around", [nn.Sequential, Around])
 @pytest.mark.parametrize("name", GENERATORS)
-def test_a_generator_of_its_own_is_refused(name: str, around: type[nn.Module]) -> None:
+def test_a_generator_of_a_module_that_is_captured_draws_once(name: str) -> None:
+    make, _ = GENERATORS[name]
+    model = Around(make())
+    by_plan = fit(model, rows(), method="every", repeats=1).model
+    seen = []
+    for each in (model, by_plan):
+        with restoring(lambda each=each: each(rows())):
+            for _ in range(20):
+                each.zero_grad()
+                each(rows()).square().mean().backward()
+                seen.append([parameter.grad.clone() for parameter in each.parameters()])
+    for one, two in zip(seen[:20], seen[20:], strict=True):
+        assert all(map(torch.equal, one, two))
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_a_generator_of_a_module_in_a_sequential_is_refused(name: str) -> None:
     make, words = GENERATORS[name]
-    model = around(linear(), make(), linear())
+    model = nn.Sequential(linear(), make(), linear())
     with pytest.raises(ValueError, match=words) as refused:
         fit(model, rows(), max_overhead=100.0, repeats=1)
     assert "draw from torch's, NumPy's or Python's own" in str(refused.value)
 
 
-class Outside(AsKeywords):
+class Outside(Layers):
     """Draws where nothing runs twice."""
 
     def __init__(self) -> None:
@@ -549,7 +518,7 @@ class Outside(AsKeywords):
 def test_rare_events_of_the_global_generators_are_drawn_alike(p: float) -> None:
     def make() -> nn.Module:
         seed_all(3)
-        return Around(linear(), Draws(random.random, p=p), Draws(rng_of_numpy, p=p), linear())
+        return Around(Draws(random.random, p=p), Draws(rng_of_numpy, p=p))
 
     plain, model = make(), make()
     by_plan = planned(model)
@@ -588,7 +557,11 @@ def gradients(model: nn.Module, parameters: dict[str, Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(parameters.values())))
 
 
-KINDS = {"traced": Layers, "wrapped": AsKeywords, "sequential": lambda: nn.Sequential(*three())}
+KINDS: dict[str, tuple[Callable[[], nn.Module], list[str] | None]] = {
+    "captured": (Layers, None),
+    "wrapped": (Layers, ["layers.2", "layers.3"]),
+    "sequential": (lambda: nn.Sequential(*three()), None),
+}
 
 
 def three() -> list[nn.Module]:
@@ -597,8 +570,9 @@ def three() -> list[nn.Module]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_functional_call_with_other_tensors_runs_plain(kind: str) -> None:
-    model = KINDS[kind]()
-    by_plan = planned(model)
+    make, modules = KINDS[kind]
+    model = make()
+    by_plan = planned(model, modules)
     parameters = other(model, Tensor.clone)
     one, two = gradients(model, parameters), gradients(by_plan, parameters)
     assert all(map(torch.equal, one, two))
@@ -608,10 +582,15 @@ def test_functional_call_with_other_tensors_runs_plain(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_functional_call_with_other_parameters_is_refused_in_backward(kind: str) -> None:
-    model = KINDS[kind]()
-    by_plan = planned(model)
+def test_functional_call_with_other_parameters(kind: str) -> None:
+    make, modules = KINDS[kind]
+    model = make()
+    by_plan = planned(model, modules)
     parameters = other(model, nn.Parameter)
+    if kind == "captured":
+        one, two = gradients(model, parameters), gradients(by_plan, parameters)
+        assert all(map(torch.equal, one, two))
+        return
     with pytest.raises(RuntimeError, match=r"weight.* another one in the forward pass"):
         gradients(by_plan, parameters)
 

@@ -74,7 +74,7 @@ def test_a_loop_over_cells_is_cut_at_each_step() -> None:
     card = Roofline("a small card", flops=5e12, bandwidth=300e9, launch=0)
     chain = profile(model, inputs, device=card, options=False)
     assert len(chain) >= 32
-    planned = apply(model, plan(chain, max_overhead=0.35))
+    planned = apply(model, plan(chain, max_overhead=0.35), inputs)
     saved = peak(planned, family, inputs, optimizer) / peak(model, family, inputs, optimizer)
     assert saved <= 0.5
 

@@ -33,11 +33,11 @@ import zoo_models as own
 
 from labkit.memory import MemoryMeter
 from sublinear.apply import apply
-from sublinear.blocks import split
 from sublinear.chain import Chain
 from sublinear.planner import plan as find
 from sublinear.profiling import profile
 from sublinear.searches.simple import keep_all
+from sublinear.split import split
 
 QUICK_SECONDS = 1.35
 NEAR = 1.01

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 
 from labkit.comparing import measuring
 from labkit.restore import preserve_rng
 from labkit.text import format_bytes
+from sublinear import together
 from sublinear.apply import MENU, Runner
 from sublinear.budget import Budget, as_budget
-from sublinear.capture import together
+from sublinear.capture import Graph, Graphs
 from sublinear.capture.compiled import check_compiler
-from sublinear.capture.pieces import CapturedBlocks, Pieces, pieces_of
-from sublinear.capture.watching import Unplannable
+from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
 from sublinear.picture import picture
 from sublinear.plan import Plan
@@ -34,8 +34,6 @@ from sublinear.profiling.profiler import measured
 from sublinear.profiling.tensors import leaves, pull_on
 from sublinear.profiling.training import Training, bytes_of
 from sublinear.searches.simple import keep_all
-
-Run = Callable[..., Any]
 
 # A step may take that much more time, unless something else is asked for.
 OVERHEAD = 0.3
@@ -63,11 +61,12 @@ def backend(
     Inductor compiles each, for the shapes of each call: they round otherwise, but draw the same
     random numbers. They are planned by what they cost uncompiled, and kept whole.
 
-    Not guarded, and so not noticed, is what the compiler does not look at: ``os.environ``, files
-    and clocks that a model's code reads. The compiler draws NumPy's random numbers from torch's
-    generator, unless ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for
-    a budget that cannot be read; when a graph runs, also for one that no plan keeps, and where
-    nothing can be compiled.
+    Not guarded, and so not noticed, are files and clocks that a model's code reads, and variables
+    of the environment and attributes of Python modules that come only later. The compiler draws
+    NumPy's random numbers from torch's generator, unless
+    ``torch._dynamo.config.use_numpy_random_stream`` is set. Raises ValueError for a budget that
+    cannot be read; when a graph runs, also for one that no plan keeps, and where nothing can be
+    compiled.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
     >>> planned = torch.compile(model, backend=backend("80 %"))
@@ -81,12 +80,14 @@ def backend(
     return Backend(asked, max_overhead, method, repeats, compile=compile)
 
 
-class Backend:
+class Backend(Graphs):
     """What `backend` makes. ``graphs``: those that were captured so far, in order.
 
     ``limit``: bytes that the graphs of a step may need; None: the budget says so, or the overhead.
     ``print`` shows the plans.
     """
+
+    graphs: list[GraphRun]
 
     def __init__(
         self,
@@ -97,19 +98,18 @@ class Backend:
         *,
         compile: bool = False,
     ) -> None:
+        super().__init__()
         self.budget, self.max_overhead = budget, max_overhead
         self.method, self.repeats, self.compile = method, repeats, compile
-        self.graphs: list[GraphRun] = []
         self.limit: float | None = None
         self.profile_seconds = 0.0
+        # What is known of a whole step, its loss and optimizer, where that was measured.
+        self.step: Chain | None = None
         self._in_a_step: dict[Hashable, GraphRun] = {}
         self._chains: dict[Hashable, Chain] = {}
 
-    def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Run:
-        graph = GraphRun(self, gm, example_inputs)
-        if graph.trains:
-            self.graphs.append(graph)
-        return graph
+    def graph(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphRun:
+        return GraphRun(self, gm, example_inputs)
 
     def without_plan(self) -> together.Together:
         """What a step of the graphs costs if nothing is computed again."""
@@ -119,6 +119,12 @@ class Backend:
     def planned(self) -> list[GraphRun]:
         """The graphs that run by a plan."""
         return [graph for graph in self.graphs if graph.plan is not None]
+
+    def know(self, graph: GraphRun, chain: Chain) -> None:
+        """Note what the only graph of a step costs, and all that the step needs besides."""
+        graph.known_as(chain)
+        self.step = chain
+        self._in_a_step[graph.code] = graph
 
     def found(self, graph: GraphRun, values: Sequence[Any]) -> None:
         """Profile a graph on the inputs of a call, and plan anew with it.
@@ -185,44 +191,27 @@ class Backend:
     __repr__ = __str__
 
 
-class GraphRun:
+class GraphRun(Graph):
     """One graph of the compiler: runs as it is until it has a plan, then by that.
 
-    ``chain``: what its pieces cost; ``note``: why it is not planned. ``trains``: whether it was
-    captured with gradients on, for inputs of which one needs one.
+    ``chain``: what its pieces cost.
     """
 
+    backend: Backend
+
     def __init__(self, owner: Backend, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-        self.owner, self.as_it_is = owner, gm.forward
-        self.pieces: Pieces | None = None
-        self.blocks: CapturedBlocks | None = None
         self.chain: Chain | None = None
         self.plan: Plan | None = None
         self.runner: Runner | None = None
-        self.note = ""
-        self.code = _code()
-        self.device = torch.device("cpu")
         # Of the inputs of the call that it was profiled on; -1 before.
         self.size = -1
-        wanting = [value for value in example_inputs if _wants_gradient(value)]
-        self.trains = torch.is_grad_enabled() and bool(wanting)
-        if not self.trains:
-            return
-        self.device = wanting[0].device
-        try:
-            are_parameters = [isinstance(value, nn.Parameter) for value in example_inputs]
-            self.pieces = pieces_of(gm, are_parameters)
-        except Unplannable as error:
-            self.note = str(error)
-            return
-        if len(self.pieces.rows) < 2:
-            self.pieces, self.note = None, "it is a single piece"
+        super().__init__(owner, gm, example_inputs)
 
     def __call__(self, *values: Any) -> Any:
-        if self.pieces is None:
-            return self.as_it_is(*values)
-        if bytes_of(filter(torch.is_tensor, values)) > self.size:
-            self.owner.found(self, values)
+        if self.pieces is None or self.backend.listening or self.backend.stood_in:
+            return super().__call__(*values)
+        if _size(values) > self.size:
+            self.backend.found(self, values)
         if self.runner is None or self.blocks is None:
             return self.as_it_is(*values)
         self.runner.prepare()
@@ -230,25 +219,42 @@ class GraphRun:
 
     def profile(self, values: Sequence[Any], known: dict[Hashable, Chain], repeats: int) -> None:
         """Measure the pieces, unless a graph that does the same was measured before."""
-        assert self.pieces is not None
-        self.size = bytes_of(filter(torch.is_tensor, values))
-        if reason := _not_cut(self.pieces, values):
-            self.pieces, self.note = None, reason
+        self.size = _size(values)
+        if not self.may_be_cut(values):
             return
+        assert self.pieces is not None
         blocks = CapturedBlocks.of(self.pieces, list(values))
         key = self.pieces.likeness, tuple(map(_shape, values))
         chain = known.get(key)
         try:
             # Inside compiled code no operator can be chosen to be kept.
-            options = 1 if self.owner.compile else len(MENU)
+            options = 1 if self.backend.compile else len(MENU)
             chain = chain or _chain(blocks, values, self.device, repeats, options)
         except ValueError as error:
             self.pieces, self.note = None, str(error)
             warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
             return
+        if (step := self.backend.step) is not None:
+            chain = replace(
+                chain,
+                fixed_bytes=step.fixed_bytes,
+                before=step.before,
+                after=step.after,
+                step_bytes=step.step_bytes,
+            )
         known[key] = chain
-        self.blocks = blocks.compiled() if self.owner.compile else blocks
-        self.chain = chain
+        self.blocks, self.chain = blocks, chain
+        self._compile()
+
+    def known_as(self, chain: Chain) -> None:
+        """Note what it costs, measured elsewhere on the inputs that it was heard with."""
+        assert self.blocks is not None
+        self.chain, self.size = chain, _size(self.blocks.example)
+        self._compile()
+
+    def _compile(self) -> None:
+        if self.backend.compile and self.blocks is not None:
+            self.blocks = self.blocks.compiled()
 
     def run_by(self, plan: Plan) -> None:
         """Follow a plan from the next call on."""
@@ -310,29 +316,11 @@ def _pull(output: Any) -> torch.Tensor:
     return loss
 
 
-def _not_cut(pieces: Pieces, values: Sequence[Any]) -> str:
-    """Why the inputs of a call forbid to cut, if so: one that is changed is another one as well."""
-    places: dict[int, int] = {}
-    for i, value in enumerate(values):
-        if not torch.is_tensor(value) or value.layout is not torch.strided:
-            continue
-        other = places.setdefault(value.untyped_storage()._cdata, i)
-        if other != i and {i, other} & (pieces.changed | pieces.statistics):
-            return "it changes in place one of two inputs that share memory"
-    return ""
-
-
 def _shape(value: Any) -> Hashable:
     if not torch.is_tensor(value):
         return value
     return tuple(value.shape), value.dtype, value.requires_grad, value.device
 
 
-def _code() -> Hashable:
-    """Equal for what the compiler captures of the same code, under other guards."""
-    compiling = torch._guards.CompileContext.current_compile_id()
-    return None if compiling is None else compiling.frame_id
-
-
-def _wants_gradient(value: Any) -> bool:
-    return torch.is_tensor(value) and value.requires_grad
+def _size(values: Sequence[Any]) -> int:
+    return bytes_of(filter(torch.is_tensor, values))

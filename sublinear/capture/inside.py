@@ -1,0 +1,141 @@
+"""Blocks of a model that is captured: the pieces of its largest graph.
+
+Other graphs, and what the compiler does not capture, run around them as the model's own code.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.exc import TorchDynamoException
+
+from sublinear.blocks.blocks import Keywords, State
+from sublinear.capture.graphs import Graph, Graphs, Work, compiled_forward
+from sublinear.capture.pieces import CapturedBlocks
+from sublinear.repeatable import unmoved
+
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class InsideBlocks(CapturedBlocks):
+    """The pieces of one graph of ``model``; ``forward`` is the model's, as it is captured."""
+
+    graphs: Graphs = field(default_factory=Graphs, compare=False)
+    main: Graph | None = field(default=None, compare=False)
+    forward: Callable[..., Any] = field(default=lambda: None, compare=False)
+
+    partial = True
+
+    @classmethod
+    def of_graph(
+        cls, model: nn.Module, main: Graph, forward: Callable[..., Any], note: str = ""
+    ) -> InsideBlocks:
+        """Those of a graph that has run once."""
+        own = main.blocks
+        assert own is not None
+        return cls(
+            model,
+            own.names,
+            own.inside,
+            own.programs,
+            note,
+            pieces=own.pieces,
+            example=own.example,
+            graphs=main.backend,
+            main=main,
+            forward=forward,
+        )
+
+    def shapes(self, i: int) -> str:
+        known = {id(tensor) for tensor in [*self.model.parameters(), *self.model.buffers()]}
+        sizes = []
+        for tensor in self.tensors(i).values():
+            if id(tensor) in known:
+                sizes.append("x".join(map(str, tensor.shape)) or "1")
+        return self.in_words(sizes)
+
+    def around(
+        self, work: Work, original: Callable[..., Any], args: State, kwargs: Keywords
+    ) -> Any:
+        assert self.main is not None
+        with self.graphs.standing_in(self.main, work, spare=False):
+            return self.forward(*args, **kwargs)
+
+    @contextmanager
+    def standing_in(self, work: Work) -> Iterator[None]:
+        """Let ``work`` do what the graph does, in a run of the model that leaves no trace."""
+        assert self.main is not None
+        held = self.model.__dict__
+        own = held.get("forward")
+        with self.graphs.standing_in(self.main, work, spare=True):
+            try:
+                held["forward"] = self.forward
+                yield
+            finally:
+                held.pop("forward", None)
+                if own is not None:
+                    held["forward"] = own
+
+
+def captured_blocks(model: nn.Module, args: State, kwargs: Keywords) -> InsideBlocks:
+    """Run the model once, as torch's compiler captures it. Everything is put back.
+
+    Raises ValueError where nothing that is captured can be cut into blocks.
+    """
+    graphs = Graphs()
+    forward = compiled_forward(model, graphs)
+    with unmoved(model):
+        main = heard(graphs, lambda: forward(*args, **kwargs))
+    return InsideBlocks.of_graph(model, main, forward)
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Raise ValueError for functions that remember their results, which are captured anew.
+
+    Those of installed libraries ask what machine this is, and the like.
+    """
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        yield
+    for each in told:
+        words = str(each.message)
+        if "lru_cache" in words and not any(folder in words for folder in _INSTALLED):
+            raise ValueError(
+                "it calls a function that remembers its results (functools.lru_cache), which "
+                "torch's compiler would run anew"
+            )
+    for each in told:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+def heard(graphs: Graphs, run: Callable[[], object]) -> Graph:
+    """The graph of a run that saves most for backward, of those that can be cut.
+
+    Raises ValueError where there is none.
+    """
+    graphs.listening = True
+    try:
+        with torch.enable_grad(), without_memory():
+            run()
+    # The compiler asserts what it holds for impossible of itself.
+    except (TorchDynamoException, AssertionError) as error:
+        line = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"torch's compiler fails ({type(error).__name__}: {line})") from error
+    finally:
+        graphs.listening = False
+    if not graphs.cut:
+        notes = "; ".join(dict.fromkeys(filter(None, (each.note for each in graphs.graphs))))
+        raise ValueError(
+            "of what torch's compiler captures nothing can be planned: "
+            f"{notes or 'no graph of two layers or more'}"
+        )
+    return max(graphs.cut, key=lambda graph: graph.saves)
