@@ -20,7 +20,6 @@ from sublinear.capture.graphs import Graph, Graphs, Work, compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.repeatable import unmoved
 
-
 _INSTALLED = ("site-packages", "dist-packages")
 
 
