@@ -168,7 +168,7 @@ def draw(ways: Sequence[Way], n: int, gains: Sequence[Gain]) -> Markup:
     grids = "A = B × C" if len(ways[0].parts) > 1 else "A"
     notes = [f"{grids}; blue: one call; lines: of all its calls"]
     if {"row", "column"} <= {way.name for way in ways}:
-        notes.append(f"Of a row's line a call uses {IN_LINE} numbers, of a column's line one")
+        notes.append(f"A line: {IN_LINE} numbers of a row, 1 of a column")
     if len(ways) > len(newest[:2]):
         notes.append("Other bars: earlier runs, scaled to this one")
     for number, words in enumerate(notes):

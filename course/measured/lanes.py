@@ -59,9 +59,7 @@ def draw(sides: Sequence[tuple[str, Epoch]], notes: Sequence[str] = ()) -> Marku
 def _heading(role: str, epoch: Epoch, top: float) -> list[Markup]:
     """The side and its epoch; below, what a batch takes."""
     found = f"L = {format_seconds(epoch.load)}, T = {format_seconds(epoch.train)}"
-    return svg.named(
-        top + 0.9 * LINE, role, f"{format_seconds(epoch.seconds)} a step (an epoch)", found
-    )
+    return svg.named(top + 0.9 * LINE, role, f"{format_seconds(epoch.seconds)} per epoch", found)
 
 
 def _in_words(epoch: Epoch) -> str:

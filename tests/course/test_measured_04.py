@@ -142,7 +142,7 @@ def test_lanes_have_the_measured_times() -> None:
     picture = lanes.draw([("baseline", ALONE), ("candidate", BESIDE)])
     said = texts(picture)
     assert "L = 40.0 ms, T = 20.0 ms" in " ".join(said)
-    assert "120 ms a step" in said and "80.0 ms a step (an epoch)" in said
+    assert "120 ms per epoch" in said and "80.0 ms per epoch" in said
     assert said.count("training") == 2 and "worker 1" in said
     assert "without training" in picture
     assert picture.count("<svg") == 1
