@@ -338,8 +338,11 @@ class _SavedForBackward(saved_tensors_hooks):
             self._holders[key] += 1
         self.peak = max(self.peak, self._bytes)
 
+        # Not itself: a node that holds its own output would never die without a backward.
+        saved = tensor.detach()
+
         def holder() -> torch.Tensor:
-            return tensor
+            return saved
 
         # Only a note: it may come anywhere.
         weakref.finalize(holder, self._released.extend, held)

@@ -55,17 +55,19 @@ class Saved:
         return self.inside / max(1, self.inside + self.outside)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout is not torch.strided:
-            return tensor
-        storage = tensor.untyped_storage()
+        if tensor.layout is torch.strided:
+            self._count(tensor.untyped_storage())
+        # Not itself: a node that holds its own output would never die without a backward.
+        return tensor.detach()
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
         if storage._cdata in self._held:
-            return tensor
+            return
         self._held[storage._cdata] = storage
         if self._within:
             self.inside += storage.nbytes()
         else:
             self.outside += storage.nbytes()
-        return tensor
 
 
 def coverage(blocks: Blocks, task: Training) -> float:

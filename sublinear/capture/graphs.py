@@ -149,7 +149,8 @@ class Graph:
             if tensor.layout is torch.strided and not isinstance(tensor, nn.Parameter):
                 storage = tensor.untyped_storage()
                 held[storage._cdata] = storage
-            return tensor
+            # Not itself: a node that holds its own output would never die without a backward.
+            return tensor.detach()
 
         with saved_tensors_hooks(pack, lambda tensor: tensor):
             result = self.as_it_is(*values)

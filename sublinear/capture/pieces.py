@@ -226,7 +226,8 @@ class Graph(nn.Module):
 class CapturedBlocks(Blocks):
     """The pieces of one graph; what crosses is a frame, and what earlier pieces have made.
 
-    ``example``: the inputs of one call.
+    ``example``: the inputs of one call; tensors but parameters are empty, so that no batch stays
+    alive.
     """
 
     pieces: Pieces = field(default_factory=lambda: Pieces((), (), frozenset(), frozenset()))
@@ -246,9 +247,8 @@ class CapturedBlocks(Blocks):
         rows = pieces.rows
         names = tuple(piece.name for piece in rows)
         programs = tuple(map(_program, range(len(rows))))
-        blocks = cls(
-            graph, names, ((),) * len(rows), programs, pieces=pieces, example=tuple(values)
-        )
+        example = tuple(map(_without_values, values))
+        blocks = cls(graph, names, ((),) * len(rows), programs, pieces=pieces, example=example)
         graph.__dict__["blocks"] = blocks
         return blocks
 
@@ -302,6 +302,12 @@ class CapturedBlocks(Blocks):
             with torch.no_grad():
                 known = self.spare[i, number] = torch.full_like(like, torch.nan)
         return known
+
+
+def _without_values(value: Any) -> Any:
+    if type(value) is not torch.Tensor or value.layout is not torch.strided:
+        return value
+    return torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
 
 
 def _program(i: int) -> Program:

@@ -7,7 +7,7 @@ is offered; and an output that the bench itself held would not die when its bloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -324,19 +324,24 @@ class Bench:
 
     def _saves(self, run: Way, state: State) -> tuple[Saves, set[object]]:
         """What of that which crosses autograd saves for the block's backward; its operators."""
-        held: list[torch.Tensor] = []
+        count = 0
+        held: dict[int, torch.UntypedStorage] = {}
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
-            held.append(tensor)
-            return tensor
+            nonlocal count
+            count += 1
+            if tensor.layout is torch.strided:
+                storage = tensor.untyped_storage()
+                held[storage._cdata] = storage
+            # Not itself: a node that holds its own output would never die without a backward.
+            return tensor.detach()
 
         set_rng_state(self.begin)
         inputs = leaves(state)
         hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
         with Operators() as operators, hooks:
             after = run(*inputs)
-        known = {identity for identity, _ in storages(held)}
-        saves = Saves(_among(inputs, known), _among(after, known), len(held))
+        saves = Saves(_among(inputs, held), _among(after, held), count)
         return saves, operators.seen
 
     def _bare(self, run: Way, state: State) -> tuple[int, float]:
@@ -461,7 +466,7 @@ def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surrounding
     return found
 
 
-def _among(state: State, known: set[int]) -> frozenset[int]:
+def _among(state: State, known: Collection[int]) -> frozenset[int]:
     """The tensors whose storages are among those known."""
     found = set()
     for number, tensor in enumerate(tensors(state)):

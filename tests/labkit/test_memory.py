@@ -5,8 +5,10 @@ themselves.
 import gc
 import json
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,28 @@ def test_saved_bytes() -> None:
 
 # --------------------------------------------------------------------------------------------------
 # unusual tensors
+
+
+def test_a_forward_alone_leaves_nothing_behind() -> None:
+    x = torch.randn(250, requires_grad=True)
+    with MemoryMeter("cpu") as memory:
+        output = x.tanh()
+    assert memory.saved_for_backward == KB
+    left = weakref.ref(output)
+    del output
+    gc.collect()
+    assert left() is None
+
+
+def test_gradients_of_gradients_are_the_same_under_a_meter() -> None:
+    found = []
+    for meter in (nullcontext(), MemoryMeter("cpu")):
+        x = torch.linspace(0.1, 1, 5, requires_grad=True)
+        with meter:
+            (slope,) = torch.autograd.grad((x.tanh() * x.exp()).sum(), x, create_graph=True)
+            slope.square().sum().backward()
+        found.append(x.grad)
+    assert torch.equal(*found)
 
 
 def test_resized_and_swapped_storages() -> None:

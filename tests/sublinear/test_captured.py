@@ -7,8 +7,10 @@ capture anew.
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import random
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -23,6 +25,8 @@ from labkit.restore.generators import rng_state
 from sublinear import budget
 from sublinear.backend import Backend
 from sublinear.captured import captured
+from sublinear.nodes import Checkpoint, Keep
+from sublinear.plan import Plan
 from sublinear.verify import Seen, copied, differences
 
 WIDTH = 16
@@ -418,6 +422,24 @@ def test_fit_keeps_to_a_budget_by_a_real_step() -> None:
     assert fitted.measured_bytes is not None
     assert fitted.measured_bytes <= 0.75 * fitted.plain.peak_bytes
     assert fitted.predicted.peak_bytes < fitted.plain.peak_bytes
+
+
+@pytest.mark.parametrize("way", ["fit", "apply", "backend"])
+def test_no_batch_stays_alive(way: str) -> None:
+    model, x = Layers(), rows()
+    if way == "fit":
+        planned = sublinear.fit(model, x, max_overhead=5.0, repeats=1).model
+    elif way == "apply":
+        plan = Plan(tuple(Checkpoint((Keep(number),)) for number in range(6)), "every")
+        planned = sublinear.apply(model, plan, x)
+    else:
+        planned = torch.compile(model, backend=sublinear.backend(repeats=1))
+    planned(x).sum().backward()
+    batch = weakref.ref(x)
+    del x
+    gc.collect()
+    assert batch() is None
+    planned(rows()).sum().backward()
 
 
 class Filling(Layers):
