@@ -85,6 +85,12 @@ class Bet:
         """The answers to choose from; none where the answer is a factor."""
         return tuple(choice.format(*self.sides) for choice in CHOICES.get(self.kind, ()))
 
+    def asked_in(self, scenario: str | None) -> str:
+        """The question with its scenario before it, where it does not begin with that by itself."""
+        if not scenario or self.question.startswith(scenario):
+            return self.question
+        return f"{scenario} · {self.question}"
+
 
 def _is_name(side: object) -> bool:
     return isinstance(side, str) and bool(side.strip())

@@ -401,7 +401,7 @@ class BetRow:
         judgement = guess.judge(bet, answer, result)
         if judgement is None:
             return Markup()
-        question = f"{run.scenario}: {bet.question}" if run.scenario else bet.question
+        question = bet.asked_in(run.scenario)
         key = self._lab, run.mode, run.scenario
         if judgement.right is None:
             guess.SCORE.leave_open(key, question, guess.answer_in_words(bet.kind, answer))

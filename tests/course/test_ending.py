@@ -18,8 +18,8 @@ from course.way import DONE, OPEN, STAR
 from labkit.panel import guess
 from labkit.panel.guess import Decided
 
-RIGHT = Decided("narrow: How many times?", "1.0×", "1.02×", True)
-WRONG = Decided("wide: How many times?", "64×", "7.30×", False)
+RIGHT = Decided("narrow · How many times?", "1.0×", "1.02×", True)
+WRONG = Decided("wide · How many times?", "64×", "7.30×", False)
 
 
 @pytest.fixture

@@ -278,6 +278,12 @@ def test_a_question_counts_once() -> None:
     assert str(score) == "2 of 4 bets right"
 
 
+def test_a_question_is_told_with_its_scenario_once() -> None:
+    bet = Bet("small: which is faster?")
+    assert bet.asked_in("small") == bet.asked_in(None) == "small: which is faster?"
+    assert bet.asked_in("a large one") == "a large one · small: which is faster?"
+
+
 def test_a_bet_has_few_digits() -> None:
     assert [guess.short(factor) for factor in (0.25, 1.04, 2.0, 64.0)] == [
         "0.25",
