@@ -58,7 +58,7 @@ class Abilities:
         """What bf16 does to a large product here, without a figure: a reader bets on it next."""
         if self.bf16_speedup < SLOWER:
             return (
-                "bf16 is slow on this machine: without units for it, numbers are widened to 32 bits."
+                "bf16 is slow on this machine: without units for it, numbers are widened first."
                 + PRETENCE * self.pretended
             )
         if self.bf16:

@@ -28,7 +28,6 @@ from sublinear.fit import Fitted, fit
 from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.planner import METHODS, largest_batch, plan
 from sublinear.profiling import Roofline, profile
-from sublinear.small_gpu import SmallGpu, Trial, emulate_small_gpu, search_batch, try_batch
 from sublinear.split import split
 from sublinear.verify import Verification, verify
 
@@ -46,19 +45,14 @@ __all__ = [
     "Option",
     "Plan",
     "Roofline",
-    "SmallGpu",
-    "Trial",
     "Verification",
     "apply",
     "backend",
-    "emulate_small_gpu",
     "fit",
     "largest_batch",
     "plan",
     "profile",
-    "search_batch",
     "simulate",
     "split",
-    "try_batch",
     "verify",
 ]

@@ -39,6 +39,7 @@ import whyslow
 from course import data, speedrun
 from course.board import Board, board, cell, measure
 from course.board.store import Figure
+from course.small_gpu import search_batch, try_batch
 from course.switches import TASK
 from labkit import Lab, Workload
 from labkit.arm import ArmDied
@@ -50,7 +51,6 @@ from labkit.restore.switches import torch_flags
 from labkit.results import Comparison
 from labkit.turn import TURN, Busy
 from sublinear import Plan, fit, verify
-from sublinear.small_gpu import search_batch, try_batch
 
 # anomaly mode is one of the slow script's switches
 pytestmark = pytest.mark.filterwarnings("ignore:Error detected in")

@@ -79,7 +79,7 @@ def watch(gm: fx.GraphModule) -> Seen:
 
 
 class _Watcher(fx.Interpreter):
-    """``modes``: closes those autocasts that an error has left open."""
+    """``modes``: closes those autocasts and levels of torch.func that an error has left open."""
 
     def __init__(self, gm: fx.GraphModule) -> None:
         # All values stay alive, so that no two storages have the same identity.
@@ -87,6 +87,7 @@ class _Watcher(fx.Interpreter):
         self.seen = Seen()
         self.modes = ExitStack()
         self.open: list[Any] = []
+        self.level = torch._C._functorch.get_dynamic_layer_stack_depth()
         self.modes.callback(self._close)
 
     def run_node(self, n: fx.Node) -> Any:
@@ -121,6 +122,7 @@ class _Watcher(fx.Interpreter):
     def _close(self) -> None:
         while self.open:
             torch.amp.autocast_mode._exit_autocast(self.open.pop())
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.level)
 
 
 def tensors(tree: object) -> list[torch.Tensor]:

@@ -133,13 +133,16 @@ class Bench:
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
         self.tensor_seconds = tensor_seconds
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
+        # Views of weights cross as what blocks make does, and take no memory.
+        tensors_of_model = [*self.model.parameters(), *self.model.buffers()]
+        self._lasting = {storage for storage, _ in storages(tensors_of_model)}
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
 
     def chain(self, task: Training, on_block: Callable[[], object] | None = None) -> Chain:
         """All blocks, and what runs around them; without what `profile` knows besides."""
         state = self._entering(task)
-        numbers = _Numbers()
+        numbers = _Numbers(self._lasting)
         entered = numbers.crossing(state)
         rows: list[Block] = []
         runs: list[BlockRun] = []
@@ -147,7 +150,9 @@ class Bench:
             last = state
             run = self.block(i, state)
             state = run.leaving
-            rows.append(replace(run.block, crossing=numbers.crossing(state)))
+            crossing = numbers.crossing(state)
+            size = sum(size for _, size in crossing)
+            rows.append(replace(run.block, crossing=crossing, output_bytes=size))
             runs.append(replace(run, leaving=(), numbers=numbers.of(state)))
             if on_block is not None:
                 on_block()
@@ -503,9 +508,13 @@ def _at(numbers: tuple[int, ...], places: frozenset[int]) -> set[int]:
 
 
 class _Numbers:
-    """Numbers for storages: the same as long as a storage crosses one cut after the other."""
+    """Numbers for storages: the same as long as a storage crosses one cut after the other.
 
-    def __init__(self) -> None:
+    Those in ``lasting`` have no bytes: they are there all the time.
+    """
+
+    def __init__(self, lasting: Collection[int]) -> None:
+        self._lasting = lasting
         self._count = 0
         self._known: dict[tuple[int, int], int] = {}
 
@@ -516,7 +525,10 @@ class _Numbers:
             here[storage] = self._known.get(storage, self._count)
             self._count += 1
         self._known = here
-        return tuple((number, size) for (_, size), number in here.items())
+        return tuple(
+            (number, 0 if storage in self._lasting else size)
+            for (storage, size), number in here.items()
+        )
 
     def of(self, state: State) -> tuple[int, ...]:
         """The number of each tensor's storage, of those that were last counted."""

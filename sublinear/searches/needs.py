@@ -110,7 +110,8 @@ class Needs:
         waits += [0] * (len(options) - 1)
         saved, backward = [], []
         for option, gone in zip(options, waits, strict=True):
-            saved.append(option.saved_bytes - gone)
+            # Nothing waits that was not counted, whoever made the chain.
+            saved.append(max(0, option.saved_bytes - gone))
             backward.append(others + saved[-1] + _own(own, option.backward_peak + gone))
         forward = [entering + option.forward_peak for option in options]
         self.saved.append(saved)

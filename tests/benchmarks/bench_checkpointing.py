@@ -23,6 +23,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from course.small_gpu import SmallGpu, Trial, search_batch, try_batch
 from labkit.comparing import compare
 from labkit.device import pick_device
 from labkit.memory import MemoryMeter, StorageTracker
@@ -34,7 +35,6 @@ from sublinear.plan import Plan
 from sublinear.planner import largest_batch, plan
 from sublinear.profiling import Roofline, profile, training
 from sublinear.searches.simple import keep_all
-from sublinear.small_gpu import SmallGpu, Trial, search_batch, try_batch
 from sublinear.split import split
 
 T4_LIKE = Roofline("a card of a T4's class", flops=5e12, bandwidth=240e9)

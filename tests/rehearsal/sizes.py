@@ -44,9 +44,8 @@ import ipywidgets
 import numpy as np
 import torch
 
+import course.small_gpu
 import labkit
-import sublinear.fit
-import sublinear.small_gpu
 from course import data
 from course.notebook_files import course_notebooks, notebook_path, place, read_notebook, tags
 from labkit import Lab
@@ -224,7 +223,7 @@ def instead_of_measuring() -> None:
         "alternate": (alternate, [engine, labs]),
         "measure": (measure, [engine, labkit]),
         "LabPanel": (Panel, [labkit]),
-        "RemoteArm": (Child, [labs, sublinear.small_gpu]),
+        "RemoteArm": (Child, [labs, course.small_gpu]),
         "_with_peaks": (lambda result, arms, stop: result, [labs]),
         "_sweep": (range_test, [lr_finder]),
         # Seconds that each rate of the machine is measured for.

@@ -95,6 +95,28 @@ def test_storages_that_cross_several_cuts_have_one_number() -> None:
     ]
 
 
+class WithToken(nn.Module):
+    """As a vision transformer: beside the first products crosses a view of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 16))
+        self.embed = nn.Linear(8, 16)
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in "abc"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = self.token.expand(len(x), -1, -1)
+        return self.layers(torch.cat([tokens, self.embed(x)], 1))
+
+
+def test_a_view_of_a_weight_takes_no_memory_where_it_crosses() -> None:
+    model = WithToken()
+    chain = profile(model, torch.randn(4, 7, 8), repeats=1)
+    embedded = 4 * 7 * 16 * 4
+    assert sorted(size for _, size in chain.blocks[0].crossing) == [0, embedded]
+    assert chain.blocks[0].output_bytes == embedded
+
+
 def test_a_small_batch_tells_the_bytes_of_a_large_one() -> None:
     torch.manual_seed(0)
     for make, inputs in (

@@ -80,6 +80,20 @@ def test_the_table_is_the_program_of_its_paper(chain, menu):
     assert (table.times + chain.extra_seconds).tolist() == plain
 
 
+def test_more_may_wait_than_a_block_is_said_to_save():
+    """Another tool's chain, or an older one's: plans are made for it, and keep to their budget."""
+    option = Option("", 4, 1.0, 2.0, 8, 8)
+    blocks = [
+        Block(f"b{n}", 8, (option,), 0, 8, 1.0, ((n, 8),), waits=(n,) if n < 5 else ())
+        for n in range(6)
+    ]
+    chain = Chain(tuple(blocks), 4, 0, 4, "cpu", "estimated")
+    for table in (partial(optimal.OptimalTable, menu=True), single_level.SingleLevelTable):
+        found = table(chain, most(chain))
+        for memory in range(simulate(chain, found.plan(0)).peak_bytes, most(chain)):
+            assert simulate(chain, found.plan(memory)).peak_bytes <= memory
+
+
 @given(chains(max_blocks=6))
 @thorough
 def test_single_level_equals_brute_force(chain):
