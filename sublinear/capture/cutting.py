@@ -97,7 +97,7 @@ def counters_first(nodes: list[fx.Node], seen: Seen) -> list[fx.Node]:
 def _allowed(nodes: list[fx.Node], seen: Seen) -> list[bool]:
     """Whether a piece may begin before each node."""
     allowed = [True] * len(nodes)
-    for first, last in [*_changes(nodes, seen), *_modes(nodes)]:
+    for first, last in [*_changes(nodes, seen), *_modes(nodes, seen)]:
         allowed[first + 1 : last + 1] = [False] * (last - first)
     for end in range(1, len(nodes)):
         if allowed[end]:
@@ -174,7 +174,7 @@ def _uses(nodes: list[fx.Node], seen: Seen) -> dict[int, list[int]]:
     return uses
 
 
-def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
+def _modes(nodes: list[fx.Node], seen: Seen) -> list[tuple[int, int]]:
     """From where a mode is switched on to where it is switched off again."""
     found: list[tuple[int, int]] = []
     open_since: list[int] = []
@@ -190,7 +190,7 @@ def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
             open_since.append(i)
         elif "exit" in name and open_since:
             found.append((open_since.pop(), i))
-        elif _is_other_switch(node):
+        elif _is_other_switch(node, seen):
             others.append(i)
     if no_grad is not None:
         open_since.append(no_grad)
@@ -201,8 +201,12 @@ def _modes(nodes: list[fx.Node]) -> list[tuple[int, int]]:
     return found
 
 
-def _is_other_switch(node: fx.Node) -> bool:
-    """Whether a node may switch something that is not known here, as those of torch.func do."""
+def _is_other_switch(node: fx.Node, seen: Seen) -> bool:
+    """Whether a node may switch something that is not known here, as those of torch.func do.
+
+    It may be given a number, such as that of rows.
+    """
     name = name_of(node)
-    looks_so = name.startswith(("_", "push", "pop")) and not node.all_input_nodes
-    return looks_so and name not in _HARMLESS
+    if name in _HARMLESS or not name.startswith(("_", "push", "pop")):
+        return False
+    return not any(torch.is_tensor(seen.values[given]) for given in node.all_input_nodes)

@@ -126,8 +126,14 @@ class _Watcher(fx.Interpreter):
 
 
 def tensors(tree: object) -> list[torch.Tensor]:
-    """All tensors in nested containers."""
-    return list(filter(torch.is_tensor, tree_leaves(tree)))
+    """All tensors in nested containers; of those of torch.func what they wrap."""
+    return [_unwrapped(leaf) for leaf in tree_leaves(tree) if torch.is_tensor(leaf)]
+
+
+def _unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def identity(tensor: torch.Tensor) -> int:

@@ -17,13 +17,15 @@ import numpy as np
 import pytest
 import settings_elsewhere as elsewhere
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 import sublinear
 from labkit.restore.generators import rng_state
 from sublinear import budget
 from sublinear.backend import Backend
+from sublinear.capture import watching
+from sublinear.capture.watching import name_of
 from sublinear.captured import captured
 from sublinear.nodes import Checkpoint, Keep
 from sublinear.plan import Plan
@@ -117,6 +119,14 @@ class Casting(Layers):
         return self.layers[2](y + z)
 
 
+class ByRow(Layers):
+    """Under vmap, whose tensors have no storage of their own."""
+
+    def odd(self, x: Tensor) -> Tensor:
+        layer = self.layers[0]
+        return torch.vmap(lambda row: layer(row).tanh() + layer.bias.square())(x)
+
+
 class Broken(Layers):
     """Two graphs: the compiler cannot follow what lies between."""
 
@@ -167,6 +177,7 @@ KINDS = [
     Averaging,
     InPlace,
     Casting,
+    ByRow,
     Broken,
     Moving,
     Auxiliary,
@@ -233,6 +244,21 @@ def test_what_is_captured_trains_as_it_does_plainly(kind: type[nn.Module]) -> No
     assert by_plan.planned and all(len(graph.known_plan) > 1 for graph in by_plan.planned)
     if kind is Broken:
         assert len(by_plan.planned) > 1
+
+
+def test_an_error_under_vmap_leaves_no_level_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(node: fx.Node) -> list[fx.Node]:
+        if name_of(node) == "tanh" and torch._C._functorch.get_dynamic_layer_stack_depth():
+            raise ValueError("not under vmap")
+        return []
+
+    monkeypatch.setattr(watching, "_written", fails)
+    model, by_plan = ByRow(), every()
+    planned = torch.compile(model, backend=by_plan)
+    x = rows()
+    assert torch.equal(planned(x), model(x))
+    assert not by_plan.planned and "not under vmap" in str(by_plan)
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
 
 
 def test_less_is_saved() -> None:
