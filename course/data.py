@@ -225,7 +225,7 @@ def _ordered(samples: np.ndarray, labels: np.ndarray) -> Samples:
     return samples[order], labels[order].astype(np.int64)
 
 
-# The shapes of stand-ins that were told of in full.
+# What was said of stand-ins: once in full for each shape, then once for each size.
 _told: set[str] = set()
 
 
@@ -250,7 +250,11 @@ def _stand_in(why: Exception, train: bool, size: int | None, channels: int, side
             f"instead, scans of 8x8 enlarged to {shape}. Every lab runs, but its accuracies are "
             "not those of the real data set."
         )
-    print(said, file=sys.stderr)
+    elif said in _told:
+        said = ""
+    if said:
+        _told.add(said)
+        print(said, file=sys.stderr)
     return images[part], targets[part]
 
 

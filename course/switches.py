@@ -27,16 +27,14 @@ TASK = Task()
 class Switch(NamedTuple):
     """``notebook`` is its number; ``learns`` says that it changes what is learned.
 
-    ``saves`` is what it is for: "time", or "memory", which may cost time. ``deeper`` says that the
-    deeper notebook explains it, and not the front one. ``label`` is what its notebook calls it; by
-    default its name.
+    ``saves`` is what it is for: "time", or "memory", which may cost time. ``label`` is what its
+    notebook calls it; by default its name.
     """
 
     notebook: int
     text: str
     learns: bool = False
     saves: str = "time"
-    deeper: bool = False
     label: str = ""
 
 
@@ -54,7 +52,7 @@ SWITCHES = {
     "data_loading": Switch(
         4, "let worker processes decode the next images meanwhile", label="loading by workers"
     ),
-    "decode_once": Switch(4, "decode every image once, not in every epoch", deeper=True),
+    "decode_once": Switch(23, "decode every image once, not in every epoch"),
     "batch_size": Switch(
         5, "take twice as many images a step, at twice the rate", learns=True, label="larger batch"
     ),

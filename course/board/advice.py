@@ -32,10 +32,19 @@ def advice(figure: Figure) -> str:
         return f"{_gain(figure)}."
     if figure.direction == "same":
         return "makes no difference here."
-    if figure.mode in ("race", "cut race"):
-        whole = f"board({figure.switch!r}, whole=True)"
-        return f"is not clear in a short race: {whole} trains to {TASK.target:.0%}, on five seeds."
+    if wants_a_whole_race(figure):
+        whole = f"board({figure.switch!r}, whole=True) trains to {TASK.target:.0%}, on five seeds"
+        if not 0 < figure.factor < math.inf:
+            side = "with" if figure.factor > 0 else "without"
+            only = f"reached the short race's target only {side} it, too seldom to be sure"
+            return f"{only}: {whole}."
+        return f"is not clear in a short race: {whole}."
     return "is not clear here: measure it again, beside fewer programs."
+
+
+def wants_a_whole_race(figure: Figure) -> bool:
+    """Whether a short race has left open what it does."""
+    return figure.direction == "unclear" and figure.mode in ("race", "cut race")
 
 
 def saves_memory(figure: Figure) -> bool:
@@ -73,7 +82,8 @@ def in_short(figure: Figure) -> str:
         return "no factor, not counted"
     if math.isinf(figure.factor) or figure.factor <= 0:
         only = "with" if figure.factor > 0 else "without"
-        return f"target reached only {only} it"
+        unclear = ", unclear" if figure.direction == "unclear" else ""
+        return f"target reached only {only} it{unclear}"
     factor = f"{format_factor(figure.factor)}x"
     if figure.direction == figure.verdict != "unclear":
         return f"{factor} {figure.verdict}"

@@ -15,10 +15,11 @@ from uuid import uuid4
 
 import ipywidgets as W
 
-from course.board.advice import KEEP, LEAVE, advised
+from course.board.advice import KEEP, LEAVE, advised, wants_a_whole_race
 from course.board.measure import Tell, promised, seconds_at_most
 from course.board.page import body, head
 from course.board.store import Figure
+from course.board.wager import Wager
 from course.board.waterfall import Waterfall
 from course.switches import labelled
 from labkit import show
@@ -28,6 +29,8 @@ from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
 CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
 # Seconds between two lines of progress.
 SELDOM = 1.0
+# What a whole race may take about, in seconds.
+HOUR = 3600.0
 
 
 class Measurable(Protocol):
@@ -50,6 +53,7 @@ class Measurable(Protocol):
         self,
         *,
         minutes: float | None = None,
+        whole: bool = False,
         stop: threading.Event | None = None,
         tell: Tell | None = None,
     ) -> None: ...
@@ -95,17 +99,20 @@ class Buttons(Watcher):
         self.buttons = {
             "patient": self._button("Take the time", lambda: self.start(board.needs)),
             "measure": self._button("Measure it", self.start),
+            "whole": self._button("A whole race (minutes to an hour)", self.start_whole),
             "stop": self._button("Stop", lambda: self.runs.stop()),
             KEEP: self._button("Keep it", board.keep),
             LEAVE: self._button("Do not keep it", board.leave),
             "undo": self._button("Undo", board.undo),
         }
+        self.wager = Wager(board.switch) if board.switch is not None else None
         self.box = W.HBox(layout=W.Layout(align_items="center", flex_flow="row wrap"))
         self.runs = Runs(self, self._run)
         CELLS.add(self.runs)
         self._names = {"head": uuid4().hex, "body": uuid4().hex}
         self._shown, self._running = False, False
         self._minutes: float | None = None
+        self._whole = False
         self._clock: Clock | None = None
         self._context = contextvars.copy_context()
 
@@ -138,7 +145,8 @@ class Buttons(Watcher):
     def close(self) -> None:
         """End what goes on, and take the widgets off the page."""
         self.runs.stop()
-        for widget in (*self.buttons.values(), self.status, self.box):
+        bets = [self.wager.choices] if self.wager else []
+        for widget in (*self.buttons.values(), *bets, self.status, self.box):
             widget.close()
 
     def _bundles(self) -> dict[str, dict[str, str]]:
@@ -156,6 +164,8 @@ class Buttons(Watcher):
             names = ["stop"]
         elif board.undecided:
             names = [KEEP, LEAVE, "measure"]
+            if board.latest is not None and wants_a_whole_race(board.latest):
+                names.append("whole")
         elif board.undoable:
             names = ["undo"]
         elif board.switch is not None:
@@ -176,7 +186,14 @@ class Buttons(Watcher):
             buttons["patient"].button_style = "" if board.doubt else "primary"
         if not self._running:
             self.say(labelled(board.said))
-        self.box.children = [*(buttons[name] for name in names), self.status]
+        self.box.children = [*self._bets(), *(buttons[name] for name in names), self.status]
+
+    def _bets(self) -> list[W.ToggleButtons]:
+        """The bet, as long as it is open."""
+        if self.wager is None or self.board.latest is not None:
+            return []
+        self.wager.choices.disabled = self._running
+        return [self.wager.choices]
 
     def _button(self, text: str, call: Callable[[], None]) -> W.Button:
         button = W.Button(description=text, layout=W.Layout(width="auto"))
@@ -198,7 +215,12 @@ class Buttons(Watcher):
 
         RuntimeError while anything measures in this process.
         """
-        self._minutes = minutes
+        self._minutes, self._whole = minutes, False
+        self.runs.press(self._run())
+
+    def start_whole(self) -> None:
+        """Begin a race to the target of the task."""
+        self._minutes, self._whole = None, True
         self.runs.press(self._run())
 
     def wait(self, timeout: float | None = None) -> None:
@@ -209,11 +231,13 @@ class Buttons(Watcher):
             raise self.runs.latest.error
 
     def _run(self) -> Run:
-        minutes = self._minutes
+        minutes, whole = self._minutes, self._whole
         most = 60 * minutes if minutes else seconds_at_most(self.board.switch or "")
+        if whole:
+            most = HOUR
 
         def job(_: Any, stop: threading.Event) -> Any:
-            self.board.measure(minutes=minutes, stop=stop, tell=self._tell)
+            self.board.measure(minutes=minutes, whole=whole, stop=stop, tell=self._tell)
             return self.board.latest
 
         return Run(job, "Time", most, ({}, {}))
@@ -241,6 +265,8 @@ class Buttons(Watcher):
             self.board.said = CELL_BEGAN
         elif run.error is not None:
             self.board.said = f"{type(run.error).__name__}: {run.error}"
+        elif self.wager is not None and self.board.latest is not None:
+            self.board.said = f"{self.wager.decide(self.board.latest)} {self.board.said}".strip()
         self._running = False
         self.refresh()
 

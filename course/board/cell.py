@@ -24,11 +24,11 @@ from course.board.measure import (
     promised,
     seconds_at_most,
 )
-from course.board.outlook import doubt, likely
+from course.board.outlook import doubt, lent, likely
 from course.board.page import html
 from course.board.rate import Beside, Rate, images_per_second
 from course.board.store import BoardError, Choice, Choices, Figure
-from course.board.waterfall import Waterfall, waterfall
+from course.board.waterfall import Waterfall, decided_in_words, waterfall
 from course.switches import SWITCHES, checked
 from labkit.device import test_size
 from labkit.panel import guess
@@ -154,10 +154,16 @@ class Board:
         except NoFigure as error:
             rate = error.rate
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
-        notice = beside.notice()
+        self._conclude(rate, beside.notice())
+
+    def _conclude(self, rate: float, notice: str) -> None:
+        """Note what was found while other programs worked, if ``notice`` says so."""
+        self._note(rate, bool(notice))
         if self.latest is not None:
             self.latest = replace(self.latest, disturbed=bool(notice))
-        self._note(rate, bool(notice))
+            if self.latest.direction != "unclear":
+                # What is clear although others worked is clear.
+                notice = ""
         self.said = f"{self.said} {notice}".strip()
 
     def _time_slow_script(
@@ -262,13 +268,22 @@ class Board:
         named: dict[str, Any] = {"needs": self.needs}
         if self.switch is not None:
             named |= {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
-        if self.switch is not None and self.latest is None:
-            elsewhere = recorded.in_short(self.switch)
-            named |= {"armed": self.switch, "elsewhere": elsewhere, "doubt": self.doubt}
+        if self.switch is not None:
+            named["elsewhere"] = recorded.in_short(self.switch)
+            if self.latest is None:
+                named |= {"armed": self.switch, "doubt": self.doubt, "known": self._known()}
         if self._undo is not None and not self.undecided:
             named["decided"] = self._undo[0]
         ahead = likely({*self.choices.made, self.switch or ""}, self.choices.switches)
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
+
+    def _known(self) -> str:
+        """What was found of the switch before, and what its race lends both sides."""
+        if self.switch is None:
+            return ""
+        choice = self.choices.made.get(self.switch)
+        known = f"So far: {decided_in_words(choice)}" if choice else ""
+        return f"{known} {lent(self.switch, self.choices.switches)}".strip()
 
     @property
     def doubt(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import NamedTuple
 
 from course.board import recorded
 from course.board.recorded import ADDED, FORWARD
 from course.notebook_files import NOTEBOOKS, place
 from course.probe import abilities
-from course.switches import IN_THE_WAY, NEEDED, SWITCHES
+from course.switches import EARLY_ON, IN_THE_WAY, NEEDED, SWITCHES
 from labkit.text import format_factor
 
 MOST = 3
@@ -50,6 +51,14 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
     return ""
 
 
+def lent(switch: str, kept: Collection[str] = ()) -> str:
+    """What both sides of a switch's race have on besides what is kept, and why."""
+    missing = [name for name in EARLY_ON if name not in (switch, *kept)]
+    if not SWITCHES[switch].learns or switch in NEEDED or not missing:
+        return ""
+    return f"Both sides of its short race have {', '.join(missing)}: without, nothing is early."
+
+
 def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:
     """Of the switches not tried yet the three that brought the nearest recorded machine most.
 
@@ -74,11 +83,10 @@ def _brought() -> list[tuple[float, str]]:
     return [(factor, switch) for switch, factor in known.items()]
 
 
+@cache
 def notebook_of(switch: str) -> str:
-    """The path of the notebook that explains a switch; empty where it is not there."""
-    number, deeper = SWITCHES[switch].notebook, SWITCHES[switch].deeper
-    folders = [NOTEBOOKS / "deeper"] if deeper else [NOTEBOOKS, NOTEBOOKS / "deeper"]
-    for folder in folders:
-        for path in folder.glob(f"{number:02}_*.ipynb"):
+    """The path of the front notebook with a switch's board; empty where there is none."""
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if f'board(\\"{switch}\\"' in path.read_text(encoding="utf-8"):
             return place(path)
     return ""

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from course.board.advice import advice, in_short, saves_memory
+from course.board.outlook import notebook_of
 from course.board.picture import Goal, Row, picture, styles
 from course.board.stars import EMPTY, FULL, Stars
 from course.board.store import Choice, Figure
@@ -20,10 +21,13 @@ from course.board.waterfall import (
     duration,
     peak_in_words,
 )
-from course.switches import label, labelled
+from course.switches import SWITCHES, label, labelled
 from labkit import show
 from labkit.show import Markup
 from labkit.text import format_factor
+
+# Of a notebook: the heading above its board.
+SPEEDRUN = "#Your-speedrun"
 
 
 def html(found: Waterfall) -> str:
@@ -40,7 +44,7 @@ def head(found: Waterfall) -> Markup:
         blocks.append(show.note(caution))
     blocks += [styles(), _stars(found.stars)]
     if figure := found.latest:
-        blocks.append(_judged(figure, advice(figure)))
+        blocks.append(_judged(figure, f"{advice(figure)} {found.elsewhere}".strip()))
     elif found.decided:
         blocks.append(_decided(found, found.decided))
     elif found.armed:
@@ -85,12 +89,26 @@ def body(found: Waterfall) -> Markup:
         for each in found.ahead:
             link: str = label(each.switch)
             if each.path:
-                link = show.element("a", link, href=f"{each.path}.ipynb")
-            links.append(show.join([link, f" {format_factor(each.factor)}x"]))
+                link = show.element("a", link, href=f"{each.path}.ipynb{SPEEDRUN}")
+            links.append(link)
         listed = show.join(links, " · ")
         parts.append(show.sentence(f"{STILL}: ", listed))
     notes = map(labelled, found.notes())
-    return show.join([*parts, show.details(*notes, summary="How is this known?")])
+    listed = show.details(_switches(found), summary=f"All {len(SWITCHES)} switches")
+    return show.join([*parts, listed, show.details(*notes, summary="How is this known?")])
+
+
+def _switches(found: Waterfall) -> Markup:
+    """Each switch, what became of it, and the way to its board."""
+    kept = {step.name for step in found.steps if not step.undecided}
+    rows = [["switch", "what it does", ""]]
+    for name, switch in SWITCHES.items():
+        link: str = label(name)
+        if path := notebook_of(name):
+            link = show.element("a", link, href=f"{path}.ipynb{SPEEDRUN}")
+        left = "tried, not kept" if name in found.left else ""
+        rows.append([link, switch.text, "kept" if name in kept else left])
+    return show.table(rows)
 
 
 def goals(found: Waterfall) -> list[Goal]:
@@ -142,14 +160,14 @@ def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
         hatched=lost or figure.verdict == "unclear",
         thin=step.peak,
         thin_was=figure.peak,
-        thin_text=peak_in_words(step),
+        thin_text=f"peak {peak_in_words(step)}" if math.isfinite(step.peak) else "",
     )
 
 
 def _by_memory(row: Row, figure: Figure) -> Row:
     """The row with its peak as the thick bar, and its time as the thin one."""
     after = figure.peak * figure.memory
-    text = row.thin_text or "memory not measured"
+    text = row.thin_text.removeprefix("peak ") or "memory not measured"
     return replace(
         row,
         note=in_short(figure) if row.thin_text else "",

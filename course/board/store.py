@@ -70,16 +70,16 @@ class Figure:
     def direction(self) -> str:
         """The verdict; an unclear one is "faster" or "slower" by the interval or by all pairs.
 
-        One pair is enough for a loss, since all that comes later is measured on top of it; a gain
-        needs as many as a verdict.
+        One quiet pair is enough for a loss, since all that comes later is measured on top of it; a
+        gain needs as many as a verdict.
         """
         low, high = self.interval
         if self.verdict != "unclear":
             return self.verdict
-        if high < 1 or self.agree == "slower":
+        many = self.pairs >= CLAIM_PAIRS
+        if high < 1 or (self.agree == "slower" and (many or not self.disturbed)):
             return "slower"
-        agreed = self.agree == "faster" and self.pairs >= CLAIM_PAIRS
-        if agreed or 1 < low <= high < math.inf:
+        if (self.agree == "faster" and many) or 1 < low <= high < math.inf:
             return "faster"
         return "unclear"
 

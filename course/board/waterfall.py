@@ -30,11 +30,11 @@ HOW = {
     "whole race": f"raced to {TASK.target:.0%}",
 }
 # What comes next is the path's to say: these may be of any notebook.
-STILL = "Still to win on this machine, likely, by what was recorded"
+STILL = "Likely to win most of what is left here, by what was recorded"
 UNTIMED = "The slow script was not timed here yet: the first switch that is measured does that."
 DISTURBED = (
-    "Other programs took the cores while the slow script was timed: the time is too long. "
-    "The next measurement takes it anew."
+    "Other programs took the cores while the slow script was timed: its seconds are not shown. "
+    "A quiet measurement takes them anew. Factors are of both sides in turn."
 )
 # An estimate that is as many times the record is not left without it.
 FAR_ABOVE = 2.0
@@ -69,7 +69,8 @@ class Waterfall:
     """The steps, and what stands around them.
 
     ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
-    ``disturbed`` says that other programs took the cores while that was measured. ``not_kept`` are
+    ``disturbed`` says that other programs took the cores while that was measured: it then counts as
+    unknown. ``not_kept`` are
     the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch that can be
     measured now, ``elsewhere`` what it brought where it was recorded, ``doubt`` what speaks against
     it, ``needs`` the minutes that it is likely to need after it had too little time. ``saves`` is
@@ -85,6 +86,7 @@ class Waterfall:
     needs: int = 0
     elsewhere: str = ""
     doubt: str = ""
+    known: str = ""
     said: str = ""
     beside: str = ""
     best: Machine | None = None
@@ -105,7 +107,7 @@ class Waterfall:
     @property
     def timed(self) -> bool:
         """Whether the slow script's seconds are known."""
-        return math.isfinite(self.rate)
+        return math.isfinite(self.rate) and not self.disturbed
 
     def __str__(self) -> str:
         rows = []
@@ -134,6 +136,8 @@ class Waterfall:
             return self.time(slow)
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
         about = "about " if any(each.verdict == "unclear" for each in unclear) else ""
+        if not self.timed and math.isfinite(last.after):
+            return about + parts_in_words(slow / last.after)
         return f"{self.time(slow)} → {about}{self.time(last.after)}"
 
     def caption(self) -> str:
@@ -146,16 +150,16 @@ class Waterfall:
             whose = "yours" if self.best and not self.tried else "the slow script"
             what += f"{where}{whose} is not timed {'here ' * bool(self.tried)}yet"
         elif not self.timed:
-            what = "the slow script's time"
+            what = "as fast as the slow script"
         else:
-            what += ", a disturbed estimate" if self.disturbed else ", estimated"
-        kept = "if you keep it; " if self.latest else ""
+            what += ", estimated"
+        kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
 
     def caution(self) -> str:
         """Why the estimate may be wrong, and what stands against it; empty where nothing does."""
         texts = []
-        if self.timed and self.disturbed:
+        if self.disturbed:
             texts.append(DISTURBED)
         best = self.best
         if best and self.timed and self.steps[0].after > FAR_ABOVE * best.seconds():
@@ -192,11 +196,12 @@ class Waterfall:
     def about(self) -> str:
         """What is to be decided, or can be measured."""
         if self.latest is not None:
-            return f"{self.latest.switch} {advice(self.latest)}"
+            # What others found comes after what was found here: it was bet on.
+            return f"{self.latest.switch} {advice(self.latest)} {self.elsewhere}".strip()
         if self.decided:
             return decided_in_words(self.decided)
         if self.armed:
-            parts = [f"{self.armed}: {SWITCHES[self.armed].text}.", self.elsewhere, self.doubt]
+            parts = [f"{self.armed}: {SWITCHES[self.armed].text}.", self.known, self.doubt]
             return " ".join(filter(None, parts))
         return ""
 
@@ -213,13 +218,13 @@ class Waterfall:
 
     def still_in_words(self) -> str:
         """The switches that are likely to bring most."""
-        named = [f"{each.switch} ({format_factor(each.factor)}x)" for each in self.ahead]
+        named = [each.switch for each in self.ahead]
         return f"{STILL}: {', '.join(named)}." if named else ""
 
     def notes(self) -> list[str]:
         """How all this is known."""
         notes = [UNTIMED]
-        if self.timed:
+        if math.isfinite(self.rate):
             notes = [f"The slow script gets through {format_rate(self.rate, 'images')}."]
         notes.append(self.whole())
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
@@ -276,7 +281,7 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
         left = [each for each in left if each.switch != latest.switch]
         choices = choices.timed_by(latest)
     rate = choices.rate
-    seconds = images / rate if math.isfinite(rate) else 1.0
+    seconds = images / rate if choices.sure else 1.0
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
         after = seconds / (figure.factor if figure.counts else 1)

@@ -383,13 +383,13 @@ class Frame {
   }
 
   // One of many, with long names.
-  menu({ name, label, options }) {
+  menu({ name, label, options, change = this.setter(name) }) {
     const box = html("label", "control", this.controls);
     html("span", "label", box, label);
     const select = html("select", `menu ${name}`, box);
     options.forEach(([value, text]) => select.append(new Option(text, value)));
     this.adopt(select, label);
-    select.addEventListener("change", () => this.set({ [name]: select.value }));
+    select.addEventListener("change", () => change(select.value));
     this.watch(() => (select.value = this.state[name]));
   }
 

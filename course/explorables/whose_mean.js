@@ -105,7 +105,8 @@ function inWords(state, met) {
   const seen = state.bright ? `The spot changes ${changed.length} outputs, ${where}.` : "";
   if (state.request === "free") return `${shared} ${seen || "Brighten the spot."}`;
   const { text } = REQUESTS[state.request];
-  const verdict = meets(state.request, state) ? "✓ does it" : "✗ does not";
+  const several = state.images < 2 ? ", asked of two images" : "";
+  const verdict = (meets(state.request, state) ? "✓ does it" : "✗ does not") + several;
   const score = `${met.size} of ${Object.keys(REQUESTS).length} requests met`;
   return `Wanted: ${text} ${name} ${verdict}. ${score}. ${shared} ${seen}`;
 }
@@ -164,8 +165,11 @@ function render({ el }) {
   frame.bet({
     name: "norm",
     options: [...options, ["none", "none of them"]],
-    answer,
-    play: (norm) => ({ ...(norm in NORMS && { norm }), place: OPENS.place, bright: BRIGHTEST }),
+    // The question is about several images, however many the slider has.
+    answer: (now) => answer({ ...now, images: OPENS.images }),
+    play: (norm) => ({
+      ...(norm in NORMS && { norm }), images: OPENS.images, place: OPENS.place, bright: BRIGHTEST,
+    }),
     film,
   });
   frame.menu({ name: "norm", label: "norm", options: Object.entries(NORMS) });
@@ -178,7 +182,13 @@ function render({ el }) {
   });
   frame.slider({ name: "bright", label: "brightness of the spot", values: BRIGHTS });
   const requests = Object.entries(REQUESTS).map(([name, { title }]) => [name, title]);
-  frame.menu({ name: "request", label: "five requests", options: [["free", FREE], ...requests] });
+  frame.menu({
+    name: "request",
+    label: "five requests",
+    options: [["free", FREE], ...requests],
+    // A request begins with a norm that does not do it.
+    change: (request) => frame.set({ request, norm: request === "quiet" ? "batch" : "layer" }),
+  });
   frame.player(film);
   put = frame.grip({
     name: "place",

@@ -239,7 +239,9 @@ def grid(noted: Noted, name: str, hue: str, left: float, top: float) -> list[Mar
 
 
 def rounded(value: float) -> str:
-    """``0.03``, ``6,400``."""
+    """``0.03``, ``6,400``, ``-2.7e+25``."""
+    if abs(value) >= 1e6:
+        return f"{value:.1e}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
 
 

@@ -175,7 +175,8 @@ def judge_factor(
     measured = format_share(factor) if kind == BYTES else f"{format_factor(factor)}×"
     begin = f"You bet {bet}, measured {measured}"
     off = max(answer / factor, factor / answer)
-    if off <= near:
+    # As it would be shown: nobody is told that 1.20 times is beyond 20 %.
+    if round(off, 2) <= near:
         return Judgement(True, f"{begin}: right.", bet, measured)
     if interval[0] <= answer <= interval[1]:
         return Judgement(None, f"{begin}: still possible, the interval is wide.")
@@ -257,6 +258,9 @@ def _arrived(result: object) -> int | None:
     """Which of the choices came true in a race; None where not all of its sides have run."""
     if not isinstance(result, RaceResult) or len(result.arms) < 2:
         return None
+    if any(0 < result.arrived(arm) < len(result.of(arm)) for arm in result.arms[:2]):
+        # Some of its seeds did, some did not.
+        return -1
     baseline, candidate = map(result.arrives, result.arms[:2])
     return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))
 

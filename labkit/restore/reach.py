@@ -335,15 +335,23 @@ def _of_code(
     names: set[str] = set()
     for each in _codes(code):
         names.update(each.co_names)
-        for line in dis.get_instructions(each):
-            if line.opname.endswith("_GLOBAL"):
-                item = space.get(line.argval)
-                walk.variables.append(keeping_name(line.argval, space))
-                modules.append(item)
-                yield line.argval, item
-            elif line.opname == "IMPORT_NAME":
-                modules.append(sys.modules.get(line.argval))
+        named, imported = _named_by(each)
+        for name in named:
+            item = space.get(name)
+            walk.variables.append(keeping_name(name, space))
+            modules.append(item)
+            yield name, item
+        modules += map(sys.modules.get, imported)
     yield from _of_modules(modules, names, walk)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _named_by(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The globals that code reads or writes, and the modules that it imports."""
+    lines = list(dis.get_instructions(code))
+    named = dict.fromkeys(line.argval for line in lines if line.opname.endswith("_GLOBAL"))
+    imported = dict.fromkeys(line.argval for line in lines if line.opname == "IMPORT_NAME")
+    return tuple(named), tuple(imported)
 
 
 def _of_modules(modules: list[Any], names: set[str], walk: Walk) -> Inside:

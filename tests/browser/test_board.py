@@ -23,14 +23,18 @@ def test_a_switch_is_measured_kept_and_taken_back(lab_page: NotebookPage) -> Non
     # The cell is done, and nothing was measured.
     first.get_by_text("as_tensor").first.wait_for()
     assert button(lab_page, "Keep it").count() == 0
+    bet = first.locator(".widget-toggle-buttons").get_by_text("no difference", exact=True)
+    bet.click()
+    lab_page.screenshot("board-bet", first)
     button(lab_page, "Measure it (a minute at most)").click()
     button(lab_page, "Keep it").wait_for(timeout=60_000)
-    assert button(lab_page, "Stop").count() == 0
-    first.get_by_text("if you keep it").first.wait_for()
+    assert button(lab_page, "Stop").count() == 0 and bet.count() == 0
+    told = first.get_by_text("You bet on").or_(first.get_by_text("stays open"))
+    told.first.wait_for()
+    lab_page.screenshot("board-measured", first)
     button(lab_page, "Keep it").click()
     button(lab_page, "Undo").wait_for()
     first.get_by_text("Kept.").first.wait_for()
-    assert first.get_by_text("if you keep it").count() == 0
     button(lab_page, "Undo").click()
     button(lab_page, "Do not keep it").click()
     first.get_by_text("Not kept.").first.wait_for()

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ipywidgets as W
 import pytest
 import torch
 
@@ -31,16 +32,18 @@ from course.board import (
     recorded,
     store,
 )
-from course.board.advice import advice, advised, in_short
+from course.board.advice import advice, advised, in_short, wants_a_whole_race
 from course.board.page import html
 from course.board.rate import Rate, images_per_second
 from course.board.stars import Stars, doublings
 from course.board.store import BoardError, Choice, Choices, Figure
 from course.board.table import speedrun_table
+from course.board.wager import Wager
 from course.board.waterfall import duration, waterfall
 from course.cli import main
 from course.probe import Abilities
 from course.switches import NEEDED, SWITCHES, TASK, label, labelled
+from labkit.panel import guess
 from labkit.text import format_factor
 from labkit.turn import TURN
 
@@ -588,7 +591,7 @@ def test_times_are_parts_while_the_slow_script_is_not_timed() -> None:
     """A race comes first: its rate is that of a script with batch norm."""
     raced = figure("optimizers", 2.0, on_top_of=("normalization",), mode="race")
     found = waterfall(Choices(), raced, images=20_000)
-    assert str(found).startswith("1× → 0.50× the slow script's time; if you keep it")
+    assert str(found).startswith("2.00× as fast as the slow script; if you keep it")
     assert bars(html(found))[-2:] == [("312", "fill k-faster"), ("312", "floor")]
 
 
@@ -769,13 +772,12 @@ CHOICES = ["Keep it", "Do not keep it", "Measure again (a minute at most)"]
 
 def pressable(shown: list[Any]) -> list[str]:
     """The buttons that a displayed board has now."""
-    *buttons, _ = shown[1].children
-    return [each.description for each in buttons]
+    return [each.description for each in shown[1].children if isinstance(each, W.Button)]
 
 
 def press(shown: list[Any], text: str) -> None:
     """Press the button that begins so."""
-    *buttons, _ = shown[1].children
+    buttons = [each for each in shown[1].children if isinstance(each, W.Button)]
     (found,) = [each for each in buttons if each.description.startswith(text)]
     found.click()
 
@@ -935,7 +937,7 @@ def test_a_button_takes_the_time_that_a_switch_needs(
     shown.wait(10)
     patient = "Take the time it needs (about 6 min)"
     assert pressable(displayed) == [patient, "Measure it (a minute at most)"]
-    assert [each.button_style for each in displayed[1].children[:2]] == ["primary", ""]
+    assert [each.button_style for each in displayed[1].children[1:3]] == ["primary", ""]
     assert "it needs more than a minute here" in said(displayed)
     assert "minutes=" not in said(displayed)
     # The rate that was seen stays, also for later boards.
@@ -1014,13 +1016,14 @@ def test_a_disturbed_rate_says_so_until_it_is_taken_anew(
     assert shown.said == OTHERS
     # Also on the board of another notebook, beside what the recorded machine took.
     for text in (str(shown), shown._repr_html_(), str(Board()), html(Board("as_tensor").waterfall)):
-        assert "a disturbed estimate" in text and "Other programs took the cores" in text
-        assert "A Chip, 2 cores, took 3.1 min for the slow script" in text
+        assert text.count("Other programs took the cores") == 1
+        # Its seconds are nobody's: those of the recorded machine stand there.
+        assert "3.1 min → 19 s" in text and "2.8 h" not in text
     assert json.loads(path.read_text())["machines"][shown.machine]["disturbed"] is True
     # The first one that is not takes its place, and gives way to no disturbed one.
     board(rate=Rate(images / 300))
     text = str(board(rate=slow))
-    assert text.startswith("5.0 min until") and "disturbed" not in text
+    assert text.startswith("5.0 min until") and "Other programs took the cores" not in text
     assert "The recorded machine" not in text
 
 
@@ -1247,7 +1250,7 @@ def test_a_rate_that_cannot_be_noted_is_shown_all_the_same(path: Path) -> None:
         ),
     ],
 )
-def test_what_a_switch_brought_elsewhere_is_said_before_the_button(
+def test_what_a_switch_brought_elsewhere_is_said_once_it_is_measured_here(
     path: Path,
     displayed: list[Any],
     figures: list[Any],
@@ -1264,12 +1267,16 @@ def test_what_a_switch_brought_elsewhere_is_said_before_the_button(
     other = replace(effect, factor=3.0, interval=(2.9, 3.1), how=recorded.LEFT_OUT)
     made = replace(recorded_machine, effects=(other, effect))
     monkeypatch.setattr(recorded, "machines", lambda: (made,))
-    board(switch)._ipython_display_()
+    # A reader bets first.
+    assert "Where it was recorded" not in str(board(switch))
+    found = measured(switch)
+    found._ipython_display_()
     assert f"Where it was recorded: {words}" in displayed[0]["text/html"]
     assert f"Where it was recorded: {words}" in displayed[0]["text/plain"]
-    # Nothing where it was not recorded, nor once it is measured here.
-    assert "Where it was recorded" not in str(board("debug_tools"))
-    assert "Where it was recorded" not in str(measured(switch))
+    # Nothing where it was not recorded, nor once it is decided.
+    assert "Where it was recorded" not in str(measured("debug_tools"))
+    found.keep()
+    assert "Where it was recorded" not in str(found)
 
 
 def test_a_star_for_each_doubling(
@@ -1324,7 +1331,7 @@ def test_what_is_likely_next_was_not_tried_and_works_here(
     assert [each.switch for each in outlook.likely(())][-1] == "decode_once"
     measured("debug_tools").leave()
     page = board("learning_rate_schedules")._repr_html_()
-    _, _, still = page.partition("Still to win on this machine, likely")
+    _, _, still = page.partition("Likely to win most of what is left here")
     still, _, _ = still.partition("<details")
     assert "anomaly" not in still and "decode once" in still
     # Never what lost, nor the one that the board is of; what comes next is the path's to say.
@@ -1399,9 +1406,12 @@ def test_workers_have_nothing_to_decode_a_second_time(
 
 def test_a_switch_leads_to_the_notebook_that_explains_it() -> None:
     assert outlook.notebook_of("data_loading") == "04_data_loading"
-    assert outlook.notebook_of("decode_once") == "deeper/04_data_loading"
-    for switch in SWITCHES:
-        assert (ROOT / "notebooks" / f"{outlook.notebook_of(switch)}.ipynb").exists()
+    # Where its board is, below the heading that a link opens.
+    assert outlook.notebook_of("decode_once") == "23_find_the_bottleneck"
+    for switch, known in SWITCHES.items():
+        path = ROOT / "notebooks" / f"{outlook.notebook_of(switch)}.ipynb"
+        assert path.name.startswith(f"{known.notebook:02}_")
+        assert '"## Your speedrun' in path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -1862,7 +1872,7 @@ def test_all_times_of_a_board_have_one_unit(
 ) -> None:
     raced = few(0.33, agree="slower", on_top_of=("normalization",), mode="race")
     found = replace(waterfall(Choices(), raced, images=20_000), best=recorded_machine)
-    assert str(found).startswith("1× → about 3.03× the slow script's time")
+    assert str(found).startswith("about 0.33× as fast as the slow script")
     for shown in (str(found), html(found)):
         assert "0.10×" in shown and "19 s in place of 3.1 min" in shown
 
@@ -1893,5 +1903,91 @@ def test_the_board_says_that_others_were_in_the_way(
     monkeypatch.setattr(rate, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     found = measured("as_tensor")
     assert found.said == "" and found.latest and not found.latest.disturbed
+    figures.clear()
     found = measured("as_tensor")
-    assert found.said == OTHERS and found.latest and found.latest.disturbed
+    # A clear factor, of both in turn, is clear: there is nothing to do again.
+    assert found.said == "" and found.latest and found.latest.disturbed
+
+
+def test_one_disturbed_pair_is_no_loss() -> None:
+    alone = few(0.9, pairs=1, agree="slower", disturbed=True)
+    assert alone.direction == "unclear" and not alone.counts
+    assert replace(alone, disturbed=False).direction == "slower"
+    assert replace(alone, pairs=6).direction == "slower"
+
+
+def test_a_race_that_one_side_alone_ends_is_one_verdict() -> None:
+    raced = {"factor": math.inf, "interval": (math.nan, math.nan), "verdict": "unclear"}
+    found = figure("normalization", **raced, mode="race", pairs=1)
+    assert "target only with it, too seldom to be sure" in advice(found)
+    assert in_short(found) == "target reached only with it, unclear"
+    assert wants_a_whole_race(found)
+
+
+def test_an_open_race_offers_a_whole_one(
+    path: Path, figures: list[Any], displayed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def fake(switch: str, present: Any, seconds: Any, whole: bool, *_: Any, **__: Any) -> Figure:
+        asked.append(whole)
+        verdict = "faster" if whole else "unclear"
+        return few(1.3, agree="", mode="race", verdict=verdict)
+
+    monkeypatch.setattr(cell, "measure", fake)
+    shown = board("optimizers")
+    shown._ipython_display_()
+    press(displayed, "Measure it")
+    shown.wait(10)
+    press(displayed, "A whole race")
+    shown.wait(10)
+    assert asked == [False, True]
+    assert pressable(displayed) == [*CHOICES[:2], "Measure again (two minutes at most)"]
+
+
+def test_a_bet_is_decided_by_the_figure(
+    path: Path, figures: list[Any], displayed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = guess.Score()
+    monkeypatch.setattr(guess, "SCORE", score)
+    shown = board("data_loading")
+    shown._ipython_display_()
+    choices = displayed[1].children[0]
+    assert choices.options == ("faster", "no difference", "slower") and choices.value is None
+    choices.value = "faster"
+    press(displayed, "Measure it")
+    shown.wait(10)
+    assert "✓ You bet on faster: right." in said(displayed)
+    (decided,) = score.decided
+    assert (decided.bet, decided.measured, decided.right) == ("faster", "faster", True)
+    assert choices not in displayed[1].children
+
+
+@pytest.mark.parametrize(
+    ("changes", "bet", "words"),
+    [
+        ({"verdict": "same"}, "no difference", "✓ You bet on no difference: right."),
+        ({"verdict": "slower"}, "faster", "✗ You bet on faster: it is slower."),
+        ({"verdict": "unclear", "interval": (0.5, 2.0)}, "slower", "stays open"),
+        ({"verdict": "faster"}, None, ""),
+    ],
+)
+def test_what_becomes_of_a_bet(
+    changes: dict[str, Any], bet: str | None, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, "SCORE", guess.Score())
+    wager = Wager("data_loading")
+    wager.choices.value = bet
+    told = wager.decide(figure("data_loading", **changes))
+    assert words in told and bool(told) == bool(words)
+
+
+def test_all_switches_are_listed_with_what_became_of_them(path: Path, figures: list[Any]) -> None:
+    measured("data_loading").keep()
+    measured("as_tensor").leave()
+    page = str(html(board("debug_tools").waterfall))
+    _, _, table = page.partition(f"All {len(SWITCHES)} switches")
+    assert table.count("#Your-speedrun") == len(SWITCHES)
+    assert table.count(">kept<") == 1 and table.count("tried, not kept") == 1
+    # And the cell of one that was tried says so.
+    assert "So far: data_loading" in str(board("data_loading"))

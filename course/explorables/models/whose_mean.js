@@ -160,7 +160,7 @@ const REQUESTS = {
   },
   bright: {
     title: "bright stays bright",
-    text: "An image that is brighter all over stays brighter.",
+    text: "An image whose numbers are all larger by 2 stays brighter.",
     met: staysBright,
   },
   even: {

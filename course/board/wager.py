@@ -1,0 +1,41 @@
+"""A bet on what a switch does to the reader's training, before it is measured."""
+
+from __future__ import annotations
+
+import ipywidgets as W
+
+from course.board.store import Figure
+from course.switches import label
+from labkit.panel import guess
+from labkit.panel.guess import Decided
+
+# By the direction of a figure.
+ANSWERS = {"faster": "faster", "same": "no difference", "slower": "slower"}
+
+
+class Wager:
+    """Three answers to choose from; the figure decides, or leaves the bet open."""
+
+    def __init__(self, switch: str) -> None:
+        self.switch = switch
+        self.question = f"{label(switch)}, in your speedrun: faster or slower?"
+        self.choices = W.ToggleButtons(
+            options=list(ANSWERS.values()),
+            value=None,
+            description="You bet:",
+            style=W.ToggleButtonsStyle(button_width="auto", description_width="auto"),
+            layout=W.Layout(width="auto"),
+        )
+
+    def decide(self, figure: Figure) -> str:
+        """Count the bet, and say whether it was right; empty where none was placed."""
+        bet = self.choices.value
+        if bet is None:
+            return ""
+        key, found = ("board", self.switch), ANSWERS.get(figure.direction)
+        if found is None:
+            guess.SCORE.leave_open(key, self.question, bet)
+            return f"Your bet, {bet}, stays open."
+        right = bet == found
+        guess.SCORE.count(key, Decided(self.question, bet, found, right))
+        return f"✓ You bet on {bet}: right." if right else f"✗ You bet on {bet}: it is {found}."
