@@ -95,7 +95,9 @@ function drawCurve(pen, state, { left, right, top, bottom }) {
   pen.dot(place, y(now), 6, "fill blue");
   pen.text(right, bottom + 33, "width of the layer", "small faint end");
   const before = place > (left + right) / 2;
-  pen.text(place + (before ? -12 : 12), y(0.5) + 8, times(now), `big ${before ? "end" : ""}`);
+  // Below the curve, or above it where all that is below 2 is a thin strip.
+  const up = most > 5 ? y(now) - 8 : y(0.5) + 8;
+  pen.text(place + (before ? -12 : 12), up, times(now), `big ${before ? "end" : ""}`);
 }
 
 function places({ width, narrow }) {
