@@ -153,3 +153,26 @@ def test_the_spot_moves_and_requests_are_counted(browser: Browser) -> None:
         assert "Layer norm ✓ does it. 1 of 5 requests met." in moving.result()
     finally:
         page.close()
+
+
+def test_a_bet_and_the_requests_are_about_several_images(browser: Browser) -> None:
+    from course.explorables import WhoseMean, alive
+
+    page = browser.new_page(viewport={"width": 1000, "height": 900}, reduced_motion="reduce")
+    page.set_content(f"<body>{alive(WhoseMean)}</body>")
+    moving = Moving(page, page.locator(".course-explorable"))
+    try:
+        # Alone an image shares no mean: the question stays what it was.
+        moving.press(moving.slider("images"), "Home")
+        [right] = [node for node in moving.wagers() if node.inner_text() == "batch norm"]
+        moving.press(right, "Enter")
+        assert "Your bet, batch norm, is right." in moving.result()
+        menu = moving.root.locator(".xp-menu.xp-request")
+        for request in ("quiet", "bright", "even", "alone", "kept"):
+            menu.select_option(request)
+            page.wait_for_timeout(50)
+            assert "✗ does not. 0 of 5 requests met." in moving.result()
+        moving.press(moving.slider("images"), "Home")
+        assert "✗ does not, asked of two images." in moving.result()
+    finally:
+        page.close()
