@@ -55,7 +55,7 @@ def row(name: str, **limit: float) -> str:
     seed_all(0)
     model, make = MODELS[name]()
     model.train()
-    plain = copy.deepcopy(model)
+    plain, again = copy.deepcopy(model), copy.deepcopy(model)
     batch = make()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     torch._dynamo.reset()
@@ -69,16 +69,19 @@ def row(name: str, **limit: float) -> str:
     data = [make() for _ in range(STEPS)]
     wanted = trained(plain, plain, data)
     begin = time.perf_counter()
-    trained(copy.deepcopy(plain), plain, data)
+    repeated = trained(again, again, data)
     step = (time.perf_counter() - begin) / STEPS
-    differ = differences(wanted, trained(fitted.model, model, data))
+    equal = "bit by bit"
+    if differ := differences(wanted, trained(fitted.model, model, data)):
+        # On two threads some operators add in any order.
+        equal = "as plain is to itself" if differences(wanted, repeated) else f"no: {differ[0]}"
     error = fitted.predicted.peak_bytes / peaks[1] - 1
     times = fitted.predicted.seconds / fitted.plain.seconds
     return (
         f"| {name} | {fitted.kind}, {len(fitted.chain)} | {peaks[0] / 2**20:.1f} | "
         f"{peaks[1] / 2**20:.1f} | {peaks[1] / peaks[0]:.2f} | {times:.2f} | {error:+.1%} | "
         f"{fitted.covered:.0%} | {(took - captured) / step:.0f} + {captured:.1f} s | "
-        f"{'no: ' + differ[0] if differ else 'bit by bit'} |"
+        f"{equal} |"
     )
 
 
