@@ -15,9 +15,11 @@ from tests.rehearsal.planted import PLANTED
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def rehearse(*command: str, cards: str = "16x2") -> subprocess.CompletedProcess[str]:
-    """Run Python with rehearsed cards of so many gigabytes."""
-    paths = [str(ROOT / "tests" / "rehearsal" / "site"), str(ROOT)]
+def rehearse(
+    *command: str, cards: str = "16x2", root: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with rehearsed cards of so many gigabytes, which are imported from ``root``."""
+    paths = [str(root / "tests" / "rehearsal" / "site"), str(root)]
     environment = os.environ | {"LABKIT_REHEARSE": cards, "PYTHONPATH": os.pathsep.join(paths)}
     environment.setdefault("OMP_NUM_THREADS", "1")
     return subprocess.run(
