@@ -59,7 +59,7 @@ class Fitted:
 
     ``note``: why the model was not read in a better way, and what could not be proven, if so;
     ``original``: the model as it was; ``proof``: how it was shown that the planned model trains as
-    the plain one; ``measured_bytes``: the peak of a real step, where a budget was given;
+    the plain one; ``measured_bytes``: the peak of a real step, with a budget or several graphs;
     ``gain``: that the plan saves next to nothing, and what may help, if so; ``covered``: the share
     that the planned part keeps of all that is saved for backward; ``compiled``: its pieces are.
     ``kind``: how the model was read, "sequential", "captured" or "wrapped".
@@ -424,7 +424,8 @@ class _Fitting:
             task.loss(model(*task.args, **task.kwargs))
         if not by_plan.planned:
             raise ValueError(f"of what torch's compiler captures nothing can be planned: {by_plan}")
-        note = f"torch's compiler captures {by_plan.count}"
+        count = by_plan.count
+        note = f"torch's compiler captures {count}; what is predicted follows the largest of them"
         plan = by_plan.main.known_plan
         fitted = Fitted(model, plan, self.model, task, note, compiled=self.compile, kind="captured")
         plain = fitted.peak_of(self.model)
@@ -434,8 +435,9 @@ class _Fitting:
         covered = min(1.0, kept / max(1, saved_bytes(self.model, task)))
         device = next(self.model.parameters()).device
         limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
-        peak = None
-        if limit is not None:
+        if limit is None:
+            peak = fitted.step_peak()
+        else:
             peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside)
         chain = by_plan.main.known_plan.known_chain
         size = max(0, chain.fixed_bytes + beside)

@@ -206,7 +206,7 @@ function render({ el }) {
   const frame = new Frame(el, {
     name: "loader-pipeline",
     ask: "What is the smallest number of workers with which training hardly ever waits?",
-    task: "Press Play, and add workers. Then take 3 and a longer queue: raise prefetch.",
+    task: "Press Play, and add workers. Then take 3, and raise prefetch: does a longer queue help?",
     caption:
       "Simulated: one worker loads a batch, and training takes them in order, as with PyTorch's " +
       "DataLoader. Each worker may be prefetch batches ahead, has a core of its own, and hands " +
@@ -223,7 +223,9 @@ function render({ el }) {
     },
   });
   const options = [3, 4, 5, 6].map((workers) => [workers, String(workers)]);
-  frame.bet({ name: "workers", options, answer, play: (workers) => ({ workers }) });
+  // As the question asks, wherever the sliders are.
+  const play = (workers) => ({ ...OPENS, time: state.time, workers });
+  frame.bet({ name: "workers", options, answer: () => answer(OPENS), play });
   frame.slider({ name: "workers", label: "workers", values: steps(0, MOST, 1) });
   frame.slider({ name: "load", label: "loading a batch", values: steps(5, 150, 5), text: ms });
   frame.slider({ name: "train", label: "training on it", values: steps(5, 100, 5), text: ms });
