@@ -274,7 +274,13 @@ class Board:
                 named |= {"armed": self.switch, "doubt": self.doubt, "known": self._known()}
         if self._undo is not None and not self.undecided:
             named["decided"] = self._undo[0]
-        ahead = likely({*self.choices.made, self.switch or ""}, self.choices.switches)
+        # What was left open may be tried again.
+        tried = {
+            name
+            for name, choice in self.choices.made.items()
+            if choice.kept or choice.figure.direction != "unclear"
+        }
+        ahead = likely({*tried, self.switch or ""}, self.choices.switches)
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
 
     def _known(self) -> str:
