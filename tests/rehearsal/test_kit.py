@@ -18,7 +18,7 @@ FILES = (
     "tests/labkit/test_memory.py",
     "tests/labkit/test_restore.py",
     "tests/labkit/test_timing.py",
-    "tests/sublinear/test_fit.py::test_an_emulated_card_is_as_small_as_it_says",
+    "tests/course/test_small_gpu.py::test_an_emulated_card_is_as_small_as_it_says",
     "tests/sublinear/test_probe.py",
 )
 MODE = "the rehearsal has a function mode of its own beside that of a default device"

@@ -79,7 +79,7 @@ def test_a_front_notebook_runs_and_promises_nothing_that_is_missing(name: str) -
 
 def takes_another_road(found: Weak) -> None:
     """06: what emulation costs is said first, no race, and a recorded machine is shown beside."""
-    assert "it has no units for it" in found.printed
+    assert "without units for it" in found.printed
     assert found.asked["modes"] == ["Time", "Memory"]
     asked = {question for question, _ in found.asked["scenarios"].values()}
     # The same question as elsewhere: another one would give the answer away.

@@ -339,7 +339,7 @@ AT_THE_TOP = [
     OfABuffer,
 ]
 # What the compiler does not capture, or captures in a single piece.
-WRAPPED = {Inference, Hooked, Penalty, Mapped}
+WRAPPED = {Inference, Hooked, Penalty}
 
 
 @pytest.mark.parametrize("make", AT_THE_TOP)
