@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import fx, nn
 from sublinear.blocks.blocks import Blocks, Entry, Keywords, Program, State
 from sublinear.capture.compiled import compiled
 from sublinear.capture.cutting import RECURRENT, counters_first, crossing, cuts, is_heavy
+from sublinear.capture.modes import ended_modes
 from sublinear.capture.watching import Unplannable, name_of, watch
 
 
@@ -27,7 +29,7 @@ class Piece:
     """``takes``: the numbers of the graph's inputs that it uses, the first arguments of ``run``.
 
     ``last``: it makes the graph's output. ``work``: what it does, see `Blocks.work`.
-    ``recurrent``: it runs a recurrent layer.
+    ``recurrent``: it runs a recurrent layer. ``switches``: the device whose autocast it may switch.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Piece:
     last: bool
     work: Hashable
     recurrent: bool
+    switches: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,16 @@ def _piece(
     work = _work(nodes, [*own, *here], leaving)
     takes = tuple(numbers[node] for node in own)
     recurrent = any(name_of(node) in RECURRENT for node in nodes)
-    return Piece(_name(nodes), fx.GraphModule(gm, graph), takes, last, work, recurrent)
+    run = fx.GraphModule(gm, graph)
+    return Piece(_name(nodes), run, takes, last, work, recurrent, _switches(nodes))
+
+
+def _switches(nodes: list[fx.Node]) -> str:
+    """The device of the autocast that nodes switch; empty where they switch no mode."""
+    for node in nodes:
+        if name_of(node) == "_enter_autocast":
+            return str(node.args[0])
+    return "cpu" if any(name_of(node) == "_set_grad_enabled" for node in nodes) else ""
 
 
 def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
@@ -314,7 +326,8 @@ def _program(i: int) -> Program:
     @torch.compiler.disable(reason="a part of what was compiled already, run as it is")
     def program(frame: Frame, *state: Any) -> State:
         piece = frame.graph.pieces.rows[i]
-        leaving = piece.run(*frame(i), *state)
+        with ended_modes(piece.switches) if piece.switches else nullcontext():
+            leaving = piece.run(*frame(i), *state)
         return (leaving,) if piece.last else (frame, *leaving)
 
     return program

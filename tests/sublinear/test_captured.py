@@ -25,6 +25,7 @@ from labkit.restore.generators import rng_state
 from sublinear import budget
 from sublinear.backend import Backend
 from sublinear.capture import watching
+from sublinear.capture.modes import autocast_level
 from sublinear.capture.watching import name_of
 from sublinear.captured import captured
 from sublinear.nodes import Checkpoint, Keep
@@ -244,6 +245,18 @@ def test_what_is_captured_trains_as_it_does_plainly(kind: type[nn.Module]) -> No
     assert by_plan.planned and all(len(graph.known_plan) > 1 for graph in by_plan.planned)
     if kind is Broken:
         assert len(by_plan.planned) > 1
+
+
+def test_a_plain_training_is_the_same_after_one_that_switches_autocast_in_a_piece() -> None:
+    """A checkpoint may end between the switches: autocast must not stay open, and keep weights."""
+    torch.manual_seed(0)
+    before, planned, after = (Casting() for _ in range(3))
+    for other in (planned, after):
+        other.load_state_dict(before.state_dict())
+    wanted = trained(before, before, (ROWS, ROWS // 2))
+    trained(torch.compile(planned, backend=every()), planned, (ROWS, ROWS // 2))
+    assert autocast_level() == 0
+    assert not differences(wanted, trained(after, after, (ROWS, ROWS // 2)))
 
 
 def test_an_error_under_vmap_leaves_no_level_open(monkeypatch: pytest.MonkeyPatch) -> None:

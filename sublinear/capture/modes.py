@@ -1,0 +1,40 @@
+"""Modes that a piece switches on and off, where it ends between the two.
+
+A checkpoint computes a piece again only as far as backward needs it, and then leaves it by an
+exception: the graph's own call that would end autocast never comes. What stays is not seen: one
+level of nesting, with which torch keeps 16-bit copies of weights for good, in any training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def autocast_level() -> int:
+    """How many contexts of autocast are open in this thread."""
+    level: int = torch.autocast_increment_nesting() - 1
+    torch.autocast_decrement_nesting()
+    return level
+
+
+@contextmanager
+def ended_modes(device: str) -> Iterator[None]:
+    """Where the block raises, autocast and grad mode are what they were before it."""
+    level, grad = autocast_level(), torch.is_grad_enabled()
+    enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    cached = torch.is_autocast_cache_enabled()
+    try:
+        yield
+    except BaseException:
+        torch.set_grad_enabled(grad)
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, kind)
+        torch.set_autocast_cache_enabled(cached)
+        while autocast_level() > level:
+            torch.autocast_decrement_nesting()
+        if not level:
+            torch.clear_autocast_cache()
+        raise
