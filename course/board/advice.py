@@ -35,9 +35,8 @@ def advice(figure: Figure) -> str:
     if wants_a_whole_race(figure):
         whole = f"board({figure.switch!r}, whole=True) trains to {TASK.target:.0%}, on five seeds"
         if not 0 < figure.factor < math.inf:
-            side = "with" if figure.factor > 0 else "without"
-            only = f"reached the short race's target only {side} it, too seldom to be sure"
-            return f"{only}: {whole}."
+            did = "brought a short race to" if figure.factor > 0 else "kept a short race from"
+            return f"{did} its target, too seldom to be sure: {whole}."
         return f"is not clear in a short race: {whole}."
     return "is not clear here: measure it again, beside fewer programs."
 

@@ -225,7 +225,8 @@ class Waterfall:
         """How all this is known."""
         notes = [UNTIMED]
         if math.isfinite(self.rate):
-            notes = [f"The slow script gets through {format_rate(self.rate, 'images')}."]
+            beside = ", beside other programs" if self.disturbed else ""
+            notes = [f"The slow script gets through {format_rate(self.rate, 'images')}{beside}."]
         notes.append(self.whole())
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
         if self.not_kept:
