@@ -48,8 +48,14 @@ def check_23_sample(answer: Sample) -> None:
     _lines(found)
     _seconds(found, took)
     _pauses(looks, took, 0.005)
-    _error(answer)
-    _no_thread(before, " after an error of the program: end it in `finally`")
+    with _caught() as late:
+        _error(answer)
+        _no_thread(before, " after an error of the program: end it in `finally`")
+    if late:
+        raise NotYet(
+            "after an error of the program your thread goes on, until it fails itself with "
+            f"{late[0]!r}: end it in `finally`"
+        )
 
 
 def _program() -> Callable[[], None]:
@@ -145,7 +151,8 @@ def _lines(found: Any) -> None:
     if not any(found.values()):
         raise NotYet(
             f"no look saw a line of {PROGRAM}: look at the thread that calls sample; its number is "
-            "threading.get_ident(), taken before your own thread begins"
+            "threading.get_ident(), taken before your own thread begins; and go outwards by "
+            "frame.f_back, since what waits is a library's"
         )
     if WAIT_LINE in found:
         raise NotYet(

@@ -56,6 +56,8 @@ def finish(work: Any, ended: threading.Event, mistake: str) -> None:
     try:
         work()
     except Exception:
+        if mistake == "fails late":
+            raise
         if mistake == "no finally":
             late.start()
             raise
@@ -81,7 +83,10 @@ def sampler(mistake: str = "") -> Any:
             number = threading.get_ident() if mistake == "own thread" else caller
             last = time.perf_counter()
             while not ended.wait(0 if mistake == "no pause" else every):
-                frame = seen(sys._current_frames().get(number), file, mistake)
+                frames = sys._current_frames()
+                # Which fails once the thread that calls is gone.
+                own = frames[number] if mistake == "fails late" else frames.get(number)
+                frame = seen(own, file, mistake)
                 now = time.perf_counter()
                 if frame:
                     seconds[frame.f_lineno] += 1 if mistake == "counts" else now - last
@@ -110,6 +115,7 @@ WRONG = [
     (sampler("main thread"), "no look saw a line of program.py"),
     (sampler("never ends"), "a thread still looks when sample has returned"),
     (sampler("no finally"), "a thread still looks after an error of the program"),
+    (sampler("fails late"), "after an error of the program your thread goes on, until it fails"),
     (sampler("no pause"), "too many looks, "),
     (sampler("counts"), "your lines add up to"),
     (sampler("keeps the error"), "the program raised an error, and sample kept it"),
