@@ -22,13 +22,15 @@ def autocast_level() -> int:
 
 @contextmanager
 def ended_modes(device: str) -> Iterator[None]:
-    """Where the block raises, autocast and grad mode are what they were before it."""
+    """Where the block raises, autocast, grad mode and levels of vmap are as before it."""
     level, grad = autocast_level(), torch.is_grad_enabled()
     enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
     cached = torch.is_autocast_cache_enabled()
+    mapped = torch._C._functorch.get_dynamic_layer_stack_depth()
     try:
         yield
     except BaseException:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(mapped)
         torch.set_grad_enabled(grad)
         torch.set_autocast_enabled(device, enabled)
         torch.set_autocast_dtype(device, kind)

@@ -143,7 +143,8 @@ def _switches(nodes: list[fx.Node]) -> str:
     for node in nodes:
         if name_of(node) == "_enter_autocast":
             return str(node.args[0])
-    return "cpu" if any(name_of(node) == "_set_grad_enabled" for node in nodes) else ""
+    others = {"_set_grad_enabled", "_vmap_increment_nesting"}
+    return "cpu" if others & set(map(name_of, nodes)) else ""
 
 
 def _work(nodes: list[fx.Node], given: list[fx.Node], leaving: Any) -> Hashable:
