@@ -333,11 +333,16 @@ def watched(training: Trained) -> None:
             for batch in DataLoader(training.batches, batch_size=None):
                 training.step(batch)
         del watched
+    sampler_ends()
+    assert not optimizer_hooks._global_optimizer_post_hooks
+
+
+def sampler_ends() -> None:
+    """Wait for it: where an interrupt comes before it is told to, it ends at its next look."""
     ends = time.monotonic() + 5
     while "whyslow" in {thread.name for thread in threading.enumerate()}:
         assert time.monotonic() < ends, "a sampler goes on"
         time.sleep(0.002)
-    assert not optimizer_hooks._global_optimizer_post_hooks
 
 
 def runs(training: Trained) -> dict[str, Callable[[], object]]:
@@ -361,6 +366,7 @@ def unharmed_by_interrupts(
     before, struck = state(), 0
     for at in moments:
         struck += interrupted(run, at, since)
+        sampler_ends()
         assert state() == before, f"changed by an interrupt at call {at}"
     assert struck > len(moments) // 2
     run()

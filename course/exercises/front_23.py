@@ -25,8 +25,18 @@ def step(wait):
 def train(wait):
     step(wait)
 """
-LONG_LINE, SHORT_LINE, OUTER_LINE, WAIT_LINE = 3, 4, 7, 52
-WAITS = "\n" * 50 + "def wait(seconds):\n    time.sleep(seconds)\n"
+LONG_LINE, SHORT_LINE, OUTER_LINE, FIRST_OF_LIBRARY = 3, 4, 7, 50
+WAITS = """
+def wait(seconds):
+    time.sleep(seconds)
+
+def work(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+"""
+# Seconds for which a program that waits for nothing keeps the interpreter from a thread that looks.
+HELD = 0.05
 # The thread in which the check calls a sampler.
 CALLER = "check of sample"
 
@@ -48,6 +58,9 @@ def check_23_sample(answer: Sample) -> None:
     _lines(found)
     _seconds(found, took)
     _pauses(looks, took, 0.005)
+    with _held():
+        found, _, took = _sampled(answer, _program("work"), 0.005)
+    _whole(found, took, ", in which a look often had to wait for its turn")
     with _caught() as late:
         _error(answer)
         _no_thread(before, " after an error of the program: end it in `finally`")
@@ -58,13 +71,14 @@ def check_23_sample(answer: Sample) -> None:
         )
 
 
-def _program() -> Callable[[], None]:
-    """A program that is a file's, and that waits in a library's."""
+def _program(spends: str = "wait") -> Callable[[], None]:
+    """A program that is a file's, and that spends its time in a library's: it waits, or works."""
     library: dict[str, Any] = {"time": time}
-    exec(compile(WAITS, LIBRARY, "exec"), library)
+    lines = "\n" * (FIRST_OF_LIBRARY - 1) + WAITS
+    exec(compile(lines, LIBRARY, "exec"), library)
     names: dict[str, Any] = {"LONG": LONG, "SHORT": SHORT}
     exec(compile(TEXT, PROGRAM, "exec"), names)
-    return lambda: names["train"](library["wait"])
+    return lambda: names["train"](library[spends])
 
 
 def _sampled(answer: Sample, work: Callable[[], object], every: float) -> tuple[Any, int, float]:
@@ -104,13 +118,25 @@ def _sampled(answer: Sample, work: Callable[[], object], every: float) -> tuple[
 
 
 @contextmanager
+def _held() -> Iterator[None]:
+    """The thread that works gives the interpreter away rarely."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(HELD)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@contextmanager
 def _counted() -> Iterator[list[None]]:
-    """The looks that are taken meanwhile."""
+    """The looks that are taken meanwhile, but by threads that an earlier answer has left."""
     looks: list[None] = []
-    frames = sys._current_frames
+    frames, left = sys._current_frames, set(threading.enumerate())
 
     def counting() -> Any:
-        looks.append(None)
+        if threading.current_thread() not in left:
+            looks.append(None)
         return frames()
 
     sys._current_frames = counting
@@ -154,9 +180,9 @@ def _lines(found: Any) -> None:
             "threading.get_ident(), taken before your own thread begins; and go outwards by "
             "frame.f_back, since what waits is a library's"
         )
-    if WAIT_LINE in found:
+    if others := [line for line in found if line > FIRST_OF_LIBRARY]:
         raise NotYet(
-            f"line {WAIT_LINE} is one of {LIBRARY}: go outwards by frame.f_back until "
+            f"line {others[0]} is one of {LIBRARY}: go outwards by frame.f_back until "
             "frame.f_code.co_filename is the file"
         )
     if OUTER_LINE in found:
@@ -168,13 +194,17 @@ def _lines(found: Any) -> None:
         raise NotYet(f"{sorted(unknown, key=str)} are no lines in which {PROGRAM} spends its time")
 
 
-def _seconds(found: Mapping[int, float], took: float) -> None:
+def _whole(found: Mapping[int, float], took: float, which: str = "") -> None:
     whole = sum(found.values())
     if not 0.5 * took < whole < 1.5 * took:
         raise NotYet(
-            f"your lines add up to {whole:.3g}, and the program took {took:.3g} s: a look counts "
-            "for the seconds since the last one"
+            f"your lines add up to {whole:.3g}, and the program took {took:.3g} s{which}: a look "
+            "counts for the seconds since the last one"
         )
+
+
+def _seconds(found: Mapping[int, float], took: float) -> None:
+    _whole(found, took)
     if not found.get(LONG_LINE, 0) > found.get(SHORT_LINE, 0):
         raise NotYet(
             f"line {LONG_LINE} takes {LONG:g} s and line {SHORT_LINE} {SHORT:g} s; "

@@ -3,6 +3,7 @@ deeper one the share of a timeline in which nothing runs.
 """
 
 import itertools
+import sys
 import threading
 
 import pytest
@@ -29,6 +30,22 @@ def test_an_error_in_the_thread_that_looks_is_the_reader_s_to_see():
 
     with pytest.raises(ZeroDivisionError):
         check_23_sample(sample)
+
+
+def test_the_looks_of_a_thread_that_an_earlier_answer_left_do_not_count():
+    end = threading.Event()
+
+    def look():
+        while not end.wait(0.001):
+            sys._current_frames()
+
+    left = threading.Thread(target=look)
+    left.start()
+    try:
+        assert check_23_sample(sampler()) is True
+    finally:
+        end.set()
+        left.join()
 
 
 def test_a_sampler_that_hangs_is_told_so(monkeypatch, capsys):

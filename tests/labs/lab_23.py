@@ -89,7 +89,8 @@ def sampler(mistake: str = "") -> Any:
                 frame = seen(own, file, mistake)
                 now = time.perf_counter()
                 if frame:
-                    seconds[frame.f_lineno] += 1 if mistake == "counts" else now - last
+                    spans = {"counts": 1, "adds the pause": every}
+                    seconds[frame.f_lineno] += spans.get(mistake, now - last)
                 last = now
 
         thread = threading.Thread(target=look, daemon=True)
@@ -118,6 +119,7 @@ WRONG = [
     (sampler("fails late"), "after an error of the program your thread goes on, until it fails"),
     (sampler("no pause"), "too many looks, "),
     (sampler("counts"), "your lines add up to"),
+    (sampler("adds the pause"), "your lines add up to"),
     (sampler("keeps the error"), "the program raised an error, and sample kept it"),
     (sampler("nothing"), "return the seconds of each line"),
     (never_works, "the program ran 0 times"),
