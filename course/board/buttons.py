@@ -95,7 +95,7 @@ class Buttons(Watcher):
 
     def __init__(self, board: Measurable) -> None:
         self.board = board
-        self.status = W.HTML(layout=W.Layout(flex="1 1 240px"))
+        self.status = W.HTML(layout=W.Layout(flex="1 1 100%"))
         self.buttons = {
             "patient": self._button("Take the time", lambda: self.start(board.needs)),
             "measure": self._button("Measure it", self.start),
@@ -167,7 +167,7 @@ class Buttons(Watcher):
             if board.latest is not None and wants_a_whole_race(board.latest):
                 names.append("whole")
         elif board.undoable:
-            names = ["undo"]
+            names = ["undo", "measure"]
         elif board.switch is not None:
             names = ["patient", "measure"] if board.needs else ["measure"]
         advice = advised(board.latest) if board.latest is not None else ""
@@ -175,10 +175,10 @@ class Buttons(Watcher):
             buttons[name].button_style = "primary" if name == advice else ""
         if board.switch is not None:
             promise = promised(board.switch).rstrip(".")
-            words = "Measure again" if board.undecided else "Measure it"
+            words = "Measure again" if board.latest is not None else "Measure it"
             buttons["measure"].description = f"{words} ({promise[0].lower()}{promise[1:]})"
             # What speaks against it has been said above.
-            minor = board.doubt or board.undecided or board.needs
+            minor = board.doubt or board.latest is not None or board.needs
             buttons["measure"].button_style = "" if minor else "primary"
             # Short enough for a phone.
             patient = f"Take the time it needs (about {board.needs} min)"
@@ -189,11 +189,8 @@ class Buttons(Watcher):
         self.box.children = [*self._bets(), *(buttons[name] for name in names), self.status]
 
     def _bets(self) -> list[W.ToggleButtons]:
-        """The bet, as long as it is open."""
-        if self.wager is None or self.board.latest is not None:
-            return []
-        self.wager.choices.disabled = self._running
-        return [self.wager.choices]
+        """The bet, until the first figure: also while that is measured."""
+        return [self.wager.choices] if self.wager and self.wager.open else []
 
     def _button(self, text: str, call: Callable[[], None]) -> W.Button:
         button = W.Button(description=text, layout=W.Layout(width="auto"))
@@ -265,7 +262,7 @@ class Buttons(Watcher):
             self.board.said = CELL_BEGAN
         elif run.error is not None:
             self.board.said = f"{type(run.error).__name__}: {run.error}"
-        elif self.wager is not None and self.board.latest is not None:
+        elif self.wager and self.wager.open and self.board.latest is not None:
             self.board.said = f"{self.wager.decide(self.board.latest)} {self.board.said}".strip()
         self._running = False
         self.refresh()

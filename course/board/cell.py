@@ -84,15 +84,20 @@ class Board:
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
         self._buttons: Buttons | None = None
-        if self.path is not None:
-            try:
-                self.choices = store.read(self.path, self.machine)
-            except BoardError as error:
-                self.said = self._trouble = str(error)
+        self._read()
         if rate:
             notice = rate.notice if isinstance(rate, Rate) else ""
             self._note(rate, bool(notice))
             self.said = f"{self.said} {notice}".strip()
+
+    def _read(self) -> None:
+        """The choices as they are in the reader's file: another notebook may have made some."""
+        if self.path is None or self._unsaved:
+            return
+        try:
+            self.choices, self._trouble = store.read(self.path, self.machine), ""
+        except BoardError as error:
+            self.said = self._trouble = str(error)
 
     def _note(self, rate: float, disturbed: bool) -> None:
         """Keep the slow script's rate, here and in the reader's file."""
@@ -131,6 +136,7 @@ class Board:
         if tell is None:
             promise = promised(self.switch, seconds, whole, minutes)
             print(f"Training without and with {self.switch}: {promise}")
+        self._read()
         self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
         most = math.inf
         if minutes is not None:
@@ -154,7 +160,8 @@ class Board:
         except NoFigure as error:
             rate = error.rate
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
-        self._conclude(rate, beside.notice())
+        stopped = stop is not None and stop.is_set() and self.latest is None
+        self._conclude(rate, "" if stopped else beside.notice())
 
     def _conclude(self, rate: float, notice: str) -> None:
         """Note what was found while other programs worked, if ``notice`` says so."""

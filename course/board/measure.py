@@ -130,6 +130,11 @@ class Limit:
             yield epoch
             begin = self._allow(side)
 
+    @property
+    def ended(self) -> bool:
+        """Whether its time is over, and nobody stopped it."""
+        return self.over and not self.stop.is_set()
+
     def report(self, *_: object) -> None:
         """Tell how many seconds have passed."""
         if self.tell:
@@ -321,7 +326,7 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
         memory=result.memory_ratio,
         peak=float(result.baseline.peak_bytes or math.nan),
         ratios=result.ratios,
-        stopped=result.stopped,
+        stopped=result.stopped and not limit.ended,
     )
 
 
@@ -374,7 +379,7 @@ def _raced(
         verdict=result.verdict("on"),
         rate=task.images * epochs / sum(run.curve[-1][1] for run in reached),
         ratios=result.ratios("on"),
-        stopped=result.stopped,
+        stopped=result.stopped and not limit.ended,
     )
 
 

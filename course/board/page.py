@@ -26,8 +26,8 @@ from labkit import show
 from labkit.show import Markup
 from labkit.text import format_factor
 
-# Of a notebook: the heading above its board.
-SPEEDRUN = "#Your-speedrun"
+# Of a notebook: the cell with its board. JupyterLab finds a heading only where it is rendered.
+SPEEDRUN = "#cell-id=board"
 
 
 def html(found: Waterfall) -> str:
@@ -63,7 +63,8 @@ def _decided(found: Waterfall, choice: Choice) -> Markup:
     words = f"{format_factor(last.before / last.after)} times as fast"
     if found.timed:
         words = f"{duration(last.before - last.after)} less"
-    badge = show.element("span", show.badge("faster", f"✓ {words}"), kind="new")
+    about = "about " if choice.figure.verdict == "unclear" else ""
+    badge = show.element("span", show.badge("faster", f"✓ {about}{words}"), kind="new")
     return show.sentence(badge, show.element("b", label(choice.figure.switch)), " kept.")
 
 

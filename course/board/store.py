@@ -90,9 +90,8 @@ class Figure:
 
     @property
     def counts(self) -> bool:
-        """Whether estimates follow it: what is clear, and a loss also where only that is clear."""
-        known = self.verdict != "unclear" or self.direction == "slower"
-        return known and 0 < self.factor < math.inf
+        """Whether estimates follow it: where it is clear that it gains or loses, and in which."""
+        return self.direction != "unclear" and 0 < self.factor < math.inf
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ ANSWERS = {"faster": "faster", "same": "no difference", "slower": "slower"}
 
 
 class Wager:
-    """Three answers to choose from; the figure decides, or leaves the bet open."""
+    """Three answers to choose from while it is ``open``; the first figure decides it, or not."""
 
     def __init__(self, switch: str) -> None:
         self.switch = switch
+        self.open = True
         self.question = f"{label(switch)}, in your speedrun: faster or slower?"
         self.choices = W.ToggleButtons(
             options=list(ANSWERS.values()),
@@ -29,7 +30,7 @@ class Wager:
 
     def decide(self, figure: Figure) -> str:
         """Count the bet, and say whether it was right; empty where none was placed."""
-        bet = self.choices.value
+        bet, self.open = self.choices.value, False
         if bet is None:
             return ""
         key, found = ("board", self.switch), ANSWERS.get(figure.direction)

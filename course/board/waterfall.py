@@ -2,9 +2,10 @@
 
 How many images the slow script trains on until then was recorded, over several seeds; its rate is
 measured here. Every step divides the one above by what its switch was measured to bring, so all of
-them are estimates, and say so. A loss makes it longer. An unclear gain is drawn and not counted; an
-unclear loss is counted, since all that comes later is measured on top of it. With a switch that
-kept the training from its target no time is left to estimate: it is infinite from there on.
+them are estimates, and say so. A loss makes it longer. What is unclear is drawn and not counted;
+where only the size of a gain or a loss is unclear it is counted, and the whole is "about". With a
+switch that kept the training from its target no time is left to estimate: it is infinite from there
+on.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Step:
 class Waterfall:
     """The steps, and what stands around them.
 
-    ``rate`` is the slow script's images per second; where it is unknown times are parts of its own.
+    ``rate`` is the slow script's images per second; where it is unknown each time is told as how
+    many times as fast as the slow script that is.
     ``disturbed`` says that other programs took the cores while that was measured: it then counts as
     unknown. ``not_kept`` are
     the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch that can be
@@ -137,7 +139,7 @@ class Waterfall:
         unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
         about = "about " if any(each.verdict == "unclear" for each in unclear) else ""
         if not self.timed and math.isfinite(last.after):
-            return about + parts_in_words(slow / last.after)
+            return about + speed_in_words(last.after / slow)
         return f"{self.time(slow)} → {about}{self.time(last.after)}"
 
     def caption(self) -> str:
@@ -253,10 +255,10 @@ class Waterfall:
         return " ".join(texts)
 
     def time(self, value: float) -> str:
-        """Seconds, or a part of the slow script's."""
+        """Seconds, or how many times as fast as the slow script."""
         if self.timed:
             return duration(value)
-        return "?" if len(self.steps) == 1 else parts_in_words(value)
+        return "?" if len(self.steps) == 1 else speed_in_words(value)
 
     def best_in_words(self, best: Machine) -> tuple[str, str]:
         """The best recorded time, in the unit of the others; whose, when, and from what."""
@@ -266,7 +268,7 @@ class Waterfall:
         if self.timed or self.fresh:
             return duration(seconds), f"{whose}, {day}; from {duration(slow)}"
         note = f"{whose}, {day}; {duration(seconds)} in place of {duration(slow)}"
-        return parts_in_words(seconds / slow), note
+        return speed_in_words(seconds / slow), note
 
 
 def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
@@ -331,7 +333,9 @@ def peak_in_words(step: Step) -> str:
 def _told(figure: Figure) -> str:
     if figure.direction == figure.verdict:
         return told(figure.factor, figure.interval, figure.verdict)
-    if math.isnan(sum(figure.interval)):
+    # Where the pairs agree and the interval does not tell, it is of no use.
+    low, high = figure.interval
+    if not (high < 1 or 1 < low <= high < math.inf):
         return f"{factor_in_words(figure.factor)}, {pairs_in_words(figure)}"
     return told(figure.factor, figure.interval, pairs_in_words(figure))
 
@@ -342,11 +346,11 @@ def decided_in_words(choice: Choice) -> str:
     return f"{figure.switch}: {in_short(figure)}. {'Kept' if choice.kept else 'Not kept'}."
 
 
-def parts_in_words(value: float) -> str:
-    """``0.5`` -> ``0.50×``; ``1`` -> ``1×``: times the slow script's time."""
+def speed_in_words(value: float) -> str:
+    """``0.5`` -> ``2.00×``; ``1`` -> ``1×``: of a part of the slow script's time, the speed."""
     if math.isinf(value):
         return NOT_REACHED
-    return "1×" if value == 1 else f"{format_factor(value)}×"
+    return "1×" if value == 1 else f"{format_factor(1 / value)}×"
 
 
 def duration(seconds: float) -> str:
