@@ -28,7 +28,7 @@ class Switch(NamedTuple):
     """``notebook`` is its number; ``learns`` says that it changes what is learned.
 
     ``saves`` is what it is for: "time", or "memory", which may cost time. ``label`` is what its
-    notebook calls it; by default its name.
+    notebook calls it; by default its name. ``loses`` says why it lost where it was recorded.
     """
 
     notebook: int
@@ -36,6 +36,7 @@ class Switch(NamedTuple):
     learns: bool = False
     saves: str = "time"
     label: str = ""
+    loses: str = ""
 
 
 SWITCHES = {
@@ -45,16 +46,24 @@ SWITCHES = {
         "learn from a quarter of the images in each step, at the same rate",
         learns=True,
         label="smaller minibatches",
+        loses="all others had a schedule, which fixes the images: more steps only cost more",
     ),
     "learning_rate_schedules": Switch(
         3, "let the rate rise and fall (1cycle)", learns=True, label="1cycle schedule"
     ),
     "data_loading": Switch(
-        4, "let worker processes decode the next images meanwhile", label="loading by workers"
+        4,
+        "let worker processes decode the next images meanwhile",
+        label="loading by workers",
+        loses="it had two cores, both busy with the training",
     ),
     "decode_once": Switch(23, "decode every image once, not in every epoch"),
     "batch_size": Switch(
-        5, "take twice as many images a step, at twice the rate", learns=True, label="larger batch"
+        5,
+        "take twice as many images a step, at twice the rate",
+        learns=True,
+        label="larger batch",
+        loses="larger batches need more images, and an image takes as long as before: c/s is small",
     ),
     "mixed_precision": Switch(6, "multiply in bfloat16 where autocast allows it", label="bf16"),
     "fp16_numerics": Switch(

@@ -33,11 +33,11 @@ def advice(figure: Figure) -> str:
     if figure.direction == "same":
         return "makes no difference here."
     if wants_a_whole_race(figure):
-        whole = f"board({figure.switch!r}, whole=True) trains to {TASK.target:.0%}, on five seeds"
+        whole = f"A whole race, to {TASK.target:.0%} on five seeds, can tell"
         if not 0 < figure.factor < math.inf:
-            did = "brought a short race to" if figure.factor > 0 else "kept a short race from"
-            return f"{did} its target, too seldom to be sure: {whole}."
-        return f"is not clear in a short race: {whole}."
+            side = "with it" if figure.factor > 0 else "without it"
+            return f"reached the target of a short race {side} only, on too few seeds. {whole}."
+        return f"is not clear in a short race. {whole}."
     return "is not clear here: measure it again, beside fewer programs."
 
 

@@ -56,7 +56,8 @@ def lent(switch: str, kept: Collection[str] = ()) -> str:
     missing = [name for name in EARLY_ON if name not in (switch, *kept)]
     if not SWITCHES[switch].learns or switch in NEEDED or not missing:
         return ""
-    return f"Both sides of its short race have {', '.join(missing)}: without, nothing is early."
+    named = ", ".join(missing)
+    return f"Both sides of its short race have {named}: without it none learns in two minutes."
 
 
 def likely(tried: Collection[str], kept: Collection[str] = ()) -> tuple[Likely, ...]:

@@ -179,7 +179,8 @@ def _gain(effect: Effect) -> str:
         return f"{format_factor(1 / effect.factor)} times the time, for less memory"
     # An interval that is not there has no ends on either side.
     if low > 1 or high < 1:
-        return f"{factor}, {'faster' if low > 1 else 'slower'}"
+        why = SWITCHES[effect.switch].loses
+        return f"{factor}, faster" if low > 1 else f"{factor}, slower{why and f': {why}'}"
     little = ": it spends little time there" if effect.mode == "time" else ""
     return f"{factor}, {effect.verdict}{little}"
 

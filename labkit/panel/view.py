@@ -156,7 +156,7 @@ class View(Watcher):
     def show_mode(self, mode: str) -> None:
         """Show what this mode found last, or its empty place."""
         self._mode = mode
-        self.live.state = self._states.get(mode, self._empty(mode)) | {"run": self._number}
+        self._display(self._states.get(mode, self._empty(mode)) | {"run": self._number})
         self.say("" if mode in self._states else READY)
 
     def shown(self, mode: str) -> Run | None:
@@ -169,7 +169,7 @@ class View(Watcher):
         if run is None or run.sides != sides or run is self._runs.get(mode):
             return
         self._runs[mode], self._states[mode] = run, state
-        self.live.state = state | {"run": self._number}
+        self._display(state | {"run": self._number})
         self.say("")
 
     def forget(self, scenario: str) -> None:
@@ -202,15 +202,15 @@ class View(Watcher):
         self._settled, self._found, self._drawn = None, None, -math.inf
         if run.mode == RACE:
             self._race, self._pace = self._no_runs(), Pace()
-        self._put(run, self._empty(run.mode) | {"left": "", "progress": 0.0}, running=True)
+        empty = {"left": "", "progress": 0.0, "notice": ""}
+        self._put(run, self._empty(run.mode) | empty, running=True)
         self._others, self._asked = Others(), time.monotonic()
-        self._notify("")
         self.live.busy, self.live.stale = True, False
         self.say(BEGUN)
 
     def prepares(self, run: Run, stage: Stage, seconds: float) -> None:
         """Say what keeps the figures away, and for how long already."""
-        self._look_around()
+        self._look_around(run)
         if run.position is not None and seconds < SHORT:
             return
         if not run.stop.is_set():
@@ -219,7 +219,7 @@ class View(Watcher):
 
     def show(self, run: Run, news: News) -> None:
         """Draw a partial result, unless the last drawing was just now."""
-        self._look_around()
+        self._look_around(run)
         if isinstance(news, Progress):
             self._take_times(run, news)
         elif isinstance(news, RaceResult | RaceRun):
@@ -239,11 +239,14 @@ class View(Watcher):
         self.live.busy = False
         # One that found nothing leaves nothing.
         finished = "sure" in self._going
-        self._put(run, {} if finished else self._empty(run.mode), running=False)
+        nothing = self._empty(run.mode) | {"notice": ""}
+        self._put(run, {} if finished else nothing, running=False)
 
     def _put(self, run: Run, state: dict[str, Any], *, running: bool) -> None:
         """Change what the run's mode shows; another mode or scenario may be seen by now."""
-        before = {} if "head" in state else self._going
+        before = self._going
+        if "head" in state:
+            before = {"notice": self._going.get("notice", "")}
         fixed = {"mode": run.mode, "run": run.number, "running": running}
         changed = before | state | fixed
         if not running and run.scenario and not run.swept and "sure" in changed:
@@ -253,21 +256,23 @@ class View(Watcher):
             return
         self._states[run.mode] = changed
         if run.mode == self._mode:
-            self.live.state = changed
+            self._display(changed)
 
-    def _look_around(self) -> None:
-        """Say how busy others keep this machine."""
+    def _display(self, state: dict[str, Any]) -> None:
+        """Show a state; what disturbed its run stands beside it."""
+        notice = f"{state.get('notice', '')} {RELOADED if self.outputs.lost else ''}".strip()
+        if notice != self.live.notice:
+            self.live.notice = notice
+        self.live.state = {name: value for name, value in state.items() if name != "notice"}
+
+    def _look_around(self, run: Run) -> None:
+        """Say how busy others keep this machine, where that disturbs what is measured."""
         now = time.monotonic()
-        if now - self._asked < LOOK:
+        if run.mode == MEMORY or now - self._asked < LOOK:
             return
         self._asked = now
         if busy := self._others.notice(self._lab.threads or torch.get_num_threads()):
-            self._notify(busy)
-
-    def _notify(self, busy: str) -> None:
-        text = f"{busy} {RELOADED if self.outputs.lost else ''}".strip()
-        if text != self.live.notice:
-            self.live.notice = text
+            self._put(run, {"notice": busy}, running=True)
 
     def _take_times(self, run: Run, news: Progress) -> None:
         """Note the newest build that counts, and say where a sweep is."""
