@@ -53,7 +53,8 @@ Answer = float | str
 class Bet:
     """A question about a run; ``kind``: see `labkit.panel.guess`.
 
-    ``sides`` are the words that the question has for the candidate and the baseline.
+    ``sides`` are the words that the question has for the candidate and the baseline. A factor may
+    be anything from ``1 / most`` to ``most``, a power of two from 2 on.
 
     >>> Bet("Which is faster?", "order", sides=("Adam", "SGD")).choices
     ('Adam', 'SGD', 'neither')
@@ -62,6 +63,7 @@ class Bet:
     question: str
     kind: str = FACTOR
     sides: tuple[str, str] = UNNAMED
+    most: int = 16
 
     def __post_init__(self) -> None:
         if not isinstance(self.question, str) or not self.question.strip():
@@ -73,6 +75,8 @@ class Bet:
             raise ValueError(f"Bet sides={sides!r}: name candidate and baseline: ('Adam', 'SGD')")
         if sides[0] == sides[1]:
             raise ValueError(f"Bet sides={sides!r}: the two names have to differ")
+        if not isinstance(self.most, int) or self.most < 2 or self.most.bit_count() != 1:
+            raise ValueError(f"Bet most={self.most!r}: use a power of two, such as 16")
 
     @property
     def names(self) -> tuple[str, str] | None:

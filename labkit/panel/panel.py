@@ -106,6 +106,8 @@ class LabPanel:
         self._chosen = ""
         # Offered and not run yet, with the mode that decides its bet.
         self._offered: dict[str, str] = {}
+        # The run of a cell that has offered one.
+        self._offering: tuple[str, str] | None = None
         # What the candidate had before it was set to the baseline's settings.
         self._differed: Settings = {}
         self.summary = marked(W.Label(), "summary")
@@ -254,7 +256,8 @@ class LabPanel:
     def offer(self, scenario: str, bet: Bet | None = None, /, **settings: Any) -> LabPanel:
         """Add a scenario with its bet, or replace it, and choose it; as a cell's end: show it.
 
-        While all cells are run it is only added, unless the reader has bet or run something before.
+        Of several that one cell offers the first is chosen. While all cells are run it is only
+        added, unless the reader has bet or run something before.
         Values that the lab withheld, each with a reason of its own, are available from now on.
         TypeError or ValueError as for ``scenarios`` and ``bets``; nothing has changed then.
         """
@@ -277,7 +280,9 @@ class LabPanel:
             self._choosing = False
         self.buttons.swept.options = self._settable()
         self._offered[scenario] = mode
-        if CELLS.queued and self.latest is None and not self.bet.placed:
+        before, self._offering = self._offering, current_cell()
+        another = before is not None and before == self._offering
+        if another or (CELLS.queued and self.latest is None and not self.bet.placed):
             self._settings_changed(None)
         else:
             self.choose(scenario)

@@ -28,9 +28,10 @@ AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
 
 # Seconds.
 BUDGETS = (1, 2, 5, 10, 20, 30, 60)
-# A bet's powers of two: from a 128th to 128 times, with 1 in the middle. An arrow key moves by an
-# eighth of a power, 9 %; Page Up by five of them.
-LEAST, MOST, STEP = -7, 7, 0.125
+# Of a bet's power of two, which is 0 in the middle: an arrow key moves by it, 9 %; Page Up by five.
+STEP = 0.125
+# Up to here each power has a mark, from there on every second one.
+CLOSE = 16
 # Of the baseline's memory, an even share in the middle.
 SHARES = {"min": 0.01, "max": 2.0, "step": 0.01}
 
@@ -283,7 +284,7 @@ class BetRow:
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
         self.question = marked(W.Label(), "question")
-        factor = W.FloatLogSlider(base=2, min=LEAST, max=MOST, step=STEP, value=1.0, readout=False)
+        factor = W.FloatLogSlider(base=2, step=STEP, value=1.0, readout=False)
         share = W.FloatSlider(value=1.0, readout=False, **SHARES)
         self._sliders = {
             guess.FACTOR: marked(factor, "guess"),
@@ -362,6 +363,7 @@ class BetRow:
                 self.choices.options = bet.choices
                 self.choices.value = answer
             else:
+                self._reach(bet)
                 self.slider.value = 1.0 if answer is None else answer
         finally:
             self._setting = False
@@ -369,6 +371,13 @@ class BetRow:
             slider.layout.display = "" if slider is self.slider and not bet.choices else "none"
         self.choices.layout.display = "" if bet.choices else "none"
         self._refresh()
+
+    def _reach(self, bet: Bet) -> None:
+        """Let the slider of factors go as far as the bet does."""
+        slider = self._sliders[guess.FACTOR]
+        power = math.log2(bet.most)
+        slider.min, slider.max = -power, power
+        (slider.remove_class if bet.most <= CLOSE else slider.add_class)("labkit-far")
 
     def lock(self, sides: object) -> None:
         """A run has begun with these settings: the bet is for them and no others."""

@@ -998,11 +998,34 @@ def test_a_right_bet_is_marked_and_the_rule_stands_below(learner: LabPanel) -> N
     assert guess.RULES["bytes"] in words(head)
 
 
-def test_a_bet_reaches_far_and_moves_by_few_per_cent(learner: LabPanel) -> None:
+def test_a_bet_reaches_as_far_as_its_question_and_moves_by_few_per_cent(learner: LabPanel) -> None:
     slider = learner.bet.slider
-    assert slider.base**slider.max == 128
-    assert slider.base**slider.min == 1 / 128 and slider.value == 1
+    for most in (16, 128, 16):
+        learner.offer("far", Bet("How many times?", most=most), rows=16)
+        assert slider.base**slider.max == most and ("labkit-far" in slider._dom_classes) == (
+            most > 16
+        )
+        assert slider.base**slider.min == 1 / most and slider.value == 1
+        slider.value = most
+        assert learner.bet.answer == most
     assert 1.05 < slider.base**slider.step < 1.1
+
+
+def test_what_disturbs_times_disturbs_no_count_of_bytes(
+    learner: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was said of one run does not stand beside another's."""
+    monkeypatch.setattr(view, "LOOK", 0.0)
+    monkeypatch.setattr(Others, "taken", lambda self: 64.0)
+    notice = "Other programs took 64.0 of "
+    learner.run(wait=True)
+    assert learner.view.live.notice.startswith(notice)
+    learner.modes.value = "Memory"
+    assert learner.view.live.notice == ""
+    learner.run(wait=True)
+    assert learner.view.live.notice == ""
+    learner.modes.value = "Time"
+    assert learner.view.live.notice.startswith(notice)
 
 
 def test_a_change_after_the_first_run_starts_the_next(learner: LabPanel) -> None:

@@ -259,6 +259,7 @@ def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
         (lambda: Bet(" "), ValueError, "ask something"),
         (lambda: Bet("Which?", "kilos"), ValueError, "kind='kilos': use 'factor', 'bytes'"),
         (lambda: Bet("Which?", "order", ("a", "a")), ValueError, "the two names have to differ"),
+        (lambda: Bet("How?", most=12), ValueError, "most=12: use a power of two, such as 16"),
         (lambda: Bet("Which?", "order", ("a", "")), ValueError, r"sides=\('a', ''\): name candid"),
         (lambda: guess.checked({"x": Bet("?")}, {"a": {}}), ValueError, "scenarios .* are 'a'"),
         (lambda: guess.checked({"a": "?"}, {"a": {}}), TypeError, r"bets\['a'\]='\?': use Bet"),

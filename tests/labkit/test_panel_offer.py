@@ -103,6 +103,20 @@ def test_nothing_runs_before_it_is_asked_to(panel: LabPanel) -> None:
     assert len(panel.history) == 1
 
 
+def test_of_several_that_a_cell_offers_the_first_is_chosen(
+    panel: LabPanel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = "breaks", "first run"
+    monkeypatch.setattr("labkit.panel.panel.current_cell", lambda: cell)
+    panel.offer("many", rows=4)
+    panel.offer("again", rows=2)
+    assert panel.scenario == "many" and list(panel.scenarios) == ["few", "many", "again"]
+    # Another cell, or the same one again.
+    cell = "breaks", "second run"
+    panel.offer("again", rows=2)
+    assert panel.scenario == "again"
+
+
 @pytest.fixture
 def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cell that offers was waiting for the one before."""
