@@ -9,7 +9,7 @@ import io
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -66,16 +66,16 @@ def round_products() -> None:
     backends.mkldnn.conv.fp32_precision = backends.mkldnn.matmul.fp32_precision = "bf16"
 
 
-def planned(on: frozenset[str], model: nn.Module, optimizer: SGD) -> nn.Module:
-    device, parts = pick_device(), 4 if "gradient_accumulation" in on else 1
-    x = torch.randn(batch_size(on) // parts, 3, 32, 32, device=device)
-    y = torch.zeros(len(x), dtype=torch.long, device=device)
-
-    def loss(output: Tensor) -> Tensor:
-        return F.cross_entropy(output, y)
-
+@cache
+def plan(on: frozenset[str], width: int) -> sublinear.Plan:
+    others = on - {"sublinear_memory", "activation_checkpointing", "compile"}
+    model, optimizer = learner(others, TASK._replace(width=width))
+    size = batch_size(on) // (4 if "gradient_accumulation" in on else 1)
+    x = torch.randn(size, 3, 32, 32, device=pick_device())
+    loss = partial(F.cross_entropy, target=torch.zeros(size, dtype=torch.long, device=x.device))
     with torch.autocast(x.device.type, torch.bfloat16, enabled="mixed_precision" in on):
-        return sublinear.fit(model, x, max_overhead=0.25, optimizer=optimizer, loss=loss).model
+        fitted = sublinear.fit(model, x, max_overhead=0.25, optimizer=optimizer, loss=loss)
+    return fitted.plan
 
 
 def decode(file: bytes) -> np.ndarray:
@@ -163,7 +163,7 @@ def learner(on: frozenset[str], task: Task) -> tuple[nn.Module, SGD]:
     if "optimizers" in on:
         optimizer = SGD(model.parameters(), rate, 0.9, weight_decay=5e-4, nesterov=True, fused=True)
     if "sublinear_memory" in on:
-        model = planned(on, model, optimizer)
+        model = sublinear.apply(model, plan(on, task.width))
     if "compile" in on:
         model.compile()
     return model, optimizer

@@ -84,7 +84,7 @@ class Clock(threading.Thread):
 
     def _draw(self) -> None:
         passed = time.monotonic() - self._begin
-        # Compiling comes on top.
+        # Compiling and planning come on top.
         most = f" of at most {self._most:.0f} s" if passed <= self._most else ""
         text = f"{passed:.0f} s{most}: {self.doing}"
         self._status.value = show.progress(min(1.0, passed / self._most), text)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import ipywidgets as W
 
+from course.board.advice import SAVED
 from course.board.store import Figure
-from course.switches import label
+from course.switches import SWITCHES, label
 from labkit.panel import guess
 from labkit.panel.guess import Decided
 
 # By the direction of a figure.
 ANSWERS = {"faster": "faster", "same": "no difference", "slower": "slower"}
+# Of a switch for memory, by the most of the memory that is left.
+SHARES = {0.5: "half or less", SAVED: "more than half", math.inf: "no less"}
 
 
 class Wager:
@@ -19,9 +24,11 @@ class Wager:
     def __init__(self, switch: str) -> None:
         self.switch = switch
         self.open = True
-        self.question = f"{label(switch)}, in your speedrun: faster or slower?"
+        self.memory = SWITCHES[switch].saves == "memory"
+        asked = "how much of the memory is left" if self.memory else "faster or slower"
+        self.question = f"{label(switch)}, in your speedrun: {asked}?"
         self.choices = W.ToggleButtons(
-            options=list(ANSWERS.values()),
+            options=list((SHARES if self.memory else ANSWERS).values()),
             value=None,
             description="You bet:",
             style=W.ToggleButtonsStyle(button_width="auto", description_width="auto"),
@@ -33,10 +40,17 @@ class Wager:
         bet, self.open = self.choices.value, False
         if bet is None:
             return ""
-        key, found = ("board", self.switch), ANSWERS.get(figure.direction)
+        key, found = ("board", self.switch), self._found(figure)
         if found is None:
             guess.SCORE.leave_open(key, self.question, bet)
             return f"Your bet, {bet}, stays open."
         right = bet == found
         guess.SCORE.count(key, Decided(self.question, bet, found, right))
         return f"✓ You bet on {bet}: right." if right else f"✗ You bet on {bet}: it is {found}."
+
+    def _found(self, figure: Figure) -> str | None:
+        """The answer that is right; None where that is open."""
+        if not self.memory:
+            return ANSWERS.get(figure.direction)
+        # Of a share that nobody knows none is the least.
+        return next((name for most, name in SHARES.items() if figure.memory <= most), None)

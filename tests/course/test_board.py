@@ -1996,6 +1996,25 @@ def test_what_becomes_of_a_bet(
     assert words in told and bool(told) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        (0.4, "✓ You bet on half or less: right."),
+        (0.8, "✗ You bet on half or less: it is more than half."),
+        (0.99, "✗ You bet on half or less: it is no less."),
+        (math.nan, "stays open"),
+    ],
+)
+def test_of_a_switch_for_memory_the_memory_is_bet_on(
+    left: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guess, "SCORE", guess.Score())
+    wager = Wager("sublinear_memory")
+    assert wager.question == "memory planner, in your speedrun: how much of the memory is left?"
+    wager.choices.value = "half or less"
+    assert words in wager.decide(figure("sublinear_memory", memory=left))
+
+
 def test_all_switches_are_listed_with_what_became_of_them(path: Path, figures: list[Any]) -> None:
     measured("data_loading").keep()
     measured("as_tensor").leave()
