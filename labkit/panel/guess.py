@@ -38,7 +38,7 @@ CHOICES = {
 RULES = {
     FACTOR: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
     BYTES: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
-    ARRIVES: "Who reaches the target in more than half of the seeds arrives.",
+    ARRIVES: "Who reaches the target in more than half of the seeds arrives; half decides nothing.",
     ORDER: "The verdict of the run decides.",
 }
 # As a factor; and where there is no difference, which a bet on a small one would else always win.
@@ -262,8 +262,8 @@ def _arrived(result: object) -> int | None:
     """Which of the choices came true in a race; None where not all of its sides have run."""
     if not isinstance(result, RaceResult) or len(result.arms) < 2:
         return None
-    if any(0 < result.arrived(arm) < len(result.of(arm)) for arm in result.arms[:2]):
-        # Some of its seeds did, some did not.
+    if any(2 * result.arrived(arm) == len(result.of(arm)) for arm in result.arms[:2]):
+        # As many of its seeds did as did not.
         return -1
     baseline, candidate = map(result.arrives, result.arms[:2])
     return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))

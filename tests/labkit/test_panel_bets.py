@@ -120,18 +120,13 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             "You bet on only the baseline: right.",
         ),
         ("arrives", "both", raced(NONE, ALL), False, "You bet on both: it was only the candidate."),
-        # Where some seeds of a side arrived, and some did not.
-        (
-            "arrives",
-            "none",
-            raced(NONE, [True, False, False]),
-            None,
-            "You bet on none: this run does not decide it. Run it again.",
-        ),
+        # Where some seeds of a side arrived, and some did not, more than half of them decide.
+        ("arrives", "none", raced(NONE, [True, False, False]), True, "You bet on none: right."),
+        ("arrives", "both", raced(ALL, [True, True, False]), True, "You bet on both: right."),
         (
             "arrives",
             "both",
-            raced(ALL, [True, True, False]),
+            raced([True] * 4, [True, True, False, False]),
             None,
             "You bet on both: this run does not decide it. Run it again.",
         ),
