@@ -257,6 +257,7 @@ class Frame {
       this.adopt(node, `bet: ${text}`);
       node.addEventListener("click", () => {
         const answers = answer(this.state);
+        const asked = structuredClone(this.state);
         const right = answers.includes(value);
         for (const other of this.wagers.querySelectorAll(".xp-wager")) {
           other.setAttribute("aria-pressed", other === node);
@@ -264,7 +265,7 @@ class Frame {
         }
         show.hidden = true;
         this.due = (fresh) => {
-          this.wager = { text, right, fresh };
+          this.wager = { text, right, fresh, asked };
           node.classList.add(right ? "xp-right" : "xp-wrong");
           show.hidden = right;
           const found = options.filter(([other]) => answers.includes(other));
@@ -277,7 +278,9 @@ class Frame {
     Object.assign(show, { type: "button", hidden: true });
     this.adopt(show, "show the answer");
     show.addEventListener("click", () => {
-      // Of the settings of now.
+      // Of the question as it was asked, whatever has been moved since; a film stays at its end.
+      const end = film ? { [film.name]: this.state[film.name] } : {};
+      Object.assign(this.state, structuredClone(this.wager.asked), end);
       const answers = answer(this.state);
       const index = options.findIndex(([value]) => answers.includes(value));
       if (index >= 0) Object.assign(this.state, play(options[index][0]));

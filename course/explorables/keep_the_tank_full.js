@@ -177,7 +177,8 @@ function render({ el }) {
     name: "host",
     options: BETS.map((host) => [host, ms(host)]),
     answer,
-    play: (host) => ({ host }),
+    // Reads by hand were part of another question.
+    play: (host) => ({ host, holds: [] }),
   });
   frame.slider({ name: "host", label: "host per update", values: TIMES, text: ms });
   frame.slider({ name: "device", label: "device per update", values: TIMES, text: ms });

@@ -162,7 +162,7 @@ function render({ el }) {
   const tried = {};
   const frame = new Frame(el, {
     name: "memory-saw",
-    ask: "16 blocks: how many between two checkpoints have the lowest peak?",
+    ask: "16 blocks: a checkpoint after every how many gives the lowest peak?",
     task:
       "Drag the orange dot. Press Play and watch the blocks. " +
       "Then click between two blocks to place a checkpoint yourself.",

@@ -17,10 +17,11 @@ def own_pairs(speedup: Callable[[list[float], list[float]], float], panel: LabPa
     if not timed:
         return NOTHING
     last = timed[-1]
-    sides = (side.times[: last.pairs] for side in last.arms)
-    own = speedup(*map(list, sides))
+    before, after = (list(side.times[: last.pairs]) for side in last.arms)
+    own, sums = speedup(before, after), sum(before) / sum(after)
     return (
         f"Your function on the {last.pairs} pairs of your last run: {format_factor(own)}x.\n"
+        f"The ratio of the two means: {format_factor(sums)}x; one disturbed pair can move it.\n"
         f"labkit says {format_factor(last.speedup)}x: {_how(last.build_count)}."
     )
 
@@ -28,4 +29,4 @@ def own_pairs(speedup: Callable[[list[float], list[float]], float], panel: LabPa
 def _how(builds: int) -> str:
     if builds < 3:
         return "the median of the same ratios"
-    return f"the medians of its {builds} builds, averaged"
+    return f"the medians of its {builds} builds, averaged, so that no lucky place in memory decides"

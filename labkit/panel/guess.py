@@ -38,7 +38,7 @@ CHOICES = {
 RULES = {
     FACTOR: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
     BYTES: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
-    ARRIVES: "Who reaches the target in more than half of the seeds arrives; half decides nothing.",
+    ARRIVES: "Who reaches the target in more than half of the seeds arrives.",
     ORDER: "The verdict of the run decides.",
 }
 # As a factor; and where there is no difference, which a bet on a small one would else always win.

@@ -134,6 +134,6 @@ function game(state, peak) {
     return `The lowest with equal distances. Click between blocks: can you beat ${goal}?`;
   }
   if (peak === lowest) return `★ ${peak} is the least: none of all ${all} placements is lower.`;
-  if (peak < goal) return `You beat ${goal}, the best equal distance. The least is lower still.`;
+  if (peak < goal) return `You beat ${goal}, the best equal distance. The least of all is ${lowest}.`;
   return `To beat: ${goal}, the best equal distance.`;
 }
