@@ -93,6 +93,12 @@ def test_each_stub_is_told_what_to_do(name: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("name", CHECKS)
+def test_each_check_raises_an_error_of_the_reader_s_own(name: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        getattr(exercises, name)(lambda *_, **__: 1 // 0)
+
+
+@pytest.mark.parametrize("name", CHECKS)
 def test_each_check_is_in_this_form(name: str) -> None:
     function = getattr(exercises, name)
     assert function.__name__ == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -58,7 +59,7 @@ def stub(conv, norm): ...
 
 
 def returns_another(conv, norm):
-    other = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, groups=conv.groups)
+    other = copy.deepcopy(conv)
     right(other, norm)
     return other
 
