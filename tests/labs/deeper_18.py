@@ -1,12 +1,12 @@
-"""The exercise of notebook 18: clipping to a quantile of the norms so far."""
+"""Deeper 18, answers to the exercise: clipping to a quantile of the norms so far."""
 
 import math
 
-import pytest
 import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
-from course.exercises import check_18_clip_to_usual
+from course import exercises
+from tests.labs import nothing
 
 
 def total(parameters):
@@ -32,9 +32,6 @@ def right_with_zeros(parameters, history, quantile):
                 parameter.grad.zero_()
         return history[-1]
     return right(parameters, history, quantile)
-
-
-def empty(parameters, history, quantile): ...
 
 
 def keeps_infinity(parameters, history, quantile):
@@ -90,43 +87,20 @@ def invents_a_gradient(parameters, history, quantile):
     return right(parameters, history, quantile)
 
 
-@pytest.mark.parametrize("answer", [right, right_with_zeros])
-def test_solutions_pass(answer, capsys):
-    assert check_18_clip_to_usual(answer) is True
-    assert capsys.readouterr().out.startswith("✓")
-
-
-@pytest.mark.parametrize("answer", [empty])
-def test_an_unsolved_stub_is_told_so(answer, capsys):
-    assert check_18_clip_to_usual(answer) is False
-    assert capsys.readouterr().out.startswith(
-        "not yet: after norms [], a gradient of norm 2: the history should be [2.0]"
-    )
-
-
-@pytest.mark.parametrize(
-    ("answer", "hint"),
-    [
-        (keeps_infinity, "a gradient of norm inf: take all gradients away"),
-        (clips_infinity, "a gradient of norm inf: take all gradients away"),
-        (without_the_new_norm, "the threshold is the median of [2.0, 1.0], 1.5; returned was 2.0"),
-        (
-            takes_the_mean,
-            "the threshold is the median of [2.0, 1.0, 3.0, 100.0], 2.5; returned was 26.5",
-        ),
-        (by_value, "of norm 3: it became [1.8, -2.0], not [1.2, -1.6], of norm 2"),
-        (never_clips, "of norm 3: it became [1.8, -2.4], not [1.2, -1.6], of norm 2"),
-        (spoils_the_history, "the history should be [2.0], and is [nan]"),
-        (invents_a_gradient, "a parameter without a gradient has got one"),
-    ],
-)
-def test_wrong_answers_fail_and_are_told_why(answer, hint, capsys):
-    assert check_18_clip_to_usual(answer) is False
-    printed = capsys.readouterr().out
-    assert printed.startswith("not yet: ") and hint in printed
-
-
-def test_random_state_and_grad_mode_are_untouched():
-    state = torch.get_rng_state()
-    check_18_clip_to_usual(right)
-    assert torch.equal(torch.get_rng_state(), state) and torch.is_grad_enabled()
+CHECK = exercises.check_18_clip_to_usual
+RIGHT = right
+ALSO_RIGHT = [right_with_zeros]
+WRONG = [
+    (nothing, "after norms [], a gradient of norm 2: the history should be [2.0]"),
+    (keeps_infinity, "…a gradient of norm inf: take all gradients away"),
+    (clips_infinity, "…a gradient of norm inf: take all gradients away"),
+    (without_the_new_norm, "…the threshold is the median of [2.0, 1.0], 1.5; returned was 2.0"),
+    (
+        takes_the_mean,
+        "…the threshold is the median of [2.0, 1.0, 3.0, 100.0], 2.5; returned was 26.5",
+    ),
+    (by_value, "…of norm 3: it became [1.8, -2.0], not [1.2, -1.6], of norm 2"),
+    (never_clips, "…of norm 3: it became [1.8, -2.4], not [1.2, -1.6], of norm 2"),
+    (spoils_the_history, "…the history should be [2.0], and is [nan]"),
+    (invents_a_gradient, "…a parameter without a gradient has got one"),
+]
