@@ -7,7 +7,8 @@ of the exercise's answers, and ``deeper_06.py`` is one of the deeper notebook's:
 - ``RIGHT``: an answer that passes, and with it those of ``ALSO_RIGHT``;
 - ``WRONG``: pairs of an answer and its hint, as it begins; "…" stands for any text;
 - ``RAISES``: answers whose own error the reader is to see, its type and its message;
-- ``PATIENCE``: seconds that the check waits, in the place of its own.
+- ``PATIENCE``: seconds that the check waits, in the place of its own;
+- ``DRAWS``: whether its answers draw random numbers.
 """
 
 import re

@@ -1,8 +1,11 @@
-"""01, calls: what shows that the technique acts."""
+"""01, calls: what shows that the technique acts; answers to its exercise."""
 
 from typing import Any
 
-from tests.labs import counters
+import torch
+
+from course import exercises
+from tests.labs import counters, nothing
 
 
 def alive(names: dict[str, Any]) -> None:
@@ -12,3 +15,120 @@ def alive(names: dict[str, Any]) -> None:
     assert eight.launches == n // 8 * whole.launches
     assert min(column.launches, row.launches) > 4 * eight.launches
     assert row.flops == eight.flops == whole.flops == 2 * n**3
+
+
+def places(end, tile):
+    return [slice(first, first + tile) for first in range(0, end, tile)]
+
+
+def right(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in places(A.shape[0], tile):
+        for j in places(A.shape[1], tile):
+            for k in places(B.shape[1], tile):
+                A[i, j] += B[i, k] @ C[k, j]
+    return A
+
+
+def sums_in_a_tile(B, C, tile):
+    """Another order, and a sum of its own for each tile."""
+    A = B.new_empty(len(B), C.size(1))
+    for j in places(A.shape[1], tile):
+        for i in places(A.shape[0], tile):
+            total = torch.zeros_like(A[i, j])
+            for k in reversed(places(C.size()[0], tile)):
+                total.addmm_(B[i, k], C[k, j])
+            A[i, j] = total
+    return A
+
+
+def whole_rows(B, C, tile):
+    return torch.stack([B[i, :] @ C[:, :] for i in range(len(B))])
+
+
+def a_dot_per_element(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            for k in places(B.shape[1], tile):
+                A[i, j] += B[i, k] @ C[k, j]
+    return A
+
+
+def a_tile_of_c_for_each_row(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in range(A.shape[0]):
+        for j in places(A.shape[1], tile):
+            for k in places(B.shape[1], tile):
+                A[i, j] += B[i, k] @ C[k, j]
+    return A
+
+
+def slivers(B, C, tile):
+    """The right numbers, but each tile comes column by column, and row by row."""
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in places(A.shape[0], tile):
+        for j in places(A.shape[1], tile):
+            for k in range(B.shape[1]):
+                A[i, j] += B[i, k : k + 1] @ C[k : k + 1, j]
+    return A
+
+
+def edges_lost(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in range(0, A.shape[0] - tile + 1, tile):
+        for j in range(0, A.shape[1] - tile + 1, tile):
+            for k in places(B.shape[1], tile):
+                A[i : i + tile, j : j + tile] += B[i : i + tile, k] @ C[k, j : j + tile]
+    return A
+
+
+def last_not_added(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in places(A.shape[0], tile):
+        for j in places(A.shape[1], tile):
+            for k in places(B.shape[1], tile)[:-1]:
+                A[i, j] += B[i, k] @ C[k, j]
+    return A
+
+
+def overwritten(B, C, tile):
+    A = torch.zeros(B.shape[0], C.shape[1])
+    for i in places(A.shape[0], tile):
+        for j in places(A.shape[1], tile):
+            for k in places(B.shape[1], tile):
+                A[i, j] = B[i, k] @ C[k, j]
+    return A
+
+
+def gathered(B, C, tile):
+    """Each tile is fetched once, and all are put together for one large product."""
+
+    def whole(X):
+        along = places(X.shape[1], tile)
+        rows = [torch.cat([X[i, k] for k in along], 1) for i in places(X.shape[0], tile)]
+        return torch.cat(rows)
+
+    return whole(B) @ whole(C)
+
+
+CHECK = exercises.check_01_product
+RIGHT = right
+ALSO_RIGHT = [sums_in_a_tile]
+WRONG = [
+    (nothing, "write the function"),
+    (lambda B, C, tile: B @ C, "…too large for the tray"),
+    (lambda B, C, tile: list(B), "…a loop over B"),
+    (lambda B, C, tile: B[0], "…a whole row or more"),
+    (lambda B, C, tile: B[[0, 1], :], "…two slices"),
+    (whole_rows, "…were fetched at once; a tile has"),
+    (a_dot_per_element, "…numbers of B were fetched"),
+    (a_tile_of_c_for_each_row, "…numbers of C were fetched"),
+    (slivers, "…pieces; 8 tiles are enough"),
+    (edges_lost, "…are not those of B @ C"),
+    (last_not_added, "…are not those of B @ C"),
+    (overwritten, "…are not those of B @ C"),
+    (lambda B, C, tile: right(B, C, tile).T, "…not those of B @ C"),
+    (lambda B, C, tile: torch.zeros(3), "…has the shape"),
+    (gathered, "…one of your products had"),
+]
