@@ -14,15 +14,11 @@ def total(parameters):
 
 
 def right(parameters, history, quantile):
-    norm = total(parameters)
-    if not math.isfinite(norm):
+    if not math.isfinite(total(parameters)):
         for parameter in parameters:
             parameter.grad = None
         return None
-    history.append(norm)
-    threshold = torch.tensor(history).quantile(quantile).item()
-    clip_grad_norm_(parameters, threshold)
-    return threshold
+    return keeps_infinity(parameters, history, quantile)
 
 
 def right_with_zeros(parameters, history, quantile):
@@ -35,8 +31,7 @@ def right_with_zeros(parameters, history, quantile):
 
 
 def keeps_infinity(parameters, history, quantile):
-    history.append(total(parameters))
-    threshold = torch.tensor(history).quantile(quantile).item()
+    threshold = never_clips(parameters, history, quantile)
     clip_grad_norm_(parameters, threshold)
     return threshold
 
@@ -63,8 +58,7 @@ def takes_the_mean(parameters, history, quantile):
 
 
 def by_value(parameters, history, quantile):
-    history.append(total(parameters))
-    threshold = torch.tensor(history).quantile(quantile).item()
+    threshold = never_clips(parameters, history, quantile)
     torch.nn.utils.clip_grad_value_(parameters, threshold)
     return threshold
 

@@ -1,5 +1,6 @@
 """01, calls: what shows that the technique acts; answers to its exercise."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,12 +22,14 @@ def places(end, tile):
     return [slice(first, first + tile) for first in range(0, end, tile)]
 
 
-def right(B, C, tile):
+def right(B, C, tile, *, rows=places, columns=places, depth=places, add=True):
+    """The right product, and what may be wrong with it."""
     A = torch.zeros(B.shape[0], C.shape[1])
-    for i in places(A.shape[0], tile):
-        for j in places(A.shape[1], tile):
-            for k in places(B.shape[1], tile):
-                A[i, j] += B[i, k] @ C[k, j]
+    for i in rows(A.shape[0], tile):
+        for j in columns(A.shape[1], tile):
+            for k in depth(B.shape[1], tile):
+                fetched = B[i, k] @ C[k, j]
+                A[i, j] = A[i, j] + fetched if add else fetched
     return A
 
 
@@ -46,59 +49,21 @@ def whole_rows(B, C, tile):
     return torch.stack([B[i, :] @ C[:, :] for i in range(len(B))])
 
 
-def a_dot_per_element(B, C, tile):
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in range(A.shape[0]):
-        for j in range(A.shape[1]):
-            for k in places(B.shape[1], tile):
-                A[i, j] += B[i, k] @ C[k, j]
-    return A
+def one_by_one(end, tile):
+    return range(end)
 
 
-def a_tile_of_c_for_each_row(B, C, tile):
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in range(A.shape[0]):
-        for j in places(A.shape[1], tile):
-            for k in places(B.shape[1], tile):
-                A[i, j] += B[i, k] @ C[k, j]
-    return A
-
-
-def slivers(B, C, tile):
+def slivers(end, tile):
     """The right numbers, but each tile comes column by column, and row by row."""
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in places(A.shape[0], tile):
-        for j in places(A.shape[1], tile):
-            for k in range(B.shape[1]):
-                A[i, j] += B[i, k : k + 1] @ C[k : k + 1, j]
-    return A
+    return places(end, 1)
 
 
-def edges_lost(B, C, tile):
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in range(0, A.shape[0] - tile + 1, tile):
-        for j in range(0, A.shape[1] - tile + 1, tile):
-            for k in places(B.shape[1], tile):
-                A[i : i + tile, j : j + tile] += B[i : i + tile, k] @ C[k, j : j + tile]
-    return A
+def without_the_edge(end, tile):
+    return places(end - tile + 1, tile)
 
 
-def last_not_added(B, C, tile):
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in places(A.shape[0], tile):
-        for j in places(A.shape[1], tile):
-            for k in places(B.shape[1], tile)[:-1]:
-                A[i, j] += B[i, k] @ C[k, j]
-    return A
-
-
-def overwritten(B, C, tile):
-    A = torch.zeros(B.shape[0], C.shape[1])
-    for i in places(A.shape[0], tile):
-        for j in places(A.shape[1], tile):
-            for k in places(B.shape[1], tile):
-                A[i, j] = B[i, k] @ C[k, j]
-    return A
+def without_the_last(end, tile):
+    return places(end, tile)[:-1]
 
 
 def gathered(B, C, tile):
@@ -122,12 +87,12 @@ WRONG = [
     (lambda B, C, tile: B[0], "…a whole row or more"),
     (lambda B, C, tile: B[[0, 1], :], "…two slices"),
     (whole_rows, "…were fetched at once; a tile has"),
-    (a_dot_per_element, "…numbers of B were fetched"),
-    (a_tile_of_c_for_each_row, "…numbers of C were fetched"),
-    (slivers, "…pieces; 8 tiles are enough"),
-    (edges_lost, "…are not those of B @ C"),
-    (last_not_added, "…are not those of B @ C"),
-    (overwritten, "…are not those of B @ C"),
+    (partial(right, rows=one_by_one, columns=one_by_one), "…numbers of B were fetched"),
+    (partial(right, rows=one_by_one), "…numbers of C were fetched"),
+    (partial(right, depth=slivers), "…pieces; 8 tiles are enough"),
+    (partial(right, rows=without_the_edge, columns=without_the_edge), "…are not those of B @ C"),
+    (partial(right, depth=without_the_last), "…are not those of B @ C"),
+    (partial(right, add=False), "…are not those of B @ C"),
     (lambda B, C, tile: right(B, C, tile).T, "…not those of B @ C"),
     (lambda B, C, tile: torch.zeros(3), "…has the shape"),
     (gathered, "…one of your products had"),

@@ -1,5 +1,6 @@
 """02, minibatch SGD: what shows that the technique acts; answers to its exercise."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ def alive(names: dict[str, Any]) -> None:
     assert not seen.equal(names["X"]), "each epoch has an order of its own"
 
 
-def epoch(X, y, w, batch_size, rate, *, orders=None, mean=None, copied=True, keep_last=True):
+def right(X, y, w, batch_size, rate, *, orders=None, mean=None, copied=True, keep_last=True):
     """The right epoch, and what may be wrong with it."""
     order = torch.randperm(len(X)) if orders is None else orders(len(X))
     if copied:
@@ -29,10 +30,6 @@ def epoch(X, y, w, batch_size, rate, *, orders=None, mean=None, copied=True, kee
         x, targets = X[rows], y[rows]
         w -= rate * x.T @ (x @ w - targets) / (len(rows) if mean is None else mean(batch_size))
     return w
-
-
-def right(X, y, w, batch_size, rate):
-    return epoch(X, y, w, batch_size, rate)
 
 
 def right_by_autograd(X, y, w, batch_size, rate):
@@ -66,7 +63,7 @@ def one_order(n):
 def one_seed(X, y, w, batch_size, rate):
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        return epoch(X, y, w, batch_size, rate)
+        return right(X, y, w, batch_size, rate)
 
 
 CHECK = exercises.check_02_sgd_epoch
@@ -74,17 +71,17 @@ RIGHT = right
 DRAWS = True
 ALSO_RIGHT = [right_by_autograd]
 WRONG = [
-    (lambda *a: epoch(*a, mean=lambda _: 1), "…12 times as long"),
-    (lambda *a: epoch(*a, mean=lambda _: 6), "…2 times as long"),
-    (lambda *a: epoch(*a, mean=lambda size: size), "…divide by the rows"),
-    (lambda *a: epoch(*a, orders=with_replacement), "…mean gradient"),
-    (lambda *a: epoch(*a, keep_last=False), "…left out"),
-    (lambda *a: epoch(*a, orders=in_order), "…shuffle anew"),
-    (lambda *a: epoch(*a, orders=one_order), "…shuffle anew"),
+    (partial(right, mean=lambda _: 1), "…12 times as long"),
+    (partial(right, mean=lambda _: 6), "…2 times as long"),
+    (partial(right, mean=lambda size: size), "…divide by the rows"),
+    (partial(right, orders=with_replacement), "…mean gradient"),
+    (partial(right, keep_last=False), "…left out"),
+    (partial(right, orders=in_order), "…shuffle anew"),
+    (partial(right, orders=one_order), "…shuffle anew"),
     (one_seed, "…shuffle anew"),
-    (lambda *a: epoch(*a, copied=False), "…in place"),
+    (partial(right, copied=False), "…in place"),
     (old_weights, "…0.75"),
     (nothing, "return the new weights"),
-    (lambda *a: epoch(*a)[None], "…(1, 3)"),
+    (lambda *a: right(*a)[None], "…(1, 3)"),
     (lambda *a: 3.0, "…3.0"),
 ]

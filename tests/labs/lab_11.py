@@ -42,25 +42,17 @@ def keep(ctx, piece, x):
 
 
 def again(ctx, gradient):
-    x = ctx.saved_tensors[0].detach().requires_grad_()
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(ctx.random)
-        y = ctx.piece(x)
-    y.backward(gradient)
-    return None, x.grad
+    with torch.random.fork_rng(devices=[]):
+        return sets_the_state_for_good(ctx, gradient)
+
+
+def sets_the_state_for_good(ctx, gradient):
+    torch.set_rng_state(ctx.random)
+    return without_dropout(ctx, gradient)
 
 
 def without_dropout(ctx, gradient):
     x = ctx.saved_tensors[0].detach().requires_grad_()
-    with torch.enable_grad():
-        y = ctx.piece(x)
-    y.backward(gradient)
-    return None, x.grad
-
-
-def sets_the_state_for_good(ctx, gradient):
-    x = ctx.saved_tensors[0].detach().requires_grad_()
-    torch.set_rng_state(ctx.random)
     with torch.enable_grad():
         y = ctx.piece(x)
     y.backward(gradient)
@@ -108,11 +100,7 @@ def without_detach(ctx, gradient):
 
 
 def without_its_gradient(ctx, gradient):
-    x = ctx.saved_tensors[0].detach().requires_grad_()
-    with torch.enable_grad():
-        y = ctx.piece(x)
-    y.backward()
-    return None, x.grad
+    return without_dropout(ctx, None)
 
 
 def breaks(ctx, gradient):

@@ -16,10 +16,14 @@ def alive(names: dict[str, Any]) -> None:
 
 
 def right(parameters):
-    trained = [p for p in parameters if p.requires_grad]
-    sizes = [p.numel() for p in trained]
-    flat = trained[0].new_zeros(sum(sizes))
-    for p, piece in zip(trained, flat.split(sizes), strict=True):
+    return frozen_too(p for p in parameters if p.requires_grad)
+
+
+def frozen_too(parameters, dtype=None):
+    every = list(parameters)
+    sizes = [p.numel() for p in every]
+    flat = torch.zeros(sum(sizes), dtype=dtype or every[0].dtype)
+    for p, piece in zip(every, flat.split(sizes), strict=True):
         p.grad = piece.view_as(p)
     return flat
 
@@ -51,20 +55,11 @@ def scalar_has_no_place(parameters):
     return flat
 
 
-def frozen_too(parameters):
-    every = list(parameters)
-    flat = every[0].new_zeros(sum(p.numel() for p in every))
-    for p, piece in zip(every, flat.split([p.numel() for p in every]), strict=True):
-        p.grad = piece.view_as(p)
-    return flat
-
-
 def room_for_the_frozen(parameters):
     every = list(parameters)
-    flat = every[0].new_zeros(sum(p.numel() for p in every))
-    for p, piece in zip(every, flat.split([p.numel() for p in every]), strict=True):
-        if p.requires_grad:
-            p.grad = piece.view_as(p)
+    flat = frozen_too(every)
+    for p in every:
+        p.grad = p.grad if p.requires_grad else None
     return flat
 
 
@@ -96,11 +91,7 @@ def lost_in_the_second_pass(parameters):
 
 
 def in_float32(parameters):
-    trained = [p for p in parameters if p.requires_grad]
-    flat = torch.zeros(sum(p.numel() for p in trained))
-    for p, piece in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
-        p.grad = piece.view_as(p)
-    return flat
+    return frozen_too((p for p in parameters if p.requires_grad), torch.float32)
 
 
 def not_cleared(parameters):

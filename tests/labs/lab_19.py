@@ -12,7 +12,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from course import exercises
 from labkit import seed_all
-from tests.labs import counters
+from tests.labs import counters, nothing
 
 
 def biases(names: dict[str, Any], **settings: Any) -> int:
@@ -66,9 +66,6 @@ def in_place(conv, norm):
     scale, mean, beta, old = formula(conv, norm)
     conv.weight.mul_(scale.view(-1, 1, 1, 1))
     conv.register_parameter("bias", nn.Parameter(beta + (old - mean) * scale))
-
-
-def stub(conv, norm): ...
 
 
 def returns_another(conv, norm):
@@ -167,7 +164,7 @@ RAISES = ((lambda conv, norm: norm.running_meen, AttributeError, "running_meen")
 FIRST = "a convolution without a bias"
 OFF = "outputs are off by up to … of the largest"
 WRONG = (
-    (stub, f"{FIRST}: conv is as it was; change its weight"),
+    (nothing, f"{FIRST}: conv is as it was; change its weight"),
     (returns_another, f"{FIRST}: conv is as it was; change its weight"),
     (keeps_none, f"{FIRST}: conv.bias is None. What the norm subtracts"),
     (no_eps, f"a small variance: {OFF}; norm.eps is part of the root\n"),

@@ -9,6 +9,7 @@ import torch
 from course import exercises
 from course.compiling import trouble
 from labkit import count, seed_all
+from tests.labs import nothing
 
 CHECK = exercises.check_22_fused
 
@@ -49,9 +50,6 @@ def fused(functions, x, tile):
             part = function(part)
         target[first : first + tile] = part
     return out
-
-
-def stub(functions, x, tile): ...
 
 
 def whole(functions, x, tile):
@@ -130,7 +128,7 @@ RIGHT: Callable[..., Any] = fused
 ALSO_RIGHT = (through_split,)
 RAISES = ((flat_by_view, RuntimeError, "view size"),)
 WRONG = (
-    (stub, FIRST + "return a tensor; returned was None"),
+    (nothing, FIRST + "return a tensor; returned was None"),
     (first_alone, FIRST + "the result is [1, 3, 5, 7, ...], and should be [-2, 6, 22, 46, ...]"),
     (whole, FIRST + "right; but a function was called with 24 numbers at a time: at most 8"),
     (by_function, FIRST + "right; but the first function saw several tiles before the second"),
