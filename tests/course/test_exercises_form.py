@@ -7,6 +7,7 @@ import pytest
 
 from course import exercises
 from course.exercises.tell import NotYet, check
+from tests import labs
 
 
 @check("twice as much")
@@ -90,6 +91,16 @@ def test_each_stub_is_told_what_to_do(name: str, capsys: pytest.CaptureFixture[s
     assert getattr(exercises, name)(stub) is False
     said = "not yet: write the function, then run this cell again\n"
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_check_raises_an_error_of_the_reader_s_own(name: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        getattr(exercises, name)(lambda *_, **__: 1 // 0)
+
+
+def test_each_check_has_one_table_of_answers() -> None:
+    assert sorted(lab.CHECK.__name__ for lab in labs.tables()) == sorted(CHECKS)
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -19,10 +19,6 @@ def right(a, b):
     return statistics.median(ratios(a, b))
 
 
-def stub(a, b):
-    raise NotImplementedError
-
-
 def returns_nothing(a, b):
     ratios(a, b)
 
@@ -80,7 +76,6 @@ EVEN = "with a=[1.0, 2.0] and b=[1.0, 0.5] the median of the ratios is 2.5, your
 CHECK = exercises.check_00_speedup
 RIGHT = right
 WRONG = (
-    (stub, "write the function"),
     (returns_nothing, "the function returns nothing yet"),
     (returns_all, "return one number, the median of the ratios, not [2.0, 80.0"),
     (upside_down, f"{CASE}ratios is 2.0, yours is 0.5: that is b[i] / a[i], upside down"),

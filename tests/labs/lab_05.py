@@ -37,10 +37,6 @@ def noise_scale(gradient, small, big, draws):
     return noise / signal
 
 
-def stub(gradient, small, big, draws):
-    raise NotImplementedError("your turn")
-
-
 def empty(gradient, small, big, draws): ...
 
 
@@ -97,7 +93,6 @@ def both(gradient, small, big, draws):
 CHECK = exercises.check_05_noise_scale
 RIGHT = noise_scale
 WRONG = (
-    (stub, "write the function"),
     (empty, "return the noise scale, a number"),
     (both, "return the noise scale, a number, not ("),
     (mean_of_ratios, "a noise scale of 400 was planted"),

@@ -8,6 +8,7 @@ import torch
 from course import exercises
 from course.exercises.front_12 import piece_peaks
 from labkit import MemoryMeter, count, seed_all
+from tests.labs import nothing
 
 CHECK = exercises.check_12_best_cuts
 
@@ -126,9 +127,6 @@ def fractions(saved: list[int], outputs: list[int]) -> list[float]:
     return [float(cut) for cut in best_cuts(saved, outputs)]
 
 
-def stub(saved: list[int], outputs: list[int]) -> None: ...
-
-
 FOUR = "saved=[4, 4, 4, 4], outputs=[1, 1, 1, 1]: "
 SIX = f"saved={[6] * 9}, outputs={[2] * 9}: your cuts "
 RIGHT = best_cuts
@@ -149,5 +147,5 @@ WRONG = (
     (last_blocks, FOUR + "[0, 1, 2] has a cut outside of 1 to 3"),
     (the_peak, FOUR + "return a list of cuts; returned was 7"),
     (fractions, FOUR + "a cut is a whole number"),
-    (stub, FOUR + "return a list of cuts; returned was None"),
+    (nothing, FOUR + "return a list of cuts; returned was None"),
 )

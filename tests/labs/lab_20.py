@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from course import exercises
 from labkit import MemoryMeter, seed_all
-from tests.labs import counters
+from tests.labs import counters, nothing
 
 CHECK = exercises.check_20_validate
 Batches = Iterable[tuple[Tensor, Tensor]]
@@ -74,9 +74,6 @@ def mean_of(net: nn.Module, batches: Batches) -> Tensor:
 def validation_loss(net, batches):
     with each_in_its_mode(net):
         return mean_of(net, batches).item()
-
-
-def stub(net, batches): ...
 
 
 def not_called(net, batches):
@@ -157,13 +154,14 @@ def the_first_batch(net, batches):
 
 
 RIGHT: Callable[..., Any] = validation_loss
+ALSO_RIGHT = (torch.no_grad()(records),)
 WRONG = (
-    (stub, "return the mean loss over all samples"),
+    (nothing, "return the mean loss over all samples"),
     (not_called, "net was never called"),
     (dropout_on, "net was called in training mode: dropout strikes out"),
     (records, "autograd was recording while net was called: each batch made a graph"),
     (a_tensor, "a Tensor came back: return a plain number"),
-    (mean_of_means, "the mean loss is "),
+    (mean_of_means, "the mean loss is …too much weight"),
     (the_first_batch, "the mean loss is "),
     (left_in_eval, "net.training was True before and is False afterwards"),
     (train_at_the_end, "layer 2 had training=False before and has True afterwards"),

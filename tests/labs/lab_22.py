@@ -9,6 +9,7 @@ import torch
 from course import exercises
 from course.compiling import trouble
 from labkit import count, seed_all
+from tests.labs import nothing
 
 CHECK = exercises.check_22_fused
 
@@ -49,9 +50,6 @@ def fused(functions, x, tile):
             part = function(part)
         target[first : first + tile] = part
     return out
-
-
-def stub(functions, x, tile): ...
 
 
 def whole(functions, x, tile):
@@ -110,10 +108,27 @@ def first_alone(functions, x, tile):
     return fused(functions[:1], x, tile)
 
 
+def through_split(functions, x, tile):
+    """Parts that are views of the result."""
+    out = torch.empty(x.shape, dtype=x.dtype)
+    parts = zip(x.reshape(-1).split(tile), out.view(-1).split(tile), strict=True)
+    for part, place in parts:
+        for function in functions:
+            part = function(part)
+        place.copy_(part)
+    return out
+
+
+def flat_by_view(functions, x, tile):
+    return fused(functions, x.view(-1), tile).view(x.shape)
+
+
 FIRST = "24 numbers in tiles of 8: "
 RIGHT: Callable[..., Any] = fused
+ALSO_RIGHT = (through_split,)
+RAISES = ((flat_by_view, RuntimeError, "view size"),)
 WRONG = (
-    (stub, FIRST + "return a tensor; returned was None"),
+    (nothing, FIRST + "return a tensor; returned was None"),
     (first_alone, FIRST + "the result is [1, 3, 5, 7, ...], and should be [-2, 6, 22, 46, ...]"),
     (whole, FIRST + "right; but a function was called with 24 numbers at a time: at most 8"),
     (by_function, FIRST + "right; but the first function saw several tiles before the second"),

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from course import exercises
 from course.measured.backends import KERNELS, TABLE
 from labkit import MemoryMeter, seed_all
+from tests.labs import nothing
 
 CHECK = exercises.check_24_attention
 # Of tokens, in the test size.
@@ -83,9 +84,6 @@ def wrong(mistake):
     return answer
 
 
-def stub(q, k, v, tile, bias=None): ...
-
-
 def whole_table(q, k, v, tile, bias=None):
     scores = q @ k.mT / q.shape[-1] ** 0.5
     return (scores if bias is None else scores + bias).softmax(-1) @ v
@@ -118,7 +116,7 @@ def without_batch(q, k, v, tile, bias=None):
 FIRST, TABLE_MADE = "8 tokens in tiles of 4: ", "right; but a tensor of "
 RIGHT = attention
 WRONG = (
-    (stub, FIRST + "return a tensor; returned was None"),
+    (nothing, FIRST + "return a tensor; returned was None"),
     (wrong("scale"), FIRST + "the scores are not divided by √d"),
     (wrong("sum"), FIRST + "the sum collected so far does not shrink"),
     (wrong("output"), FIRST + "the output collected so far does not shrink"),
