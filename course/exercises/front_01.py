@@ -19,7 +19,7 @@ PRODUCTS = (ops.mm, ops.mv, ops.dot, ops.bmm, ops.addmm, ops.addmv)
 FETCH = "fetch a tile with two slices, as in B[0:4, 4:8]"
 
 
-@check("every tile is fetched as often as it has to be: yours is in the panel below", judged="both")
+@check("every tile is fetched as often as it has to be: it is in the panel below", judged="both")
 def check_01_product(answer: Callable[..., Any]) -> None:
     """`answer(B, C, tile)` is `B @ C`, from tiles of at most `tile` by `tile` numbers.
 

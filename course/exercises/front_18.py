@@ -16,7 +16,7 @@ Clip = Callable[[list[nn.Parameter], float], Any]
 Gradients = Sequence[Sequence[float] | None]
 
 
-@check("one length for all gradients: yours is in the panel below")
+@check("one length for all gradients: it races in the panel below")
 def check_18_clip(answer: Clip) -> None:
     """`answer(parameters, max_norm)` shortens the gradients in place so that their norm, as one
     vector, is at most `max_norm`, and returns the norm from before.

@@ -119,7 +119,7 @@ function throws(walks, now) {
 // What the peaks of the blue curve are, where it is not thrown.
 function spikes(places) {
   const count = thrown(places, STEPS) ? 0 : climbs(places, STEPS);
-  return count ? `Blue spikes: ${count} ${count > 1 ? "steps" : "step"} onto the wall, and back. ` : "";
+  return count ? `Blue spikes: ${count} ${count > 1 ? "steps" : "step"} onto the wall. ` : "";
 }
 
 function verdict(state) {
