@@ -14,16 +14,20 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
 from labkit.device import synchronize
-from whyslow.events import Listener, listening
+from whyslow.events import (
+    BACKWARD,
+    DATA,
+    FORWARD,
+    IN_LOADER,
+    UPDATE,
+    ZEROING,
+    Listener,
+    listening,
+)
 
-DATA, BEFORE, FORWARD, BACKWARD = "data", "before", "forward", "backward"
-AFTER_BACKWARD, UPDATE, REST = "after backward", "update", "rest"
-# Its operators are no update, and its time is part of one.
-ZEROING = "zeroing"
+# What lies between them. Operators of zeroing are no update, and its time is part of one.
+BEFORE, AFTER_BACKWARD, REST = "before", "after backward", "rest"
 PHASES = (DATA, BEFORE, FORWARD, BACKWARD, AFTER_BACKWARD, UPDATE, REST)
 # What an experiment works on, with the phases that it can shorten.
 MODEL, HOST, ALL = "model", "host", "all"
@@ -52,44 +56,29 @@ class Phased(Listener):
         """The next phase begins."""
         self.phase = phase
 
-    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.enter(FORWARD)
-
-    def backward_begins(self) -> None:
-        if self.phase == BEFORE:
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        if what == IN_LOADER:
+            return
+        if what in (ZEROING, DATA):
+            self._was = self.phase
+        elif what == BACKWARD and self.phase == BEFORE:
             # Of a model without modules.
             self.phase = FORWARD
-        self.enter(BACKWARD)
+        elif what == UPDATE:
+            self._updates += 1
+            if self.phase == REST:
+                # From one optimizer to the next.
+                self.phase = UPDATE
+        self.enter(what)
 
-    def backward_ends(self) -> None:
-        self.enter(UPDATE if self._updates else AFTER_BACKWARD)
-
-    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if self.phase == REST:
-            # From one optimizer to the next.
-            self.phase = UPDATE
-        self.enter(UPDATE)
-        self._updates += 1
-
-    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
-        self._updates = max(0, self._updates - 1)
-        self.enter(REST)
-
-    def zeroing_begins(self) -> None:
-        self._leave_for(ZEROING)
-
-    def zeroing_ends(self) -> None:
-        self.enter(self._was)
-
-    def loader_begins(self, source: Any) -> None:
-        self._leave_for(DATA)
-
-    def loader_ends(self) -> None:
-        self.enter(self._was)
-
-    def _leave_for(self, phase: str) -> None:
-        self._was = self.phase
-        self.enter(phase)
+    def ends(self, what: str, item: Any, values: Any) -> None:
+        if what == BACKWARD:
+            self.enter(UPDATE if self._updates else AFTER_BACKWARD)
+        elif what == UPDATE:
+            self._updates = max(0, self._updates - 1)
+            self.enter(REST)
+        elif what in (ZEROING, DATA):
+            self.enter(self._was)
 
 
 @dataclass(frozen=True)
@@ -135,9 +124,10 @@ class Phases(Phased):
         super().enter(phase)
         self._since = time.perf_counter()
 
-    def loader_begins(self, source: Any) -> None:
-        super().loader_begins(source)
-        self._asked = Source.of(source)
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        super().begins(what, item, values)
+        if what == DATA:
+            self._asked = Source.of(item)
 
     def begin(self) -> None:
         """A step begins."""

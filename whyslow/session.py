@@ -21,7 +21,6 @@ from torch.utils._pytree import tree_leaves
 
 from labkit.busy import Others, cores
 from labkit.comparing import measuring
-from labkit.device import synchronize
 from labkit.progress import progress
 from labkit.restore import Restoration, preserve_state, restoring
 from labkit.restore.reach import generators_of
@@ -29,7 +28,6 @@ from labkit.results import Comparison
 from labkit.text import format_seconds
 from whyslow import memory
 from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
-from whyslow.events import listening
 from whyslow.experiment import STEPS, Change, Experiment, both
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from whyslow.limit import limit, may_fail
@@ -82,7 +80,6 @@ class Session:
         self.phases: dict[str, float] = {}
         self.state, self.first_part = state, first_part
         self.restoration: Restoration
-        self.first = Phases()
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
@@ -169,14 +166,9 @@ class Session:
         self.advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
-        self.first = Phases()
-        synchronize()
-        begin = time.perf_counter()
-        with limit(self.patience, name), listening(self.first), self.lines:
-            self.first.begin()
+        with limit(self.patience, name), self.lines:
             self.subject.seen = observe(step, self.restoration.keep)
-            self.first.end()
-        self.subject.step_seconds = time.perf_counter() - begin
+        [self.subject.step_seconds] = self.subject.seen.wholes
 
     def _count(self) -> None:
         """Operators and memory, in a few steps more."""
@@ -212,7 +204,7 @@ class Session:
                 self._add(loading.findings(subject, streamed, self._may_fail))
             self.advance()
             before = len(compilations.seconds)
-            phases = self.first
+            phases: Phases = subject.seen
             if not self.slow:
                 around = partial(limit, self.patience, "a step")
                 seconds = CUTTING * self.seconds

@@ -442,30 +442,15 @@ class Told(Listener):
     def __init__(self):
         self.events = []
 
-    def forward_begins(self, root, inputs):
-        self.events.append("forward")
+    def begins(self, what, item, values):
+        self.events.append(what)
 
-    def backward_begins(self):
-        self.events.append("backward")
-
-    def backward_ends(self):
-        self.events.append("backward end")
-
-    def update_begins(self, optimizer):
-        self.events.append("update")
-
-    def update_ends(self, optimizer):
-        self.events.append("update end")
-
-    def zeroing_begins(self):
-        self.events.append("zero")
-
-    def zeroing_ends(self):
-        self.events.append("zero end")
+    def ends(self, what, item, values):
+        self.events.append(f"{what} end")
 
 
-BACKWARD = ["forward", "backward", "backward end"]
-UPDATE = ["update", "update end", "zero", "zero end"]
+BACKWARD = ["forward", "forward end", "backward", "backward end"]
+UPDATE = ["update", "update end", "zeroing", "zeroing end"]
 
 
 def beside(work):
@@ -534,7 +519,7 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     told = Told()
     with listening(told):
         weights(torch.ones(2, 4)).sum().backward()
-    assert told.events == [*BACKWARD[:2], *told_of, BACKWARD[2]]
+    assert told.events == [*BACKWARD[:3], *told_of, BACKWARD[3]]
 
 
 # ------------------------------------------------------------------------ arguments given by name
@@ -563,15 +548,10 @@ def noted(monkeypatch, module):
     return done
 
 
-def test_the_second_step_is_timed_after_the_first_and_to_its_end(monkeypatch):
-    told = session.Session(lambda: None, None, 1.0, 60.0, ())
-    told.advance, told.restoration = lambda: None, SimpleNamespace(keep=None)
-    done = noted(monkeypatch, session)
-    monkeypatch.setattr(phases_of, "synchronize", lambda: done.append("wait"))
-    monkeypatch.setattr(session, "observe", lambda *given: done.append("step") or Seen())
-    told._look()
-    one = ["wait", "clock", "wait", "step", "wait", "clock"]
-    assert done == 2 * one
+def test_a_step_is_timed_after_the_one_before_and_to_its_end(monkeypatch):
+    done = noted(monkeypatch, phases_of)
+    observe(lambda: done.append("step"), lambda item: None)
+    assert done == ["wait", "clock", "step", "wait", "clock", "clock"]
 
 
 # ------------------------------------------------------------------------- loaders of other kinds

@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.utils.checkpoint as recomputing
 
 from labkit.restore.attributes import exchanged, patched
 from whyslow.experiment import Experiment
 from whyslow.memory import room_for
-from whyslow.observe import RECOMPUTERS
+from whyslow.observe import recomputers
 from whyslow.phases import ALL, MODEL
 from whyslow.remedies import ANOMALY, DETERMINISTIC, NO_SEARCH, PROFILER, RECOMPUTED
 from whyslow.subject import Subject
@@ -105,10 +104,8 @@ def searching() -> Iterator[None]:
 @contextmanager
 def not_recomputed() -> Iterator[None]:
     """``checkpoint(function, ...)`` only calls the function."""
-    instead: dict[str, Any] = dict.fromkeys(RECOMPUTERS, _passes)
-    instead["CheckpointFunction"] = _Calls
     with exchanged(
-        (recomputing, name, value) for name, value in instead.items() if hasattr(recomputing, name)
+        (owner, name, _calls if name == "apply" else _passes) for owner, name in recomputers()
     ):
         yield
 
@@ -118,13 +115,9 @@ def _passes(*args: Any, **keywords: Any) -> Iterator[None]:
     yield
 
 
-class _Calls:
+def _calls(function: Any, preserve: bool, *args: Any) -> Any:
     """In the place of the autograd function that recomputes."""
-
-    @staticmethod
-    def apply(function: Any, preserve: bool, *args: Any) -> Any:
-        """The value of ``function``."""
-        return function(*args)
+    return function(*args)
 
 
 def _nothing(*args: Any, **keywords: Any) -> None:
