@@ -27,8 +27,9 @@ from labkit.restore.reach import generators_of
 from labkit.results import Comparison
 from labkit.text import format_seconds
 from whyslow import memory
+from whyslow.changes import Change, both
 from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
-from whyslow.experiment import STEPS, Change, Experiment, both
+from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from whyslow.limit import limit, may_fail
 from whyslow.observe import count_operators, observe

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from labkit.restore import giving_back
-from labkit.restore.attributes import exchanged
+from whyslow.changes import forwards
 from whyslow.clock import share_of
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding, found
@@ -33,10 +35,17 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
         return
+    compiled: dict[nn.Module, Any] = {}
+
+    def by_compiler(root: nn.Module, forward: Any) -> Any:
+        if root not in compiled:
+            compiled[root] = torch.compile(forward)
+        return compiled[root]
+
     yield Experiment(
         UNCOMPILED,
         "the models' forward passes by torch.compile",
-        _Compiled(subject),
+        partial(forwards, seen.roots, by_compiler),
         whole=forgotten,
         compiles=FIRST + EACH * sum(seen.launches.values()),
     )
@@ -46,22 +55,6 @@ def codes() -> int:
     """How many functions torch has compiled in this process; -1 while its compiler is not there."""
     module = sys.modules.get("torch._dynamo.convert_frame")
     return -1 if module is None else len(module.input_codes.seen)
-
-
-class _Compiled:
-    """A change: compiled forward passes in the place of the models' own."""
-
-    def __init__(self, subject: Subject) -> None:
-        self._roots = subject.seen.roots
-        self._forwards: list[Any] = []
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        if not self._forwards:
-            self._forwards = [torch.compile(root.forward) for root in self._roots]
-        pairs = zip(self._roots, self._forwards, strict=True)
-        with exchanged((root, "forward", forward) for root, forward in pairs):
-            yield
 
 
 @contextmanager
