@@ -167,7 +167,7 @@ class Session:
         self.advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
-        with limit(self.patience, name), self.lines:
+        with limit(self.patience, name), self.lines.seen():
             self.subject.seen = observe(step, self.restoration.keep)
         [self.subject.step_seconds] = self.subject.seen.wholes
 
@@ -209,7 +209,7 @@ class Session:
             if not self.slow:
                 around = partial(limit, self.patience, "a step")
                 seconds = CUTTING * self.seconds
-                with self.lines:
+                with self.lines.seen():
                     phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
                 subject.step_seconds = sum(phases.wholes) / len(phases.steps)
             wholes = streamed.wholes

@@ -89,7 +89,7 @@ def stack_of(frame: FrameType | None) -> Stack:
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
-        if is_own(code) and not _evaluated(frame):
+        if is_own(code):
             places.append((code, frame.f_lasti))
         else:
             mark = mark_of(code)
@@ -97,14 +97,6 @@ def stack_of(frame: FrameType | None) -> Stack:
                 places.append(mark)
         frame = frame.f_back
     return tuple(reversed(places))
-
-
-def _evaluated(frame: FrameType) -> bool:
-    """Whether it is a text that a library has evaluated, as for a named tuple."""
-    code, caller = frame.f_code, frame.f_back
-    if code.co_name != "<module>" or code.co_filename != "<string>":
-        return False
-    return caller is None or not is_own(caller.f_code)
 
 
 def stack_of_thread(thread: int) -> Stack:
