@@ -40,47 +40,6 @@ PARTS = {
 }
 
 
-class Phased(Listener):
-    """Follows a step from phase to phase; what is between two modules belongs to the forward pass.
-
-    A closure that an optimizer calls has a forward and a backward pass within the update.
-    """
-
-    def __init__(self) -> None:
-        self.phase = BEFORE
-        self._updates = 0
-        # Where the step was when it asked for a batch, or zeroed its gradients.
-        self._was = BEFORE
-
-    def enter(self, phase: str) -> None:
-        """The next phase begins."""
-        self.phase = phase
-
-    def begins(self, what: str, item: Any, values: Any) -> None:
-        if what == IN_LOADER:
-            return
-        if what in (ZEROING, DATA):
-            self._was = self.phase
-        elif what == BACKWARD and self.phase == BEFORE:
-            # Of a model without modules.
-            self.phase = FORWARD
-        elif what == UPDATE:
-            self._updates += 1
-            if self.phase == REST:
-                # From one optimizer to the next.
-                self.phase = UPDATE
-        self.enter(what)
-
-    def ends(self, what: str, item: Any, values: Any) -> None:
-        if what == BACKWARD:
-            self.enter(UPDATE if self._updates else AFTER_BACKWARD)
-        elif what == UPDATE:
-            self._updates = max(0, self._updates - 1)
-            self.enter(REST)
-        elif what in (ZEROING, DATA):
-            self.enter(self._was)
-
-
 @dataclass(frozen=True)
 class Source:
     """What a loader reads, in which order, and how it makes batches of it."""
@@ -100,12 +59,19 @@ class Source:
         return cls(dataset, batches, collate, workers or 0)
 
 
-class Phases(Phased):
-    """Seconds of each phase; ``steps`` has one entry a step, between `begin` and `end`."""
+class Phases(Listener):
+    """Seconds of each phase; ``steps`` has one entry a step, between `begin` and `end`.
+
+    What is between two modules belongs to the forward pass. A closure that an optimizer calls has a
+    forward and a backward pass within the update.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.phase = BEFORE
         self.steps: list[dict[str, float]] = []
+        self._updates = 0
+        # Where the step was when it asked for a batch, or zeroed its gradients.
+        self._was = BEFORE
         self._now: dict[str, float] = defaultdict(float)
         self._since = 0.0
         self._asked = Source()
@@ -113,7 +79,33 @@ class Phases(Phased):
         self._waits: dict[int, float] = defaultdict(float)
         self._sources: dict[int, Source] = {}
 
-    def enter(self, phase: str) -> None:
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        if what == IN_LOADER:
+            return
+        if what in (ZEROING, DATA):
+            self._was = self.phase
+        elif what == BACKWARD and self.phase == BEFORE:
+            # Of a model without modules.
+            self.phase = FORWARD
+        elif what == UPDATE:
+            self._updates += 1
+            if self.phase == REST:
+                # From one optimizer to the next.
+                self.phase = UPDATE
+        self._enter(what)
+        if what == DATA:
+            self._asked = Source.of(item)
+
+    def ends(self, what: str, item: Any, values: Any) -> None:
+        if what == BACKWARD:
+            self._enter(UPDATE if self._updates else AFTER_BACKWARD)
+        elif what == UPDATE:
+            self._updates = max(0, self._updates - 1)
+            self._enter(REST)
+        elif what in (ZEROING, DATA):
+            self._enter(self._was)
+
+    def _enter(self, phase: str) -> None:
         synchronize()
         seconds = time.perf_counter() - self._since
         self._now[UPDATE if self.phase == ZEROING else self.phase] += seconds
@@ -121,13 +113,8 @@ class Phases(Phased):
             key = id(self._asked.dataset)
             self._waits[key] += seconds
             self._sources[key] = self._asked
-        super().enter(phase)
+        self.phase = phase
         self._since = time.perf_counter()
-
-    def begins(self, what: str, item: Any, values: Any) -> None:
-        super().begins(what, item, values)
-        if what == DATA:
-            self._asked = Source.of(item)
 
     def begin(self) -> None:
         """A step begins."""
@@ -137,7 +124,7 @@ class Phases(Phased):
 
     def end(self) -> None:
         """It is done."""
-        self.enter(REST)
+        self._enter(REST)
         self.steps.append(dict(self._now))
 
     def slowest_loader(self) -> Source:
