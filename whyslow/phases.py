@@ -25,6 +25,7 @@ from whyslow.events import (
     Listener,
     listening,
 )
+from whyslow.streams import Stream
 
 # What lies between them. Operators of zeroing are no update, and its time is part of one.
 BEFORE, AFTER_BACKWARD, REST = "before", "after backward", "rest"
@@ -132,6 +133,12 @@ class Phases(Listener):
         if not self._waits:
             return Source()
         return self._sources[max(self._waits, key=lambda key: self._waits[key])]
+
+    def stream(self) -> Stream:
+        """The same steps by what they wait for batches of their own."""
+        waits = [step.get(DATA, 0.0) for step in self.steps]
+        works = [whole - wait for whole, wait in zip(self.wholes, waits, strict=True)]
+        return Stream(waits, works)
 
     @property
     def wholes(self) -> list[float]:

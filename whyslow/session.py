@@ -34,7 +34,7 @@ from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
 from whyslow.limit import limit, may_fail
 from whyslow.observe import count_operators, observe
 from whyslow.own_lines import OwnLines
-from whyslow.phases import DATA, REST, UPDATE, Phases, share_of_part, timed
+from whyslow.phases import DATA, REST, UPDATE, Phases, Source, share_of_part, timed
 from whyslow.remedies import BATCH, BESIDE, GROWTH, LOOP, RECOMPILED, WAITS
 from whyslow.streams import LEAST_STEPS, Stream, end_started, stream, without_iterator
 from whyslow.subject import Subject, copy_of
@@ -198,35 +198,40 @@ class Session:
         """Streaming, and the phases of a step: by the clock."""
         subject = self.subject
         with compiled.watched() as compilations, self._kept():
-            streamed = Stream()
-            if subject.takes_batches:
-                streamed = self._streamed()
-                self.looked_for.append(WAITS)
-                self._add(loading.findings(subject, streamed, self._may_fail))
+            streamed, source = self._streamed(), Source.of(subject.loader)
+            compiling = list(compilations)
             self.advance()
-            before = len(compilations.seconds)
-            phases: Phases = subject.seen
-            if not self.slow:
-                around = partial(limit, self.patience, "a step")
-                seconds = CUTTING * self.seconds
-                with self.lines.seen():
-                    phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
-                subject.step_seconds = sum(phases.wholes) / len(phases.steps)
-            wholes = streamed.wholes
+            phases = self._timed()
             if not subject.takes_batches:
-                wholes, before = phases.wholes, len(compilations.seconds)
-                self.looked_for.append(WAITS)
-                self._add(loading.inside(phases, self._may_fail))
-        if wholes:
-            self.step_seconds = sum(wholes) / len(wholes)
+                # Of a step with loaders of its own: the slowest of them is to blame.
+                streamed, source = phases.stream(), phases.slowest_loader()
+                compiling = list(compilations)
+            self.looked_for.append(WAITS)
+            self._add(loading.findings(subject, streamed, source, self._may_fail))
+        if streamed.wholes:
+            self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
         self._from_phases(phases, streamed)
         self.looked_for.append(RECOMPILED)
-        self._add(compiled.again(compilations.seconds[:before], wholes))
+        self._add(compiled.again(compiling, streamed.wholes))
         self.advance()
+
+    def _timed(self) -> Phases:
+        """The phases of steps on kept batches; of slow ones, those of the last that was seen."""
+        subject = self.subject
+        if self.slow:
+            return subject.seen
+        around = partial(limit, self.patience, "a step")
+        seconds = CUTTING * self.seconds
+        with self.lines.seen():
+            phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
+        subject.step_seconds = sum(phases.wholes) / len(phases.steps)
+        return phases
 
     def _streamed(self) -> Stream:
         """Steps on batches as they come; of slow ones, the time of the first batches is enough."""
         subject = self.subject
+        if not subject.takes_batches:
+            return Stream()
         workers = getattr(subject.loader, "num_workers", 0)
         one = subject.step_seconds
         if not workers:
@@ -244,7 +249,7 @@ class Session:
         subject = self.subject
         shares = phases.shares()
         scale = 1.0
-        if streamed.wholes:
+        if self.subject.takes_batches and streamed.wholes:
             # Of the time with waiting for data, as everything that is said.
             self.waiting = sum(streamed.waits) / sum(streamed.wholes)
             scale = 1 - self.waiting
