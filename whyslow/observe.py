@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,14 +90,14 @@ class Seen(Phases):
         super().ends(what, item, values)
         if what != FORWARD or item.training or not torch.is_grad_enabled():
             return
-        if any(each.requires_grad for each in _tensors(values)):
+        if any(each.requires_grad for each in tensors_of(values)):
             self.unused.append(item)
 
     def _calls(self, root: nn.Module, inputs: Any) -> None:
         if not any(root is known for known in self.roots):
             self.on_new(root)
             self.roots.append(root)
-        tensors = _tensors(inputs)
+        tensors = tensors_of(inputs)
         for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
             check_current(device)
             self.devices.add(device)
@@ -109,21 +110,22 @@ class Seen(Phases):
         self.profiled |= torch.autograd._profiler_enabled()
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    """All tensors in a batch, or in whatever else."""
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
 class _Operators(CountingMode):
     """Counts what the step asks of the device, by phase."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, phases: Phases) -> None:
         super().__init__()
-        self.seen = seen
+        self._phases = phases
+        self.by_phase: dict[str, int] = defaultdict(int)
 
     def launched(self) -> None:
         super().launched()
-        by_phase, phase = self.seen.launches, self.seen.phase
-        by_phase[phase] = by_phase.get(phase, 0) + 1
+        self.by_phase[self._phases.phase] += 1
 
 
 def from_host(func: Any, args: Any) -> torch.Tensor | None:
@@ -137,9 +139,7 @@ def from_host(func: Any, args: Any) -> torch.Tensor | None:
 class _Copies(TorchFunctionMode):
     """Counts the bytes that go to an accelerator from memory that is not page-locked."""
 
-    def __init__(self, seen: Seen) -> None:
-        super().__init__()
-        self.seen = seen
+    pageable = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -147,7 +147,7 @@ class _Copies(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         source = from_host(func, args)
         if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            self.seen.pageable += bytes_of(source)
+            self.pageable += bytes_of(source)
         return result
 
 
@@ -163,14 +163,13 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
     return seen
 
 
-def count_operators(step: Callable[[], object], seen: Seen) -> Seen:
-    """What operators one more step calls, by phase; the same `Seen`, with its counts."""
-    counted = Seen(roots=list(seen.roots), optimizers=list(seen.optimizers))
-    with listening(counted), _Copies(counted), _Operators(counted) as operators:
+def count_operators(step: Callable[[], object], seen: Seen) -> None:
+    """Note in ``seen`` what operators one more step calls, by phase."""
+    phases = Phases()
+    with listening(phases), _Copies() as copies, _Operators(phases) as operators:
         step()
-    seen.launches, seen.host_reads = counted.launches, operators.host_reads
-    seen.pageable = counted.pageable
-    return seen
+    seen.launches, seen.host_reads = dict(operators.by_phase), operators.host_reads
+    seen.pageable = copies.pageable
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from torch.utils.data import BatchSampler, IterableDataset
@@ -12,19 +13,19 @@ from torch.utils.data import BatchSampler, IterableDataset
 from labkit.busy import cores
 from whyslow.clock import saving_of, share_of
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.limit import MayFail
 from whyslow.phases import Source
 from whyslow.remedies import COLLATE, FEW_WORKERS, IDLE_WORKERS, RESTARTS, SAMPLES, WAITS
 from whyslow.streams import Stream, end_started, stream, with_workers
 from whyslow.subject import Subject
 
-# What may fail: a dataset that is ready only in a worker, for one.
+# What may fail, by its name: a dataset that is ready only in a worker, for one.
 CAUSE = "what makes the loader slow"
 # One more worker is advised where it saves this share or more.
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
 SECONDS = 2.0
 Share = tuple[float, Interval]
+MayFail = Callable[[str], AbstractContextManager[None]]
 
 
 def findings(
