@@ -8,15 +8,14 @@ nothing where the code could be for anything.
 from __future__ import annotations
 
 import functools
-import gc
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 
 import labkit
+from labkit.restore.collector import without_collector
 from labkit.restore.own import is_own_code
 
 # A frame of the reader's: its code, and the byte of it that runs. Or a mark.
@@ -115,21 +114,15 @@ def stack_of_thread(thread: int) -> Stack:
     return stack if _has_own(stack) else ()
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected() -> AbstractContextManager[None]:
     """No garbage is collected inside, where Python is older than 3.12.
 
     There a frame that is asked for may begin a collection, whose finalizers let the other thread
     go on: what was a frame of it is something else then, and Python hangs or crashes.
     """
-    hold = sys.version_info < (3, 12) and gc.isenabled()
-    if hold:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if hold:
-            gc.enable()
+    if sys.version_info < (3, 12):
+        return without_collector()
+    return nullcontext()
 
 
 def _has_own(stack: Stack) -> bool:
