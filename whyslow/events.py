@@ -1,9 +1,9 @@
 """When a step enters and leaves its modules, its backward pass and its optimizer.
 
-All by torch's global hooks, and by two exchanges: ``Tensor.backward`` looks
-`torch.autograd.backward` up when it is called, and ``zero_grad`` has no hook. What the step itself
-calls, and not another module, is a *root*. What a DataLoader does while a batch is asked for is its
-own: transforms are modules too, and no part of the model.
+All by torch's global hooks, and by exchanges: ``Tensor.backward`` looks `torch.autograd.backward`
+up when it is called; loaders and ``zero_grad`` have no hooks. What the step itself calls, and not
+another module, is a *root*. What a DataLoader does while a batch is asked for is its own:
+transforms are modules too, and no part of the model.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
+from torch.optim import Optimizer
 from torch.optim import optimizer as optimizer_hooks
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loading
@@ -24,200 +25,120 @@ from torch.utils.data import dataloader as loading
 from labkit.restore import giving_back
 from labkit.restore.attributes import exchanged
 
+# What begins and ends: with the root, the optimizer, or the DataLoader or its iterator.
+FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
+ZEROING, DATA = "zeroing", "data"
+# A module that is called to make a batch; it only begins.
+IN_LOADER = "in the loader"
+
 
 class Listener:
-    """What is told of a step; every method does nothing by default."""
+    """What is told of a step; nothing is done with it by default."""
 
-    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """A root is called."""
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        """``item`` is called, a root with these inputs as ``values``."""
 
-    def forward_ends(self, root: nn.Module, output: Any) -> None:
-        """A root has returned."""
-
-    def backward_begins(self) -> None:
-        """`torch.autograd.backward` is called."""
-
-    def backward_ends(self) -> None:
-        """It has returned."""
-
-    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer's step is called."""
-
-    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
-        """It has returned."""
-
-    def zeroing_begins(self) -> None:
-        """An optimizer's ``zero_grad`` is called."""
-
-    def zeroing_ends(self) -> None:
-        """It has returned."""
-
-    def loader_begins(self, source: Any) -> None:
-        """A pass over ``source``, a DataLoader, begins; or its iterator is asked for a batch."""
-
-    def loader_calls(self, root: nn.Module) -> None:
-        """A module is called to make a batch."""
-
-    def loader_ends(self) -> None:
-        """The batch has come."""
+    def ends(self, what: str, item: Any, values: Any) -> None:
+        """It has returned, a root with this output as ``values``."""
 
 
-class _Own:
-    """The thread that it is made in: what is done by it, and by its backward pass."""
+class _Telling:
+    """Tells a listener what the thread does that this is made in, and its backward passes."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._thread = threading.get_ident()
-        self._backwards = 0
-        self.loads = False
+        self._backwards = self._depth = 0
+        self._loads = False
 
-    def calls(self) -> bool:
-        """Whether this thread is it."""
+    def _is_here(self) -> bool:
         return threading.get_ident() == self._thread
 
-    def trains(self) -> bool:
+    def _trains(self) -> bool:
         """Whether this thread is it, and makes no batch."""
-        return self.calls() and not self.loads
+        return self._is_here() and not self._loads
 
-    def causes(self) -> bool:
+    def _causes(self) -> bool:
         """Whether this thread is it, or one of autograd's while it waits for its backward pass.
 
         On an accelerator the hooks of gradients run there, and an optimizer in them.
         """
-        if self.calls():
-            return not self.loads
+        if self._is_here():
+            return not self._loads
         # So Python calls a thread that it has not started.
         foreign = isinstance(threading.current_thread(), threading._DummyThread)
         return foreign and self._backwards > 0
 
-    @contextmanager
-    def in_backward(self) -> Iterator[None]:
-        """Around a backward pass of the thread."""
-        self._backwards += 1
-        try:
-            yield
-        finally:
-            self._backwards -= 1
+    def enters(self, module: Any, inputs: Any) -> None:
+        """A hook before a module's forward pass."""
+        if not self._is_here() or torch.compiler.is_compiling():
+            return
+        self._depth += 1
+        if self._depth == 1:
+            self._listener.begins(IN_LOADER if self._loads else FORWARD, module, inputs)
+
+    def leaves(self, module: Any, inputs: Any, output: Any) -> None:
+        """A hook behind it."""
+        if not self._is_here() or torch.compiler.is_compiling():
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth == 0 and not self._loads:
+            self._listener.ends(FORWARD, module, output)
+
+    def updates(self, optimizer: Any, *_: Any) -> None:
+        """A hook before an optimizer's step."""
+        if self._causes():
+            self._listener.begins(UPDATE, optimizer, None)
+
+    def updated(self, optimizer: Any, *_: Any) -> None:
+        """A hook behind it."""
+        if self._causes():
+            self._listener.ends(UPDATE, optimizer, None)
+
+    def exchanges(self) -> Iterator[tuple[Any, str, Any]]:
+        """What has no hooks. Of what is asked for within itself, nothing more is told."""
+        kind: Any = loading._BaseDataLoaderIter
+        yield torch.autograd, "backward", self._told(BACKWARD, torch.autograd.backward)
+        yield Optimizer, "zero_grad", self._told(ZEROING, Optimizer.zero_grad)
+        yield nn.Module, "zero_grad", self._told(ZEROING, nn.Module.zero_grad)
+        yield DataLoader, "__iter__", self._told(DATA, DataLoader.__iter__)
+        yield kind, "__next__", self._told(DATA, kind.__next__)
+
+    def _told(self, what: str, does: Callable[..., Any]) -> Callable[..., Any]:
+        asked = self._causes if what == ZEROING else self._trains
+
+        @functools.wraps(does)
+        def told(*args: Any, **keywords: Any) -> Any:
+            if not asked():
+                return does(*args, **keywords)
+            item = args[0] if args else None
+            self._listener.begins(what, item, None)
+            self._backwards += what == BACKWARD
+            self._loads = self._loads or what == DATA
+            try:
+                return does(*args, **keywords)
+            finally:
+                self._backwards -= what == BACKWARD
+                self._loads = self._loads and what != DATA
+                self._listener.ends(what, item, None)
+
+        return told
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
     """Tell ``listener`` what this thread's steps do inside, and the hooks of their gradients."""
-    own = _Own()
-    depth = 0
-
-    def enters(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        nonlocal depth
-        if not own.calls() or _is_compiling():
-            return
-        depth += 1
-        if depth == 1:
-            _enters(listener, own, module, inputs)
-
-    def leaves(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        nonlocal depth
-        if not own.calls() or _is_compiling():
-            return
-        depth = max(0, depth - 1)
-        if depth == 0 and not own.loads:
-            listener.forward_ends(module, output)
-
+    telling = _Telling(listener)
     handles: list[Any] = []
 
     def remove() -> None:
         for handle in handles:
             handle.remove()
 
-    changes = (
-        (torch.autograd, "backward", _told(listener, own)),
-        (torch.optim.Optimizer, "zero_grad", _zeroes(listener, own)),
-        *_loads(listener, own),
-    )
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
-    with giving_back(remove), exchanged(changes):
-        handles.append(module_hooks.register_module_forward_pre_hook(enters))
-        handles.append(module_hooks.register_module_forward_hook(leaves, always_call=True))
-        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(_begins(listener, own)))
-        handles.append(optimizer_hooks.register_optimizer_step_post_hook(_ends(listener, own)))
+    with giving_back(remove), exchanged(telling.exchanges()):
+        handles.append(module_hooks.register_module_forward_pre_hook(telling.enters))
+        handles.append(module_hooks.register_module_forward_hook(telling.leaves, always_call=True))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(telling.updates))
+        handles.append(optimizer_hooks.register_optimizer_step_post_hook(telling.updated))
         yield
-
-
-def _enters(listener: Listener, own: _Own, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    if own.loads:
-        listener.loader_calls(module)
-    else:
-        listener.forward_begins(module, inputs)
-
-
-def _is_compiling() -> bool:
-    return torch.compiler.is_compiling()
-
-
-def _begins(listener: Listener, own: _Own) -> Callable[..., None]:
-    def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if own.causes():
-            listener.update_begins(optimizer)
-
-    return begins
-
-
-def _ends(listener: Listener, own: _Own) -> Callable[..., None]:
-    def ends(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        if own.causes():
-            listener.update_ends(optimizer)
-
-    return ends
-
-
-def _told(listener: Listener, own: _Own) -> Callable[..., None]:
-    backward = torch.autograd.backward
-
-    def told(*args: Any, **keywords: Any) -> None:
-        if not own.trains():
-            # Of another thread, in a loader, or within a backward pass that is told already.
-            backward(*args, **keywords)
-            return
-        listener.backward_begins()
-        with own.in_backward():
-            backward(*args, **keywords)
-        listener.backward_ends()
-
-    return told
-
-
-def _zeroes(listener: Listener, own: _Own) -> Callable[..., None]:
-    zero_grad = torch.optim.Optimizer.zero_grad
-
-    @functools.wraps(zero_grad)
-    def zeroes(*args: Any, **keywords: Any) -> None:
-        if not own.causes():
-            zero_grad(*args, **keywords)
-            return
-        listener.zeroing_begins()
-        zero_grad(*args, **keywords)
-        listener.zeroing_ends()
-
-    return zeroes
-
-
-def _loads(listener: Listener, own: _Own) -> Iterator[tuple[Any, str, Any]]:
-    """What tells of DataLoaders: of one that another one reads from, nothing."""
-    kind: Any = loading._BaseDataLoaderIter
-    start, ask = DataLoader.__iter__, kind.__next__
-
-    def begins(loader: Any) -> Any:
-        return told(start, loader) if own.trains() else start(loader)
-
-    def asks(iterator: Any) -> Any:
-        return told(ask, iterator) if own.trains() else ask(iterator)
-
-    def told(does: Callable[[Any], Any], source: Any) -> Any:
-        listener.loader_begins(source)
-        own.loads = True
-        try:
-            return does(source)
-        finally:
-            own.loads = False
-            listener.loader_ends()
-
-    yield DataLoader, "__iter__", begins
-    yield kind, "__next__", asks

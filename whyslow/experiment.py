@@ -7,8 +7,10 @@ model in turn; what they do to it is put back after each experiment.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,17 +19,17 @@ from torch.overrides import TorchFunctionMode
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
 from labkit.results import Comparison, Measurement, Workload
-from labkit.results.statistics import BUILD_SPREAD
+from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
-from whyslow.clock import interval_of
+from whyslow.changes import Change, both
+from whyslow.clock import MANY
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
 from whyslow.phases import MODEL
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
 
-Change = Callable[[], AbstractContextManager[Any]]
 Step = Callable[[], object]
 
 
@@ -118,23 +120,12 @@ def _pays_after(result: Comparison) -> str:
     return f"; compiling took {format_seconds(cold)}, which pays after {cold / saved:,.0f} steps"
 
 
-def both(*changes: Change) -> Change:
-    """All of these changes at once, the first outermost."""
-
-    @contextmanager
-    def changed() -> Iterator[None]:
-        if not changes:
-            yield
-            return
-        with changes[0](), both(*changes[1:])():
-            yield
-
-    return changed
-
-
 def _interval(result: Comparison) -> Interval:
-    allowance = BUILD_SPREAD.get(result.device, BUILD_SPREAD["cpu"])
-    return interval_of(result.ratios, allowance)
+    """The 95 % interval of the speed-up; from few pairs of steps, too."""
+    logs = [math.log(ratio) for ratio in result.ratios]
+    if len(logs) >= MANY:
+        logs = [statistics.median(run) for run in runs_of(logs)]
+    return estimate(logs, BUILD_SPREAD.get(result.device, BUILD_SPREAD["cpu"])).interval
 
 
 class Idle(TorchFunctionMode):

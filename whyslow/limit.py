@@ -1,4 +1,4 @@
-"""What may hang or fail, and ends only itself.
+"""What may hang, and ends only itself.
 
 Only the main thread of a program can be interrupted, by a signal of the operating system. Elsewhere
 what hangs is not ended, and what was merely slow is told when it is over.
@@ -9,29 +9,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from labkit.device import is_out_of_memory, release_memory
 from labkit.restore import giving_back
-
-# A block of this name may fail.
-MayFail = Callable[[str], AbstractContextManager[None]]
-
-
-@contextmanager
-def may_fail(name: str, unmeasured: dict[str, str]) -> Iterator[None]:
-    """An error of the block becomes the reason in ``unmeasured`` why nothing is known of it."""
-    try:
-        yield
-    except Exception as error:
-        # Whatever it is: the program itself ran without this.
-        text = str(error).splitlines() or [""]
-        unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
-        if is_out_of_memory(error):
-            release_memory()
 
 
 @contextmanager

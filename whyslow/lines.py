@@ -6,13 +6,13 @@ import functools
 import linecache
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
 from whyslow.clock import share_of
-from whyslow.findings import LEAST_SHARE, Interval
+from whyslow.findings import Interval
 from whyslow.sampling import Tally
 from whyslow.source import Range, inside, source_of
 from whyslow.stacks import (
@@ -173,7 +173,9 @@ def sampled(tally: Tally) -> Sampled:
     """Lines and causes of what a sampler has counted."""
     loop = training_loop(list(tally.seconds))
     in_loop = {stack: loop is None or loop in set(_loops(stack)) for stack in tally.seconds}
-    begins = min((tally.first[stack] for stack, known in in_loop.items() if known), default=0.0)
+    begins = min(
+        (min(tally.seconds[stack]) for stack in tally.seconds if in_loop[stack]), default=0
+    )
     blocks: dict[int, float] = defaultdict(float)
     lines: dict[tuple[str, int, str], dict[str, dict[int, float]]] = {}
     causes: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -184,7 +186,7 @@ def sampled(tally: Tally) -> Sampled:
         for block, seconds in taken.items():
             cause = cause_of(stack)
             if not in_loop[stack] and cause in _TRAINING:
-                cause = START if block * tally.width <= begins else OUTSIDE
+                cause = START if block <= begins else OUTSIDE
             blocks[block] += seconds
             causes[cause][block] += seconds
             of_line = lines.setdefault(key, {}).setdefault(cause, defaultdict(float))
@@ -206,8 +208,3 @@ def sampled(tally: Tally) -> Sampled:
     shares = {cause: share(parts) for cause, parts in causes.items()}
     ordered = dict(sorted(shares.items(), key=lambda item: -item[1][0]))
     return Sampled(tuple(found), ordered, tally.total, tally.looks, loop)
-
-
-def heavy(lines: Sequence[Line], most: int = 5) -> tuple[Line, ...]:
-    """The heaviest ones, as far as they are worth a word."""
-    return tuple(line for line in lines[:most] if line.share >= LEAST_SHARE / 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,13 @@ from labkit.counters import CountingMode
 from labkit.device import check_current
 from labkit.restore.attributes import exchanged
 from labkit.restore.memory import bytes_of
-from whyslow.events import listening
-from whyslow.phases import Phased
+from whyslow.events import BACKWARD, FORWARD, IN_LOADER, UPDATE, listening
+from whyslow.phases import Phases
 
 
 @dataclass
-class Seen(Phased):
-    """What one step did.
+class Seen(Phases):
+    """What one step did, and where its time went.
 
     ``roots``: modules that the step itself calls. ``launches``: operators that compute, by phase.
     ``unused``: roots in evaluation mode that recorded a graph.
@@ -39,8 +40,6 @@ class Seen(Phased):
     host_reads: int = 0
     pageable: int = 0
     backwards: int = 0
-    zeroed: int = 0
-    accumulated: int = 0
     recomputed: int = 0
     lower_precision: bool = False
     anomaly: bool = False
@@ -74,64 +73,59 @@ class Seen(Phased):
         kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
         return "OptimizedModule" in kinds
 
-    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        super().forward_begins(root, inputs)
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        super().begins(what, item, values)
+        if what == FORWARD:
+            self._calls(item, values)
+        elif what == IN_LOADER:
+            # No root of the step; but a norm in it has a state that is put back.
+            self.on_new(item)
+        elif what == BACKWARD:
+            self.backwards += 1
+        elif what == UPDATE and not any(item is known for known in self.optimizers):
+            self.on_new(item)
+            self.optimizers.append(item)
+
+    def ends(self, what: str, item: Any, values: Any) -> None:
+        super().ends(what, item, values)
+        if what != FORWARD or item.training or not torch.is_grad_enabled():
+            return
+        if any(each.requires_grad for each in tensors_of(values)):
+            self.unused.append(item)
+
+    def _calls(self, root: nn.Module, inputs: Any) -> None:
         if not any(root is known for known in self.roots):
             self.on_new(root)
             self.roots.append(root)
-        tensors = [each for each in tree_leaves(inputs) if isinstance(each, torch.Tensor)]
+        tensors = tensors_of(inputs)
         for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
             check_current(device)
             self.devices.add(device)
         if tensors and tensors[0].dim():
             self.samples = self.samples or tensors[0].shape[0]
-        self.images = self.images or any(each.dim() == 4 for each in tensors)
-        kind = self.device
-        self.lower_precision = self.lower_precision or torch.is_autocast_enabled(kind)
-        self.anomaly = self.anomaly or torch.is_anomaly_enabled()
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        self.deterministic = self.deterministic or deterministic
-        self.profiled = self.profiled or torch.autograd._profiler_enabled()
+        self.images |= any(each.dim() == 4 for each in tensors)
+        self.lower_precision |= torch.is_autocast_enabled(self.device)
+        self.anomaly |= torch.is_anomaly_enabled()
+        self.deterministic |= torch.are_deterministic_algorithms_enabled()
+        self.profiled |= torch.autograd._profiler_enabled()
 
-    def forward_ends(self, root: nn.Module, output: Any) -> None:
-        if not root.training and torch.is_grad_enabled():
-            tensors = [each for each in tree_leaves(output) if isinstance(each, torch.Tensor)]
-            if any(each.requires_grad for each in tensors):
-                self.unused.append(root)
 
-    def loader_calls(self, root: nn.Module) -> None:
-        # No root of the step; but a norm in it has a state that is put back.
-        self.on_new(root)
-
-    def backward_begins(self) -> None:
-        super().backward_begins()
-        self.backwards += 1
-        gradients = [each.grad for each in self.parameters if each.grad is not None]
-        if not gradients:
-            return
-        if any(bool(each.count_nonzero()) for each in gradients if each.layout is torch.strided):
-            self.accumulated += 1
-        else:
-            self.zeroed += 1
-
-    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        super().update_begins(optimizer)
-        if not any(optimizer is known for known in self.optimizers):
-            self.on_new(optimizer)
-            self.optimizers.append(optimizer)
+def tensors_of(values: Any) -> list[torch.Tensor]:
+    """All tensors in a batch, or in whatever else."""
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
 class _Operators(CountingMode):
     """Counts what the step asks of the device, by phase."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, phases: Phases) -> None:
         super().__init__()
-        self.seen = seen
+        self._phases = phases
+        self.by_phase: dict[str, int] = defaultdict(int)
 
     def launched(self) -> None:
         super().launched()
-        by_phase, phase = self.seen.launches, self.seen.phase
-        by_phase[phase] = by_phase.get(phase, 0) + 1
+        self.by_phase[self._phases.phase] += 1
 
 
 def from_host(func: Any, args: Any) -> torch.Tensor | None:
@@ -145,9 +139,7 @@ def from_host(func: Any, args: Any) -> torch.Tensor | None:
 class _Copies(TorchFunctionMode):
     """Counts the bytes that go to an accelerator from memory that is not page-locked."""
 
-    def __init__(self, seen: Seen) -> None:
-        super().__init__()
-        self.seen = seen
+    pageable = 0
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -155,7 +147,7 @@ class _Copies(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         source = from_host(func, args)
         if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            self.seen.pageable += bytes_of(source)
+            self.pageable += bytes_of(source)
         return result
 
 
@@ -165,18 +157,19 @@ def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
     """
     seen = Seen(on_new=on_new)
     with listening(seen), _writes(seen), _recomputes(seen):
+        seen.begin()
         step()
+        seen.end()
     return seen
 
 
-def count_operators(step: Callable[[], object], seen: Seen) -> Seen:
-    """What operators one more step calls, by phase; the same `Seen`, with its counts."""
-    counted = Seen(roots=list(seen.roots), optimizers=list(seen.optimizers))
-    with listening(counted), _Copies(counted), _Operators(counted) as operators:
+def count_operators(step: Callable[[], object], seen: Seen) -> None:
+    """Note in ``seen`` what operators one more step calls, by phase."""
+    phases = Phases()
+    with listening(phases), _Copies() as copies, _Operators(phases) as operators:
         step()
-    seen.launches, seen.host_reads = counted.launches, operators.host_reads
-    seen.pageable = counted.pageable
-    return seen
+    seen.launches, seen.host_reads = dict(operators.by_phase), operators.host_reads
+    seen.pageable = copies.pageable
 
 
 @contextmanager
@@ -201,35 +194,25 @@ def _writes(seen: Seen) -> Iterator[None]:
         yield
 
 
+def recomputers() -> Iterator[tuple[Any, str]]:
+    """What torch.utils looks up when it is asked to recompute, by version."""
+    for name in ("", "_impl"):
+        function = f"_checkpoint_without_reentrant_generator{name}"
+        if hasattr(recomputing, function):
+            yield recomputing, function
+    yield recomputing.CheckpointFunction, "apply"
+
+
 @contextmanager
 def _recomputes(seen: Seen) -> Iterator[None]:
     """Count the calls whose activations are computed again in the backward pass."""
-    there = [name for name in RECOMPUTERS if hasattr(recomputing, name)]
-    with exchanged(
-        (recomputing, name, _Counted(getattr(recomputing, name), seen)) for name in there
-    ):
+
+    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def counts(*args: Any, **keywords: Any) -> Any:
+            seen.recomputed += 1
+            return original(*args, **keywords)
+
+        return counts
+
+    with exchanged((owner, name, counted(getattr(owner, name))) for owner, name in recomputers()):
         yield
-
-
-# What torch.utils looks up when it is asked to recompute, by version: functions.
-RECOMPUTERS = (
-    "_checkpoint_without_reentrant_generator",
-    "_checkpoint_without_reentrant_generator_impl",
-    "CheckpointFunction",
-)
-
-
-class _Counted:
-    """Stands for a function, or for an autograd function, and counts its calls."""
-
-    def __init__(self, original: Any, seen: Seen) -> None:
-        self._original, self._seen = original, seen
-
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        self._seen.recomputed += 1
-        return self._original(*args, **keywords)
-
-    def apply(self, *args: Any) -> Any:
-        """As the class method of an autograd function."""
-        self._seen.recomputed += 1
-        return self._original.apply(*args)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType, TracebackType
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from whyslow.findings import LEAST_SHARE
 from whyslow.lines import OWN, Line, sampled
@@ -21,12 +22,13 @@ _CAUSES = {
 
 
 class OwnLines:
-    """A context that looks at the lines that run inside; the last one counts."""
+    """The lines that ran in the last block that was looked at."""
 
     def __init__(self) -> None:
         self.lines: tuple[Line, ...] = ()
         # Lines that have called the diagnosis are no part of the step.
-        self._callers = set(_places(sys._getframe(1)))
+        stack = traceback.walk_stack(None)
+        self._callers = {(frame.f_code.co_filename, number) for frame, number in stack}
 
     def where(self, part: str) -> str:
         """The heaviest line of a part of the step; nothing where there is none to name."""
@@ -36,30 +38,17 @@ class OwnLines:
                 return f"{line.place}: {line.source}"
         return ""
 
-    def __enter__(self) -> None:
-        self._sampler = Sampler(self._done)
-        self._sampler.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._sampler.stop()
-        if kind is None:
-            lines = sampled(self._sampler.tally).lines
-            self.lines = tuple(
-                line for line in lines if (line.file, line.number) not in self._callers
-            )
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """Look at the lines that run inside."""
+        sampler = Sampler(self._done)
+        sampler.start()
+        try:
+            yield
+        finally:
+            sampler.stop()
+        lines = sampled(sampler.tally).lines
+        self.lines = tuple(each for each in lines if (each.file, each.number) not in self._callers)
 
     def _done(self) -> None:
         """It ends with the block alone."""
-
-
-def _places(frame: FrameType | None) -> list[tuple[str, int]]:
-    places = []
-    while frame is not None:
-        places.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return places

@@ -14,16 +14,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
 from labkit.device import synchronize
-from whyslow.events import Listener, listening
+from whyslow.events import (
+    BACKWARD,
+    DATA,
+    FORWARD,
+    IN_LOADER,
+    UPDATE,
+    ZEROING,
+    Listener,
+    listening,
+)
+from whyslow.streams import Stream
 
-DATA, BEFORE, FORWARD, BACKWARD = "data", "before", "forward", "backward"
-AFTER_BACKWARD, UPDATE, REST = "after backward", "update", "rest"
-# Its operators are no update, and its time is part of one.
-ZEROING = "zeroing"
+# What lies between them. Operators of zeroing are no update, and its time is part of one.
+BEFORE, AFTER_BACKWARD, REST = "before", "after backward", "rest"
 PHASES = (DATA, BEFORE, FORWARD, BACKWARD, AFTER_BACKWARD, UPDATE, REST)
 # What an experiment works on, with the phases that it can shorten.
 MODEL, HOST, ALL = "model", "host", "all"
@@ -34,62 +39,6 @@ PARTS = {
     # Where values are read and batches copied.
     HOST: (BEFORE, REST),
 }
-
-
-class Phased(Listener):
-    """Follows a step from phase to phase; what is between two modules belongs to the forward pass.
-
-    A closure that an optimizer calls has a forward and a backward pass within the update.
-    """
-
-    def __init__(self) -> None:
-        self.phase = BEFORE
-        self._updates = 0
-        # Where the step was when it asked for a batch, or zeroed its gradients.
-        self._was = BEFORE
-
-    def enter(self, phase: str) -> None:
-        """The next phase begins."""
-        self.phase = phase
-
-    def forward_begins(self, root: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.enter(FORWARD)
-
-    def backward_begins(self) -> None:
-        if self.phase == BEFORE:
-            # Of a model without modules.
-            self.phase = FORWARD
-        self.enter(BACKWARD)
-
-    def backward_ends(self) -> None:
-        self.enter(UPDATE if self._updates else AFTER_BACKWARD)
-
-    def update_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if self.phase == REST:
-            # From one optimizer to the next.
-            self.phase = UPDATE
-        self.enter(UPDATE)
-        self._updates += 1
-
-    def update_ends(self, optimizer: torch.optim.Optimizer) -> None:
-        self._updates = max(0, self._updates - 1)
-        self.enter(REST)
-
-    def zeroing_begins(self) -> None:
-        self._leave_for(ZEROING)
-
-    def zeroing_ends(self) -> None:
-        self.enter(self._was)
-
-    def loader_begins(self, source: Any) -> None:
-        self._leave_for(DATA)
-
-    def loader_ends(self) -> None:
-        self.enter(self._was)
-
-    def _leave_for(self, phase: str) -> None:
-        self._was = self.phase
-        self.enter(phase)
 
 
 @dataclass(frozen=True)
@@ -111,12 +60,19 @@ class Source:
         return cls(dataset, batches, collate, workers or 0)
 
 
-class Phases(Phased):
-    """Seconds of each phase; ``steps`` has one entry a step, between `begin` and `end`."""
+class Phases(Listener):
+    """Seconds of each phase; ``steps`` has one entry a step, between `begin` and `end`.
+
+    What is between two modules belongs to the forward pass. A closure that an optimizer calls has a
+    forward and a backward pass within the update.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.phase = BEFORE
         self.steps: list[dict[str, float]] = []
+        self._updates = 0
+        # Where the step was when it asked for a batch, or zeroed its gradients.
+        self._was = BEFORE
         self._now: dict[str, float] = defaultdict(float)
         self._since = 0.0
         self._asked = Source()
@@ -124,7 +80,33 @@ class Phases(Phased):
         self._waits: dict[int, float] = defaultdict(float)
         self._sources: dict[int, Source] = {}
 
-    def enter(self, phase: str) -> None:
+    def begins(self, what: str, item: Any, values: Any) -> None:
+        if what == IN_LOADER:
+            return
+        if what in (ZEROING, DATA):
+            self._was = self.phase
+        elif what == BACKWARD and self.phase == BEFORE:
+            # Of a model without modules.
+            self.phase = FORWARD
+        elif what == UPDATE:
+            self._updates += 1
+            if self.phase == REST:
+                # From one optimizer to the next.
+                self.phase = UPDATE
+        self._enter(what)
+        if what == DATA:
+            self._asked = Source.of(item)
+
+    def ends(self, what: str, item: Any, values: Any) -> None:
+        if what == BACKWARD:
+            self._enter(UPDATE if self._updates else AFTER_BACKWARD)
+        elif what == UPDATE:
+            self._updates = max(0, self._updates - 1)
+            self._enter(REST)
+        elif what in (ZEROING, DATA):
+            self._enter(self._was)
+
+    def _enter(self, phase: str) -> None:
         synchronize()
         seconds = time.perf_counter() - self._since
         self._now[UPDATE if self.phase == ZEROING else self.phase] += seconds
@@ -132,12 +114,8 @@ class Phases(Phased):
             key = id(self._asked.dataset)
             self._waits[key] += seconds
             self._sources[key] = self._asked
-        super().enter(phase)
+        self.phase = phase
         self._since = time.perf_counter()
-
-    def loader_begins(self, source: Any) -> None:
-        super().loader_begins(source)
-        self._asked = Source.of(source)
 
     def begin(self) -> None:
         """A step begins."""
@@ -147,7 +125,7 @@ class Phases(Phased):
 
     def end(self) -> None:
         """It is done."""
-        self.enter(REST)
+        self._enter(REST)
         self.steps.append(dict(self._now))
 
     def slowest_loader(self) -> Source:
@@ -155,6 +133,12 @@ class Phases(Phased):
         if not self._waits:
             return Source()
         return self._sources[max(self._waits, key=lambda key: self._waits[key])]
+
+    def stream(self) -> Stream:
+        """The same steps by what they wait for batches of their own."""
+        waits = [step.get(DATA, 0.0) for step in self.steps]
+        works = [whole - wait for whole, wait in zip(self.wholes, waits, strict=True)]
+        return Stream(waits, works)
 
     @property
     def wholes(self) -> list[float]:

@@ -14,7 +14,7 @@ from labkit.text import aligned, format_seconds
 from whyslow.advice import advice
 from whyslow.diagnosing import diagnose
 from whyslow.findings import Diagnosis
-from whyslow.lines import CAUSES, HOST, Line, Sampled, heavy
+from whyslow.lines import CAUSES, HOST, Line, Sampled
 from whyslow.stacks import LOADING, START
 
 # Below so many looks a share says little.
@@ -22,6 +22,8 @@ FEW = 100
 # Lines of source around a heavy one, and the share from which a line gets a bar.
 AROUND, DRAWN = 2, 0.005
 BAR = 20
+# The share from which a line is one of the heaviest.
+WORTH = 0.01
 UNSEEN = (
     "what worker processes do while the loop waits for them",
     "which operator a GPU runs: its time is at the line that waits for it",
@@ -41,8 +43,8 @@ class Report:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The heaviest lines, five at most."""
-        return heavy(self.sampled.lines)
+        """The heaviest lines, five at most, as far as they are worth a word."""
+        return tuple(line for line in self.sampled.lines[:5] if line.share >= WORTH)
 
     @property
     def causes(self) -> dict[str, float]:
@@ -158,15 +160,10 @@ def _excerpt(lines: Sequence[Line]) -> Markup:
 
 
 def _row(number: str, text: str, line: Line | None) -> Markup:
-    cells = ["", ""]
+    share, bar, cause = "", Markup(), ""
     if line is not None:
-        bar = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=line.cause)
-        cells = [f"{line.share:.0%}", show.element("span", bar, title=line.cause)]
-    return show.element(
-        "tr",
-        show.element("td", number),
-        show.element("td", cells[0]),
-        show.element("td", cells[1]),
-        show.element("td", show.element("code", text)),
-        show.element("td", line.cause if line is not None else ""),
-    )
+        share, cause = f"{line.share:.0%}", line.cause
+        drawn = show.element("i", style=f"width:{100 * line.share:.1f}%", data_cause=cause)
+        bar = show.element("span", drawn, title=cause)
+    cells = [number, share, bar, show.element("code", text), cause]
+    return show.element("tr", *(show.element("td", each) for each in cells))

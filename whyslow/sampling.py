@@ -30,19 +30,16 @@ BLOCK, BLOCKS = 0.1, 200
 class Tally:
     """Seconds by stack, in blocks of time, so that an interval can be given; ``looks`` taken.
 
-    ``first`` has the time of the first look at each stack. Time in which no line of the reader's
-    ran, as between two cells, is in no block.
+    Time in which no line of the reader's ran, as between two cells, is in no block.
     """
 
     width: float = BLOCK
     looks: int = 0
     seconds: dict[Stack, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
-    first: dict[Stack, float] = field(default_factory=dict)
 
     def add(self, stack: Stack, now: float, seconds: float) -> None:
         """One look: ``now`` counts from the begin."""
         self.looks += 1
-        self.first.setdefault(stack, now)
         block = int(now / self.width)
         blocks = self.seconds[stack]
         blocks[block] = blocks.get(block, 0.0) + seconds

@@ -16,27 +16,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from labkit.busy import Others, cores
 from labkit.comparing import measuring
-from labkit.device import synchronize
+from labkit.device import is_out_of_memory, release_memory
 from labkit.progress import progress
 from labkit.restore import Restoration, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.results import Comparison
 from labkit.text import format_seconds
 from whyslow import memory
+from whyslow.changes import Change, both
 from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
-from whyslow.events import listening
-from whyslow.experiment import STEPS, Change, Experiment, both
+from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
-from whyslow.limit import limit, may_fail
-from whyslow.observe import count_operators, observe
+from whyslow.limit import limit
+from whyslow.observe import count_operators, observe, tensors_of
 from whyslow.own_lines import OwnLines
-from whyslow.phases import DATA, REST, UPDATE, Phases, share_of_part, timed
-from whyslow.remedies import BATCH, BESIDE, GROWTH, LOOP, RECOMPILED, WAITS
+from whyslow.phases import DATA, REST, UPDATE, Phases, Source, share_of_part, timed
+from whyslow.remedies import BATCH, BY_SAMPLE, GROWTH, LOOP, RECOMPILED, WAITS
 from whyslow.streams import LEAST_STEPS, Stream, end_started, stream, without_iterator
 from whyslow.subject import Subject, copy_of
 
@@ -82,7 +79,6 @@ class Session:
         self.phases: dict[str, float] = {}
         self.state, self.first_part = state, first_part
         self.restoration: Restoration
-        self.first = Phases()
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
         # The share of what was found that costs the same in a step of any batch.
@@ -150,10 +146,10 @@ class Session:
                 subject.keep(subject.loader)
             end_started(subject.loader)
         probe = [copy_of(batch) for batch in subject.batches[:1]]
-        versions = [each._version for each in _tensors(probe)]
+        versions = [each._version for each in tensors_of(probe)]
         before = compiled.codes()
         self._observe(subject.serve(probe), "the first step")
-        if versions != [each._version for each in _tensors(probe)]:
+        if versions != [each._version for each in tensors_of(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
         if subject.step_seconds < self.seconds / 2 or compiled.codes() != before:
@@ -169,14 +165,9 @@ class Session:
         self.advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
-        self.first = Phases()
-        synchronize()
-        begin = time.perf_counter()
-        with limit(self.patience, name), listening(self.first), self.lines:
-            self.first.begin()
+        with limit(self.patience, name), self.lines.seen():
             self.subject.seen = observe(step, self.restoration.keep)
-            self.first.end()
-        self.subject.step_seconds = time.perf_counter() - begin
+        [self.subject.step_seconds] = self.subject.seen.wholes
 
     def _count(self) -> None:
         """Operators and memory, in a few steps more."""
@@ -191,49 +182,51 @@ class Session:
             use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
             subject.peak = use.peak
             self.looked_for.append(GROWTH)
-            self._add(memory.findings(use))
+            self.found += memory.findings(use)
         self.advance()
 
     def _too_slow(self, steps: int) -> str:
         wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
         return f"a step takes {format_seconds(self.subject.step_seconds)}; try seconds={wanted}"
 
-    def _add(self, findings: Iterable[Finding], scale: float = 1.0) -> None:
-        self.found += [_scaled(each, scale) for each in findings]
-
     def _cut(self) -> None:
         """Streaming, and the phases of a step: by the clock."""
         subject = self.subject
         with compiled.watched() as compilations, self._kept():
-            streamed = Stream()
-            if subject.takes_batches:
-                streamed = self._streamed()
-                self.looked_for.append(WAITS)
-                self._add(loading.findings(subject, streamed, self._may_fail))
+            streamed, source = self._streamed(), Source.of(subject.loader)
+            compiling = list(compilations)
             self.advance()
-            before = len(compilations.seconds)
-            phases = self.first
-            if not self.slow:
-                around = partial(limit, self.patience, "a step")
-                seconds = CUTTING * self.seconds
-                with self.lines:
-                    phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
-                subject.step_seconds = sum(phases.wholes) / len(phases.steps)
-            wholes = streamed.wholes
+            phases = self._timed()
             if not subject.takes_batches:
-                wholes, before = phases.wholes, len(compilations.seconds)
-                self.looked_for.append(WAITS)
-                self._add(loading.inside(phases, self._may_fail))
-        if wholes:
-            self.step_seconds = sum(wholes) / len(wholes)
+                # Of a step with loaders of its own: the slowest of them is to blame.
+                streamed, source = phases.stream(), phases.slowest_loader()
+                compiling = list(compilations)
+            self.looked_for.append(WAITS)
+            self.found += loading.findings(subject, streamed, source, self._may_fail)
+        if streamed.wholes:
+            self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
         self._from_phases(phases, streamed)
         self.looked_for.append(RECOMPILED)
-        self._add(compiled.again(compilations.seconds[:before], wholes))
+        self.found += compiled.again(compiling, streamed.wholes)
         self.advance()
+
+    def _timed(self) -> Phases:
+        """The phases of steps on kept batches; of slow ones, those of the last that was seen."""
+        subject = self.subject
+        if self.slow:
+            return subject.seen
+        around = partial(limit, self.patience, "a step")
+        seconds = CUTTING * self.seconds
+        with self.lines.seen():
+            phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
+        subject.step_seconds = sum(phases.wholes) / len(phases.steps)
+        return phases
 
     def _streamed(self) -> Stream:
         """Steps on batches as they come; of slow ones, the time of the first batches is enough."""
         subject = self.subject
+        if not subject.takes_batches:
+            return Stream()
         workers = getattr(subject.loader, "num_workers", 0)
         one = subject.step_seconds
         if not workers:
@@ -249,28 +242,27 @@ class Session:
 
     def _from_phases(self, phases: Phases, streamed: Stream) -> None:
         subject = self.subject
-        shares = phases.shares()
-        scale = 1.0
-        if streamed.wholes:
+        self.phases = phases.shares()
+        if subject.takes_batches and streamed.wholes:
             # Of the time with waiting for data, as everything that is said.
             self.waiting = sum(streamed.waits) / sum(streamed.wholes)
-            scale = 1 - self.waiting
-            shares = {name: scale * share for name, share in shares.items()}
-            shares = {DATA: self.waiting} | shares
-        self.phases = shares
+            shares = {name: (1 - self.waiting) * share for name, share in self.phases.items()}
+            self.phases = {DATA: self.waiting} | shares
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(LOOP):
-            for finding in update.by_hand(subject, phases):
-                finding = replace(finding, where=self.lines.where(UPDATE))
-                self._add([finding], scale)
-                if finding.interval[0] >= LEAST_SHARE:
-                    self.per_step += finding.share
+            self.found += self._by_clock(update.by_hand(subject, phases), UPDATE)
         self.looked_for += beside.looked_for(subject)
-        for finding in beside.findings(subject, phases):
-            finding = replace(finding, where=self.lines.where(REST))
-            self.beside.append(_scaled(finding, scale))
-            if finding.name == BESIDE:
+        self.beside += self._by_clock(beside.findings(subject, phases), REST)
+
+    def _by_clock(self, findings: Iterable[Finding], part: str) -> Iterator[Finding]:
+        for finding in findings:
+            if finding.name != BY_SAMPLE and finding.interval[0] >= LEAST_SHARE:
                 self.per_step += finding.share
+            yield self._placed(finding, part)
+
+    def _placed(self, finding: Finding, part: str) -> Finding:
+        """With the line that takes most of the part, and as a share of all of the step."""
+        return _scaled(replace(finding, where=self.lines.where(part)), 1 - self.waiting)
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time.
@@ -367,8 +359,7 @@ class Session:
         if experiment.last:
             # A larger batch would also spread what has a remedy of its own.
             finding = _less(finding, self.per_step * (1 - 1 / experiment.samples))
-        finding = replace(finding, where=self.lines.where(experiment.part))
-        self.found.append(_scaled(finding, 1 - self.waiting))
+        self.found.append(self._placed(finding, experiment.part))
         return finding.share
 
     @contextmanager
@@ -380,8 +371,15 @@ class Session:
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:
         """What fails, or takes too long, is told, and ends only itself."""
-        with may_fail(name, self.unmeasured), limit(self.patience, name):
-            yield
+        try:
+            with limit(self.patience, name):
+                yield
+        except Exception as error:
+            # Whatever it is: the program itself ran without this.
+            text = str(error).splitlines() or [""]
+            self.unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
+            if is_out_of_memory(error):
+                release_memory()
 
     def _tell(self) -> None:
         busy = self.others.in_the_way(cores())
@@ -391,10 +389,6 @@ class Session:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         self.notes += self.restoration.notes
-
-
-def _tensors(batches: list[Any]) -> list[torch.Tensor]:
-    return [each for each in tree_leaves(batches) if isinstance(each, torch.Tensor)]
 
 
 def _less(finding: Finding, share: float) -> Finding:

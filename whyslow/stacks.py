@@ -8,15 +8,14 @@ nothing where the code could be for anything.
 from __future__ import annotations
 
 import functools
-import gc
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import CodeType, FrameType
 
 import labkit
+from labkit.restore.collector import without_collector
 from labkit.restore.own import is_own_code
 
 # A frame of the reader's: its code, and the byte of it that runs. Or a mark.
@@ -89,7 +88,7 @@ def stack_of(frame: FrameType | None) -> Stack:
     places: list[Place | str] = []
     while frame is not None:
         code = frame.f_code
-        if is_own(code) and not _evaluated(frame):
+        if is_own(code):
             places.append((code, frame.f_lasti))
         else:
             mark = mark_of(code)
@@ -97,14 +96,6 @@ def stack_of(frame: FrameType | None) -> Stack:
                 places.append(mark)
         frame = frame.f_back
     return tuple(reversed(places))
-
-
-def _evaluated(frame: FrameType) -> bool:
-    """Whether it is a text that a library has evaluated, as for a named tuple."""
-    code, caller = frame.f_code, frame.f_back
-    if code.co_name != "<module>" or code.co_filename != "<string>":
-        return False
-    return caller is None or not is_own(caller.f_code)
 
 
 def stack_of_thread(thread: int) -> Stack:
@@ -123,21 +114,15 @@ def stack_of_thread(thread: int) -> Stack:
     return stack if _has_own(stack) else ()
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
+def uncollected() -> AbstractContextManager[None]:
     """No garbage is collected inside, where Python is older than 3.12.
 
     There a frame that is asked for may begin a collection, whose finalizers let the other thread
     go on: what was a frame of it is something else then, and Python hangs or crashes.
     """
-    hold = sys.version_info < (3, 12) and gc.isenabled()
-    if hold:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if hold:
-            gc.enable()
+    if sys.version_info < (3, 12):
+        return without_collector()
+    return nullcontext()
 
 
 def _has_own(stack: Stack) -> bool:

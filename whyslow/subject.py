@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from labkit.restore.memory import bytes_of
-from whyslow.observe import Seen
+from whyslow.observe import Seen, tensors_of
 
 # Batches that are kept for experiments: so many, and so many bytes.
 KEPT_BATCHES = 4
@@ -66,8 +66,7 @@ class Subject:
         for batch in source:
             self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)
-            tensors = [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor)]
-            size += sum(map(bytes_of, tensors))
+            size += sum(map(bytes_of, tensors_of(batch)))
             if len(self.batches) >= KEPT_BATCHES or size >= KEPT_BYTES:
                 break
             asked = time.perf_counter()

@@ -9,7 +9,8 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from itertools import count
+from types import FrameType
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -51,7 +52,8 @@ class Watch:
         """Begin to watch the thread that calls it."""
         self._place = None if self._shown else _place_in_a_notebook()
         if self._steps is not None:
-            self._hook = register_optimizer_step_post_hook(_weakly(self._one_step))
+            ends = _ends_after(self._steps, self._sampler)
+            self._hook = register_optimizer_step_post_hook(ends)
             weakref.finalize(self, self._hook.remove)
         self._sampler.start()
         return self
@@ -75,12 +77,7 @@ class Watch:
     def __enter__(self) -> Watch:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._ended = kind.__name__
         self.stop()
@@ -93,12 +90,6 @@ class Watch:
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
 
-    def _one_step(self, *_: Any) -> None:
-        assert self._steps is not None
-        self._steps -= 1
-        if self._steps == 0:
-            self._sampler.end()
-
     def _at_exit(self) -> None:
         # Not in a process that was forked meanwhile.
         if os.getpid() == self._process:
@@ -107,16 +98,15 @@ class Watch:
             self.stop()
 
 
-def _weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """Calls it as long as its object is there."""
-    found = weakref.WeakMethod(method)
+def _ends_after(steps: int, sampler: Sampler) -> Callable[..., None]:
+    """A hook of optimizers. It keeps no `Watch` alive, whose end removes it."""
+    left = count(steps - 1, -1)
 
-    def call(*given: Any) -> None:
-        still = found()
-        if still is not None:
-            still(*given)
+    def updated(*_: object) -> None:
+        if next(left) == 0:
+            sampler.end()
 
-    return call
+    return updated
 
 
 def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:

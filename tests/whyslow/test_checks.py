@@ -275,7 +275,7 @@ def test_compilations_are_counted():
     with compiled.watched() as found:
         for _ in range(3):
             step(next(lengths))
-    assert len(found.seconds) >= 3 and min(found.seconds) > 0
+    assert len(found) >= 3 and min(found) > 0
 
 
 WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
@@ -303,7 +303,7 @@ def test_what_a_wait_is_due_to(monkeypatch, parts, workers, name, gone):
     monkeypatch.setattr(loading, "parts_of", lambda given: parts)
     monkeypatch.setattr(loading, "_tried", lambda *given: None)
     subject = Subject(print, loader(num_workers=workers))
-    found = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    found = loading.cause(subject, Source.of(subject.loader), WAITED, (0.67, (0.6, 0.7)))
     assert found.name == name
     assert (found.share, *found.interval) == pytest.approx((gone * 0.67, gone * 0.6, gone * 0.7))
 
@@ -328,7 +328,7 @@ def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
     monkeypatch.setattr(loading, "cores", lambda: 2)
     monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.03, 0.001))
     subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    named = loading.cause(subject, Source.of(subject.loader), WAITED, (0.67, (0.6, 0.7)))
     assert asked == [2]
     assert (named.name == "too few loader workers") == (share is not None)
     assert share is None or named.share == pytest.approx(share)
@@ -339,7 +339,7 @@ def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, s
     asked = given_streams(monkeypatch, {0: wait, 1: 0.02})
     monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.0005, 0.001))
     subject = Subject(print, loader(num_workers=1))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    named = loading.cause(subject, Source.of(subject.loader), WAITED, (0.67, (0.6, 0.7)))
     assert asked == [1, 0]
     assert (named.name == "loader workers that cost more than they save") == (share is not None)
     assert share is None or (
@@ -355,7 +355,7 @@ def test_no_more_workers_than_cores_are_advised(monkeypatch, workers):
     monkeypatch.setattr(loading, "cores", lambda: max(1, workers))
     monkeypatch.setattr(loading, "parts_of", lambda given: Parts(0.03, 0.001))
     subject = Subject(print, loader(num_workers=workers))
-    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    named = loading.cause(subject, Source.of(subject.loader), WAITED, (0.67, (0.6, 0.7)))
     assert (asked, named.name) == ([], "slow samples in the dataset")
     assert f"num_workers={max(1, workers)}" in named.remedy
 
@@ -442,30 +442,15 @@ class Told(Listener):
     def __init__(self):
         self.events = []
 
-    def forward_begins(self, root, inputs):
-        self.events.append("forward")
+    def begins(self, what, item, values):
+        self.events.append(what)
 
-    def backward_begins(self):
-        self.events.append("backward")
-
-    def backward_ends(self):
-        self.events.append("backward end")
-
-    def update_begins(self, optimizer):
-        self.events.append("update")
-
-    def update_ends(self, optimizer):
-        self.events.append("update end")
-
-    def zeroing_begins(self):
-        self.events.append("zero")
-
-    def zeroing_ends(self):
-        self.events.append("zero end")
+    def ends(self, what, item, values):
+        self.events.append(f"{what} end")
 
 
-BACKWARD = ["forward", "backward", "backward end"]
-UPDATE = ["update", "update end", "zero", "zero end"]
+BACKWARD = ["forward", "forward end", "backward", "backward end"]
+UPDATE = ["update", "update end", "zeroing", "zeroing end"]
 
 
 def beside(work):
@@ -534,7 +519,7 @@ def test_an_update_within_the_backward_pass_is_told(runs, told_of):
     told = Told()
     with listening(told):
         weights(torch.ones(2, 4)).sum().backward()
-    assert told.events == [*BACKWARD[:2], *told_of, BACKWARD[2]]
+    assert told.events == [*BACKWARD[:3], *told_of, BACKWARD[3]]
 
 
 # ------------------------------------------------------------------------ arguments given by name
@@ -563,15 +548,10 @@ def noted(monkeypatch, module):
     return done
 
 
-def test_the_second_step_is_timed_after_the_first_and_to_its_end(monkeypatch):
-    told = session.Session(lambda: None, None, 1.0, 60.0, ())
-    told.advance, told.restoration = lambda: None, SimpleNamespace(keep=None)
-    done = noted(monkeypatch, session)
-    monkeypatch.setattr(phases_of, "synchronize", lambda: done.append("wait"))
-    monkeypatch.setattr(session, "observe", lambda *given: done.append("step") or Seen())
-    told._look()
-    one = ["wait", "clock", "wait", "step", "wait", "clock"]
-    assert done == 2 * one
+def test_a_step_is_timed_after_the_one_before_and_to_its_end(monkeypatch):
+    done = noted(monkeypatch, phases_of)
+    observe(lambda: done.append("step"), lambda item: None)
+    assert done == ["wait", "clock", "step", "wait", "clock", "clock"]
 
 
 # ------------------------------------------------------------------------- loaders of other kinds
@@ -597,14 +577,15 @@ class Opened(Dataset):
 def test_a_stream_without_numbers_has_no_parts():
     streamed = DataLoader(Streamed(), batch_size=8)
     assert loading.parts_of(Source.of(streamed)) is None
-    named = loading.cause(Subject(print, streamed), WAITED, (0.67, (0.6, 0.7)))
+    named = loading.cause(Subject(print, streamed), Source.of(streamed), WAITED, (0.67, (0.6, 0.7)))
     assert named.name == "waits for data"
 
 
 @pytest.mark.parametrize(("dataset", "failed"), [(Streamed(), False), (Opened(), True)])
 def test_waits_are_found_where_their_cause_is_not(dataset, failed):
     told = session.Session(print, DataLoader(dataset, batch_size=8), 1.0, 60.0, ())
-    [found] = loading.findings(told.subject, WAITED, told._may_fail)
+    source = Source.of(told.subject.loader)
+    [found] = loading.findings(told.subject, WAITED, source, told._may_fail)
     assert (found.name, found.share) == ("waits for data", pytest.approx(2 / 3))
     reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
     assert told.unmeasured == (reason if failed else {})

@@ -73,14 +73,12 @@ class Loaders(Listener):
     def __init__(self):
         self.events = []
 
-    def loader_begins(self, source):
-        self.events.append(source)
+    def begins(self, what, item, values):
+        if what in ("data", "forward"):
+            self.events.append(item if what == "data" else what)
 
-    def forward_begins(self, root, inputs):
-        self.events.append("forward")
-
-    def loader_ends(self):
-        self.events.append("end")
+    def ends(self, what, item, values):
+        self.events += ["end"] * (what == "data")
 
 
 def test_a_loader_in_a_loader_is_not_told():

@@ -35,7 +35,7 @@ def _size(subject: Subject) -> int:
 
 
 def _trains(seen: Seen) -> bool:
-    return bool(seen.roots and seen.backwards and not seen.zeroed and not seen.profiled)
+    return bool(seen.roots and seen.backwards and not seen.profiled)
 
 
 def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:

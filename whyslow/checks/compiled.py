@@ -6,13 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from labkit.restore import giving_back
-from labkit.restore.attributes import exchanged
+from whyslow.changes import forwards
 from whyslow.clock import share_of
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding, found
@@ -33,11 +34,19 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     if not seen.parameters or not seen.backwards or seen.compiled or codes() > 0:
         return
+    compiled: dict[nn.Module, Any] = {}
+
+    def by_compiler(root: nn.Module, forward: Any) -> Any:
+        if root not in compiled:
+            compiled[root] = torch.compile(forward)
+        return compiled[root]
+
     yield Experiment(
         UNCOMPILED,
         "the models' forward passes by torch.compile",
-        _Compiled(subject),
-        whole=forgotten,
+        partial(forwards, seen.roots, by_compiler),
+        # What was compiled is given up at the end: nothing else was there.
+        whole=partial(giving_back, torch.compiler.reset),
         compiles=FIRST + EACH * sum(seen.launches.values()),
     )
 
@@ -48,71 +57,36 @@ def codes() -> int:
     return -1 if module is None else len(module.input_codes.seen)
 
 
-class _Compiled:
-    """A change: compiled forward passes in the place of the models' own."""
-
-    def __init__(self, subject: Subject) -> None:
-        self._roots = subject.seen.roots
-        self._forwards: list[Any] = []
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        if not self._forwards:
-            self._forwards = [torch.compile(root.forward) for root in self._roots]
-        pairs = zip(self._roots, self._forwards, strict=True)
-        with exchanged((root, "forward", forward) for root, forward in pairs):
-            yield
-
-
 @contextmanager
-def forgotten() -> Iterator[None]:
-    """What was compiled inside is given up at the end; nothing else was there."""
-    with giving_back(torch.compiler.reset):
-        yield
-
-
-@dataclass
-class Compilations:
-    """Seconds of each compilation, in order."""
-
-    seconds: list[float] = field(default_factory=list)
-    _began: float = 0.0
-    _depth: int = 0
-
-    def begins(self, *_: Any) -> None:
-        """torch begins to compile."""
-        self._depth += 1
-        if self._depth == 1:
-            self._began = time.perf_counter()
-
-    def ends(self, *_: Any) -> None:
-        """It is done."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds.append(time.perf_counter() - self._began)
-
-
-@contextmanager
-def watched() -> Iterator[Compilations]:
-    """Note what torch compiles inside; nothing where nothing was compiled before."""
-    noted = Compilations()
+def watched() -> Iterator[list[float]]:
+    """Seconds of each compilation inside; none are seen where nothing was compiled before."""
+    seconds: list[float] = []
+    begun: list[float] = []
     callback = sys.modules.get("torch._dynamo.callback")
     if callback is None:
-        yield noted
+        yield seconds
         return
     handler = callback.callback_handler
+
+    def begins(*_: Any) -> None:
+        begun.append(time.perf_counter())
+
+    def ends(*_: Any) -> None:
+        began = begun.pop()
+        if not begun:
+            seconds.append(time.perf_counter() - began)
 
     def remove() -> None:
         # Gone already, where it is called again after an interrupt.
         with suppress(ValueError):
-            handler.remove_start_callback(noted.begins)
+            handler.remove_start_callback(begins)
         with suppress(ValueError):
-            handler.remove_end_callback(noted.ends)
+            handler.remove_end_callback(ends)
 
     with giving_back(remove):
-        handler.register_start_callback(noted.begins)
-        handler.register_end_callback(noted.ends)
-        yield noted
+        handler.register_start_callback(begins)
+        handler.register_end_callback(ends)
+        yield seconds
 
 
 def again(seconds: list[float], wholes: list[float]) -> Iterator[Finding]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
-from labkit.restore.attributes import exchanged
-from whyslow.experiment import Change, Experiment
+from whyslow.changes import forwards
+from whyslow.experiment import Experiment
 from whyslow.phases import ALL
 from whyslow.remedies import FROZEN, VALIDATION
 from whyslow.subject import Subject
@@ -22,23 +23,14 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     if seen.unused:
         roots = list({id(root): root for root in seen.unused}.values())
         how = "forward passes in evaluation mode under no_grad"
-        yield Experiment(VALIDATION, how, _without_graph(roots), part=ALL)
+        yield Experiment(VALIDATION, how, partial(forwards, roots, _without_graph), part=ALL)
     frozen = _not_trained(subject)
     if frozen:
         how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
-        yield Experiment(FROZEN, how, _frozen(frozen))
+        yield Experiment(FROZEN, how, partial(_frozen, frozen))
 
 
-def _without_graph(roots: list[nn.Module]) -> Change:
-    @contextmanager
-    def changed() -> Iterator[None]:
-        with exchanged((root, "forward", _checked(root, root.forward)) for root in roots):
-            yield
-
-    return changed
-
-
-def _checked(root: nn.Module, forward: Any) -> Any:
+def _without_graph(root: nn.Module, forward: Any) -> Any:
     def without(*args: Any, **keywords: Any) -> Any:
         with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
             return forward(*args, **keywords)
@@ -58,16 +50,13 @@ def _not_trained(subject: Subject) -> list[nn.Parameter]:
     return [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
 
 
-def _frozen(parameters: list[nn.Parameter]) -> Change:
-    @contextmanager
-    def changed() -> Iterator[None]:
+@contextmanager
+def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
+    for each in parameters:
+        each.grad = None
+        each.requires_grad_(False)
+    try:
+        yield
+    finally:
         for each in parameters:
-            each.grad = None
-            each.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for each in parameters:
-                each.requires_grad_(True)
-
-    return changed
+            each.requires_grad_(True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from torch.utils.data import BatchSampler, IterableDataset
@@ -12,48 +13,34 @@ from torch.utils.data import BatchSampler, IterableDataset
 from labkit.busy import cores
 from whyslow.clock import saving_of, share_of
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.limit import MayFail
-from whyslow.phases import DATA, Phases, Source
+from whyslow.phases import Source
 from whyslow.remedies import COLLATE, FEW_WORKERS, IDLE_WORKERS, RESTARTS, SAMPLES, WAITS
 from whyslow.streams import Stream, end_started, stream, with_workers
 from whyslow.subject import Subject
 
-# What may fail: a dataset that is ready only in a worker, for one.
+# What may fail, by its name: a dataset that is ready only in a worker, for one.
 CAUSE = "what makes the loader slow"
 # One more worker is advised where it saves this share or more.
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
 SECONDS = 2.0
 Share = tuple[float, Interval]
+MayFail = Callable[[str], AbstractContextManager[None]]
 
 
-def findings(subject: Subject, streamed: Stream, may_fail: MayFail) -> Iterator[Finding]:
-    """What waiting for batches costs: the larger one of waits and of starts."""
+def findings(
+    subject: Subject, streamed: Stream, source: Source, may_fail: MayFail
+) -> Iterator[Finding]:
+    """What waiting for batches of ``source`` costs: the larger one of waits and of starts."""
     both = [each for each in (_restarts(subject, streamed),) if each is not None]
     share = share_of(streamed.waits, streamed.wholes)
-    if streamed.waits and share[1][0] >= LEAST_SHARE:
+    if share[1][0] >= LEAST_SHARE:
         waits = _only_waits(streamed, share)
         with may_fail(CAUSE):
-            waits = cause(subject, streamed, share)
+            waits = cause(subject, source, streamed, share)
         both.append(waits)
     if both:
         yield max(both, key=lambda each: each.share)
-
-
-def inside(phases: Phases, may_fail: MayFail) -> Iterator[Finding]:
-    """What a step waits for batches of loaders of its own; the slowest of them is to blame."""
-    waits = [step.get(DATA, 0.0) for step in phases.steps]
-    share = share_of(waits, phases.wholes)
-    if share[1][0] < LEAST_SHARE:
-        return
-    works = [whole - wait for whole, wait in zip(phases.wholes, waits, strict=True)]
-    streamed, source = Stream(waits, works), phases.slowest_loader()
-    blamed = _only_waits(streamed, share)
-    with may_fail(CAUSE):
-        parts = parts_of(source)
-        if parts is not None:
-            blamed = _by_parts(parts, source.workers, streamed, share)
-    yield blamed
 
 
 @dataclass(frozen=True)
@@ -86,14 +73,12 @@ def parts_of(source: Source, times: int = 3) -> Parts | None:
     return Parts(statistics.median(read), statistics.median(joined)) if read else None
 
 
-def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
+def cause(subject: Subject, source: Source, streamed: Stream, share: Share) -> Finding:
     """Name what waits are due to. ``share`` is of all waiting, a finding's only what it can save.
 
     Another number of workers is tried: one more where all together have too little time and there
     is a core, none where they have enough and the step waits all the same.
     """
-    loader = subject.loader
-    source = Source.of(loader)
     parts = parts_of(source)
     if parts is None:
         return _only_waits(streamed, share)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from labkit.restore.attributes import exchanged
-from whyslow.experiment import Change, Experiment
+from whyslow.changes import forwards
+from whyslow.experiment import Experiment
 from whyslow.remedies import LAYOUT, PRECISION
 from whyslow.subject import Subject
 
@@ -38,7 +39,7 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     if subject.takes_batches:
         step = subject.serve([tree_map(_images_last, batch) for batch in subject.batches])
     how = "model, optimizer state and batches in channels-last order"
-    yield Experiment(LAYOUT, how, _channels_last(subject), step)
+    yield Experiment(LAYOUT, how, partial(_channels_last, subject), step)
 
 
 def _lower(subject: Subject) -> Experiment:
@@ -47,29 +48,22 @@ def _lower(subject: Subject) -> Experiment:
     if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         dtype = torch.float16
 
-    @contextmanager
-    def lowered() -> Iterator[None]:
-        forwards = [(root, _under(root.forward, seen.device, dtype)) for root in seen.roots]
-        with exchanged((root, "forward", forward) for root, forward in forwards):
-            yield
+    def under(root: nn.Module, forward: Any) -> Any:
+        def lowered(*args: Any, **keywords: Any) -> Any:
+            with torch.autocast(seen.device, dtype):
+                output = forward(*args, **keywords)
+            return tree_map(_as_float, output)
+
+        return lowered
 
     name = str(dtype).removeprefix("torch.")
     rest = _OUTSIDE if dtype is torch.bfloat16 else _SCALER
     return Experiment(
         PRECISION,
         f"the forward pass under autocast to {name}",
-        lowered,
+        partial(forwards, seen.roots, under),
         words={"device": seen.device, "dtype": name, "rest": rest},
     )
-
-
-def _under(forward: Any, kind: str, dtype: torch.dtype) -> Any:
-    def lowered(*args: Any, **keywords: Any) -> Any:
-        with torch.autocast(kind, dtype):
-            output = forward(*args, **keywords)
-        return tree_map(_as_float, output)
-
-    return lowered
 
 
 def _as_float(item: Any) -> Any:
@@ -78,24 +72,21 @@ def _as_float(item: Any) -> Any:
     return item
 
 
-def _channels_last(subject: Subject) -> Change:
-    @contextmanager
-    def last() -> Iterator[None]:
-        tensors = _four_dimensional(subject)
-        before = [each.data for each in tensors]
-        for each in tensors:
-            each.data = each.data.to(memory_format=_LAST)
-        try:
-            yield
-        finally:
-            for each, data in zip(tensors, before, strict=True):
-                # What was trained meanwhile is kept: only the order goes back.
-                data.copy_(each.data)
-                each.data = data
-            for parameter in subject.seen.parameters:
-                parameter.grad = None
-
-    return last
+@contextmanager
+def _channels_last(subject: Subject) -> Iterator[None]:
+    tensors = _four_dimensional(subject)
+    before = [each.data for each in tensors]
+    for each in tensors:
+        each.data = each.data.to(memory_format=_LAST)
+    try:
+        yield
+    finally:
+        for each, data in zip(tensors, before, strict=True):
+            # What was trained meanwhile is kept: only the order goes back.
+            data.copy_(each.data)
+            each.data = data
+        for parameter in subject.seen.parameters:
+            parameter.grad = None
 
 
 def _convolutions(subject: Subject) -> list[nn.Conv2d]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-import torch.utils.checkpoint as recomputing
 
-from labkit.restore.attributes import exchanged, patched
+from labkit.restore.attributes import exchanged
+from whyslow.changes import nothing, switched
 from whyslow.experiment import Experiment
 from whyslow.memory import room_for
-from whyslow.observe import RECOMPUTERS
+from whyslow.observe import recomputers
 from whyslow.phases import ALL, MODEL
 from whyslow.remedies import ANOMALY, DETERMINISTIC, NO_SEARCH, PROFILER, RECOMPUTED
 from whyslow.subject import Subject
@@ -27,30 +28,22 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     on_cuda = seen.device == "cuda"
     if seen.anomaly:
-        yield Experiment(ANOMALY, "the same step without it", no_anomaly)
+        off = partial(torch.autograd.set_detect_anomaly, False)
+        change = partial(switched, off, "set_anomaly_enabled")
+        yield Experiment(ANOMALY, "the same step without it", change)
     if seen.profiled:
         how = "the same step while the profiler does not record"
         yield Experiment(PROFILER, how, not_profiled, part=ALL)
     if seen.deterministic or (on_cuda and torch.backends.cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
-        yield Experiment(DETERMINISTIC, how, not_deterministic, part=ALL)
+        change = partial(switched, _not_deterministic, "use_deterministic_algorithms")
+        yield Experiment(DETERMINISTIC, how, change, part=ALL)
     if on_cuda and seen.images and not torch.backends.cudnn.benchmark:
-        yield Experiment(NO_SEARCH, "cudnn.benchmark = True", searching)
+        search = partial(setattr, torch.backends.cudnn, "benchmark", True)
+        yield Experiment(NO_SEARCH, "cudnn.benchmark = True", partial(switched, search))
     if seen.recomputed and room_for(subject, KEPT):
         how = "the same step, with activations kept instead of computed twice"
         yield Experiment(RECOMPUTED, how, not_recomputed, part=MODEL)
-
-
-@contextmanager
-def no_anomaly() -> Iterator[None]:
-    """Anomaly mode off, also where the step itself would switch it on."""
-    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    torch.autograd.set_detect_anomaly(False)
-    try:
-        with patched(torch, "set_anomaly_enabled", _nothing):
-            yield
-    finally:
-        torch.autograd.set_detect_anomaly(*before)
 
 
 @contextmanager
@@ -64,9 +57,9 @@ def not_profiled() -> Iterator[None]:
     for each in running:
         each.toggle_collection_dynamic(False, each.activities)
     try:
-        instead = [(kinds[0], name, _nothing) for name in ("start", "stop", "step")]
+        instead = [(kinds[0], name, nothing) for name in ("start", "stop", "step")]
         for kind in kinds:
-            instead += [(kind, "__enter__", _itself), (kind, "__exit__", _nothing)]
+            instead += [(kind, "__enter__", _itself), (kind, "__exit__", nothing)]
         with exchanged(instead):
             yield
     finally:
@@ -74,41 +67,16 @@ def not_profiled() -> Iterator[None]:
             each.toggle_collection_dynamic(True, each.activities)
 
 
-@contextmanager
-def not_deterministic() -> Iterator[None]:
-    """torch chooses its algorithms, and leaves new memory as it is."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn = torch.backends.cudnn
-    cudnn_before = cudnn.deterministic
+def _not_deterministic() -> None:
     torch.use_deterministic_algorithms(False)
-    cudnn.deterministic = False
-    try:
-        with patched(torch, "use_deterministic_algorithms", _nothing):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns)
-        cudnn.deterministic = cudnn_before
-
-
-@contextmanager
-def searching() -> Iterator[None]:
-    """cuDNN tries its plans for each new shape."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
+    torch.backends.cudnn.deterministic = False
 
 
 @contextmanager
 def not_recomputed() -> Iterator[None]:
     """``checkpoint(function, ...)`` only calls the function."""
-    instead: dict[str, Any] = dict.fromkeys(RECOMPUTERS, _passes)
-    instead["CheckpointFunction"] = _Calls
     with exchanged(
-        (recomputing, name, value) for name, value in instead.items() if hasattr(recomputing, name)
+        (owner, name, _calls if name == "apply" else _passes) for owner, name in recomputers()
     ):
         yield
 
@@ -118,17 +86,9 @@ def _passes(*args: Any, **keywords: Any) -> Iterator[None]:
     yield
 
 
-class _Calls:
+def _calls(function: Any, preserve: bool, *args: Any) -> Any:
     """In the place of the autograd function that recomputes."""
-
-    @staticmethod
-    def apply(function: Any, preserve: bool, *args: Any) -> Any:
-        """The value of ``function``."""
-        return function(*args)
-
-
-def _nothing(*args: Any, **keywords: Any) -> None:
-    """Stands for what switches something on or off."""
+    return function(*args)
 
 
 def _itself(self: Any) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 import torch
 
 from labkit.busy import cores
-from labkit.restore.attributes import patched
-from whyslow.experiment import Change, Experiment
+from whyslow.changes import Change, switched
+from whyslow.experiment import Experiment
 from whyslow.findings import LEAST_SHARE
 from whyslow.phases import ALL
 from whyslow.remedies import FEW_THREADS, MANY_THREADS, SMALL_WORK
@@ -41,18 +40,4 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
 
 
 def _set_to(count: int) -> Change:
-    @contextmanager
-    def changed() -> Iterator[None]:
-        before = torch.get_num_threads()
-        torch.set_num_threads(count)
-        try:
-            with patched(torch, "set_num_threads", _nothing):
-                yield
-        finally:
-            torch.set_num_threads(before)
-
-    return changed
-
-
-def _nothing(count: Any) -> None:
-    """Stands for torch.set_num_threads in a step that calls it."""
+    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")

@@ -10,13 +10,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 
 from labkit.device import synchronize
 from whyslow.clock import share_of
-from whyslow.experiment import Change, Experiment
+from whyslow.experiment import Experiment
 from whyslow.findings import Finding, found
 from whyslow.phases import AFTER_BACKWARD, UPDATE, Phases
 from whyslow.remedies import CLIPPING, LOOP
@@ -38,30 +39,28 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
         first, form = next(iter(slow.items()))
         names = ", ".join(sorted({type(each).__name__ for each in slow}))
         words = {"kind": type(first).__name__, "form": form}
-        yield Experiment(LOOP, f"{names} with {form}=True", _quick(slow), part=UPDATE, words=words)
+        yield Experiment(
+            LOOP, f"{names} with {form}=True", partial(_quick, slow), part=UPDATE, words=words
+        )
 
 
-def _quick(slow: dict[torch.optim.Optimizer, str]) -> Change:
+@contextmanager
+def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
     """The optimizers in the forms that they lack."""
-
-    @contextmanager
-    def quick() -> Iterator[None]:
-        before = [(group, dict(group)) for each in slow for group in each.param_groups]
-        moved = []
-        for each, form in slow.items():
-            for group in each.param_groups:
-                group.update({name: name == form for name in _FORMS if name in group})
-            if form == "fused":
-                moved += _counts_to_device(each)
-        try:
-            yield
-        finally:
-            for group, values in before:
-                group.update({name: values[name] for name in _FORMS if name in values})
-            for state, count in moved:
-                state["step"] = state["step"].to(count.device)
-
-    return quick
+    before = [(group, dict(group)) for each in slow for group in each.param_groups]
+    moved = []
+    for each, form in slow.items():
+        for group in each.param_groups:
+            group.update({name: name == form for name in _FORMS if name in group})
+        if form == "fused":
+            moved += _counts_to_device(each)
+    try:
+        yield
+    finally:
+        for group, values in before:
+            group.update({name: values[name] for name in _FORMS if name in values})
+        for state, count in moved:
+            state["step"] = state["step"].to(count.device)
 
 
 def _better(optimizer: torch.optim.Optimizer) -> str | None:
