@@ -72,7 +72,11 @@ SWITCHES = {
         label="rounded products",
     ),
     "optimizers": Switch(
-        8, "add Nesterov's momentum and weight decay, fused", learns=True, label="fused optimizer"
+        8,
+        "add Nesterov's momentum and weight decay, fused",
+        learns=True,
+        label="fused optimizer",
+        loses="alone; with all others on, the target was reached only with it",
     ),
     "cudnn_benchmark": Switch(
         9, "lay images out channels last; on a GPU let cuDNN search", label="channels last"

@@ -40,8 +40,6 @@ def head(found: Waterfall) -> Markup:
     """The big times, the stars, and what is to be decided or measured."""
     big = show.element("b", found.headline(), kind="factor")
     blocks: list[str] = [show.sentence(big, " ", show.element("small", found.caption()))]
-    if caution := found.caution():
-        blocks.append(show.note(caution))
     blocks += [styles(), _stars(found.stars)]
     if figure := found.latest:
         blocks.append(_judged(figure, f"{advice(figure)} {found.elsewhere}".strip()))
@@ -50,6 +48,8 @@ def head(found: Waterfall) -> Markup:
     elif found.armed:
         text = labelled(found.about().removeprefix(found.armed))
         blocks.append(show.sentence(show.element("b", label(found.armed)), text))
+    if caution := found.caution():
+        blocks.append(show.note(caution))
     return show.join(blocks)
 
 

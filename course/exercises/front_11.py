@@ -56,16 +56,18 @@ def _same_gradients(answer: Checkpoint, dropout: float, case: str) -> None:
     """Two pieces in a row, as in a network, and two backward passes, whose gradients add up."""
     wanted = _gradients(_plainly, dropout)
     found = _gradients(answer, dropout)
+    other = "; the second run of the piece drops other numbers" if dropout else ""
     for name, right in wanted.items():
         gradient = found[name]
         if gradient is None:
-            raise NotYet(f"{case}: {name} got no gradient")
+            adds = "; y.backward(gradient) adds to .grad, torch.autograd.grad does not"
+            raise NotYet(f"{case}: {name} got no gradient{adds if name != 'the input' else ''}")
         if name == OUTPUT and not torch.equal(gradient, right):
             raise NotYet(f"{case}: the output is not that of piece(x)")
         if not torch.equal(gradient, right):
             raise NotYet(
                 f"{case}: the gradient of {name} is not the one without a checkpoint, to which "
-                f"it should be equal bit by bit (off by {_off(gradient, right):.0%})"
+                f"it should be equal bit by bit (off by {_off(gradient, right):.0%}){other}"
             )
 
 

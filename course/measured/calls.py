@@ -98,14 +98,13 @@ class Calls:
     def __call__(self, result: object) -> str:
         if not isinstance(result, Comparison) or result.missing:
             return ""
-        before, after = result.arms
         work = [(side.settings["task"], side.settings["n"]) for side in result.arms]
         if work[0] != work[1]:
             return ""
         task, n = work[0]
         runs = self._runs.setdefault((task, n), Runs())
         first, second = (str(side.settings["per_call"]) for side in result.arms)
-        runs.add(Gain(first, second, result.speedup), before.median, after.median)
+        runs.add(Gain(first, second, result.speedup), *result.step_times)
         ways = [self._way(name, task, n, seconds) for name, seconds in runs.seconds.items()]
         ways.sort(key=lambda way: -way.seconds)
         return draw(ways, n, runs.gains)

@@ -77,9 +77,9 @@ class Evidence:
         if not isinstance(result, Comparison) or result.missing:
             return ""
         rows = []
-        for role, side in zip(HUES, result.arms, strict=True):
+        for role, side, each in zip(HUES, result.arms, result.step_times, strict=True):
             tool, width = side.settings["tool"], side.settings["width"]
-            seconds = side.median / self._updates
+            seconds = each / self._updates
             rows.append(Row(role, tool, seconds, self.seen(tool, width)))
         return draw(rows)
 

@@ -120,19 +120,20 @@ class Lamps:
         return svg.picture(foot + 0.6 * LINE, result.sentence, parts)
 
     def _time(self, result: Comparison) -> Markup:
-        longest = max(side.median for side in result.arms)
+        longest = max(result.step_times)
         parts: list[Markup] = []
-        for place, side in enumerate(result.arms):
+        sides = list(zip(result.arms, result.step_times, strict=True))
+        for place, (side, seconds) in enumerate(sides):
             top = ROW * place
-            parts += svg.named(top + 18, name(side.settings), format_seconds(side.median))
-            wide = (RIGHT - 30 - EDGE) * side.median / longest
+            parts += svg.named(top + 18, name(side.settings), format_seconds(seconds))
+            wide = (RIGHT - 30 - EDGE) * seconds / longest
             parts.append(svg.rect(EDGE, top + 34, RIGHT - 30 - EDGE, HEIGHT / 2, "field"))
             parts.append(svg.rect(EDGE, top + 34, wide, HEIGHT / 2, f"fill {ROLES[place]}"))
             words = f"time of {self._batches} batches"
             parts.append(svg.text(EDGE, top + 34 + HEIGHT / 2 + LINE, words, "small"))
             parts += _lamps(top + 46, self.habits(side.settings))
         told = "; ".join(
-            f"{name(side.settings)}: {format_seconds(side.median)}" for side in result.arms
+            f"{name(side.settings)}: {format_seconds(seconds)}" for side, seconds in sides
         )
         return svg.picture(ROW * 2, told, parts)
 

@@ -32,10 +32,11 @@ def of(layouts: Layouts) -> Callable[[object], str]:
         if not isinstance(result, Comparison) or result.error:
             return ""
         sides = []
-        for role, side in zip(result.roles, result.arms, strict=True):
+        each = zip(result.roles, result.arms, result.step_times, strict=True)
+        for role, side, seconds in each:
             if (laid := layouts.of(side.settings)) is None:
                 return ""
-            sides.append((role, laid, side.median))
+            sides.append((role, laid, seconds))
         return draw(sides, decided=result.tone != "unclear")
 
     return picture

@@ -96,9 +96,10 @@ def of(yours: Callable[[], Sample]) -> Callable[[object], str]:
         own = any(side.settings["watched"] == "yours" for side in result.arms)
         sampler = yours() if own else sample
         sides = []
-        for role, side in zip(("baseline", "candidate"), result.arms, strict=True):
+        each = zip(("baseline", "candidate"), result.arms, result.step_times, strict=True)
+        for role, side, seconds in each:
             program, shares = _sampled(side.settings, result.threads, sampler)
-            sides.append(Side(role, program, side.median, shares))
+            sides.append(Side(role, program, seconds, shares))
         return draw(sides, "your own sampler" if own else "looks every 2 ms")
 
     return picture

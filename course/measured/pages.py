@@ -51,12 +51,13 @@ def of(faults: PageFaults, size: Callable[[dict[str, Any]], float]) -> Callable[
         if not isinstance(result, Comparison) or result.error:
             return ""
         sides = []
-        for role, side in zip(result.roles, result.arms, strict=True):
+        each = zip(result.roles, result.arms, result.step_times, strict=True)
+        for role, side, seconds in each:
             counted = faults.of(side.settings)
             if counted is None:
                 return ""
             name = role if result.names else f"{role}, {side.settings['way']}"
-            sides.append(Side(name, side.median, counted, size(side.settings) / PAGESIZE))
+            sides.append(Side(name, seconds, counted, size(side.settings) / PAGESIZE))
         place = WINNERS.get(result.tone)
         return draw(sides, fault_seconds(), None if place is None else sides[place])
 

@@ -109,12 +109,12 @@ class Runners:
             return ""
         if not all(_key(side.settings) in self._operators for side in result.arms):
             return ""
-        first, second = (self._runner(side) for side in result.arms)
+        first, second = map(self._runner, result.arms, result.step_times)
         return draw(first, second, faster=result.verdict == "faster")
 
-    def _runner(self, side: Measurement) -> Runner:
+    def _runner(self, side: Measurement, seconds: float) -> Runner:
         seen = self.seen(side.settings)
-        return Runner(str(side.settings["execution"]), seen.first, side.median, seen.operators)
+        return Runner(str(side.settings["execution"]), seen.first, seconds, seen.operators)
 
 
 def _key(settings: Mapping[str, Any]) -> str:

@@ -72,9 +72,10 @@ class Tables:
         # The usual one is named beside another one only.
         name = partial(_name, plain=masks == {"causal"})
         arms: Sequence[Timeline | Measurement] = result.arms
+        times = result.step_times if isinstance(result, Comparison) else (None, None)
         sides = [
-            self._side(role, name(side.settings), side)
-            for role, side in zip(("baseline", "candidate"), arms, strict=True)
+            self._side(role, name(side.settings), side, seconds)
+            for role, side, seconds in zip(("baseline", "candidate"), arms, times, strict=True)
         ]
         if isinstance(result, MemoryComparison):
             return "" if result.why_no_factor else draw_memory(sides)
@@ -82,11 +83,12 @@ class Tables:
             return ""
         return draw_time(sides)
 
-    def _side(self, role: str, name: str, side: Timeline | Measurement) -> Side:
+    def _side(
+        self, role: str, name: str, side: Timeline | Measurement, seconds: float | None
+    ) -> Side:
         table, kernel = self.table(int(side.settings["length"])), self.kernel(side.settings)
-        if isinstance(side, Timeline):
-            return Side(role, name, table, side.peak, None, kernel)
-        return Side(role, name, table, side.peak_bytes, side.median, kernel)
+        peak = side.peak if isinstance(side, Timeline) else side.peak_bytes
+        return Side(role, name, table, peak, seconds, kernel)
 
 
 def _name(settings: Mapping[str, Any], *, plain: bool) -> str:

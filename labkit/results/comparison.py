@@ -371,16 +371,29 @@ class Comparison(Sides[Measurement]):
         return before, format_settings({name: other for name, (_, other) in pairs})
 
     @property
+    def step_times(self) -> tuple[float, float]:
+        """Of a step of each side: the baseline's median, and by the speed-up the candidate's.
+
+        The candidate's own median is of other moments, in which other programs took more or less:
+        it would contradict the pairs.
+        """
+        before, after = self.baseline, self.candidate
+        if not (self.ratios and 0 < self.speedup < math.inf):
+            return before.median, after.median
+        each = before.median / self.speedup
+        return before.median, each * after.samples / before.samples if self.by_throughput else each
+
+    @property
     def speed_bars(self) -> tuple[Bar, Bar]:
         """Both sides: the time of a step with its quartiles, or the throughput."""
         bars = []
-        sides = zip(self.roles, ROLES, self.arms, self.own_settings, strict=True)
-        for name, role, side, note in sides:
-            low, high = side.quartiles
-            value, text = side.median, format_seconds(side.median)
+        sides = zip(self.roles, ROLES, self.arms, self.step_times, self.own_settings, strict=True)
+        for name, role, side, value, note in sides:
+            low, high = (value / side.median * end for end in side.quartiles)
+            text = format_seconds(value)
             if self.by_throughput:
-                value, text = side.throughput, format_rate(side.throughput, side.unit)
-                low, high = side.samples / high, side.samples / low
+                value, low, high = (side.samples / each for each in (value, high, low))
+                text = format_rate(value, side.unit)
             bars.append(Bar(name, value, side.error or text, (low, high), role, note))
         return bars[0], bars[1]
 

@@ -423,6 +423,22 @@ def test_arms_that_process_different_amounts_are_compared_per_sample():
     assert [bar.text for bar in big.speed_bars] == ["64.0 samples/s", "128 samples/s"]
 
 
+def test_the_bars_say_what_the_pairs_say():
+    """The candidate was disturbed in half of its pairs, and the baseline beside it."""
+    before = (1.0,) * 20 + (3.0,) * 21
+    after = (0.5,) * 20 + (1.4,) * 20 + (1.6,)
+    found = Comparison(Measurement("a", times=before), Measurement("b", times=after))
+    assert found.candidate.median == 1.4 and found.baseline.median == 3.0
+    slow, quick = found.step_times
+    assert (slow, slow / quick) == (3.0, pytest.approx(found.speedup)) and found.speedup < 2.2
+    assert [bar.value for bar in found.speed_bars] == [slow, quick]
+    low, high = found.speed_bars[1].interval
+    assert (low / quick, high / quick) == pytest.approx((0.5 / 1.4, 1.0))
+    # Of one that failed nothing is derived.
+    failed = replace(found, candidate=replace(found.candidate, times=(), error="RuntimeError"))
+    assert math.isnan(failed.step_times[1])
+
+
 def test_a_step_that_wants_an_argument():
     with pytest.raises(
         TypeError, match=r"a step takes no arguments \(missing .* 'inputs'\): bind them"
