@@ -35,8 +35,10 @@ def advice(figure: Figure) -> str:
     if wants_a_whole_race(figure):
         whole = f"A whole race, to {TASK.target:.0%} on five seeds, can tell"
         if not 0 < figure.factor < math.inf:
-            side = "with it" if figure.factor > 0 else "without it"
-            return f"reached the target of a short race {side} only, on too few seeds. {whole}."
+            did = "reached the target of a short race, and without it none did"
+            if figure.factor <= 0:
+                did = "did not reach the target of a short race, which is reached without it"
+            return f"{did}; too few seeds to be sure. {whole}."
         return f"is not clear in a short race. {whole}."
     return "is not clear here: measure it again, beside fewer programs."
 

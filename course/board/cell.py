@@ -137,6 +137,7 @@ class Board:
             promise = promised(self.switch, seconds, whole, minutes)
             print(f"Training without and with {self.switch}: {promise}")
         self._read()
+        before = self.latest, self._undo
         self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
         most = math.inf
         if minutes is not None:
@@ -162,6 +163,9 @@ class Board:
             self.said = f"{self.switch} was not measured: {error}. Nothing has changed."
         stopped = stop is not None and stop.is_set() and self.latest is None
         self._conclude(rate, "" if stopped else beside.notice())
+        if self.latest is None and not self.needs:
+            # What was found before stands.
+            self.latest, self._undo = before
 
     def _conclude(self, rate: float, notice: str) -> None:
         """Note what was found while other programs worked, if ``notice`` says so."""

@@ -19,7 +19,7 @@ SHARES = {0.5: "half or less", SAVED: "more than half", math.inf: "no less"}
 
 
 class Wager:
-    """Three answers to choose from while it is ``open``; the first figure decides it, or not."""
+    """Three answers to choose from while it is ``open``: until a figure decides."""
 
     def __init__(self, switch: str) -> None:
         self.switch = switch
@@ -37,10 +37,13 @@ class Wager:
 
     def decide(self, figure: Figure) -> str:
         """Count the bet, and say whether it was right; empty where none was placed."""
-        bet, self.open = self.choices.value, False
+        bet = self.choices.value
         if bet is None:
+            self.open = False
             return ""
         key, found = ("board", self.switch), self._found(figure)
+        # What is left open may be decided by a later figure; as it was placed.
+        self.open = self.choices.disabled = found is None
         if found is None:
             guess.SCORE.leave_open(key, self.question, bet)
             return f"Your bet, {bet}, stays open."

@@ -892,6 +892,24 @@ def test_stop_ends_it(path: Path, displayed: list[Any], epochs: Any) -> None:
     assert "stopped before there was a figure. Nothing has changed" in said(displayed)
 
 
+def test_what_was_found_before_a_stop_stands(
+    path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = measured("data_loading")
+    found = shown.latest
+
+    def stopped(*_: Any, **__: Any) -> Figure:
+        raise measure.NoFigure("it was stopped before there was a figure")
+
+    monkeypatch.setattr(cell, "measure", stopped)
+    shown.measure(1)
+    assert shown.latest is found and shown.undecided
+    assert "stopped before there was a figure" in shown.said
+    shown.keep()
+    shown.measure(1)
+    assert shown.latest is found and shown.undoable and not shown.undecided
+
+
 def test_an_error_is_told_and_raised(
     path: Path, displayed: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1994,6 +2012,8 @@ def test_what_becomes_of_a_bet(
     wager.choices.value = bet
     told = wager.decide(figure("data_loading", **changes))
     assert words in told and bool(told) == bool(words)
+    # What is not decided waits for another figure.
+    assert wager.open == wager.choices.disabled == (words == "stays open")
 
 
 @pytest.mark.parametrize(
