@@ -76,7 +76,7 @@ SWITCHES = {
         "add Nesterov's momentum and weight decay, fused",
         learns=True,
         label="fused optimizer",
-        loses="alone; with all others on, the target was reached only with it",
+        loses="on top of those before it; with all others the target was reached only with it",
     ),
     "cudnn_benchmark": Switch(
         9, "lay images out channels last; on a GPU let cuDNN search", label="channels last"

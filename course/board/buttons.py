@@ -111,6 +111,8 @@ class Buttons(Watcher):
         CELLS.add(self.runs)
         self._names = {"head": uuid4().hex, "body": uuid4().hex}
         self._shown, self._running = False, False
+        # What was found before the run that goes on: it decides no bet.
+        self._before: Figure | None = None
         self._minutes: float | None = None
         self._whole = False
         self._clock: Clock | None = None
@@ -189,7 +191,7 @@ class Buttons(Watcher):
         self.box.children = [*self._bets(), *(buttons[name] for name in names), self.status]
 
     def _bets(self) -> list[W.ToggleButtons]:
-        """The bet, until the first figure: also while that is measured."""
+        """The bet, until a figure has decided it: also while that is measured."""
         return [self.wager.choices] if self.wager and self.wager.open else []
 
     def _button(self, text: str, call: Callable[[], None]) -> W.Button:
@@ -245,7 +247,7 @@ class Buttons(Watcher):
 
     def begun(self, run: Run) -> None:
         """The button gives way to Stop, and seconds count."""
-        self._running = True
+        self._running, self._before = True, self.board.latest
         self._clock = Clock(self.status, run.budget, self.context())
         self._clock.start()
         self._arrange()
@@ -262,7 +264,7 @@ class Buttons(Watcher):
             self.board.said = CELL_BEGAN
         elif run.error is not None:
             self.board.said = f"{type(run.error).__name__}: {run.error}"
-        elif self.wager and self.wager.open and self.board.latest is not None:
+        elif self.wager and self.wager.open and self.board.latest not in (None, self._before):
             self.board.said = f"{self.wager.decide(self.board.latest)} {self.board.said}".strip()
         self._running = False
         self.refresh()

@@ -30,7 +30,7 @@ class Wager:
         self.choices = W.ToggleButtons(
             options=list((SHARES if self.memory else ANSWERS).values()),
             value=None,
-            description="You bet:",
+            description="Memory left, you bet:" if self.memory else "You bet:",
             style=W.ToggleButtonsStyle(button_width="auto", description_width="auto"),
             layout=W.Layout(width="auto"),
         )

@@ -2014,6 +2014,26 @@ def test_what_becomes_of_a_bet(
     assert wager.open == wager.choices.disabled == (words == "stays open")
 
 
+def test_a_run_without_a_figure_decides_no_bet(
+    path: Path, figures: list[Any], displayed: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = guess.Score()
+    monkeypatch.setattr(guess, "SCORE", score)
+    shown = measured("data_loading")
+    shown._ipython_display_()
+    choices = displayed[1].children[0]
+    choices.value = "faster"
+
+    def stopped(*_: Any, **__: Any) -> Figure:
+        raise measure.NoFigure("it was stopped before there was a figure")
+
+    monkeypatch.setattr(cell, "measure", stopped)
+    shown.start()
+    shown.wait(10)
+    assert not score.decided and "You bet" not in said(displayed)
+    assert choices in displayed[1].children
+
+
 @pytest.mark.parametrize(
     ("left", "words"),
     [
