@@ -35,7 +35,7 @@ from labkit.builds import MOST_BUILDS, Builds, shift_addresses
 from labkit.device import survive
 from labkit.progress import progress
 from labkit.results import Comparison, Measurement
-from labkit.results.comparison import CLAIM_PAIRS, same_within
+from labkit.results.comparison import CLAIM_PAIRS, SAME
 from labkit.stages import UNWATCHED, WARMING, Halted, OnStage, Stages
 
 # Shorter blocks drown in the noise of clock and caches.
@@ -309,7 +309,7 @@ class _Run:
         found = partial.estimate
         if self.builds.limit > self.seconds:
             found = replace(found, error=SURE * found.error)
-        verdict = found.verdict(same_within(partial.device))
+        verdict = found.verdict(SAME)
         return verdict != "unclear" and not partial.too_short
 
     def rebuild(self) -> None:
@@ -349,7 +349,7 @@ class _Run:
         whole = only_build or (build_ends and self.builds.done >= MIN_BUILDS)
         if not whole or partial.pairs < MIN_PAIRS:
             return False
-        return partial.estimate.margin <= ENOUGH * same_within(partial.device)
+        return partial.estimate.margin <= ENOUGH * SAME
 
     def _warm_seconds(self) -> float:
         return min(0.25, self.seconds / 150)

@@ -125,7 +125,7 @@ def _interval(result: Comparison) -> Interval:
     logs = [math.log(ratio) for ratio in result.ratios]
     if len(logs) >= MANY:
         logs = [statistics.median(run) for run in runs_of(logs)]
-    return estimate(logs, BUILD_SPREAD.get(result.device, BUILD_SPREAD["cpu"])).interval
+    return estimate(logs, BUILD_SPREAD).interval
 
 
 class Idle(TorchFunctionMode):

@@ -27,14 +27,8 @@ from labkit.text import (
 
 # With fewer pairs nothing is told, however alike they are.
 CLAIM_PAIRS = 6
-# Two sides are the same when the whole interval is this near to 1. That of CUDA is assumed, since
-# no GPU has been recorded yet; of other accelerators no more is known than of a CPU.
-SAME = {"cpu": 0.02, "cuda": 0.01}
-
-
-def same_within(device: str) -> float:
-    """How near to 1 an interval has to be, on this type of device, for two sides to be the same."""
-    return SAME.get(device, SAME["cpu"])
+# Two sides are the same when the whole interval is this near to 1.
+SAME = 0.02
 
 
 @dataclass(frozen=True)
@@ -141,8 +135,7 @@ class Comparison(Sides[Measurement]):
     @property
     def _allowance(self) -> float:
         """What builds may differ by, where too few of them were timed to measure it."""
-        spread = BUILD_SPREAD.get(self.device, BUILD_SPREAD["cpu"])
-        return spread / math.sqrt(self.build_count)
+        return BUILD_SPREAD / math.sqrt(self.build_count)
 
     @cached_property
     def control(self) -> tuple[float, ...]:
@@ -184,12 +177,12 @@ class Comparison(Sides[Measurement]):
     def verdict(self) -> str:
         """``faster``, ``slower``, ``same`` or ``unclear``, from interval and control alone.
 
-        ``same`` when the interval lies wholly within 2 % of 1 (CUDA 1 %, which is assumed); else a
-        difference is told when it lies wholly beyond the noise floor.
+        ``same`` when the interval lies wholly within 2 % of 1; else a difference is told when it
+        lies wholly beyond the noise floor.
         """
         if self.too_short or self.error:
             return "unclear"
-        return self.estimate.verdict(same_within(self.device))
+        return self.estimate.verdict(SAME)
 
     @cached_property
     def direction(self) -> str:
@@ -207,11 +200,10 @@ class Comparison(Sides[Measurement]):
         found = self.estimate
         if self.build_count < FEW_BUILDS:
             found = estimate(logs, self._allowance)
-        edge = same_within(self.device)
-        sure = found.count >= CLAIM_PAIRS or abs(found.mean) - 2 * found.half_width > edge
-        if sure and min(logs) > edge:
+        sure = found.count >= CLAIM_PAIRS or abs(found.mean) - 2 * found.half_width > SAME
+        if sure and min(logs) > SAME:
             return "faster"
-        if sure and max(logs) < -edge:
+        if sure and max(logs) < -SAME:
             return "slower"
         return ""
 
@@ -281,7 +273,7 @@ class Comparison(Sides[Measurement]):
         if self.by_throughput:
             words += f" for the same number of {self.baseline.unit}"
         if self.verdict == "same":
-            return f"{words}: no difference beyond {100 * same_within(self.device):.0f} %"
+            return f"{words}: no difference beyond {100 * SAME:.0f} %"
         if self.verdict != "unclear":
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
@@ -344,9 +336,6 @@ class Comparison(Sides[Measurement]):
         lines = ["; ".join(method)]
         if not self.missing:
             lines.insert(0, "; ".join([*surety, self.taken]))
-        if self.device == "cuda":
-            same = f"{SAME['cuda']:.0%}"
-            lines.append(f"limits for CUDA (same within {same}) assumed: no GPU has been recorded")
         return (*lines, *self.notes)
 
     @property

@@ -188,7 +188,7 @@ class RaceResult:
             ratios = self.ratios(arm, by, against)
             if len(ratios) < FEW_SEEDS:
                 return "unclear"
-            return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME["cpu"])
+            return estimate([math.log(ratio) for ratio in ratios]).verdict(SAME)
         pairs = self._pairs(arm, against)
         before = sum(one.reached for one, _ in pairs)
         after = sum(other.reached for _, other in pairs)

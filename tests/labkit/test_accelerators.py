@@ -174,15 +174,6 @@ def test_results_say_that_nobody_has_measured_on_it() -> None:
     assert (result.verdict, result.interval) == (on_cpu.verdict, on_cpu.interval)
 
 
-def test_results_on_cuda_say_that_their_limits_are_assumed() -> None:
-    sides = [Measurement(name, times=(1.0, 1.001) * 20) for name in ("baseline", "candidate")]
-    words = "limits for CUDA (same within 1%) assumed: no GPU has been recorded"
-    on_cuda = Comparison(*sides, device="cuda")
-    assert words in str(on_cuda) and words in on_cuda._repr_html_()
-    on_cpu = Comparison(*sides)
-    assert "assumed" not in str(on_cpu) + on_cpu._repr_html_()
-
-
 def test_a_comparison_knows_where_it_ran(mps: Queue) -> None:
     arms = [LocalArm(lambda: Workload(lambda: None), name) for name in ("baseline", "candidate")]
     result = alternate(*arms, seconds=0.05, on_update=lambda so_far: None, stop=None, most_builds=1)

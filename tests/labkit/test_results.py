@@ -92,13 +92,6 @@ def test_a_noisy_run_has_a_wide_interval_and_sees_a_large_effect():
     assert large.verdict == "faster" and large.interval[1] / large.interval[0] > 1.02
 
 
-def test_the_same_is_nearer_on_a_gpu():
-    result = planted(1.0, pairs=100, noise=0.01, builds=5, layout=0.008, seed=4)
-    assert 0.01 < max(abs(math.log(bound)) for bound in result.interval) < 0.02
-    assert result.verdict == "same"
-    assert replace(result, device="cuda").verdict == "unclear"
-
-
 def test_verdicts_follow_from_interval_and_floor():
     def of(mean, error, floor):
         return Estimate(mean, error, floor, count=11).verdict(0.02)
@@ -117,7 +110,7 @@ def test_one_build_is_said_and_allows_for_what_others_would_differ_by():
     one, several = planted(1.0, noise=1e-5), planted(1.0, noise=1e-5, builds=5)
     assert "40 pairs of one build" in str(one) and "40 pairs of 5 builds" in str(several)
     low, high = one.interval
-    assert math.log(high / low) / 2 == pytest.approx(2 * BUILD_SPREAD["cpu"], rel=0.01)
+    assert math.log(high / low) / 2 == pytest.approx(2 * BUILD_SPREAD, rel=0.01)
     assert several.interval == pytest.approx((1, 1), abs=1e-4)
     two = planted(1.0, noise=1e-5, builds=2).interval
     assert math.log(two[1] / two[0]) == pytest.approx(math.log(high / low) / math.sqrt(2), rel=0.01)
