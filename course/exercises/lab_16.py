@@ -74,7 +74,7 @@ def _made(answer: Answer, case: Case) -> Any:
     except (TypeError, ValueError) as error:
         for word, helps in ERRORS.items():
             if word in str(error):
-                said = str(error)[:80]
+                said = str(error).partition(". ")[0].rstrip(".")
                 raise NotYet(f"at {case.name} Python said: {said}. What helps: {helps}") from error
         raise
 

@@ -127,7 +127,10 @@ function spacing(state) {
 
 const inWords = (state) => [reach(state), why(state), spacing(state)].filter(Boolean).join(" ");
 
-// The bits of the weight, each a button that turns it over.
+// The bits of the weight with what was added so far.
+const storedBits = (state) => bitsOf(state.format, walked(state));
+
+// Each bit is a button that turns it over.
 function bitRow(frame) {
   const row = html("div", "bits");
   row.style.cssText = "display: flex; flex-wrap: wrap; gap: 2px; align-items: baseline";
@@ -136,10 +139,10 @@ function bitRow(frame) {
   frame.adopt(row, "bits of the weight");
   let made = "";
   frame.watch(() => {
-    const { format, weight } = frame.state;
-    const bits = bitsOf(format, rounded(format, weight));
+    const { format } = frame.state;
+    const bits = storedBits(frame.state);
     if (made !== format) {
-      row.replaceChildren(html("span", "label", null, "the weight's bits "));
+      row.replaceChildren(html("span", "label", null, "the weight's bits (click one) "));
       bits.forEach((_, place) => addBit(frame, row, place));
       made = format;
     }
@@ -163,8 +166,8 @@ function addBit(frame, row, place) {
     margin-left: ${number === 1 ? 6 : 0}px`;
   frame.adopt(node, `${part} bit ${number}`);
   node.addEventListener("click", () => {
-    const { format, weight } = frame.state;
-    const bits = bitsOf(format, rounded(format, weight));
+    const { format } = frame.state;
+    const bits = storedBits(frame.state);
     bits[place] = 1 - bits[place];
     frame.set({ weight: numberOf(format, bits), times: 0 });
   });
@@ -178,7 +181,7 @@ function render({ el }) {
     ask: "Nearly all these gradients become zero in fp16. Which loss scale loses none of them?",
     task:
       "Push the bars over the comb. Then let Play add updates to a weight, in fp16 and in " +
-      "bf16, which has no red bar.",
+      "bf16, which has no red bar. Its bits are below: click one.",
     caption:
       "The gradients were counted once, in the network of the panel below; here they are " +
       "moved by whole powers of two. Rounding is simulated exactly: to the nearest number, of two " +

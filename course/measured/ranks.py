@@ -68,9 +68,7 @@ def draw(sides: Sequence[tuple[str, Noted]]) -> Markup:
     parts += times(ground, longest)
     parts += legend(COMPUTES, EDGE, top + 1.7 * LINE)
     parts += legend(EXCHANGES, EDGE + 230, top + 1.7 * LINE)
-    note = (
-        "One step of the first process; the profiler, which watches it, makes it a little longer."
-    )
+    note = "A single step of the first process, under the profiler; the figure above is of many."
     parts.append(svg.text(EDGE, top + 2.6 * LINE, note, "small", room=len(note)))
     words = "; ".join(f"{name}: {in_words(noted)}" for name, noted in sides)
     return svg.picture(top + 3 * LINE, f"One step. {words}", parts)

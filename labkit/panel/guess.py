@@ -7,7 +7,8 @@ No widgets here. The kinds of questions, and when an answer is right:
 - "bytes": which share of the memory. Right within 20 % as well; of the same memory within 5 %.
 - "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
   more than half of its seeds do.
-- "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so.
+- "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so;
+  "neither" is right as well where the whole interval lies within 5 %.
 
 Where a result decides nothing, as where the interval is wide, the bet stays open. So it does where
 a race was stopped: the seeds that are missing might have gone another way.
@@ -39,7 +40,7 @@ RULES = {
     FACTOR: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
     BYTES: "Within 20 % of what is measured is right; where nothing differs, 5 %.",
     ARRIVES: "Who reaches the target in more than half of the seeds arrives.",
-    ORDER: "The verdict of the run decides.",
+    ORDER: "The verdict of the run decides; within 5 % neither is right, too.",
 }
 # As a factor; and where there is no difference, which a bet on a small one would else always win.
 NEAR, SAME = 1.2, 1.05
@@ -223,6 +224,10 @@ def _judge_choice(bet: Bet, answer: str, result: object) -> Judgement | None:
     if place is None:
         return None
     begin = f"You bet on {answer}"
+    if bet.kind == ORDER and _is_near(result) and (place < 0 or answer == bet.choices[2]):
+        right = answer == bet.choices[2]
+        words = f"{begin}: {'right' if right else 'it was neither'}, they differ by under 5 %."
+        return Judgement(right, words, answer, bet.choices[2])
     if place < 0:
         return Judgement(None, f"{begin}: this run does not decide it. Run it again.")
     outcome = bet.choices[place]
@@ -277,6 +282,13 @@ def _ahead(result: object) -> int | None:
         return AHEAD.get("same" if _in_step(result) else result.verdict(result.arms[1]), -1)
     assert isinstance(result, Comparison)
     return AHEAD.get("same" if _is_one_program(result) else result.tone, -1)
+
+
+def _is_near(result: object) -> bool:
+    """Whether the whole interval of a comparison lies within 5 %."""
+    if not isinstance(result, Comparison) or result.too_short or result.tone == "same":
+        return False
+    return all(1 / SAME <= bound <= SAME for bound in result.interval)
 
 
 def _is_one_program(result: object) -> bool:

@@ -127,3 +127,24 @@ def test_a_weight_stays_in_bf16_and_moves_in_fp16(model: Model) -> None:
     state = {**model.value("OPENS"), "times": 100}
     assert model("walked", {**state, "format": "bf16"}) == 1
     assert model("walked", {**state, "format": "fp16"}) == pytest.approx(1.3, abs=0.01)
+
+
+def test_the_bits_are_those_of_what_is_stored_now(model: Model) -> None:
+    source = """async (module) => {
+        const el = document.createElement('div');
+        document.body.append(el);
+        const close = window[module].default.render({ el });
+        const nodes = [...el.querySelectorAll('.xp-bit')];
+        const bits = () => nodes.map(node => node.textContent).join('');
+        const [add] = el.querySelectorAll('[aria-label="times added"]');
+        const before = bits();
+        add.value = add.max;
+        add.dispatchEvent(new Event('input', { bubbles: true }));
+        await new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+        const after = bits();
+        close();
+        el.remove();
+        return [before, after];
+    }"""
+    before, after = model.page.evaluate(source, model.name)
+    assert before == "0011110000000000" and after != before

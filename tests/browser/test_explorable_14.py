@@ -118,8 +118,14 @@ def test_what_the_machines_are_worth_and_when_no_cut_helps(model: Model) -> None
         one, best = model("endOf", state, []), model("endOf", state, model("bestCuts", state))
         hidden[name] = best / one
     assert hidden["few"] > 0.9 and hidden["many"] < 0.6
-    assert "too little backward pass" in model("inWords", few, model("bestCuts", few))
-    assert "too little" not in model("inWords", many, model("bestCuts", many))
+    assert "it cannot hide it" in model("inWords", few, model("bestCuts", few))
+    assert "cannot hide" not in model("inWords", many, model("bestCuts", many))
+    # A link that is quick beside the backward pass: only the last bucket is left.
+    quick = {**opens, "link": "nvlink", "cuts": model("bestCuts", {**opens, "link": "nvlink"})}
+    assert "the last bucket: behind" in model("inWords", quick, quick["cuts"])
+    # The first bucket cannot leave earlier than behind the first layer.
+    early = model("inWords", few, [1, 6, 10])
+    assert "make fewer" in early and "must leave earlier" not in early
 
 
 def test_medals_and_words(model: Model) -> None:
@@ -146,7 +152,9 @@ def test_medals_and_words(model: Model) -> None:
         "The last bucket has 82.5 MiB, and nothing hides it: make it smaller. "
         "To beat for bronze: 40.5 ms, one per layer."
     )
-    assert "finds the link busy" in model("game", {**opens, "images": 4}, plans["size"])
+    few = {**opens, "images": 4}
+    assert "finds the link busy" in model("game", few, [3, 6, 10])
+    assert "busy from the first gradient on" in model("game", few, plans["size"])
     assert said(best).startswith("★ Gold: none of all 2,048 ways ends earlier.")
     given = {**opens, "given": ["32 32 ethernet"]}
     assert model("game", given, best).startswith("This is the best: none")

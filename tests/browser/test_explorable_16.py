@@ -132,7 +132,12 @@ def test_nothing_is_written_at_first(model: Model) -> None:
     for number in range(10):
         found = model("memory", {**opens, "card": number})
         assert found["landed"] is None and found["tape"] == list(range(CELLS))
-        assert "Now write into a cell" in model("effect", {**opens, "card": number})
+        said = model("effect", {**opens, "card": number})
+        refused = model.value("CARDS")[number]["fate"] == "error"
+        assert (
+            said
+            == f"Now write into a cell: {'there is one name only.' if refused else 'who reads it?'}"
+        )
 
 
 def test_the_first_bet_on_a_card_counts_unless_the_answer_was_seen(model: Model) -> None:

@@ -57,6 +57,7 @@ ALL, NONE = [True] * 3, [False] * 3
 UNDECIDED = "You bet on neither: this run does not decide it. Run it again."
 IN_STEP = "Both need about as many steps, and no difference in time is clear."
 CANDIDATE = "You bet on the candidate: it was neither."
+NEAR = "they differ by under 5 %."
 ONE_PROGRAM = "Both sides are one program, and no difference is clear."
 
 
@@ -133,6 +134,17 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
         ("order", "the candidate", timed(2, 1), True, "You bet on the candidate: right."),
         ("order", "neither", timed(1, 2), False, "You bet on neither: it was the baseline."),
         ("order", "neither", timed(1, 1), True, "You bet on neither: right."),
+        # A clear difference of a few per cent: the side that is ahead is right, and so is neither.
+        ("order", "neither", timed(1.03, 1), True, f"You bet on neither: right, {NEAR}"),
+        ("order", "the candidate", timed(1.03, 1), True, "You bet on the candidate: right."),
+        (
+            "order",
+            "the baseline",
+            timed(1.03, 1),
+            False,
+            "You bet on the baseline: it was the candidate.",
+        ),
+        ("order", "neither", timed(1.08, 1), False, "You bet on neither: it was the candidate."),
         (
             "order",
             "neither",

@@ -98,7 +98,11 @@ WRONG = (
     (torch.tensor, "a float32 array was copied: write into it"),
     (contiguous, "every second number of a float32 array was copied: a tensor has strides"),
     (keeps_the_type, "a float64 array gave torch.float64: return a float32 tensor"),
-    (as_tensor_alone, "at a float32 array in the other byte order Python said: given numpy array"),
+    (
+        as_tensor_alone,
+        "at a float32 array in the other byte order Python said: given numpy array has byte order "
+        "different from the native byte order. What helps",
+    ),
     (reads_bytes_as_they_are, "a float32 array in the other byte order gave other numbers: conv"),
     (never_asks_for_strides, "at a reversed array Python said: At least one stride"),
     (shares_what_is_read_only, "a read-only array was shared: a write to the tensor would"),

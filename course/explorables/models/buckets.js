@@ -168,7 +168,10 @@ function limit(state) {
   const last = readyTimes(state)[ORDER.length - 1];
   const whole = endOf(state, []) - last;
   if (goals(state).best - last < 0.3 * whole) return "";
-  return `The link alone needs ${ms(whole)}: there is too little backward pass to hide it behind.`;
+  if (whole > last) {
+    return `The link alone needs ${ms(whole)}, the backward pass ${ms(last)}: it cannot hide it.`;
+  }
+  return "What is left is the last bucket: behind the backward pass nothing hides it.";
 }
 
 // What holds this plan up.
@@ -180,6 +183,9 @@ function advice(state, cuts) {
     return `Each bucket costs ${ms(messages)} of messages, however small it is: make fewer.`;
   }
   if (buckets.length === 1) return "The link idles until all gradients are ready: cut.";
+  if (begin > ready && buckets[0].end === 1) {
+    return `The link is busy from the first gradient on. Each bucket costs ${ms(messages)}: make fewer.`;
+  }
   if (begin > ready) return "The last bucket finds the link busy: the first must leave earlier.";
   return `The last bucket has ${mib.toFixed(1)} MiB, and nothing hides it: make it smaller.`;
 }

@@ -81,7 +81,7 @@ const CARDS = [
     ...WHOLE,
     fate: "shared",
     readOnly: true,
-    why: "PyTorch warns, once, and shares: a tensor cannot be read-only. Write as the tensor!",
+    why: "PyTorch warns, once, and shares: a tensor cannot be read-only. Write as the tensor",
   },
   {
     code: 'torch.as_tensor(a.astype(">f4"))',
@@ -164,7 +164,9 @@ function score({ card, marks }) {
 // What the write did to the other name.
 function effect(state) {
   const { source, fate, readOnly } = current(state);
-  if (state.cell === NONE) return "Now write into a cell: who reads it?";
+  if (state.cell === NONE) {
+    return `Now write into a cell: ${fate === "error" ? "there is one name only." : "who reads it?"}`;
+  }
   const { landed } = memory(state);
   const old = state.cell;
   if (fate === "error" && state.by === "tensor") return "There is no tensor to write through.";
