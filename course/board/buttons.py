@@ -137,7 +137,7 @@ class Buttons(Watcher):
             "undo": self._button("Undo", board.undo),
         }
         self.wager = Wager(board.switch) if board.switch is not None else None
-        self.box = W.HBox(layout=W.Layout(align_items="center", flex_flow="row wrap"))
+        self.box = W.HBox(layout=W.Layout(align_items="flex-end", flex_flow="row wrap"))
         self.runs = Runs(self, self._run)
         CELLS.add(self.runs)
         self._names = {"head": uuid4().hex, "body": uuid4().hex}
@@ -330,7 +330,7 @@ class Buttons(Watcher):
             self._clock.stopping()
             return
         colour = {"bad": "color:#d55e00;"}.get(tone, "")
-        style = f"{colour}overflow-wrap:anywhere"
+        style = f"{colour}overflow-wrap:anywhere;display:block;line-height:1.5"
         self.status.value = show.element("span", text, style=style) if text else ""
 
     def context(self) -> contextvars.Context:

@@ -108,7 +108,7 @@ def styles() -> Markup:
 def _track(live: Live, part: float, before: float) -> Markup:
     """Two runners; who is as fast as the faster one reaches the end when the time is over."""
     fastest = max(live.rates)
-    parts: list[str] = [styles(), svg.path([(RIGHT, 4), (RIGHT, 2 * LANE)], "line one", "4 4")]
+    parts: list[str] = [styles(), svg.path([(RIGHT, 4), (RIGHT, 2 * LANE)], "one", "4 4")]
     for lane, (name, tone, rate) in enumerate(zip(NAMES, TONES, live.rates, strict=True)):
         y = LANE * (lane + 0.5) + 4
         parts += [svg.text(0, y + 4, name), svg.path([(LEFT, y), (RIGHT, y)], "grid")]

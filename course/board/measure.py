@@ -291,9 +291,10 @@ def measure(
     """
     below = on_top_of(switch, present, whole)
     learns = SWITCHES[switch].learns
-    # Unpacking them for the first time may take longer than all else.
+    begin = time.perf_counter()
     read_images(EARLY if learns else TIMED)
-    limit = Limit(most, stop, tell)
+    # Unpacking them for the first time may take longer than all else.
+    limit = Limit(max(most / 2, most - (time.perf_counter() - begin)), stop, tell)
     try:
         with _quietly(), survive() as outcome:
             if whole:
