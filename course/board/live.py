@@ -93,7 +93,7 @@ def picture(live: Live, part: float, before: float, now: float = 0.0) -> Markup:
     if live.laps:
         return _curves(live, now)
     if not math.isfinite(live.factor):
-        return Markup()
+        return _bytes(live) if live.peaks else Markup()
     return _track(live, part, before)
 
 
@@ -119,6 +119,17 @@ def _track(live: Live, part: float, before: float) -> Markup:
         parts += _pairs(live.ratios, height + 12)
         height += 52
     return svg.picture(height, live.words(), parts)
+
+
+def _bytes(live: Live) -> Markup:
+    """A bar for each side whose bytes are counted, before anything is timed."""
+    parts, most = [], most_of(live.peaks)
+    for lane, (name, tone, peak) in enumerate(zip(NAMES, TONES, live.peaks, strict=False)):
+        y = LANE * lane + 6
+        parts.append(svg.text(0, y + 14, name))
+        parts.append(svg.rect(LEFT, y, (RIGHT - LEFT) * peak / most, 18, f"fill {tone}"))
+        parts.append(svg.text(LEFT + 8, y + 14, format_bytes(peak)))
+    return svg.picture(2 * LANE + 4, live.words(), parts)
 
 
 def _runner(before: float, after: float, y: float, tone: str) -> Markup:

@@ -44,8 +44,8 @@ TOTAL = (
 STILL = "Likely to win most of what is left here, by what was recorded"
 UNTIMED = "The slow script was not timed here yet: the first switch that is measured does that."
 FACTORS = (
-    "A switch divides these seconds by its factor, times as fast; 0.80x is slower, and makes them "
-    "more."
+    "A switch divides the time of the slow script by its factor, times as fast; 0.80x is slower, "
+    "and makes it longer."
 )
 DISTURBED = (
     "Other programs took the cores while the slow script was timed: its seconds are not shown. "

@@ -2118,6 +2118,17 @@ def test_two_runners_show_who_is_ahead() -> None:
     assert live.words() == "Neck and neck after 1 pair."
 
 
+def test_bytes_are_bars_before_anything_is_timed() -> None:
+    live = Live(peaks=(64.0 * 2**20,))
+    assert live.words() == "Memory at the peak: 64.0 MiB without it."
+    live.peaks = (64.0 * 2**20, 16.0 * 2**20)
+    widths = re.findall(r'width="([\d.]+)" height="18"', race(live, 0.1, 0.0))
+    assert widths == ["528", "132"]
+    # Then the runners come, and the words keep the bytes.
+    live.rates = (100.0, 50.0)
+    assert "k-runner" in race(live, 0.1, 0.0) and "16.0 MiB with it" in live.words()
+
+
 def test_a_race_is_drawn_as_it_learns() -> None:
     first = Lap(False, 0, ((4.0, 0.1), (8.0, 0.18)), over=True)
     live = Live(laps=[first], target=0.3)
