@@ -28,6 +28,8 @@ LEFT, RIGHT, LANE = 96.0, 624.0, 30.0
 EDGE = 1.5
 # Of a side that is as many times as fast nobody says that it is ahead.
 EVEN = 1.02
+# Seconds of the shortest axis.
+SHORTEST = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Live:
     ratios: tuple[float, ...] = ()
     laps: list[Lap] = field(default_factory=list)
     target: float = math.nan
+    # Of the epoch that goes on: the steps done, and all.
+    steps: tuple[int, int] = (0, 0)
 
     @property
     def factor(self) -> float:
@@ -75,7 +79,7 @@ class Live:
     def words(self) -> str:
         """How it stands, in a sentence; empty before anything is known."""
         if self.laps:
-            return _race_in_words(self.laps)
+            return _race_in_words(self.laps, self.steps)
         texts = [_bytes_in_words(self.peaks)] if self.peaks else []
         if math.isfinite(self.factor):
             pairs = (
@@ -171,7 +175,7 @@ def _curves(live: Live, now: float) -> Markup:
     """Accuracy over the seconds of each training; the one that goes on has a disc at its end."""
     latest = live.laps[-1]
     reach = 0.0 if latest.over else max(0.0, now - latest.begin)
-    longest = max(reach, most_of(when for lap in live.laps for when, _ in lap.points)) or 1.0
+    longest = _axis(max(reach, most_of(when for lap in live.laps for when, _ in lap.points)))
     best = most_of(lap.accuracy for lap in live.laps)
     box = Box(LEFT, 8, RIGHT, 118, (0.0, longest), (0.0, 1.15 * max(best, live.target)))
     goal = box.y(live.target)
@@ -193,6 +197,11 @@ def _curves(live: Live, now: float) -> Markup:
     return svg.picture(box.bottom + 26, live.words(), parts)
 
 
+def _axis(seconds: float) -> float:
+    """The end of the axis: it jumps now and then, so that the runner moves along it."""
+    return SHORTEST * 2 ** max(0, math.ceil(math.log2(max(seconds, 1e-9) / SHORTEST)))
+
+
 def _legend(y: float) -> list[Markup]:
     parts = []
     for number, (name, tone) in enumerate(zip(NAMES, TONES, strict=True)):
@@ -202,12 +211,12 @@ def _legend(y: float) -> list[Markup]:
     return parts
 
 
-def _race_in_words(laps: Sequence[Lap]) -> str:
+def _race_in_words(laps: Sequence[Lap], steps: tuple[int, int]) -> str:
     """``Seed 2, with it: 24 % right after 8 s; without it had 18 % by then.``"""
     lap = laps[-1]
     words = f"Seed {lap.seed + 1}, {NAMES[lap.switched]}: "
     if not lap.points:
-        return f"{words}the first pass."
+        return f"{words}first pass, batch {steps[0]} of {steps[1]}."
     seconds = lap.points[-1][0]
     words += f"{format_share(lap.accuracy)} right after {seconds:.0f} s"
     other = [each for each in laps if (each.seed, each.switched) == (lap.seed, not lap.switched)]

@@ -130,6 +130,7 @@ class Limit:
         epochs = train(switches, task, seed)
         while True:
             begin = self._allow(side)
+            self.live.steps = 0, math.ceil(task.images / batch_size(side[0]))
             with self._looking(math.inf if prepares or side not in self._known else self._end):
                 epoch = next(epochs, None)
             if epoch is None:
@@ -149,6 +150,8 @@ class Limit:
         """Look after each step whether to go on: an epoch may take half a minute."""
 
         def look(*_: object) -> None:
+            done, steps = self.live.steps
+            self.live.steps = done + 1, steps
             if self.stop.is_set() or time.perf_counter() > end:
                 self.over = True
                 raise OutOfTime

@@ -2134,7 +2134,10 @@ def test_a_race_is_drawn_as_it_learns() -> None:
     live = Live(laps=[first], target=0.3)
     assert live.words() == "Seed 1, without it: 18 % right after 8 s."
     live.laps = [first, Lap(True, 0, begin=10.0)]
-    assert live.words() == "Seed 1, with it: the first pass."
+    live.steps = (3, 16)
+    assert live.words() == "Seed 1, with it: first pass, batch 3 of 16."
+    # Its first pass takes long: it moves along an axis that is longer than the time so far.
+    assert "--to:513.1px" in race(live, 0.5, 0.4, now=25.8)
     live.laps = [first, Lap(True, 0, ((5.0, 0.24),), begin=10.0)]
     assert (
         live.words() == "Seed 1, with it: 24 % right after 5 s, ahead: without it had 10 % by then."
@@ -2208,6 +2211,7 @@ def test_a_stop_ends_an_epoch_at_its_next_step() -> None:
     finally:
         handle.remove()
     assert len(steps) == 1 and limit.over and not limit.ended
+    assert limit.live.steps == (1, 4)
 
 
 def test_stop_says_at_once_that_it_ends(path: Path, displayed: list[Any], epochs: Any) -> None:
