@@ -103,7 +103,9 @@ SWITCHES = {
         15, "drop old gradients instead of filling them with zeros", label="None for gradients"
     ),
     "as_tensor": Switch(
-        16, "stack the list in NumPy and share that, not number by number", label="as_tensor"
+        16,
+        "stack the arrays and share NumPy's memory, not copy number by number",
+        label="as_tensor",
     ),
     "debug_tools": Switch(
         17, "turn anomaly mode off, which had been left on", label="no anomaly mode"

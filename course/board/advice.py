@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 
 from course.board.outlook import doubt
-from course.board.store import Figure
+from course.board.store import NEAR, Figure
 from course.switches import SWITCHES, TASK
 from labkit.text import format_factor, format_share
 
@@ -27,11 +27,12 @@ def advice(figure: Figure) -> str:
     if saves_memory(figure):
         return f"needs less memory{_costs(figure)}: keep it where memory is short."
     if figure.direction == "slower":
-        return f"{_loss(figure)}: better not kept. {doubt(figure.switch, figure.on_top_of)}".strip()
+        why = doubt(figure.switch, figure.on_top_of)
+        return f"is better not kept here: it {_loss(figure)}. {why}".strip()
     if figure.direction == "faster":
         return f"{_gain(figure)}."
     if figure.direction == "same":
-        return "makes no difference here."
+        return f"makes {no_difference(figure)} here. Keep it or not: nothing is lost."
     if wants_a_whole_race(figure):
         whole = f"A whole race, to {TASK.target:.0%} on five seeds, can tell"
         if not 0 < figure.factor < math.inf:
@@ -40,12 +41,33 @@ def advice(figure: Figure) -> str:
                 did = "did not reach the target of a short race, which is reached without it"
             return f"{did}; too few seeds to be sure. {whole}."
         return f"is not clear in a short race. {whole}."
-    return "is not clear here: measure it again, beside fewer programs."
+    return f"is not clear here: {_what_would_help(figure)}."
+
+
+def no_difference(figure: Figure) -> str:
+    """That there is none, or how much might be hidden."""
+    if figure.verdict == "same":
+        return "no difference"
+    return f"no difference that shows, less than {NEAR - 1:.0%} either way,".replace("%", " %")
+
+
+def _what_would_help(figure: Figure) -> str:
+    """More time, fewer programs, or both."""
+    if figure.disturbed:
+        return "other programs took the cores. Close some, and measure it longer"
+    if figure.stopped:
+        return "it was stopped. Let it run to its end"
+    return f"the {figure.pairs or 'missing'} pairs differ too much. More time would help"
 
 
 def wants_a_whole_race(figure: Figure) -> bool:
     """Whether a short race has left open what it does."""
     return figure.direction == "unclear" and figure.mode in ("race", "cut race")
+
+
+def wants_more_time(figure: Figure) -> bool:
+    """Whether timing it longer may tell what it does."""
+    return figure.direction == "unclear" and not wants_a_whole_race(figure)
 
 
 def saves_memory(figure: Figure) -> bool:
@@ -86,6 +108,8 @@ def in_short(figure: Figure) -> str:
         unclear = ", unclear" if figure.direction == "unclear" else ""
         return f"target reached only {only} it{unclear}"
     factor = f"{format_factor(figure.factor)}x"
+    if figure.direction == "same" != figure.verdict:
+        return f"{factor}, no difference that shows, not counted"
     if figure.direction == figure.verdict != "unclear":
         return f"{factor} {figure.verdict}"
     told = f", {pairs_in_words(figure)}" if figure.direction != "unclear" else " unclear"
@@ -124,8 +148,8 @@ def _loss(figure: Figure) -> str:
         return "kept the training from its target"
     times = format_factor(1 / figure.factor)
     if figure.verdict == "slower":
-        return f"makes a training take {times} times as long here"
-    return f"makes a training take about {times} times as long here, {pairs_in_words(figure)}"
+        return f"costs {times} times the time"
+    return f"costs about {times} times the time, {pairs_in_words(figure)}"
 
 
 def _gain(figure: Figure) -> str:

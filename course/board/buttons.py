@@ -15,7 +15,8 @@ from uuid import uuid4
 
 import ipywidgets as W
 
-from course.board.advice import KEEP, LEAVE, advised, wants_a_whole_race
+from course.board.advice import KEEP, LEAVE, advised, wants_a_whole_race, wants_more_time
+from course.board.live import Live, picture
 from course.board.measure import Tell, promised, seconds_at_most
 from course.board.page import body, head
 from course.board.store import Figure
@@ -24,13 +25,17 @@ from course.board.waterfall import Waterfall
 from course.switches import labelled
 from labkit import show
 from labkit.panel.outputs import SHOWN_IN, current_cell
-from labkit.panel.run import CELLS, Found, Run, Runs, Watcher
+from labkit.panel.run import CELLS, STOPPING, Found, Run, Runs, Watcher
 
 CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
 # Seconds between two lines of progress.
 SELDOM = 1.0
 # What a whole race may take about, in seconds.
 HOUR = 3600.0
+# Minutes for what was not clear.
+LONGER = 5
+ENDS = "stopping after this training step ..."
+UNSAVED = "A figure is saved when you choose."
 
 
 class Measurable(Protocol):
@@ -63,11 +68,16 @@ class Measurable(Protocol):
 
 
 class Clock(threading.Thread):
-    """Counts seconds on the page, and says what is being done, also while an epoch is long."""
+    """Draws the race on the page with the seconds that are left, also while an epoch is long."""
 
-    def __init__(self, status: W.HTML, most: float, context: contextvars.Context) -> None:
+    def __init__(
+        self, status: W.HTML, most: float, context: contextvars.Context, bet: str | None
+    ) -> None:
         super().__init__(name="board-clock", daemon=True)
-        self.doing = "reading the images"
+        self.live = Live()
+        self._bet, self._stopping, self._part = bet, False, 0.0
+        # Two threads draw: the clock's own, and the one that presses Stop.
+        self._lock = threading.Lock()
         self._status, self._most, self._context = status, most, context
         self._begin, self._over = time.monotonic(), threading.Event()
         self._draw()
@@ -82,12 +92,30 @@ class Clock(threading.Thread):
         self._over.set()
         self.join()
 
+    def stopping(self) -> None:
+        """Say at once that it ends."""
+        self._stopping = True
+        self._draw()
+
     def _draw(self) -> None:
-        passed = time.monotonic() - self._begin
+        with self._lock:
+            live, passed = self.live, time.monotonic() - self._begin
+            part, before = min(1.0, passed / self._most), self._part
+            self._part = part
+            race = picture(live, part, before, time.perf_counter())
+            words = show.sentence(live.words()) if live.words() else ""
+            bar = show.progress(part, self._text(live, passed))
+            self._status.value = show.result(race, words, bar)
+
+    def _text(self, live: Live, passed: float) -> str:
+        if self._stopping:
+            return ENDS
         # Compiling and planning come on top.
-        most = f" of at most {self._most:.0f} s" if passed <= self._most else ""
-        text = f"{passed:.0f} s{most}: {self.doing}"
-        self._status.value = show.progress(min(1.0, passed / self._most), text)
+        left = f"{passed:.0f} s"
+        if passed <= self._most:
+            left = f"{self._most - passed:.0f} s left at most"
+        bet = f". You bet: {self._bet}" if self._bet else ""
+        return f"{left}: {live.doing}{bet}"
 
 
 class Buttons(Watcher):
@@ -100,13 +128,16 @@ class Buttons(Watcher):
             "patient": self._button("Take the time", lambda: self.start(board.needs)),
             "measure": self._button("Measure it", self.start),
             "whole": self._button("A whole race (minutes to an hour)", self.start_whole),
+            "longer": self._button(
+                f"Measure longer ({LONGER} minutes at most)", lambda: self.start(LONGER)
+            ),
             "stop": self._button("Stop", lambda: self.runs.stop()),
-            KEEP: self._button("Keep it", board.keep),
-            LEAVE: self._button("Do not keep it", board.leave),
+            KEEP: self._button("Keep it", lambda: self._choose(board.keep)),
+            LEAVE: self._button("Do not keep it", lambda: self._choose(board.leave)),
             "undo": self._button("Undo", board.undo),
         }
         self.wager = Wager(board.switch) if board.switch is not None else None
-        self.box = W.HBox(layout=W.Layout(align_items="center", flex_flow="row wrap"))
+        self.box = W.HBox(layout=W.Layout(align_items="flex-end", flex_flow="row wrap"))
         self.runs = Runs(self, self._run)
         CELLS.add(self.runs)
         self._names = {"head": uuid4().hex, "body": uuid4().hex}
@@ -168,6 +199,8 @@ class Buttons(Watcher):
             names = [KEEP, LEAVE, "measure"]
             if board.latest is not None and wants_a_whole_race(board.latest):
                 names.append("whole")
+            elif board.latest is not None and wants_more_time(board.latest):
+                names[-1] = "longer"
         elif board.undoable:
             names = ["undo", "measure"]
         elif board.switch is not None:
@@ -187,12 +220,33 @@ class Buttons(Watcher):
             buttons["patient"].description = patient
             buttons["patient"].button_style = "" if board.doubt else "primary"
         if not self._running:
-            self.say(labelled(board.said))
+            self.say(labelled(board.said or self._hint()))
         self.box.children = [*self._bets(), *(buttons[name] for name in names), self.status]
 
+    def _hint(self) -> str:
+        """What the reader should know before the next press."""
+        if self.board.undecided:
+            return UNSAVED
+        asks = self.wager and self.wager.open and self.board.latest is None
+        return self.wager.rule if self.wager and asks else ""
+
     def _bets(self) -> list[W.ToggleButtons]:
-        """The bet, until a figure has decided it: also while that is measured."""
-        return [self.wager.choices] if self.wager and self.wager.open else []
+        """The bet, until a figure has decided it: while that is measured it stands as it is."""
+        if not self.wager or not self.wager.open or (self._running and not self.wager.waits):
+            return []
+        self.wager.lock(self._running)
+        return [self.wager.choices]
+
+    def _choose(self, choice: Callable[[], None]) -> None:
+        """Keep or leave; a bet that no figure has decided is given up, and no secret any more."""
+        if self.wager is None or not self.wager.waits:
+            choice()
+            return
+        said = self.wager.give_up()
+        elsewhere = self.board.waterfall.elsewhere
+        choice()
+        self.board.said = f"{said} {elsewhere} {self.board.said}".strip()
+        self.refresh()
 
     def _button(self, text: str, call: Callable[[], None]) -> W.Button:
         button = W.Button(description=text, layout=W.Layout(width="auto"))
@@ -241,14 +295,15 @@ class Buttons(Watcher):
 
         return Run(job, "Time", most, ({}, {}))
 
-    def _tell(self, _: float, doing: str) -> None:
+    def _tell(self, live: Live) -> None:
         if self._clock is not None:
-            self._clock.doing = doing
+            self._clock.live = live
 
     def begun(self, run: Run) -> None:
         """The button gives way to Stop, and seconds count."""
         self._running, self._before = True, self.board.latest
-        self._clock = Clock(self.status, run.budget, self.context())
+        bet = self.wager.choices.value if self.wager and self.wager.waits else None
+        self._clock = Clock(self.status, run.budget, self.context(), bet)
         self._clock.start()
         self._arrange()
 
@@ -271,8 +326,11 @@ class Buttons(Watcher):
 
     def say(self, text: str, tone: str = "") -> None:
         """Set the line behind the buttons."""
+        if text == STOPPING and self._clock is not None:
+            self._clock.stopping()
+            return
         colour = {"bad": "color:#d55e00;"}.get(tone, "")
-        style = f"{colour}overflow-wrap:anywhere"
+        style = f"{colour}overflow-wrap:anywhere;display:block;line-height:1.5"
         self.status.value = show.element("span", text, style=style) if text else ""
 
     def context(self) -> contextvars.Context:

@@ -278,11 +278,12 @@ class Board:
         found = waterfall(self.choices, latest, recorded.images_to_target())
         named: dict[str, Any] = {"needs": self.needs}
         if self.switch is not None:
-            named |= {"beside": recorded.beside(self.switch), "saves": SWITCHES[self.switch].saves}
-        if self.switch is not None:
-            named["elsewhere"] = recorded.in_short(self.switch)
+            named["saves"] = SWITCHES[self.switch].saves
             if self.latest is None:
                 named |= {"armed": self.switch, "doubt": self.doubt, "known": self._known()}
+            elif not self._bet_waits:
+                named["beside"] = recorded.beside(self.switch)
+                named["elsewhere"] = recorded.in_short(self.switch)
         if self._undo is not None and not self.undecided:
             named["decided"] = self._undo[0]
         # What was left open may be tried again.
@@ -293,6 +294,12 @@ class Board:
         }
         ahead = likely({*tried, self.switch or ""}, self.choices.switches)
         return replace(found, said=self.said, best=recorded.nearest(), ahead=ahead, **named)
+
+    @property
+    def _bet_waits(self) -> bool:
+        """Whether the reader has a bet that is not decided: what others found would spoil it."""
+        wager = self._buttons.wager if self._buttons is not None else None
+        return wager is not None and wager.waits
 
     def _known(self) -> str:
         """What was found of the switch before, and what its race lends both sides."""

@@ -23,21 +23,25 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import date
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from course.board.live import Lap, Live
 from course.board.store import Figure
 from course.machine import machine_card
 from course.speedrun import batch_size, read, train
 from course.switches import EARLY_ON, NEEDED, SWITCHES, TASK, Task
-from labkit import Lab, Workload, pick, pick_device
+from labkit import Lab, MemoryMeter, Workload, pick, pick_device
 from labkit.comparing import measuring
 from labkit.device import survive
 from labkit.progress import progress
 from labkit.racing import RaceResult, RaceRun
 from labkit.restore import preserve_flags
+from labkit.results import Comparison
 from labkit.results.comparison import CLAIM_PAIRS
 
 # Epochs without end, of the mix of training and validation that the task has.
@@ -61,6 +65,10 @@ LEARNED = 0.15
 LEAST_SEEDS, MOST_SEEDS = 3, 5
 # For what is timed, and up to three times as long where epochs are slow.
 SECONDS = pick(cpu=10.0, test=0.3)
+# An unclear run goes on for so many times these seconds, and up to this part of what was promised:
+# its last epoch has to end in time.
+PATIENCE = pick(cpu=math.inf, test=1.0)
+PROMISED = 0.85
 # What a reader waits for at most: what is timed, and a race, which trains both sides to its end.
 MINUTE, RACE = 60.0, 120.0
 # So many epochs of each side are run for one pair, and for as many as a verdict needs.
@@ -77,8 +85,8 @@ FEW = 8
 THREADS = pick(cpu=None, test=1)
 
 
-# The seconds that have passed, and what is being done.
-Tell = Callable[[float, str], None]
+# Given what is known so far.
+Tell = Callable[[Live], None]
 WITHOUT, WITH = "an epoch without it", "an epoch with it"
 
 
@@ -89,8 +97,8 @@ class OutOfTime(KeyboardInterrupt):
 class Limit:
     """So many seconds from now, in which no epoch begins that would not end, by what is known.
 
-    None begins once ``stop`` is set. ``tell`` is given the seconds that have passed and what is
-    being done: when that changes, and after each epoch.
+    None begins once ``stop`` is set, and one that goes on ends with its present step. ``tell`` is
+    given what is known so far (``live``): when what is being done changes, and after each epoch.
     """
 
     def __init__(
@@ -104,7 +112,7 @@ class Limit:
         self.tell = tell
         # Whether an epoch was refused.
         self.over = False
-        self._doing = ""
+        self.live = Live()
         self._begin = time.perf_counter()
         self._end = self._until = self._begin + seconds
         # Seconds of the latest epoch of these switches, of so many images.
@@ -119,8 +127,14 @@ class Limit:
         """
         side = frozenset(switches), task.images
         prepares = not ON_TOP.keys().isdisjoint(switches)
-        begin = self._allow(side)
-        for epoch in train(switches, task, seed):
+        epochs = train(switches, task, seed)
+        while True:
+            begin = self._allow(side)
+            self.live.steps = 0, math.ceil(task.images / batch_size(side[0]))
+            with self._looking(math.inf if prepares or side not in self._known else self._end):
+                epoch = next(epochs, None)
+            if epoch is None:
+                return
             seconds = time.perf_counter() - begin
             if prepares:
                 self._end += seconds
@@ -130,21 +144,58 @@ class Limit:
             prepares = False
             self.report()
             yield epoch
-            begin = self._allow(side)
+
+    @contextmanager
+    def _looking(self, end: float) -> Iterator[None]:
+        """Look after each step whether to go on: an epoch may take half a minute."""
+
+        def look(*_: object) -> None:
+            done, steps = self.live.steps
+            self.live.steps = done + 1, steps
+            if self.stop.is_set() or time.perf_counter() > end:
+                self.over = True
+                raise OutOfTime
+
+        handle = register_optimizer_step_post_hook(look)
+        try:
+            yield
+        finally:
+            handle.remove()
 
     @property
     def ended(self) -> bool:
         """Whether its time is over, and nobody stopped it."""
         return self.over and not self.stop.is_set()
 
-    def report(self, *_: object) -> None:
-        """Tell how many seconds have passed."""
+    @property
+    def left(self) -> float:
+        """Seconds until its end."""
+        return self._end - time.perf_counter()
+
+    def report(self) -> None:
+        """Tell what is known."""
+        self.live.seconds = time.perf_counter() - self._begin
         if self.tell:
-            self.tell(time.perf_counter() - self._begin, self._doing)
+            self.tell(self.live)
 
     def begin(self, doing: str) -> None:
         """Tell what is done from now on."""
-        self._doing = doing
+        self.live.doing = doing
+        self.report()
+
+    def compared(self, partial: Comparison) -> None:
+        """Tell what the pairs say so far."""
+        if partial.pairs:
+            self.live.ratios = partial.ratios
+            self.live.rates = partial.baseline.throughput, partial.candidate.throughput
+        self.report()
+
+    def lap(self, lap: Lap) -> None:
+        """Tell how far a training of a race has come."""
+        laps = self.live.laps
+        known = laps and (laps[-1].seed, laps[-1].switched) == (lap.seed, lap.switched)
+        # A new list: another thread may be drawing the old one.
+        self.live.laps = [*(laps[:-1] if known else laps), lap]
         self.report()
 
     def rate(self, switches: Collection[str]) -> float:
@@ -243,9 +294,10 @@ def measure(
     """
     below = on_top_of(switch, present, whole)
     learns = SWITCHES[switch].learns
-    # Unpacking them for the first time may take longer than all else.
+    begin = time.perf_counter()
     read_images(EARLY if learns else TIMED)
-    limit = Limit(most, stop, tell)
+    # Unpacking them for the first time may take longer than all else.
+    limit = Limit(max(most / 2, most - (time.perf_counter() - begin)), stop, tell)
     try:
         with _quietly(), survive() as outcome:
             if whole:
@@ -292,6 +344,41 @@ def on_top_of(switch: str, present: Collection[str], whole: bool = False) -> tup
 
 def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Limit) -> Figure:
     sides = below, (*below, switch)
+    peaks: tuple[float, ...] = ()
+    if SWITCHES[switch].saves == "memory":
+        # Bytes are exact and quick, also where its time never becomes clear.
+        with measuring(threads=THREADS):
+            peaks = _count_bytes(sides, limit)
+    try:
+        result = _in_turn(sides, seconds, limit, memory=not peaks)
+    except OutOfTime:
+        if not peaks:
+            raise
+        return _untimed(switch, below, peaks, limit)
+    for side, name in zip(result.arms, ("without", "with"), strict=True):
+        if side.error:
+            raise NoFigure(f"the side {name} it ended: {side.error}")
+    if not peaks:
+        peaks = tuple(float(side.peak_bytes or math.nan) for side in result.arms)
+    return _figure(
+        switch,
+        "time",
+        below,
+        factor=result.speedup,
+        interval=result.interval,
+        verdict=result.verdict,
+        rate=result.baseline.throughput,
+        memory=_share(peaks),
+        peak=peaks[0],
+        ratios=result.ratios,
+        stopped=result.stopped and not limit.ended,
+    )
+
+
+def _in_turn(
+    sides: Sequence[tuple[str, ...]], seconds: float | None, limit: Limit, memory: bool
+) -> Comparison:
+    """Epochs of both sides in turn; where that is not clear soon, for all the time there is."""
     with measuring(threads=THREADS):
         task, epochs = _epoch_that_fits(sides, limit)
 
@@ -303,32 +390,55 @@ def _timed(switch: str, below: tuple[str, ...], seconds: float | None, limit: Li
 
         return Workload(step, task.images, "images", close=run.close)
 
+    patience = 1.0
     if seconds is None:
         enough = EPOCHS * CLAIM_PAIRS * epochs
         # A reader who allows more minutes gets as many times as much.
         times = max(1.0, limit.seconds / MINUTE) if math.isfinite(limit.seconds) else 1.0
         seconds = min(3 * SECONDS * times, max(SECONDS, enough))
-    lab = Lab(speedrun, threads=THREADS, switched=[False, True])
+        if math.isfinite(limit.seconds):
+            patience = min(PATIENCE, max(1.0, PROMISED * limit.left / seconds))
+    lab = Lab(speedrun, threads=THREADS, memory=memory, switched=[False, True])
     limit.begin("both in turn")
-    # The minute is promised.
     # Who is told needs no bar.
-    update = limit.report if limit.tell else None
-    result = lab.run(switched=True, seconds=seconds, patience=1, stop=limit.stop, on_update=update)
-    for side, name in zip(result.arms, ("without", "with"), strict=True):
-        if side.error:
-            raise NoFigure(f"the side {name} it ended: {side.error}")
+    update = limit.compared if limit.tell else None
+    return lab.run(
+        switched=True, seconds=seconds, patience=patience, stop=limit.stop, on_update=update
+    )
+
+
+def _count_bytes(sides: Sequence[Sequence[str]], limit: Limit) -> tuple[float, ...]:
+    """The peak of a warm epoch of one batch, of each side."""
+    task = small_epoch(min(batch_size(frozenset(sides[0])), TIMED.images))
+    for side, name in zip(sides, ("without", "with"), strict=True):
+        limit.begin(f"counting the bytes {name} it")
+        with preserve_flags(), closing(limit.train(side, task)) as run:
+            next(run)
+            with MemoryMeter(saved=False) as memory:
+                next(run)
+        limit.live.peaks = (*limit.live.peaks, float(memory.peak))
+    return limit.live.peaks
+
+
+def _share(peaks: Sequence[float]) -> float:
+    """The part of the peak that is left; nan where nothing was counted."""
+    return peaks[1] / peaks[0] if peaks[0] else math.nan
+
+
+def _untimed(switch: str, below: tuple[str, ...], peaks: tuple[float, ...], limit: Limit) -> Figure:
+    """A figure of its memory alone: there was no time for a single pair."""
     return _figure(
         switch,
         "time",
         below,
-        factor=result.speedup,
-        interval=result.interval,
-        verdict=result.verdict,
-        rate=result.baseline.throughput,
-        memory=result.memory_ratio,
-        peak=float(result.baseline.peak_bytes or math.nan),
-        ratios=result.ratios,
-        stopped=result.stopped and not limit.ended,
+        factor=math.nan,
+        interval=(math.nan, math.nan),
+        verdict="unclear",
+        rate=limit.rate(below),
+        memory=_share(peaks),
+        peak=peaks[0],
+        ratios=(),
+        stopped=limit.stop.is_set(),
     )
 
 
@@ -341,6 +451,7 @@ def _epoch_that_fits(sides: Sequence[Sequence[str]], limit: Limit) -> tuple[Task
     for side, doing in zip(sides, (WITHOUT, WITH), strict=True):
         limit.begin(doing)
         seconds += look(side, small_epoch(batch), limit)
+    limit.live.rates = limit.rate(sides[0]), limit.rate(sides[1])
     images = TIMED.images
     if MANY * seconds * images / batch > limit.seconds:
         images = max(1, int(limit.seconds / MANY / seconds)) * batch
@@ -475,11 +586,17 @@ def run_once(
     curve: list[tuple[int, float, float]] = []
     limit = limit or Limit()
     epochs = limit.train(switches, task, seed)
+    limit.live.target = task.target
+    lap = Lap(name == "on", seed, begin=time.perf_counter())
+    limit.lap(lap)
     try:
         # One switch sets a flag of the whole process, which the other side must not find.
         with preserve_flags():
             for epoch, (seconds, accuracy, _) in enumerate(epochs, 1):
                 curve.append((epoch, seconds, accuracy))
+                over = accuracy >= task.target
+                lap = replace(lap, points=(*lap.points, (seconds, accuracy)), over=over)
+                limit.lap(lap)
                 if accuracy >= task.target:
                     break
     except OutOfTime:

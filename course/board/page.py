@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+from course.board import recorded
 from course.board.advice import advice, in_short, saves_memory
 from course.board.outlook import notebook_of
 from course.board.picture import Goal, Row, picture, styles
@@ -28,6 +30,9 @@ from labkit.text import format_factor
 
 # Of a notebook: the cell with its board. JupyterLab finds a heading only where it is rendered.
 SPEEDRUN = "#cell-id=board"
+
+
+SPOILS = "What was recorded of all of them: it spoils your bets"
 
 
 def html(found: Waterfall) -> str:
@@ -84,7 +89,8 @@ def _stars(stars: Stars) -> Markup:
 def body(found: Waterfall) -> Markup:
     """The picture, what there is still to win, and how it is known."""
     words = f"{found.headline()} {found.caption()}"
-    parts: list[str] = [picture(words, goals(found), rows(found))]
+    listed = rows(found)
+    parts: list[str] = [picture(words, goals(found), listed), show.note(_scale(found, listed))]
     if found.ahead:
         links: list[str] = []
         for each in found.ahead:
@@ -92,24 +98,45 @@ def body(found: Waterfall) -> Markup:
             if each.path:
                 link = show.element("a", link, href=f"{each.path}.ipynb{SPEEDRUN}")
             links.append(link)
-        listed = show.join(links, " · ")
-        parts.append(show.sentence(f"{STILL}: ", listed))
+        parts.append(show.sentence(f"{STILL}: ", show.join(links, " · ")))
     notes = map(labelled, found.notes())
-    listed = show.details(_switches(found), summary=f"All {len(SWITCHES)} switches")
-    return show.join([*parts, listed, show.details(*notes, summary="How is this known?")])
+    switches = show.details(_switches(found), summary=f"All {len(SWITCHES)} switches")
+    return show.join([*parts, switches, show.details(*notes, summary="How is this known?")])
+
+
+def _scale(found: Waterfall, listed: Sequence[Row]) -> str:
+    """How to read the bars: of those that are there."""
+    texts = ["Bars are times: shorter is faster."]
+    if found.saves == "memory" and listed:
+        texts.append("The thick bars of switches are memory: shorter is less.")
+    elif any(math.isfinite(row.thin) for row in listed):
+        texts.append("The thin ones are memory at its peak: shorter is less.")
+    if listed:
+        texts.append("Grey is what a switch took away, orange what it added.")
+    if any(row.hatched for row in listed):
+        texts.append("What is hatched is not sure.")
+    return " ".join(texts)
 
 
 def _switches(found: Waterfall) -> Markup:
     """Each switch, what became of it, and the way to its board."""
     kept = {step.name for step in found.steps if not step.undecided}
-    rows = [["switch", "what it does", ""]]
+    here = {step.name: step.figure for step in found.steps if step.figure and not step.undecided}
+    here |= {figure.switch: figure for figure in found.not_kept}
+    rows = [["switch", "what it does", "yours", "measured here", "recorded"]]
+    secrets = [["switch", "recorded, times as fast"]]
     for name, switch in SWITCHES.items():
         link: str = label(name)
         if path := notebook_of(name):
             link = show.element("a", link, href=f"{path}.ipynb{SPEEDRUN}")
-        left = "tried, not kept" if name in found.left else ""
-        rows.append([link, switch.text, "kept" if name in kept else left])
-    return show.table(rows)
+        left = "tried, not kept" if name in found.left else "not tried"
+        figure = here.get(name)
+        # Of the others it is still to be bet on.
+        known = [in_short(figure), recorded.factor(name)] if figure else ["", ""]
+        rows.append([link, switch.text, "kept" if name in kept else left, *known])
+        secrets.append([label(name), recorded.factor(name)])
+    all_of_them = show.details(show.table(secrets), summary=SPOILS)
+    return show.join([show.table(rows), all_of_them if found.best else ""])
 
 
 def goals(found: Waterfall) -> list[Goal]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from course.board.words import as_json, from_json, told
+from course.board.words import as_json, factor_in_words, from_json, told
 from course.records.store import reference_folder
 from course.switches import IN_THE_WAY, SWITCHES, TASK
 from labkit.racing import RaceResult, RaceRun
@@ -156,17 +156,31 @@ def on_top_of(effect: Effect) -> str:
     return ON_TOP[effect.how] + but
 
 
+def factor(switch: str) -> str:
+    """What a switch brought on the nearest recorded machine, in a word; empty where unknown."""
+    effect = _effect(switch)
+    if effect is None:
+        return ""
+    return f"{factor_in_words(effect.factor)}{'' if effect.verdict != 'unclear' else ' unclear'}"
+
+
 def in_short(switch: str) -> str:
     """What the nearest recorded machine gained by a switch, in a sentence; empty where unknown.
 
     Where it gained nothing that is sure, of the time of an epoch, it says so.
     """
+    effect = _effect(switch)
+    return "" if effect is None else f"Where it was recorded: {_gain(effect)}."
+
+
+def _effect(switch: str) -> Effect | None:
+    """What the nearest recorded machine found of it: on top of those before it, or of all."""
     machine = nearest()
     for how in (FORWARD, ADDED):
         for effect in machine.effects if machine else ():
             if (effect.switch, effect.how) == (switch, how) and not math.isnan(effect.factor):
-                return f"Where it was recorded: {_gain(effect)}."
-    return ""
+                return effect
+    return None
 
 
 def _gain(effect: Effect) -> str:

@@ -25,6 +25,8 @@ from labkit.results.comparison import CLAIM_PAIRS
 SCHEMA = 1
 ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begin anew."
 ELSEWHERE = "The variable LABKIT_BOARD names another place for it."
+# An interval within so much either way shows no difference, also where its sign is not clear.
+NEAR = 1.1
 # How long to wait for another kernel. Writing takes milliseconds.
 PATIENCE = 5.0
 
@@ -70,8 +72,9 @@ class Figure:
     def direction(self) -> str:
         """The verdict; an unclear one is "faster" or "slower" by the interval or by all pairs.
 
-        One quiet pair is enough for a loss, since all that comes later is measured on top of it; a
-        gain needs as many as a verdict.
+        It is "same" where the interval lies within `NEAR` either way. One quiet pair is enough for
+        a loss, since all that comes later is measured on top of it; a gain needs as many as a
+        verdict.
         """
         low, high = self.interval
         if self.verdict != "unclear":
@@ -81,7 +84,7 @@ class Figure:
             return "slower"
         if (self.agree == "faster" and many) or 1 < low <= high < math.inf:
             return "faster"
-        return "unclear"
+        return "same" if 1 / NEAR <= low <= high <= NEAR else "unclear"
 
     @property
     def prevents(self) -> bool:
@@ -91,7 +94,8 @@ class Figure:
     @property
     def counts(self) -> bool:
         """Whether estimates follow it: where it is clear that it gains or loses, and in which."""
-        return self.direction != "unclear" and 0 < self.factor < math.inf
+        known = self.verdict if self.direction == "same" else self.direction
+        return known != "unclear" and 0 < self.factor < math.inf
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,8 @@ class Choices:
 
     def timed_by(self, figure: Figure) -> Choices:
         """With the rate of a figure that has the slow script below it."""
-        if figure.on_top_of or (self.sure and figure.disturbed):
+        unknown = not math.isfinite(figure.rate)
+        if unknown or figure.on_top_of or (self.sure and figure.disturbed):
             return self
         return replace(self, rate=figure.rate, disturbed=figure.disturbed)
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
-from course.board.recorded import Machine
+from course.board.recorded import Machine, images_to_target
 from course.board.stars import Stars
 from course.board.store import Choice, Choices, Figure
 from course.board.words import factor_in_words, told
+from course.speedrun import batch_size
 from course.switches import SWITCHES, TASK
 from labkit.text import aligned, format_bytes, format_factor, format_rate, format_share
 
@@ -30,9 +31,22 @@ HOW = {
     "cut race": "raced as far as two minutes allowed",
     "whole race": f"raced to {TASK.target:.0%}",
 }
+SCRIPT = (
+    "The slow script is a common PyTorch training without any switch (course/speedrun.py): a small "
+    "ResNet learns to tell {images:,} CIFAR-10 photographs of 32 x 32 pixels apart, {batch} at a "
+    "time. After each pass over them it names {validation:,} unseen ones."
+)
+TOTAL = (
+    "It needs {passes:g} passes until {target:.0%} of these are right{whose}: {total:,.0f} "
+    "photographs in all. "
+)
 # What comes next is the path's to say: these may be of any notebook.
 STILL = "Likely to win most of what is left here, by what was recorded"
 UNTIMED = "The slow script was not timed here yet: the first switch that is measured does that."
+FACTORS = (
+    "A switch divides the time of the slow script by its factor, times as fast; 0.80x is slower, "
+    "and makes it longer."
+)
 DISTURBED = (
     "Other programs took the cores while the slow script was timed: its seconds are not shown. "
     "A quiet measurement takes them anew. Factors are of both sides in turn."
@@ -228,7 +242,10 @@ class Waterfall:
         notes = [UNTIMED]
         if math.isfinite(self.rate):
             beside = ", beside other programs" if self.disturbed else ""
-            notes = [f"The slow script gets through {format_rate(self.rate, 'images')}{beside}."]
+            notes = [f"Here it trains on {format_rate(self.rate, 'images')}{beside}"]
+            takes = f", so {self.time(self.steps[0].after)} in all" if self.timed else ""
+            notes[0] += f"{takes}. {FACTORS}"
+        notes.insert(0, self._script())
         notes.append(self.whole())
         notes += [f"{sentence(step.figure)}." for step in self.steps if step.figure]
         if self.not_kept:
@@ -236,9 +253,21 @@ class Waterfall:
             notes.append(f"Tried and not kept: {tried}.")
         if self.best:
             seconds, switches = self.best.best()
-            listed = ", ".join(switches)
-            notes.append(f"The best recorded, {duration(seconds)}, has {listed} switched on.")
+            many = f"{len(switches)} of the {len(SWITCHES)} switches"
+            notes.append(f"The best recorded, {duration(seconds)}, has {many} on.")
         return [note for note in [*notes, self.beside] if note]
+
+    def _script(self) -> str:
+        """What is trained, on what, and how often until the target."""
+        script = SCRIPT.format(
+            images=TASK.images, batch=batch_size(frozenset()), validation=TASK.validation
+        )
+        total = images_to_target()
+        whose = f" (the median of {len(self.best.of())} recorded seeds)" if self.best else ""
+        told = TOTAL.format(
+            passes=total / TASK.images, target=TASK.target, whose=whose, total=total
+        )
+        return f"{script} {told}".strip()
 
     def whole(self) -> str:
         """What all steps bring together, as far as it is known."""
@@ -312,7 +341,7 @@ def sentence(figure: Figure) -> str:
     if figure.on_top_of:
         below = ", ".join(figure.on_top_of)
     text = f"{figure.switch}: {_told(figure)}"
-    if figure.direction != figure.verdict:
+    if figure.direction not in (figure.verdict, "same"):
         text += "; by how much is not clear yet"
     text += f", on top of {below}, {HOW[figure.mode]}{_memory(figure)}"
     if figure.stopped:

@@ -28,9 +28,11 @@ def test_a_switch_is_measured_kept_and_taken_back(lab_page: NotebookPage) -> Non
     lab_page.screenshot("board-bet", first)
     button(lab_page, "Measure it (a minute at most)").click()
     button(lab_page, "Keep it").wait_for(timeout=60_000)
-    assert button(lab_page, "Stop").count() == 0 and bet.count() == 0
     told = first.get_by_text("You bet on").or_(first.get_by_text("stays open"))
     told.first.wait_for()
+    # What a busy machine leaves open stays on the page.
+    assert bet.count() == first.get_by_text("stays open").count()
+    assert button(lab_page, "Stop").count() == 0
     lab_page.screenshot("board-measured", first)
     button(lab_page, "Keep it").click()
     button(lab_page, "Undo").wait_for()

@@ -33,7 +33,9 @@ from course.board import (
     store,
 )
 from course.board.advice import advice, advised, in_short, wants_a_whole_race
-from course.board.page import SPEEDRUN, html
+from course.board.live import Lap, Live
+from course.board.live import picture as race
+from course.board.page import SPEEDRUN, SPOILS, html
 from course.board.rate import Rate, images_per_second
 from course.board.stars import Stars, doublings
 from course.board.store import BoardError, Choice, Choices, Figure
@@ -454,9 +456,9 @@ def test_a_rate_that_is_stopped_is_what_is_known(
     monkeypatch.setattr(rate, "TIMED", measure.TIMED)
     stop, seen = threading.Event(), []
 
-    def tell(passed: float, doing: str) -> None:
-        seen.append((passed, doing))
-        if passed:
+    def tell(live: Live) -> None:
+        seen.append((live.seconds, live.doing))
+        if live.seconds:
             stop.set()
 
     assert math.isnan(images_per_second(5.0, stop=stop, tell=tell))
@@ -626,7 +628,7 @@ def test_a_loss_in_all_pairs_is_drawn_and_told() -> None:
     for text in (str(found), page):
         assert "1.000x" not in text and "1.00x" not in text
         assert "100 s → about 21.4 min" in text and "slower in both pairs" in text
-        assert "take about 12.82 times as long here" in text and "better not kept" in text
+        assert "costs about 12.82 times the time" in text and "better not kept" in text
         assert "keep it?" not in text and "Together: about 0.078x" in text
     assert 'data-verdict="slower"' in page
     # To the right of what it took before: up to the end, where it is the longest.
@@ -661,6 +663,10 @@ def test_a_target_out_of_reach_is_no_bar_that_looks_like_before() -> None:
         (few(0.99, interval=(0.985, 0.995), agree="slower", verdict="same"), "same"),
         (few(0.0, agree="slower"), "slower"),
         (few(math.nan, pairs=0, agree=""), "unclear"),
+        # It was bet on: nothing shows which way it goes, and it is little.
+        (few(0.99, interval=(0.95, 1.03), agree=""), "same"),
+        (few(0.97, interval=(0.95, 0.99), agree=""), "slower"),
+        (few(1.0, interval=(0.9, 1.11), agree=""), "unclear"),
     ],
 )
 def test_a_direction_is_measured_where_interval_or_all_pairs_tell_it(
@@ -674,14 +680,20 @@ def test_a_direction_is_measured_where_interval_or_all_pairs_tell_it(
 @pytest.mark.parametrize(
     ("measured", "words"),
     [
-        (few(0.5, pairs=1), "slower in the only pair: better not kept"),
-        (few(0.5, pairs=3), "slower in all 3 pairs: better not kept"),
-        (few(0.5, verdict="slower"), "take 2.00 times as long here: better not kept"),
-        (few(0.0), "kept the training from its target: better not kept"),
+        (
+            few(0.5, pairs=1),
+            "better not kept here: it costs about 2.00 times the time, slower in the only pair",
+        ),
+        (few(0.5, pairs=3), "it costs about 2.00 times the time, slower in all 3 pairs"),
+        (few(0.5, verdict="slower"), "better not kept here: it costs 2.00 times the time"),
+        (few(0.0), "better not kept here: it kept the training from its target"),
         (few(2.0, 6, "faster"), "faster here in all 6 pairs; by how much is not clear yet"),
         (few(2.0, verdict="faster"), "is 2.00 times as fast here: worth keeping"),
         (few(1.0, verdict="same"), "makes no difference here"),
-        (few(1.1, agree=""), "measure it again, beside fewer programs"),
+        (few(1.1, agree=""), "the 2 pairs differ too much. More time would help"),
+        (few(1.1, agree="", disturbed=True), "Close some, and measure it longer"),
+        (few(1.1, agree="", stopped=True), "Let it run to its end"),
+        (few(0.99, agree="", interval=(0.95, 1.03)), "difference that shows, less than 10 %"),
     ],
 )
 def test_the_advice_says_on_what_it_rests(measured: Figure, words: str) -> None:
@@ -725,7 +737,7 @@ def test_a_loss_that_is_kept_all_the_same_is_told(
     monkeypatch.setattr(cell, "measure", lambda *_, **__: few(next(factors)))
     found = measured("mixed_precision")
     found.keep()
-    assert "Kept, in" in found.said and "take about 12.82 times as long here" in found.said
+    assert "Kept, in" in found.said and "costs about 12.82 times the time" in found.said
     assert "measured on top of it" in found.said
     found.leave()
     assert "on top of it" not in found.said
@@ -1005,26 +1017,26 @@ def test_what_is_done_is_told_with_seconds_that_count(
     assert epochs.began.wait(10)
     end = time.monotonic() + 10
     # The first epoch does not end before it may, and all the same they count.
-    while "2 s of at most 60 s: loading libraries" not in said(displayed):
+    while "58 s left at most: loading libraries" not in said(displayed):
         assert time.monotonic() < end, said(displayed)
         time.sleep(0.05)
     press(displayed, "Stop")
     epochs.set()
     shown.wait(10)
     time.sleep(0.2)
-    assert "of at most" not in said(displayed)
+    assert "left at most" not in said(displayed)
 
 
 def test_each_side_is_named_while_it_is_looked_at(script: Any) -> None:
     told: list[str] = []
     script(0.001, 0.002)
-    measure.measure(SWITCH, [], most=60, tell=lambda _, doing: told.append(doing))
+    measure.measure(SWITCH, [], most=60, tell=lambda live: told.append(live.doing))
     assert list(dict.fromkeys(told)) == [
         *("loading libraries", "an epoch without it", "an epoch with it", "both in turn"),
     ]
     told.clear()
     script(0.001, 0.002, epochs=3)
-    measure.measure("optimizers", [], most=120, tell=lambda _, doing: told.append(doing))
+    measure.measure("optimizers", [], most=120, tell=lambda live: told.append(live.doing))
     told = [each for each in dict.fromkeys(told) if each]
     # They take turns in being the first.
     assert told[:3] == [
@@ -1219,7 +1231,8 @@ def test_the_goal_names_whose_and_when(path: Path, recorded_machine: recorded.Ma
     # Nothing timed yet: the ghosts are parts of the slow script.
     ghosts = [("624", "band k-baseline"), ("62.4", "band k-recorded")]
     assert bars(board()._repr_html_()) == ghosts
-    assert "normalization, compile switched on" in str(board())
+    # Which they are would spoil the bets.
+    assert f"19 s, has 2 of the {len(SWITCHES)} switches on" in str(board())
     assert f"0 of {len(SWITCHES)} switches tried" in str(board())
 
 
@@ -1999,6 +2012,7 @@ def test_a_bet_is_decided_by_the_figure(
         ({"verdict": "same"}, "no difference", "✓ You bet on no difference: right."),
         ({"verdict": "slower"}, "faster", "✗ You bet on faster: it is slower."),
         ({"verdict": "unclear", "interval": (0.5, 2.0)}, "slower", "stays open"),
+        ({"verdict": "unclear", "interval": (0.95, 1.03)}, "no difference", "difference: right."),
         ({"verdict": "faster"}, None, ""),
     ],
 )
@@ -2060,5 +2074,221 @@ def test_all_switches_are_listed_with_what_became_of_them(path: Path, figures: l
     _, _, table = page.partition(f"All {len(SWITCHES)} switches")
     assert table.count(SPEEDRUN) == len(SWITCHES)
     assert table.count(">kept<") == 1 and table.count("tried, not kept") == 1
+    for head in ("switch", "what it does", "yours", "measured here", "recorded"):
+        assert f">{head}</th>" in table
+    assert table.partition("How is this known")[0].count("2.00x faster") == 2
     # And the cell of one that was tried says so.
     assert "So far: data_loading" in str(board("data_loading"))
+
+
+def test_what_was_recorded_is_listed_for_what_was_decided_and_else_on_request(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine
+) -> None:
+    measured("debug_tools").leave()
+    page = str(html(Board().waterfall))
+    _, _, table = page.partition(f"All {len(SWITCHES)} switches")
+    open_part, _, folded = table.partition(SPOILS)
+    assert open_part.count("1.95x") == 1 and "1.30x" not in open_part and "1.30x" in folded
+
+
+# ------------------------------------------------------------------------------ watched live
+
+
+def test_two_runners_show_who_is_ahead() -> None:
+    assert race(Live(), 0.5, 0.4) == "" and Live().words() == ""
+    live = Live(rates=(100.0, 200.0))
+    assert live.words() == "Ahead: with it, 2.00 times as fast at first sight."
+    page = race(live, 0.5, 0.25)
+    # Half of the track after half of the time, and a quarter; each from where it was.
+    assert re.findall(r"--from:([\d.]+)px;--to:([\d.]+)px", page) == [
+        ("162", "228"),
+        ("228", "360"),
+    ]
+    assert "each pair" not in page
+    live.ratios = (0.5, 1.0, 2.0, 2.0)
+    page = race(live, 0.5, 0.25)
+    dots = re.findall(r'd="([^"]+)" class="k-dots k-end k-(\w+)"', page)
+    assert [(tone, d.count("h0")) for d, tone in dots] == [
+        ("slower", 1),
+        ("same", 1),
+        ("faster", 2),
+    ]
+    assert live.words() == "Ahead: with it, 1.50 times as fast after 4 pairs."
+    live.ratios = (0.99,)
+    assert live.words() == "Neck and neck after 1 pair."
+
+
+def test_bytes_are_bars_before_anything_is_timed() -> None:
+    live = Live(peaks=(64.0 * 2**20,))
+    assert live.words() == "Memory at the peak: 64.0 MiB without it."
+    live.peaks = (64.0 * 2**20, 16.0 * 2**20)
+    widths = re.findall(r'width="([\d.]+)" height="18"', race(live, 0.1, 0.0))
+    assert widths == ["528", "132"]
+    # Then the runners come, and the words keep the bytes.
+    live.rates = (100.0, 50.0)
+    assert "k-runner" in race(live, 0.1, 0.0) and "16.0 MiB with it" in live.words()
+
+
+def test_a_race_is_drawn_as_it_learns() -> None:
+    first = Lap(False, 0, ((4.0, 0.1), (8.0, 0.18)), over=True)
+    live = Live(laps=[first], target=0.3)
+    assert live.words() == "Seed 1, without it: 18 % right after 8 s."
+    live.laps = [first, Lap(True, 0, begin=10.0)]
+    live.steps = (3, 16)
+    assert live.words() == "Seed 1, with it: first pass, batch 3 of 16."
+    # Its first pass takes long: it moves along an axis that is longer than the time so far.
+    assert "--to:513.1px" in race(live, 0.5, 0.4, now=25.8)
+    live.laps = [first, Lap(True, 0, ((5.0, 0.24),), begin=10.0)]
+    assert (
+        live.words() == "Seed 1, with it: 24 % right after 5 s, ahead: without it had 10 % by then."
+    )
+    page = race(live, 0.5, 0.4, now=20.0)
+    assert page.count('class="k-line k-baseline"') == page.count('class="k-line k-candidate"') == 2
+    # It has run for ten seconds, longer than all before: it is at the right edge.
+    assert "--to:624px" in page and "goal 30 %" in page
+
+
+def test_what_is_timed_tells_its_pairs_and_what_is_raced_its_epochs(script: Any) -> None:
+    told: list[Live] = []
+    script(0.001, 0.002)
+    measure.measure(SWITCH, [], most=60, tell=lambda live: told.append(replace(live)))
+    rates = [each.rates for each in told if each.doing == "both in turn"]
+    assert rates[0][0] == pytest.approx(2 * rates[0][1])
+    assert len(told[-1].ratios) > 1 and told[-1].factor == pytest.approx(0.5)
+    told.clear()
+    script(0.001, 0.002, epochs=3)
+    measure.measure("optimizers", [], most=120, tell=lambda live: told.append(replace(live)))
+    sides = [(lap.seed, lap.switched) for lap in told[-1].laps]
+    assert sides[:3] == [(0, False), (0, True), (1, True)]
+    assert [len(lap.points) for lap in told[-1].laps] == [3] * len(sides)
+
+
+def test_an_unclear_run_takes_the_time_that_was_promised(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = script(0.004, 0.004)
+    asked: list[float] = []
+    timed = measure.Lab.run
+
+    def watched(self: Any, **settings: Any) -> Any:
+        asked.append(settings["patience"] * settings["seconds"] + run.now)
+        return timed(self, **settings)
+
+    monkeypatch.setattr(measure.Lab, "run", watched)
+    monkeypatch.setattr(measure, "PATIENCE", math.inf)
+    measure.measure(SWITCH, [], most=60)
+    # A recording takes what it took before.
+    measure.measure(SWITCH, [])
+    assert 45 < asked[0] < 60 and asked[1] < run.now + 31
+
+
+def test_bytes_are_counted_first_and_decide_where_no_pair_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lean = "activation_checkpointing"
+    monkeypatch.setattr(measure, "_in_turn", interrupt_in_time)
+    found = measure.measure(lean, [])
+    assert found.peak > 0 and 0 < found.memory < 2 and math.isnan(found.factor)
+    assert found.direction == "unclear" and not found.counts
+    assert Wager(lean)._found(found) is not None
+    # One for time has nothing to show.
+    with pytest.raises(measure.TooSlow):
+        measure.measure("as_tensor", [], most=60)
+
+
+def interrupt_in_time(*_: Any, **__: Any) -> Any:
+    raise measure.OutOfTime
+
+
+def test_a_stop_ends_an_epoch_at_its_next_step() -> None:
+    """An epoch may take half a minute; of this one only the first step is done."""
+    stop, steps = threading.Event(), []
+    limit = measure.Limit(stop=stop)
+    handle = measure.register_optimizer_step_post_hook(lambda *_: steps.append(stop.set()))
+    try:
+        with pytest.raises(measure.OutOfTime):
+            next(limit.train((), TASK._replace(images=256)))
+    finally:
+        handle.remove()
+    assert len(steps) == 1 and limit.over and not limit.ended
+    assert limit.live.steps == (1, 4)
+
+
+def test_stop_says_at_once_that_it_ends(path: Path, displayed: list[Any], epochs: Any) -> None:
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    press(displayed, "Measure it")
+    assert epochs.began.wait(10)
+    press(displayed, "Stop")
+    # The epoch still goes on.
+    assert buttons.ENDS in said(displayed)
+    epochs.set()
+    shown.wait(10)
+    assert buttons.ENDS not in said(displayed)
+
+
+def test_a_bet_is_fixed_while_it_is_watched(path: Path, displayed: list[Any], epochs: Any) -> None:
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    choices = displayed[1].children[0]
+    assert "surely below 10 %" in said(displayed)
+    choices.value = "slower"
+    press(displayed, "Measure it")
+    assert epochs.began.wait(10)
+    assert choices.disabled and choices in displayed[1].children
+    assert "You bet: slower" in said(displayed)
+    press(displayed, "Stop")
+    epochs.set()
+    shown.wait(10)
+    assert not choices.disabled
+
+
+def test_what_was_recorded_is_told_once_no_bet_waits(
+    path: Path,
+    displayed: list[Any],
+    recorded_machine: recorded.Machine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guess, "SCORE", guess.Score())
+    odd = figure("debug_tools", 1.5, interval=(0.9, 2.4), verdict="unclear")
+    monkeypatch.setattr(cell, "measure", lambda *_, **__: odd)
+    shown = board("debug_tools")
+    shown._ipython_display_()
+    displayed[1].children[0].value = "slower"
+    press(displayed, "Measure it")
+    shown.wait(10)
+    spoilers = "Where it was recorded", "Recorded on"
+    assert "stays open" in said(displayed) and not any(map(str(shown).count, spoilers))
+    assert "Measure longer (5 minutes at most)" in pressable(displayed)
+    press(displayed, "Do not keep it")
+    # Given up, and no secret any more.
+    assert "was not decided. Where it was recorded: 1.95x" in said(displayed)
+
+
+def test_a_small_difference_that_is_not_clear_is_not_counted() -> None:
+    near = few(0.97, interval=(0.93, 1.02), agree="")
+    kept = Choices().with_choice(Choice(near, kept=True))
+    found = waterfall(kept, None, images=20_000)
+    assert found.steps[-1].after == 100.0
+    assert in_short(near) == "0.970x, no difference that shows, not counted"
+    assert replace(near, verdict="same").counts
+
+
+def test_a_figure_without_a_rate_leaves_the_rate() -> None:
+    untimed = few(math.nan, rate=math.nan)
+    assert Choices(rate=200.0).with_choice(Choice(untimed, kept=True)).rate == 200.0
+
+
+def test_the_board_says_how_to_read_its_bars_and_what_the_slow_script_is(
+    path: Path, figures: list[Any]
+) -> None:
+    page = str(html(board().waterfall))
+    assert "shorter is faster" in page and "orange" not in page
+    measured("data_loading").keep()
+    page, text = str(html(Board().waterfall)), str(Board())
+    assert "orange what it added" in page and "hatched" not in page.partition("All 22")[0][-400:]
+    lean = figure("sublinear_memory", memory=0.5, peak=64.0 * 2**20)
+    found = replace(waterfall(Choices(), lean, 20_000), saves="memory")
+    assert "thick bars of switches are memory" in html(found)
+    assert f"{TASK.images:,} CIFAR-10 photographs" in text and "small ResNet" in text
+    assert "9 passes until" in text and "images/s, so" in text
