@@ -71,7 +71,9 @@ class Ending:
         board = Board()
         if not board.choices.made:
             return ""
-        words = [f"Your speedrun: {board.waterfall.headline()}."]
+        # Until something is measured the headline is another machine's.
+        now = "nothing is kept yet" if board.waterfall.fresh else board.waterfall.headline()
+        words = [f"Your speedrun: {now}."]
         for switch, choice in board.choices.made.items():
             if switch in SWITCHES and f"{SWITCHES[switch].notebook:02}" == self.notebook[:2]:
                 words.append(labelled(decided_in_words(choice)))
@@ -80,7 +82,7 @@ class Ending:
     @property
     def goes_on(self) -> tuple[str, str]:
         """What comes next in words, and the notebook's path."""
-        name = next_after(self.notebook)
+        name = next_after(self.notebook, self.progress.finished)
         path = notebook_path(name)
         words = f"{name[:2]} {about(path).title}"
         return ("the map of the course" if name == PATH[0] else words), f"{place(path)}.ipynb"

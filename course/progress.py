@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -98,14 +98,15 @@ class Progress:
         return replace(self, finished={**self.finished, notebook: before.joined(bets, solved)})
 
 
-def next_after(notebook: str) -> str:
-    """The next notebook of the path; behind the last one the first: it has the map of the course.
+def next_after(notebook: str, finished: Collection[str] = ()) -> str:
+    """The next notebook of the path that is not finished; behind the last one the first, which has
+    the map of the course.
 
     >>> next_after("00_start_here")
     '01_timing_and_vectorization'
     """
     place = PATH.index(notebook) + 1 if notebook in PATH else 0
-    return PATH[place % len(PATH)]
+    return next((name for name in PATH[place:] if name not in finished), PATH[0])
 
 
 def progress_path() -> Path | None:

@@ -2,8 +2,8 @@
 
 No widgets here. The kinds of questions, and when an answer is right:
 
-- "factor": how many times as fast. Right within 20 % of what was measured; where the verdict is
-  "same", or the whole interval lies within 5 % of 1, within 5 %.
+- "factor": how many times as fast. Right within 20 % of what was measured; within 5 % where the
+  verdict is "same", the whole interval lies within 5 % of 1, or the bet is on no difference.
 - "bytes": which share of the memory. Right within 20 % as well; of the same memory within 5 %.
 - "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
   more than half of its seeds do.
@@ -44,6 +44,10 @@ RULES = {
 }
 # As a factor; and where there is no difference, which a bet on a small one would else always win.
 NEAR, SAME = 1.2, 1.05
+# A factor that other programs do not make.
+FAR = 4.0
+# How far the slider of a factor may go.
+REACHES = (16, 128)
 # What the sides are called without names of their own.
 UNNAMED = ("the candidate", "the baseline")
 
@@ -55,7 +59,7 @@ class Bet:
     """A question about a run; ``kind``: see `labkit.panel.guess`.
 
     ``sides`` are the words that the question has for the candidate and the baseline. A factor may
-    be anything from ``1 / most`` to ``most``, a power of two from 2 on.
+    be anything from ``1 / most`` to ``most``, which is 16 or 128.
 
     >>> Bet("Which is faster?", "order", sides=("Adam", "SGD")).choices
     ('Adam', 'SGD', 'neither')
@@ -76,8 +80,8 @@ class Bet:
             raise ValueError(f"Bet sides={sides!r}: name candidate and baseline: ('Adam', 'SGD')")
         if sides[0] == sides[1]:
             raise ValueError(f"Bet sides={sides!r}: the two names have to differ")
-        if not isinstance(self.most, int) or self.most < 2 or self.most.bit_count() != 1:
-            raise ValueError(f"Bet most={self.most!r}: use a power of two, such as 16")
+        if self.most not in REACHES:
+            raise ValueError(f"Bet most={self.most!r}: use {' or '.join(map(str, REACHES))}")
 
     @property
     def names(self) -> tuple[str, str] | None:
@@ -147,28 +151,33 @@ class Judgement:
     measured: str = ""
 
 
-def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
-    """What a result says of an answer; None where it says nothing, as a sweep does."""
+def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) -> Judgement | None:
+    """What a result says of an answer; None where it says nothing, as a sweep does.
+
+    Times that other programs ``disturbed`` decide nothing, unless a side is many times as fast.
+    """
     if isinstance(result, Sweep):
         return None
+    on = "on " if isinstance(answer, str) else ""
+    words = f"You bet {on}{answer_in_words(bet.kind, answer)}"
+    if disturbed and isinstance(result, Comparison) and 1 / FAR < result.speedup < FAR:
+        found = f"measured {format_factor(result.speedup)}× beside other programs"
+        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(result, RaceResult) and result.stopped:
-        on = "on " if isinstance(answer, str) else ""
-        words = f"You bet {on}{answer_in_words(bet.kind, answer)}. Stopped: it decides no bet."
-        return Judgement(None, words)
+        return Judgement(None, f"{words}. Stopped: it decides no bet.")
     if isinstance(answer, str):
         return _judge_choice(bet, answer, result)
     factor, interval, why_none = _measured(result)
     if why_none:
-        words = f"You bet {shown(bet.kind, answer)}: no figure decides that, since {why_none}."
-        return Judgement(None, words)
+        return Judgement(None, f"{words}: no figure decides that, since {why_none}.")
     if not 0 < factor < math.inf:
         return None
     if _is_unclear(result) and not _is_near(result):
-        begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
-        return Judgement(
-            None, f"{begin}, which is unclear: this run does not decide it. Run it again."
-        )
-    near = SAME if _is_same(result) or _is_near(result) else NEAR
+        found = f"measured {format_factor(factor)}×, which is unclear"
+        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
+    # Who bets on no difference has to mean it.
+    close = _is_same(result) or _is_near(result) or 1 / SAME <= answer <= SAME
+    near = SAME if close else NEAR
     return judge_factor(bet.kind, answer, factor, interval, near)
 
 
@@ -267,9 +276,6 @@ def _arrived(result: object) -> int | None:
     """Which of the choices came true in a race; None where not all of its sides have run."""
     if not isinstance(result, RaceResult) or len(result.arms) < 2:
         return None
-    if any(2 * result.arrived(arm) == len(result.of(arm)) for arm in result.arms[:2]):
-        # As many of its seeds did as did not.
-        return -1
     baseline, candidate = map(result.arrives, result.arms[:2])
     return [(True, True), (True, False), (False, True), (False, False)].index((candidate, baseline))
 

@@ -334,7 +334,8 @@ class View(Watcher):
         if kept is None:
             return NOTHING_YET
         self.history += kept if isinstance(kept, Sweep) else [kept]
-        told = self._bets.reveal(run, kept)
+        disturbed = bool(self._states[run.mode].get("notice"))
+        told = self._bets.reveal(run, kept, disturbed=disturbed)
         drawing, called = self._drawing(run, kept), named(run, kept)
         own = Markup()
         if self._picture and not isinstance(kept, Sweep):

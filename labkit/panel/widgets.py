@@ -30,10 +30,8 @@ AnyWidget = TypeVar("AnyWidget", bound=W.Widget)
 BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 # Of a bet's power of two, which is 0 in the middle: an arrow key moves by it, 9 %; Page Up by five.
 STEP = 0.125
-# Up to here each power has a mark, from there on every second one.
-CLOSE = 16
 # Powers of two of the baseline's memory: from 1.6 % to twice as much.
-SHARES = {"min": -6.0, "max": 1.0}
+SHARES = -6.0, 1.0
 
 
 def marked(widget: AnyWidget, *names: str) -> AnyWidget:
@@ -284,12 +282,10 @@ class BetRow:
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
         self.question = marked(W.Label(), "question")
-        factor = W.FloatLogSlider(base=2, step=STEP, value=1.0, readout=False)
-        share = W.FloatLogSlider(base=2, step=STEP, value=1.0, readout=False, **SHARES)
-        self._sliders = {
-            guess.FACTOR: marked(factor, "guess"),
-            guess.BYTES: marked(share, "guess", "share"),
-        }
+        # One for each scale: a browser that is given new ends sends the last question's answer.
+        self._sliders = {most: _powers(-math.log2(most), math.log2(most)) for most in guess.REACHES}
+        self._sliders[max(guess.REACHES)].add_class("labkit-far")
+        self._shares = marked(_powers(*SHARES), "share")
         self.even = marked(W.Button(description="no difference", tooltip="Bet on 1×"), "even")
         self.choices = marked(
             W.ToggleButtons(options=guess.DEFAULTS[guess.RACE].choices), "choices"
@@ -297,7 +293,7 @@ class BetRow:
         self.text = marked(W.Label(), "guessed")
         self.again = marked(W.Button(description="Bet again", tooltip="Unlock the bet"), "again")
         self.score = marked(W.Label(), "score")
-        for widget in (*self._sliders.values(), self.choices):
+        for widget in (*self.sliders, self.choices):
             widget.observe(self._answered, "value")
         self.even.on_click(lambda _: self._bet_even())
         self.again.on_click(lambda _: self.unlock())
@@ -320,7 +316,7 @@ class BetRow:
 
     def row(self) -> W.HBox:
         """The line in which it stands."""
-        answers = (*self._sliders.values(), self.choices, self.even, self.text)
+        answers = (*self.sliders, self.choices, self.even, self.text)
         return row(self.question, *answers, self.again, self.score, kind="betting")
 
     @property
@@ -331,7 +327,12 @@ class BetRow:
     @property
     def slider(self) -> W.FloatLogSlider:
         """That of the question which is shown: of factors, or of shares of memory."""
-        return self._sliders.get(self.bet.kind, self._sliders[guess.FACTOR])
+        return self._shares if self.bet.kind == guess.BYTES else self._sliders[self.bet.most]
+
+    @property
+    def sliders(self) -> tuple[W.FloatLogSlider, ...]:
+        """Those of all scales."""
+        return *self._sliders.values(), self._shares
 
     @property
     def placed(self) -> bool:
@@ -363,21 +364,13 @@ class BetRow:
                 self.choices.options = bet.choices
                 self.choices.value = answer
             else:
-                self._reach(bet)
                 self.slider.value = 1.0 if answer is None else answer
         finally:
             self._setting = False
-        for slider in self._sliders.values():
+        for slider in self.sliders:
             slider.layout.display = "" if slider is self.slider and not bet.choices else "none"
         self.choices.layout.display = "" if bet.choices else "none"
         self._refresh()
-
-    def _reach(self, bet: Bet) -> None:
-        """Let the slider of factors go as far as the bet does."""
-        slider = self._sliders[guess.FACTOR]
-        power = math.log2(bet.most)
-        slider.min, slider.max = -power, power
-        (slider.remove_class if bet.most <= CLOSE else slider.add_class)("labkit-far")
 
     def lock(self, sides: object) -> None:
         """A run has begun with these settings: the bet is for them and no others."""
@@ -401,13 +394,13 @@ class BetRow:
         answer = self.placed_on(run)
         return answer if isinstance(answer, float) else None
 
-    def reveal(self, run: Run, result: object) -> Markup:
+    def reveal(self, run: Run, result: object, *, disturbed: bool = False) -> Markup:
         """Whether a run proves its bet right, and the rule; empty without one. It counts once."""
         answer = self.placed_on(run)
         if answer is None:
             return Markup()
         bet = self._asked_of(run)
-        judgement = guess.judge(bet, answer, result)
+        judgement = guess.judge(bet, answer, result, disturbed=disturbed)
         if judgement is None:
             return Markup()
         question = bet.asked_in(run.scenario)
@@ -429,6 +422,9 @@ class BetRow:
         # Another question has set the widget to its own answer: nobody has moved it.
         if self._setting or self.locked or change["new"] is None:
             return
+        # The browser tells late of a widget that is not shown any more.
+        if change["owner"] is not (self.choices if self.bet.choices else self.slider):
+            return
         self._now.answer = change["new"]
         self._refresh()
 
@@ -438,7 +434,7 @@ class BetRow:
             self.ask(*self._key)
 
     def _refresh(self) -> None:
-        for widget in (*self._sliders.values(), self.choices):
+        for widget in (*self.sliders, self.choices):
             widget.disabled = self.locked
         self.even.layout.display = "none" if self.bet.choices else ""
         # Its place is kept: nothing jumps.
@@ -453,6 +449,12 @@ class BetRow:
             idle = "choose" if self.bet.choices else "move the slider"
             return "no bet" if self.locked else idle
         return "" if isinstance(answer, str) else in_words(self.bet.kind, answer)
+
+
+def _powers(low: float, high: float) -> W.FloatLogSlider:
+    """A slider of bets between two powers of two."""
+    slider = W.FloatLogSlider(base=2, min=low, max=high, step=STEP, value=1.0, readout=False)
+    return marked(slider, "guess")
 
 
 def in_words(kind: str, factor: float) -> str:

@@ -262,3 +262,12 @@ def test_a_bent_schedule_is_judged_and_kept_in_the_list(page: Page) -> None:
     assert moving.result().startswith("Lost: the steep start throws it out.")
     # A list for each start, and nothing wins that was lost.
     assert "lost" in listed() and "★ yours, at best" not in listed() and "linear" not in listed()
+
+
+def test_yours_is_the_constant_rate_before_the_first_move(page: Page) -> None:
+    moving = shown(page)
+    menu = moving.root.locator("select")
+    menu.select_option("own")
+    moving.press(menu, "Shift")
+    assert moving.result().startswith("Yours ends at 0.0")
+    assert moving.root.locator("svg path").count() > 0

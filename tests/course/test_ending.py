@@ -43,6 +43,8 @@ def test_the_path_leads_through_front_notebooks_and_back_to_the_map() -> None:
     front = {path.stem for path in course_notebooks() if is_front(read_notebook(path))}
     assert set(PATH) == front
     assert [next_after(name) for name in PATH] == [*PATH[1:], PATH[0]]
+    # What is finished is passed over.
+    assert next_after(PATH[0], PATH[:3]) == PATH[3] and next_after(PATH[2], PATH) == PATH[0]
 
 
 def test_an_ending_shows_bets_beside_measurements_and_what_comes_next(

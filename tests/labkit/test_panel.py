@@ -998,10 +998,20 @@ def test_a_right_bet_is_marked_and_the_rule_stands_below(learner: LabPanel) -> N
     assert guess.RULES["bytes"] in words(head)
 
 
+def test_what_the_browser_tells_late_of_another_scale_is_no_bet(learner: LabPanel) -> None:
+    learner.bet.slider.value = 4.0
+    before = learner.bet.slider
+    learner.modes.value = "Memory"
+    before.value = 4.5
+    assert learner.bet.answer is None and learner.bet.text.value == "move the slider"
+    learner.modes.value = "Time"
+    assert learner.bet.answer == 4.0
+
+
 def test_a_bet_reaches_as_far_as_its_question_and_moves_by_few_per_cent(learner: LabPanel) -> None:
-    slider = learner.bet.slider
     for most in (16, 128, 16):
         learner.offer("far", Bet("How many times?", most=most), rows=16)
+        slider = learner.bet.slider
         assert slider.base**slider.max == most and ("labkit-far" in slider._dom_classes) == (
             most > 16
         )

@@ -89,6 +89,8 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             "You bet 1.0×, measured 1.56×, which is unclear: this run does not decide it. "
             "Run it again.",
         ),
+        # Who bets on no difference is not right where there is one.
+        ("factor", 1.0, timed(1.1, 1), False, "You bet 1.0×, measured 1.10×: 1.10 times too low."),
         ("factor", 0.5, timed(2, 1), False, "You bet 0.50×, measured 2.00×: 4.0 times too low."),
         # Where nothing differs, a small difference is a wrong idea.
         ("factor", 0.9, timed(1, 1), False, "You bet 0.90×, measured 1.000×: 1.11 times too low."),
@@ -147,8 +149,8 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
             "arrives",
             "both",
             raced([True] * 4, [True, True, False, False]),
-            None,
-            "You bet on both: this run does not decide it. Run it again.",
+            False,
+            "You bet on both: it was only the baseline.",
         ),
         ("order", "the candidate", timed(2, 1), True, "You bet on the candidate: right."),
         ("order", "neither", timed(1, 2), False, "You bet on neither: it was the baseline."),
@@ -285,7 +287,7 @@ def test_a_scenario_s_bet_is_asked_in_the_modes_that_decide_it() -> None:
         (lambda: Bet(" "), ValueError, "ask something"),
         (lambda: Bet("Which?", "kilos"), ValueError, "kind='kilos': use 'factor', 'bytes'"),
         (lambda: Bet("Which?", "order", ("a", "a")), ValueError, "the two names have to differ"),
-        (lambda: Bet("How?", most=12), ValueError, "most=12: use a power of two, such as 16"),
+        (lambda: Bet("How?", most=12), ValueError, "most=12: use 16 or 128"),
         (lambda: Bet("Which?", "order", ("a", "")), ValueError, r"sides=\('a', ''\): name candid"),
         (lambda: guess.checked({"x": Bet("?")}, {"a": {}}), ValueError, "scenarios .* are 'a'"),
         (lambda: guess.checked({"a": "?"}, {"a": {}}), TypeError, r"bets\['a'\]='\?': use Bet"),
@@ -334,3 +336,22 @@ def test_a_bet_that_is_decided_says_what_was_bet_and_measured() -> None:
     assert (factor.right, factor.bet, factor.measured) == (False, "4.0×", "2.00×")
     order = judge(Bet("Who?", "order"), "neither", timed(1.0, 0.5))
     assert (order.right, order.bet, order.measured) == (False, "neither", "the candidate")
+
+
+def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() -> None:
+    order = Bet("Which?", "order", ("with", "without"))
+    for bet, answer, words in (
+        (Bet("How many times?"), 2.0, "You bet 2.0×"),
+        (order, "neither", "You bet on neither"),
+    ):
+        found = judge(bet, answer, timed(2, 1), disturbed=True)
+        assert found is not None and found.right is None
+        beside = "measured 2.00× beside other programs: this run does not decide it. Run it again."
+        assert found.words == f"{words}, {beside}"
+    far = judge(Bet("How many times?"), 2.0, timed(8, 1), disturbed=True)
+    assert far is not None and far.right is False
+    # Bytes and counts of steps are what they are.
+    memory = judge(Bet("How much?", "bytes"), 0.5, remembered(100, 52), disturbed=True)
+    assert memory is not None and memory.right is True
+    race = judge(Bet("Who?", "arrives"), "both", raced(ALL, ALL), disturbed=True)
+    assert race is not None and race.right is True

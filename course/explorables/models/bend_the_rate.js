@@ -94,7 +94,9 @@ function answer({ start }) {
 // schedule and start of a bet; `part`: how much of its curves is drawn.
 const OPENS = { shape: "constant", start: "calm", own: null, compared: "", part: 1 };
 const compares = ({ shape, start, compared }) => compared === `${shape} ${start}`;
-const gripsOf = ({ shape, start, own }) => (shape === "own" && own) || tuned(shape, start);
+// Before the first move yours is the constant rate.
+const gripsOf = ({ shape, start, own }) =>
+  shape === "own" ? own || tuned("constant", start) : tuned(shape, start);
 
 // Of the runs that are drawn: one that ends low, one near the mean, one high.
 const SEEDS = [4, 13, 20];
@@ -124,7 +126,7 @@ function inWords(now, end, grips) {
   const { shape, start, part } = now;
   if (compares(now) && part < 1) return "The rise alone, the fall alone, or both: which ends lowest?";
   const whole = ending(tuned("cycle", start), start);
-  if (end === Infinity) return "Lost: the steep start throws it out. Begin with a lower rate.";
+  if (end === Infinity) return "Lost: the steep start throws it out. Lower its first rates.";
   if (HALVES.includes(shape) || compares(now)) {
     const [rise, fall] = HALVES.map((half) => short(ending(tuned(half, start), start)));
     const ends = `The rise alone ends at ${rise}, the fall alone at ${fall}, both at ${short(whole)}.`;
