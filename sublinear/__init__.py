@@ -14,7 +14,7 @@ The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
     plan, repeatable <- blocks <- capture <- split <- apply <- profiling <- verify <- proof <- fit
-    profiling <- together <- backend <- captured, coverage <- fit
+    profiling <- together <- backend <- captured <- fit
 
 `sublinear.teaching` holds older methods and pictures, which only a reader who compares needs.
 """

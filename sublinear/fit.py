@@ -22,7 +22,7 @@ from torch import nn
 
 from labkit.comparing import compare, measuring
 from labkit.device import survive
-from labkit.memory import MemoryMeter
+from labkit.memory import MemoryMeter, saved_bytes
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
@@ -36,7 +36,6 @@ from sublinear.capture.inside import InsideBlocks, heard
 from sublinear.captured import captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
-from sublinear.coverage import coverage, saved_bytes
 from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import check_one, check_request
@@ -328,15 +327,8 @@ def _read(
         return None
     if modules is not None:
         reason = "the modules were chosen by name"
-        return _wrapped(model, task, modules, reason)
+        return WrappedBlocks.read(model, task.args, task.kwargs, modules, reason)
     return SequentialBlocks.read(model) if is_plain_sequential(model) else None
-
-
-def _wrapped(
-    model: nn.Module, task: Training, modules: list[str] | None, reason: str
-) -> WrappedBlocks:
-    blocks = WrappedBlocks.read(model, task.args, task.kwargs, modules, reason)
-    return replace(blocks, covered=coverage(blocks, task))
 
 
 @dataclass(frozen=True)
@@ -361,6 +353,9 @@ class _Fitting:
             return apply(self.model, found, self.task.args, blocks=blocks)
 
         fitted = self._planned(chain, blocks, follow, bar)
+        if blocks.partial:
+            kept = sum(block.options[0].saved_bytes for block in chain.blocks)
+            fitted = replace(fitted, covered=self._share(kept))
         return _proven(fitted, self._proof(fitted, bar))
 
     def by_compiler(self, bar: tqdm[Any]) -> Fitted:
@@ -413,7 +408,7 @@ class _Fitting:
         if self.budget.given:
             # For graphs that come later.
             by_plan.limit = max(self._limit(chain) or 0, fitted.predicted.peak_bytes)
-        covered = min(1.0, graph.saved_bytes / max(1, saved_bytes(self.model, self.task)))
+        covered = self._share(graph.saved_bytes)
         return replace(fitted, covered=covered, compiled=self.compile)
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
@@ -431,8 +426,7 @@ class _Fitting:
         plain = fitted.peak_of(self.model)
         without = by_plan.without_plan().peak_bytes
         beside = 0 if plain is None else plain - without
-        kept = sum(graph.saved_bytes for graph in by_plan.planned)
-        covered = min(1.0, kept / max(1, saved_bytes(self.model, task)))
+        covered = self._share(sum(graph.saved_bytes for graph in by_plan.planned))
         device = next(self.model.parameters()).device
         limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
         if limit is None:
@@ -448,7 +442,9 @@ class _Fitting:
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
         try:
-            return _wrapped(self.model, self.task, None, str(reason))
+            return WrappedBlocks.read(
+                self.model, self.task.args, self.task.kwargs, None, str(reason)
+            )
         except ValueError:
             raise reason from None
 
@@ -525,9 +521,14 @@ class _Fitting:
             compiled=self.compile,
             kind=blocks.kind,
         )
-        if isinstance(blocks, WrappedBlocks):
-            fitted = replace(fitted, covered=blocks.covered)
         return replace(fitted, gain=self._gain(fitted, blocks))
+
+    def _share(self, kept: int) -> float:
+        """The part that ``kept`` bytes are of all that a plain step saves for backward."""
+        model, task = self.model, self.task
+        with restored(model, task, steps=False):
+            saved = saved_bytes(lambda: task.loss(model(*task.args, **task.kwargs)))
+        return min(1.0, kept / max(1, saved))
 
     def _gain(self, fitted: Fitted, blocks: Blocks) -> str:
         """That a plan saves next to nothing, why, and what may help; empty where it saves."""
