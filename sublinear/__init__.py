@@ -16,7 +16,7 @@ The arrows between the modules::
     plan, repeatable <- blocks <- capture <- split <- apply <- profiling <- verify <- proof <- fit
     profiling <- together <- backend <- captured <- fit
 
-`sublinear.teaching` holds older methods and pictures, which only a reader who compares needs.
+`sublinear.teaching` holds older methods, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply
