@@ -242,7 +242,7 @@ class _NestedFloors:
             kept = self._seconds_kept(first, last, memory, table, opens)
             opens = False
             dropped = np.empty(0)
-            if not kept or (table and min(kept)[0] > self._at_least(first, last)):
+            if table or not kept:
                 dropped = self._seconds_dropped(first, last, memory, table)
             option, end = choose(kept, dropped)
             if end is None:
@@ -257,15 +257,6 @@ class _NestedFloors:
                 memory -= int(needs.held[first, first + end])
                 first += end + 1
         return tuple(nodes)
-
-    def _at_least(self, first: int, last: int) -> float:
-        """Seconds that first..last take if a checkpoint begins with ``first``, or fewer.
-
-        Each block runs once, ``first`` twice; half of that is far beyond what sums are rounded by.
-        """
-        once, elapsed = self.needs.once, self.needs.elapsed
-        again = elapsed[first + 1] - elapsed[first] + self.needs.checkpoint
-        return float(once[last + 1] - once[first] + again / 2)
 
     def _seconds_kept(
         self, first: int, last: int, memory: int, table: OptimalTable | None, opens: bool
