@@ -117,7 +117,7 @@ def _compare(found: float, right: float, mean_of_means: float) -> None:
     """Raise NotYet unless the mean loss is right, and name the usual mistake."""
     if abs(found - right) <= NEAR:
         return
-    hint = f"the mean loss is {right:.5f}, not {found:.5f}"
+    hint = f"the mean loss is {right:.5f}, yours {found:.5f}"
     if abs(found - mean_of_means) < NEAR:
         hint += ": a mean of the batches' means gives the two samples of the last batch "
         hint += "too much weight"

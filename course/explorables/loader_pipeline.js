@@ -181,19 +181,22 @@ function drawLanes(pen, state, batches, { x, lane }, { left, right, top }) {
 function reason(state) {
   const { workers, load, train } = state;
   const [enough] = answer(state);
-  if (workers > enough) return `${enough} are enough; more of them only take memory.`;
+  if (workers > enough) {
+    return `${enough === 1 ? "One is" : `${enough} are`} enough; more of them only take memory.`;
+  }
   if (workers === enough) return "One worker fewer would keep it waiting.";
   if (load > workers * train) {
     return `One is loaded every ${ms(load / workers)}, and training takes ${ms(train)}.`;
   }
-  return "On average they are fast enough, but a long load holds up all behind it.";
+  const queue = state.prefetch > OPENS.prefetch ? "; the longer queue bridges part of it" : "";
+  return `On average they are fast enough, but a long load holds up all behind it${queue}.`;
 }
 
 function inWords(state) {
   const { time, wait } = perBatch(state);
   if (!state.workers) return `No worker: ${ms(time)} per batch, ${ms(state.load)} of it loading.`;
   const who = state.workers > 1 ? `${state.workers} workers` : "One worker";
-  const waits = keepsBusy(state) ? "no waiting after the first one" : `${ms(wait)} of it waiting`;
+  const waits = keepsBusy(state) ? "hardly any waiting" : `${ms(wait)} of it waiting`;
   return `${who}: ${ms(time)} per batch, ${waits}. ${reason(state)}`;
 }
 
@@ -210,8 +213,8 @@ function render({ el }) {
     caption:
       "Simulated: one worker loads a batch, and training takes them in order, as with PyTorch's " +
       "DataLoader. Each worker may be prefetch batches ahead, has a core of its own, and hands " +
-      `over in no time. The time is the mean of ${COUNTED} batches; less than 1 % of it is no ` +
-      "waiting. The panel below measures your machine.",
+      `over in no time. The time is the mean of ${COUNTED} batches; less than 1 % of it is hardly ` +
+      "any waiting. The panel below measures your machine.",
     state,
     height: (width) => STRIP + (width < NARROW ? 314 : 294),
     draw: (pen, now, size) => {
@@ -247,5 +250,5 @@ function render({ el }) {
   return () => frame.close();
 }
 
-export { lengths, pipeline, perBatch, momentOf, answer, OPENS };
+export { lengths, pipeline, perBatch, momentOf, answer, inWords, OPENS };
 export default { render };

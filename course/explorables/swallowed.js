@@ -13,6 +13,15 @@ const LEGEND = [
   ["fill purple", "changed by it"],
   ["line grey thin", "without", "line"],
 ];
+// Of what each norm takes the mean.
+const MEANS = {
+  batch: "less the channel's mean, over all images",
+  instance: "less the channel's mean, in each image",
+  group: "less the mean of 4 channels of an image",
+  layer: "less the mean of a pixel's 8 channels",
+  rms: "divided by the size of a pixel's channels",
+  frozen: "less the channel's mean, as it was in training",
+};
 const signed = (value) => (value > 0 ? `+${value}` : String(value).replace("-", "−"));
 
 // ---------------------------------------------------------------- places
@@ -127,7 +136,7 @@ function drawInputs(pen, state, where, { narrow }, choose) {
 function drawOutputs(pen, state, where, { narrow, revealed }) {
   const area = where.after;
   const relu = state.between === "yes" ? "ReLU, then " : "";
-  const note = revealed ? "its outputs" : "its outputs; with a bias: ?";
+  const note = `${MEANS[state.norm]}${revealed ? "" : "; with a bias: ?"}`;
   drawChart(pen, area, where, narrow, `${relu}${NORMS[state.norm]}`, note);
   const before = byChannel(outputs(bare(state)));
   const now = byChannel(outputs(state));
@@ -193,7 +202,7 @@ function render({ el }) {
     text: (channel) => String(channel + 1),
   });
   const choice = (name, label, options) => frame.choice({ name, label, options });
-  choice("to", "channels with it", [["one", "one"], ["all", "all eight"]]);
+  choice("to", "channels with it", [["one", "one"], ["all", "all 8"]]);
   choice("between", "ReLU between", [["no", "no"], ["yes", "yes"]]);
   choice("precision", "precision", [["fp32", "fp32"], ["bf16", "bf16"]]);
   frame.button({ name: "next", text: () => "Next norm", press: () => go(next(state)) });

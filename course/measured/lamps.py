@@ -37,7 +37,7 @@ ROLES = ("baseline", "candidate")
 class Habits(NamedTuple):
     """What a validation does beside its answer.
 
-    ``kept`` are the bytes that a batch saves for a backward pass, ``grows`` those by which memory
+    ``kept`` are the bytes saved for a backward pass at most, ``grows`` those by which memory
     grows from one batch to the next. ``answers`` are those of two passes, ``moved`` the farthest
     that a running mean of batch norm went.
     """
@@ -52,7 +52,7 @@ class Habits(NamedTuple):
         """For each lamp: whether it is green, and its words."""
         first, second = (f"{answer:.4f}" for answer in self.answers)
         said = {
-            "little memory": f"keeps {_size(self.kept)} per batch" if self.kept else "",
+            "little memory": f"keeps {_size(self.kept)} for backward" if self.kept else "",
             "steady memory": f"grows {_size(self.grows)} per batch" if self.grows else "",
             "same answer twice": f"answer {first}, then {second}" if first != second else "",
             "nothing learned": f"batch norm moved {self.moved:.2g}" if self.moved else "",
@@ -95,7 +95,7 @@ class Lamps:
     def _look(self, step: Callable[[], float]) -> Habits:
         moved, first = _moves(step)
         grows = growth(batches(record(step, pick_device().type), self._batches))
-        kept = count(step).saved_bytes / self._batches
+        kept = count(step).saved_bytes
         return Habits(kept, grows, (first, float(step())), moved)
 
     def __call__(self, result: object) -> Markup | str:

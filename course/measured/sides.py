@@ -27,8 +27,8 @@ def both(
     if not isinstance(result, Comparison):
         return []
     sides = []
-    for name, side in zip(result.roles, result.arms, strict=True):
-        if found := of(side.settings, side.median if side.times else None):
+    for name, side, each in zip(result.roles, result.arms, result.step_times, strict=True):
+        if found := of(side.settings, each if side.times else None):
             sides.append((name, found))
     return sides
 

@@ -3,12 +3,12 @@
 No widgets here. The kinds of questions, and when an answer is right:
 
 - "factor": how many times as fast. Right within 20 % of what was measured; where the verdict is
-  "same", within 5 %.
+  "same", or the whole interval lies within 5 % of 1, within 5 %.
 - "bytes": which share of the memory. Right within 20 % as well; of the same memory within 5 %.
 - "arrives": who reaches the target of a race: both, only one of them, none. A side arrives when
   more than half of its seeds do.
 - "order": who is ahead: the candidate, the baseline, or neither. Right when the verdict says so;
-  "neither" is right as well where the whole interval lies within 5 %.
+  "neither" is right as well where the whole interval lies within 5 % of 1.
 
 Where a result decides nothing, as where the interval is wide, the bet stays open. So it does where
 a race was stopped: the seeds that are missing might have gone another way.
@@ -163,12 +163,12 @@ def judge(bet: Bet, answer: Answer, result: object) -> Judgement | None:
         return Judgement(None, words)
     if not 0 < factor < math.inf:
         return None
-    if _is_unclear(result):
+    if _is_unclear(result) and not _is_near(result):
         begin = f"You bet {shown(bet.kind, answer)}, measured {format_factor(factor)}×"
         return Judgement(
             None, f"{begin}, which is unclear: this run does not decide it. Run it again."
         )
-    near = SAME if _is_same(result) else NEAR
+    near = SAME if _is_same(result) or _is_near(result) else NEAR
     return judge_factor(bet.kind, answer, factor, interval, near)
 
 

@@ -32,8 +32,8 @@ BUDGETS = (1, 2, 5, 10, 20, 30, 60)
 STEP = 0.125
 # Up to here each power has a mark, from there on every second one.
 CLOSE = 16
-# Of the baseline's memory, an even share in the middle.
-SHARES = {"min": 0.01, "max": 2.0, "step": 0.01}
+# Powers of two of the baseline's memory: from 1.6 % to twice as much.
+SHARES = {"min": -6.0, "max": 1.0}
 
 
 def marked(widget: AnyWidget, *names: str) -> AnyWidget:
@@ -285,7 +285,7 @@ class BetRow:
         self._setting = False
         self.question = marked(W.Label(), "question")
         factor = W.FloatLogSlider(base=2, step=STEP, value=1.0, readout=False)
-        share = W.FloatSlider(value=1.0, readout=False, **SHARES)
+        share = W.FloatLogSlider(base=2, step=STEP, value=1.0, readout=False, **SHARES)
         self._sliders = {
             guess.FACTOR: marked(factor, "guess"),
             guess.BYTES: marked(share, "guess", "share"),
@@ -329,8 +329,8 @@ class BetRow:
         return guess.asked(self._bets, *self._key, self.modes)
 
     @property
-    def slider(self) -> W.FloatLogSlider | W.FloatSlider:
-        """That of the question which is shown: of powers of two, or of shares of memory."""
+    def slider(self) -> W.FloatLogSlider:
+        """That of the question which is shown: of factors, or of shares of memory."""
         return self._sliders.get(self.bet.kind, self._sliders[guess.FACTOR])
 
     @property

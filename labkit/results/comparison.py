@@ -277,8 +277,8 @@ class Comparison(Sides[Measurement]):
         if self.verdict != "unclear":
             return "; ".join(filter(None, [words, self.saving]))
         if self.too_short:
-            return f"{words} so far: too few pairs to decide"
-        return f"{words} so far: the pairs differ too much to tell the sides apart"
+            return f"{words}: too few pairs to decide"
+        return f"{words}: the pairs differ too much to tell the sides apart"
 
     @property
     def sentence(self) -> str:

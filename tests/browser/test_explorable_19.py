@@ -156,10 +156,12 @@ def test_the_first_mark_of_a_norm_counts_unless_the_answer_was_seen(
     assert model("mark", opens, True, False) == {"marks": {"layer": True}}
     assert model("mark", opens, True, True) == {"marks": {"layer": None}}
     assert model("mark", {**opens, "marks": marks(False)}, True, False) == {}
-    assert model("score", {"marks": marks(True, None, False)}) == "1 of 3 right."
-    whole = model("score", {"marks": marks(*[True] * 6)})
+    assert model("score", {**opens, "marks": marks(True, None, False)}) == "1 of 3 right."
+    whole = model("score", {**opens, "marks": marks(*[True] * 6)})
     assert whole.startswith("6 of 6 right. ★ You know who notices. Now try ReLU")
-    assert "★" not in model("score", {"marks": marks(*[True] * 5, None)})
+    after = {**opens, "marks": marks(*[True] * 6), "between": "yes"}
+    assert model("score", after) == "6 of 6 right. ★ You know who notices."
+    assert "★" not in model("score", {**opens, "marks": marks(*[True] * 5, None)})
 
 
 def test_the_next_norm_is_another_until_all_had_their_turn(model: Model) -> None:

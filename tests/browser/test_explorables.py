@@ -657,6 +657,15 @@ def test_why_a_bet_is_wrong_is_said(static: Page) -> None:
             assert reason in moving.result()
 
 
+def test_a_longer_queue_is_said_to_help_where_loads_are_uneven(blank: Page) -> None:
+    model = Model(blank, "loader_pipeline")
+    three = {**model.value("OPENS"), "workers": 3}
+    assert "bridges" not in model("inWords", three)
+    assert "the longer queue bridges part of it" in model("inWords", {**three, "prefetch": 8})
+    one = {**three, "workers": 2, "load": 5, "uneven": 0}
+    assert "One is enough" in model("inWords", one)
+
+
 def test_a_bet_on_the_gpu_is_played_there(static: Page) -> None:
     """Its question names the machine, whatever the reader has tried meanwhile."""
     static.reload()

@@ -104,6 +104,7 @@ def reader() -> dict[str, Any]:
     model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     inputs, targets = torch.randn(16, 8), torch.randint(4, (16,))
+    unseen, answers = torch.randn(16, 8), torch.randint(4, (16,))
 
     def step() -> None:
         F.cross_entropy(model(inputs), targets).backward()
@@ -135,6 +136,8 @@ def reader() -> dict[str, Any]:
         "dataset": torch.utils.data.TensorDataset(inputs, targets),
         "inputs": inputs,
         "targets": targets,
+        "unseen": unseen,
+        "answers": answers,
     }
 
 

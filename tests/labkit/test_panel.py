@@ -979,7 +979,7 @@ def test_a_bet_on_memory_is_a_share_of_it(learner: LabPanel) -> None:
     learner.modes.value = "Memory"
     shares = learner.bet.slider
     assert shares is not factors and factors.layout.display == "none"
-    assert (shares.min, shares.max) == (0.01, 2.0) and shares.value == 1.0
+    assert (2**shares.min, 2**shares.max) == (1 / 64, 2) and shares.value == 1.0
     shares.value = 0.25
     assert learner.bet.text.value == "25 % of the memory"
     learner.modes.value = "Time"

@@ -26,6 +26,20 @@ def timed(before: float, after: float, pairs: int = 40, spread: float = 0.0) -> 
     return Comparison(*sides)
 
 
+def unclear() -> Comparison:
+    """1.01 times as fast, in four builds between 0.99 and 1.03 times."""
+    ratios = (0.990, 1.030, 0.997, 1.023)
+    sides = []
+    for name in ("baseline", "candidate"):
+        times = [1.0 if name == "candidate" else ratio for ratio in ratios for _ in range(6)]
+        builds = [build for build in range(4) for _ in range(6)]
+        side = Measurement(name, {"side": name}, times=tuple(times), builds=tuple(builds))
+        sides.append(side)
+    result = Comparison(*sides)
+    assert result.tone == "unclear" and result.interval[0] < 1 < result.interval[1]
+    return result
+
+
 def one_program(result: Comparison) -> Comparison:
     """The same times, as if both sides had the same settings."""
     return Comparison(*(replace(side, settings={}) for side in result.arms))
@@ -79,6 +93,11 @@ ONE_PROGRAM = "Both sides are one program, and no difference is clear."
         # Where nothing differs, a small difference is a wrong idea.
         ("factor", 0.9, timed(1, 1), False, "You bet 0.90×, measured 1.000×: 1.11 times too low."),
         ("factor", 1.04, timed(1, 1), True, "You bet 1.0×, measured 1.000×: right."),
+        # Unclear whether anything differs, and surely by no more than 5 %.
+        ("factor", 1.0, unclear(), True, "You bet 1.0×, measured 1.010×: right."),
+        ("factor", 1.2, unclear(), False, "You bet 1.2×, measured 1.010×: 1.19 times too high."),
+        ("order", "neither", unclear(), True, f"You bet on neither: right, {NEAR}"),
+        ("order", "the candidate", unclear(), False, f"{CANDIDATE[:-1]}, {NEAR}"),
         ("bytes", 0.5, remembered(100, 52), True, "You bet 50 %, measured 52 %: right."),
         ("bytes", 0.9, remembered(100, 103), True, "You bet 90 %, measured 103 %: right."),
         (

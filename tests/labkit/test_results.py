@@ -303,11 +303,11 @@ def test_a_comparison_is_a_sentence_two_bars_and_two_lines():
     [
         (0.5, {}, "Slower, 0.50× as fast as the baseline; costs 10.0 ms more than 10.0 ms a step."),
         (1.0, {}, "Same, 1.000× as fast as the baseline: no difference beyond 2 %."),
-        (1.01, {"pairs": 4}, "Unclear, 1.010× as fast as the baseline so far: too few pairs"),
-        (1.02, {"noise": 0.2}, "as fast as the baseline so far: the pairs differ too much to tell"),
+        (1.01, {"pairs": 4}, "Unclear, 1.010× as fast as the baseline: too few pairs"),
+        (1.02, {"noise": 0.2}, "as fast as the baseline: the pairs differ too much to tell"),
         (1 / 7.2, {"pairs": 3}, "Slower, about 7 times; how much exactly is not clear yet."),
         (1.42, {"pairs": 3}, "Faster, about 1.4 times; how much exactly is not clear yet."),
-        (7.0, {"pairs": 1}, "Unclear, 7.00× as fast as the baseline so far: too few pairs"),
+        (7.0, {"pairs": 1}, "Unclear, 7.00× as fast as the baseline: too few pairs"),
     ],
 )
 def test_the_sentence_says_what_is_known(speedup, options, words):

@@ -140,12 +140,13 @@ function mark({ norm, marks }, right, seen) {
 
 const next = ({ norm }) => ORDER[(ORDER.indexOf(norm) + 1) % ORDER.length];
 
-function score({ marks }) {
+function score({ marks, between: step, precision }) {
   const marked = Object.values(marks);
   const right = marked.filter(Boolean).length;
   if (marked.length < ORDER.length) return `${right} of ${marked.length} right.`;
   const star = right === ORDER.length ? " ★ You know who notices." : "";
-  return `${right} of ${ORDER.length} right.${star} Now try ReLU between, then batch norm in bf16.`;
+  const more = step === "no" && precision === "fp32" ? " Now try ReLU between, then bf16." : "";
+  return `${right} of ${ORDER.length} right.${star}${more}`;
 }
 
 // ---------------------------------------------------------------- words
