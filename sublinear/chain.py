@@ -7,15 +7,8 @@ without torch.
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
-
-Json = dict[str, Any]
 
 # What crosses a cut: (number of the storage, bytes), each storage once.
 Crossing = tuple[tuple[int, int], ...]
@@ -42,16 +35,6 @@ class Option:
     backward: float
     forward_peak: int
     backward_peak: int
-
-    def __post_init__(self) -> None:
-        _check(self, "saved_bytes", "forward_peak", seconds=("forward", "backward"))
-        if not isinstance(self.backward_peak, int) or isinstance(self.backward_peak, bool):
-            raise TypeError(f"{self.name}: backward_peak={self.backward_peak!r}; a whole number")
-        if self.forward_peak < self.saved_bytes:
-            raise ValueError(
-                f"Option {self.name!r}: forward_peak={self.forward_peak} is below "
-                f"saved_bytes={self.saved_bytes}, which are alive when the forward ends"
-            )
 
 
 @dataclass(frozen=True)
@@ -105,32 +88,6 @@ class Block:
     rerun_forward_peak: int | None = None
     shapes: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", tuple(self.options))
-        if self.output_gradient_bytes is not None:
-            _check(self, "output_gradient_bytes")
-        _check(
-            self,
-            "output_bytes",
-            "gradient_bytes",
-            "bare_peak",
-            seconds=("forward",),
-        )
-        if not self.options:
-            raise ValueError(f"Block {self.name!r}: no options; the first one saves everything")
-        object.__setattr__(self, "crossing", _crossing(self.crossing))
-        object.__setattr__(self, "waits", tuple(self.waits))
-        object.__setattr__(self, "released", tuple((one, two) for one, two in self.released))
-        for name, numbers in (("waits", self.waits), ("released", dict(self.released))):
-            if unknown := set(numbers) - dict(self.crossing).keys():
-                raise ValueError(f"Block {self.name!r}: {name}={unknown!r} do not cross behind it")
-        total = sum(size for _, size in self.crossing)
-        if self.crossing and total != self.output_bytes:
-            raise ValueError(
-                f"Block {self.name!r}: output_bytes={self.output_bytes}, "
-                f"but its crossing storages have {total}"
-            )
-
     @property
     def cotangent_bytes(self) -> int:
         """Gradients of what crosses to the next block, when the block's backward begins."""
@@ -160,9 +117,6 @@ class Around:
 
     peak_bytes: int = 0
     gradient_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        _check(self, "peak_bytes", "gradient_bytes")
 
 
 @dataclass(frozen=True)
@@ -197,22 +151,6 @@ class Chain:
     spare_bytes: int = 0
     sample: str = ""
     checkpoint_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(self.blocks))
-        object.__setattr__(self, "input_crossing", _crossing(self.input_crossing))
-        sizes = ("input_bytes", "fixed_bytes", "batch_size", "step_bytes", "spare_bytes")
-        _check(self, *sizes, seconds=("checkpoint_seconds",))
-        if not self.blocks:
-            raise ValueError("Chain: no blocks; a chain has at least one")
-        if self.batch_size < 1:
-            raise ValueError(f"Chain: batch_size={self.batch_size}; it is at least 1")
-        if not math.isfinite(self.extra_seconds):
-            raise ValueError(
-                f"Chain: extra_seconds={self.extra_seconds!r}; it is a finite number of seconds"
-            )
-        if self.source not in ("measured", "estimated"):
-            raise ValueError(f"Chain: source={self.source!r}; it is 'measured' or 'estimated'")
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -319,26 +257,6 @@ class Chain:
             after=scale.around(self.after),
         )
 
-    def to_json(self, path: str | Path | None = None) -> Json:
-        """A plain dictionary, also written to ``path`` if there is one."""
-        return store(asdict(self), path)
-
-    @classmethod
-    def from_json(cls, source: Json | str | Path) -> Chain:
-        """The chain in a dictionary or file that `to_json` made.
-
-        Raises ValueError for anything else.
-        """
-        data = dict(load(source))
-        try:
-            data["blocks"] = tuple(map(_block_from_json, data["blocks"]))
-            for end in ("before", "after"):
-                if end in data:
-                    data[end] = Around(**data[end])
-            return cls(**data)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a chain as to_json writes it: {error}") from None
-
 
 @dataclass(frozen=True)
 class _Scale:
@@ -390,68 +308,3 @@ class _Scale:
             bare_peak=self.bytes(block.bare_peak),
             forward=self.seconds(block.forward),
         )
-
-
-def _block_from_json(data: Json) -> Block:
-    options = tuple(Option(**option) for option in data["options"])
-    return Block(**{**data, "options": options})
-
-
-def _crossing(pairs: Iterable[Iterable[int]]) -> Crossing:
-    """Pairs as tuples, as JSON gives lists.
-
-    Raises ValueError for anything but whole numbers and bytes, each storage once.
-    """
-    found = {}
-    rows = list(map(tuple, pairs))
-    for row in rows:
-        whole = len(row) == 2 and all(isinstance(value, int) for value in row)
-        if not whole or row[1] < 0 or row[0] in found:
-            raise ValueError(
-                f"crossing={rows!r}: use pairs of a storage's number and its bytes, "
-                "each storage once"
-            )
-        found[row[0]] = row[1]
-    return tuple(found.items())
-
-
-def _check(item: object, *sizes: str, seconds: tuple[str, ...] = ()) -> None:
-    """Raise unless fields hold what they should.
-
-    ``sizes``: whole, non-negative numbers of bytes; ``seconds``: finite, non-negative ones.
-    """
-    owner = f"{type(item).__name__} {getattr(item, 'name', '')!r}".removesuffix(" ''")
-    for name in sizes:
-        value = getattr(item, name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{owner}: {name}={value!r}; it is a whole number")
-        if value < 0:
-            raise ValueError(f"{owner}: {name}={value}; it is 0 or more")
-    for name in seconds:
-        value = getattr(item, name)
-        if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-            raise ValueError(f"{owner}: {name}={value!r}; it is a number of seconds, 0 or more")
-
-
-def store(data: Json, path: str | Path | None) -> Json:
-    """Write ``data`` as JSON to ``path``, unless that is None, and return it."""
-    if path is not None:
-        Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return data
-
-
-def load(source: Json | str | Path) -> Json:
-    """The dictionary itself, or the one in the JSON file at this path.
-
-    Raises ValueError where there is none.
-    """
-    if isinstance(source, dict):
-        return source
-    try:
-        data = json.loads(Path(source).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{source}: not a JSON file ({error})") from None
-    if not isinstance(data, dict):
-        kind = type(data).__name__
-        raise ValueError(f"{source}: holds a {kind}, where an object is expected")
-    return data

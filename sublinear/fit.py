@@ -22,32 +22,33 @@ from torch import nn
 
 from labkit.comparing import compare, measuring
 from labkit.device import survive
-from labkit.memory import MemoryMeter
+from labkit.memory import MemoryMeter, saved_bytes
 from labkit.progress import progress
 from labkit.results import Comparison, Workload
 from labkit.text import format_bytes, format_seconds
 from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
 from sublinear.backend import Backend
-from sublinear.blocks import Blocks, SequentialBlocks, WrappedBlocks, is_plain_sequential
+from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
 from sublinear.budget import Budget, as_budget
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.inside import InsideBlocks, heard
 from sublinear.captured import captured
 from sublinear.chain import Chain
 from sublinear.cost import Costs
-from sublinear.coverage import coverage, saved_bytes
 from sublinear.picture import picture
 from sublinear.plan import Plan
 from sublinear.planner import check_one, check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
+from sublinear.profiling.profiler import check_number
 from sublinear.profiling.training import clear_gradients
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.repeatable import refuse
 from sublinear.searches.simple import keep_all
-from sublinear.spot_check import check_interval, spot_checked
+from sublinear.split import split
+from sublinear.spot_check import spot_checked
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -181,43 +182,20 @@ class Measured:
         return self.comparison.candidate.peak_bytes
 
     @property
-    def memory_ratio(self) -> float:
-        """Measured peak over that of the plain model."""
-        return self.comparison.memory_ratio
-
-    @property
-    def time_ratio(self) -> float:
-        """Measured step time over that of the plain model."""
-        return 1 / self.comparison.speedup
-
-    @property
-    def predicted_memory_ratio(self) -> float:
-        """Predicted peak over that of the plain model."""
-        return self.predicted.peak_bytes / self.plain.peak_bytes
-
-    @property
-    def predicted_time_ratio(self) -> float:
-        """Predicted step time over that of the plain model."""
-        return self.predicted.seconds / self.plain.seconds
-
-    @property
     def peak_error(self) -> float:
         """Predicted over measured peak, less 1; nan where the model did not fit."""
         if not self.peak_bytes:
             return float("nan")
         return self.predicted.peak_bytes / self.peak_bytes - 1
 
-    @property
-    def time_error(self) -> float:
-        """Predicted less measured time ratio: 0.05 is 5 points."""
-        return self.predicted_time_ratio - self.time_ratio
-
     def __str__(self) -> str:
+        memory = self.predicted.peak_bytes / self.plain.peak_bytes
+        seconds = self.predicted.seconds / self.plain.seconds
         return (
             f"{self.comparison}\n"
-            f"memory {self.memory_ratio:.3f} of plain "
-            f"(predicted {self.predicted_memory_ratio:.3f}, peak {self.peak_error:+.1%}), "
-            f"time {self.time_ratio:.3f} (predicted {self.predicted_time_ratio:.3f})"
+            f"memory {self.comparison.memory_ratio:.3f} of plain "
+            f"(predicted {memory:.3f}, peak {self.peak_error:+.1%}), "
+            f"time {1 / self.comparison.speedup:.3f} (predicted {seconds:.3f})"
         )
 
     __repr__ = __str__
@@ -272,8 +250,10 @@ def fit(
     # Before the profile, which may take minutes.
     check_request(asked.bytes, max_overhead, method)
     check_one(budget, max_overhead)
-    _check_counts(accumulate, margin)
-    check_interval(check_every)
+    check_number("accumulate", accumulate)
+    if check_every is not None:
+        check_number("check_every", check_every)
+    _check_margin(margin)
     if isinstance(inputs, Mapping):
         task = training((), {**inputs, **(kwargs or {})}, loss, optimizer)
     else:
@@ -324,19 +304,9 @@ def _read(
     refuse(model)
     if compile and modules is not None:
         raise ValueError(f"compile=True and modules={modules!r}: choose one of them")
-    if compile:
+    if compile or not (modules is not None or is_plain_sequential(model)):
         return None
-    if modules is not None:
-        reason = "the modules were chosen by name"
-        return _wrapped(model, task, modules, reason)
-    return SequentialBlocks.read(model) if is_plain_sequential(model) else None
-
-
-def _wrapped(
-    model: nn.Module, task: Training, modules: list[str] | None, reason: str
-) -> WrappedBlocks:
-    blocks = WrappedBlocks.read(model, task.args, task.kwargs, modules, reason)
-    return replace(blocks, covered=coverage(blocks, task))
+    return split(model, task.args, task.kwargs, modules=modules)
 
 
 @dataclass(frozen=True)
@@ -361,6 +331,9 @@ class _Fitting:
             return apply(self.model, found, self.task.args, blocks=blocks)
 
         fitted = self._planned(chain, blocks, follow, bar)
+        if blocks.partial:
+            kept = sum(block.options[0].saved_bytes for block in chain.blocks)
+            fitted = replace(fitted, covered=self._share(kept))
         return _proven(fitted, self._proof(fitted, bar))
 
     def by_compiler(self, bar: tqdm[Any]) -> Fitted:
@@ -413,7 +386,7 @@ class _Fitting:
         if self.budget.given:
             # For graphs that come later.
             by_plan.limit = max(self._limit(chain) or 0, fitted.predicted.peak_bytes)
-        covered = min(1.0, graph.saved_bytes / max(1, saved_bytes(self.model, self.task)))
+        covered = self._share(graph.saved_bytes)
         return replace(fitted, covered=covered, compiled=self.compile)
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
@@ -431,8 +404,7 @@ class _Fitting:
         plain = fitted.peak_of(self.model)
         without = by_plan.without_plan().peak_bytes
         beside = 0 if plain is None else plain - without
-        kept = sum(graph.saved_bytes for graph in by_plan.planned)
-        covered = min(1.0, kept / max(1, saved_bytes(self.model, task)))
+        covered = self._share(sum(graph.saved_bytes for graph in by_plan.planned))
         device = next(self.model.parameters()).device
         limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
         if limit is None:
@@ -448,7 +420,9 @@ class _Fitting:
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
         try:
-            return _wrapped(self.model, self.task, None, str(reason))
+            return WrappedBlocks.read(
+                self.model, self.task.args, self.task.kwargs, None, str(reason)
+            )
         except ValueError:
             raise reason from None
 
@@ -525,9 +499,14 @@ class _Fitting:
             compiled=self.compile,
             kind=blocks.kind,
         )
-        if isinstance(blocks, WrappedBlocks):
-            fitted = replace(fitted, covered=blocks.covered)
         return replace(fitted, gain=self._gain(fitted, blocks))
+
+    def _share(self, kept: int) -> float:
+        """The part that ``kept`` bytes are of all that a plain step saves for backward."""
+        model, task = self.model, self.task
+        with restored(model, task, steps=False):
+            saved = saved_bytes(lambda: task.loss(model(*task.args, **task.kwargs)))
+        return min(1.0, kept / max(1, saved))
 
     def _gain(self, fitted: Fitted, blocks: Blocks) -> str:
         """That a plan saves next to nothing, why, and what may help; empty where it saves."""
@@ -587,9 +566,7 @@ class _Fitting:
         )
 
 
-def _check_counts(accumulate: object, margin: object) -> None:
-    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
-        raise ValueError(f"accumulate={accumulate!r}: a whole number of batches from 1 is accepted")
+def _check_margin(margin: object) -> None:
     number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
     if not (number and 0 <= margin < 1):  # type: ignore[operator]
         raise ValueError(f"margin={margin!r}: a part of the budget is accepted, from 0 to below 1")

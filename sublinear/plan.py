@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sublinear.chain import Chain, Json, load, store
+from sublinear.chain import Chain
 from sublinear.cost import Costs, account
 from sublinear.nodes import (
     Checkpoint,
@@ -19,6 +20,8 @@ from sublinear.nodes import (
     from_json,
     keeps,
 )
+
+Json = dict[str, Any]
 
 __all__ = ["Checkpoint", "Fingerprint", "Keep", "Plan", "simulate"]
 
@@ -169,7 +172,9 @@ class Plan:
         data: Json = {"method": self.method, "nodes": list(map(as_json, self.nodes))}
         if self.made_for is not None:
             data["made_for"] = asdict(self.made_for)
-        return store(data, path)
+        if path is not None:
+            Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        return data
 
     @classmethod
     def from_json(cls, source: Json | str | Path) -> Plan:
@@ -177,7 +182,7 @@ class Plan:
 
         Raises ValueError for anything else.
         """
-        data = load(source)
+        data = source if isinstance(source, dict) else _in_file(source)
         nodes, method = data.get("nodes"), data.get("method")
         if not isinstance(nodes, list) or not isinstance(method, str):
             raise ValueError(
@@ -185,6 +190,18 @@ class Plan:
                 "'nodes' (a list)"
             )
         return cls(tuple(map(from_json, nodes)), method, loaded=_fingerprint(data.get("made_for")))
+
+
+def _in_file(source: str | Path) -> Json:
+    """The dictionary in a JSON file. Raises ValueError where there is none."""
+    try:
+        data = json.loads(Path(source).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{source}: not a JSON file ({error})") from None
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise ValueError(f"{source}: holds a {kind}, where an object is expected")
+    return data
 
 
 def _fingerprint(data: Any) -> Fingerprint | None:

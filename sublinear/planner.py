@@ -113,6 +113,11 @@ def largest_batch(
             raise ValueError(
                 f"budget={_size(budget)}: any batch fits, since no block's memory grows with it"
             )
+    return _bisect(fits, low, high)
+
+
+def _bisect(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """The largest number that fits, of those from ``low``, which does, to below ``high``."""
     while high - low > 1:
         middle = (low + high) // 2
         if fits(middle):
@@ -221,14 +226,11 @@ def _remedies(chain: Chain, budget: float, method: str) -> str:
 
 def _most_samples(chain: Chain, budget: int, method: str) -> int:
     """The largest batch below the chain's that fits; 0 if none does."""
-    low, high = 0, chain.batch_size
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _fits(chain.at_batch(middle), budget, None, method):
-            low = middle
-        else:
-            high = middle
-    return low
+
+    def fits(batch_size: int) -> bool:
+        return _fits(chain.at_batch(batch_size), budget, None, method)
+
+    return _bisect(fits, 0, chain.batch_size)
 
 
 def check_request(budget: object, max_overhead: object, method: str) -> None:

@@ -20,8 +20,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import giving_back, preserve_rng, restoring
-from labkit.restore.contents import CONTAINERS, as_before, contents, refill
+from labkit.restore import restoring
+from labkit.restore.contents import CONTAINERS, as_before, contents
 from labkit.restore.generators import rng_state, set_rng_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -78,51 +78,14 @@ def _refuse_replaced(model: nn.Module) -> None:
 
 
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[None]:
-    """Give back each module's attributes and modes, and which children and tensors it has."""
-    before = attributes(model.modules())
-
-    def put_back() -> None:
-        for module, plain, inside in before:
-            refill(module.__dict__, plain)
-            for name, content in inside.items():
-                refill(plain[name], content)
-
-    with giving_back(put_back):
-        yield
-
-
-@contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Give back buffers, gradients, attributes and random generators, whatever is raised.
-
-    Inside, gradients are empty. Parameters are not copied: do not step an optimizer inside, nor run
-    code that may write them; see `unmoved`.
-    """
-    grads = [(parameter, parameter.grad) for parameter in model.parameters()]
-    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-
-    def put_back() -> None:
-        # Detached and not under no_grad, whose own end an interrupt might strike.
-        for buffer, value in values:
-            buffer.detach().copy_(value)
-        for parameter, grad in grads:
-            parameter.grad = grad
-
-    with giving_back(put_back), preserve_rng(), untouched(model):
-        for parameter, _ in grads:
-            parameter.grad = None
-        yield
-
-
-@contextmanager
 def unmoved(model: nn.Module) -> Iterator[None]:
-    """`undisturbed`, and give back all tensors and what else the model holds.
+    """Give back all that a model holds, and random generators, whatever its own code writes.
 
-    For the model's own code, which may write its weights, as a momentum encoder does. Copies lie in
-    the CPU's memory.
+    Inside, gradients are empty. Copies lie in the CPU's memory.
     """
-    with undisturbed(model), restoring(also=(model,), copies="cpu"):
+    with restoring(also=(model,), copies="cpu"):
+        for parameter in model.parameters():
+            parameter.grad = None
         yield
 
 

@@ -58,10 +58,3 @@ def spot_checked(
         return plan_forward(planned, *args, **kwargs)
 
     return view_of(planned, SpotChecked, forward, unchecked=planned)
-
-
-def check_interval(every: object) -> None:
-    """ValueError for what is no number of forwards, nor None."""
-    whole = isinstance(every, int) and not isinstance(every, bool)
-    if every is not None and not (whole and every >= 1):  # type: ignore[operator]
-        raise ValueError(f"check_every={every!r}: a whole number of forwards from 1 is accepted")

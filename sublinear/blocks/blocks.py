@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from operator import attrgetter
 from typing import Any, ClassVar
 
 import torch
@@ -44,8 +43,7 @@ class Blocks:
     """The blocks of one model. They share its modules; nothing is copied.
 
     ``inside``: the names of the model's modules that each block runs. ``note``: why no better kind
-    was possible, in plain words. ``reads``: the tensors of the model that each block's own code
-    reads, by name. ``parts``: the model's modules when it was read.
+    was possible, in plain words. ``parts``: the model's modules when it was read.
     """
 
     model: nn.Module
@@ -53,7 +51,6 @@ class Blocks:
     inside: tuple[tuple[str, ...], ...]
     programs: tuple[Program, ...]
     note: str = ""
-    reads: tuple[tuple[str, ...], ...] = ()
     parts: tuple[nn.Module, ...] = field(init=False, repr=False, compare=False)
 
     # "sequential", "captured" or "wrapped".
@@ -93,23 +90,11 @@ class Blocks:
                 for label, tensor in own.items():
                     if tensor is not None:
                         found.setdefault(tensor, f"{name}.{label}")
-        for name in self.reads[i] if self.reads else ():
-            tensor = attrgetter(name)(self.model)
-            if torch.is_tensor(tensor):
-                found.setdefault(tensor, name)
         return {name: tensor for tensor, name in found.items()}
 
     def parameters(self, i: int) -> list[Entry]:
         """Where the parameters that block ``i`` uses are found, as a module and a name."""
-        found = []
-        for module in self.modules(i):
-            found += [(module, name) for name in module._parameters]
-        for path in self.reads[i] if self.reads else ():
-            parent, _, name = path.rpartition(".")
-            module = self.model.get_submodule(parent)
-            if name in module._parameters:
-                found.append((module, name))
-        return found
+        return [(module, name) for module in self.modules(i) for name in module._parameters]
 
     def overwrites(self, i: int) -> bool:
         """Whether block ``i`` overwrites in place, unseen by torch, what an option might keep."""

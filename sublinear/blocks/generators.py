@@ -6,19 +6,32 @@ trying a block twice; so it counts where a module holds it, or where code that r
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from functools import partial
+from types import CodeType, FrameType, FunctionType, MappingProxyType, MethodType, ModuleType
 
 import numpy as np
 import torch
 from torch import nn
 
+from labkit.restore.bindings import attributes_of
 from labkit.restore.generators import GENERATORS
 from sublinear.blocks.executed import of_library, watching
-from sublinear.blocks.settings import ALIVE, Taken, owner
+
+# They are looked at by themselves, or hold no generator.
+_APART = (nn.Module, torch.Tensor, np.ndarray, logging.Logger, str, bytes, int, float, type(None))
+_MAPPINGS = (dict, MappingProxyType)
+_CONTAINERS = (list, tuple, set, frozenset, deque)
+# What they hold is of the code that names them, or their own.
+_CLOSED = (type, ModuleType, FunctionType, staticmethod, classmethod, property, *GENERATORS)
+
+# How many objects are looked at inside of one.
+_MOST = 2**16
 
 _GLOBAL = (
     random._inst,  # type: ignore[attr-defined]
@@ -52,7 +65,6 @@ class _Search:
 
     def __init__(self) -> None:
         self.found: list[str] = []
-        self._looking = False
         # By identity, and held, so that it stays their own.
         self._known: dict[int, object] = {}
 
@@ -67,7 +79,7 @@ class _Search:
     def runs(self, frame: FrameType) -> None:
         """Look at what a function names that begins to run: its variables and global ones."""
         code = frame.f_code
-        if self._looking or id(code) in self._known:
+        if id(code) in self._known:
             return
         self._known[id(code)] = code
         names = _names(code)
@@ -80,16 +92,7 @@ class _Search:
 
     def look(self, where: str, value: object, names: set[str]) -> None:
         """Look at all inside a value; of Python modules and classes, at what code names."""
-        if isinstance(value, ALIVE):
-            return
-        # Settings may run code of their own as they are looked at.
-        looking, self._looking = self._looking, True
-        taken = Taken()
-        try:
-            taken.of(value)
-        finally:
-            self._looking = looking
-        for each in taken.met:
+        for each in _inside(value):
             if isinstance(each, (ModuleType, type)):
                 self._space(each, names)
             elif (own := own_generator(each)) is not None:
@@ -107,10 +110,33 @@ class _Search:
                     self.look(f"{one.__name__}.{name}", value, names)
 
 
+def _inside(value: object) -> Iterator[object]:
+    """A value and all that it holds, each once."""
+    todo, seen = [value], dict[int, object]()
+    while todo and len(seen) < _MOST:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, _APART):
+            continue
+        seen[id(each)] = each
+        yield each
+        if isinstance(each, _CLOSED):
+            continue
+        if isinstance(each, _MAPPINGS):
+            todo += [*each, *each.values()]
+        elif isinstance(each, _CONTAINERS):
+            todo += each
+        elif isinstance(each, partial):
+            todo += [each.func, *each.args, *each.keywords.values()]
+        elif isinstance(each, MethodType) or of_library(sys.modules.get(type(each).__module__)):
+            todo.append(getattr(each, "__self__", None))
+            continue
+        todo += attributes_of(each).values()
+
+
 def own_generator(value: object) -> object:
     """The random generator that something is, or draws from as its bound method."""
     if not isinstance(value, (*GENERATORS, type, FunctionType, MethodType)) and callable(value):
-        value = owner(value)
+        value = getattr(value, "__self__", None)
     if not isinstance(value, GENERATORS) or any(value is one for one in _GLOBAL):
         return None
     return value

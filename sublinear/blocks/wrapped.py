@@ -47,13 +47,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class WrappedBlocks(Blocks):
-    """Some of the model's modules; what runs outside them is its own code.
-
-    ``covered``: the share that they keep of all that is saved for backward, once it was counted.
-    """
+    """Some of the model's modules; what runs outside them is its own code."""
 
     frames: tuple[Frame, ...] = ()
-    covered: float = 1.0
 
     kind = "wrapped"
     partial = True

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.autograd.graph import saved_tensors_hooks
 
+from labkit.memory import saved_bytes
 from sublinear.blocks.blocks import State
 from sublinear.capture.pieces import CapturedBlocks, Pieces, not_cut, pieces_of
 from sublinear.capture.watching import Unplannable
@@ -143,19 +143,9 @@ class Graph:
         if not self.may_be_cut(values):
             return self.as_it_is(*values)
         self.blocks_for(list(values))
-        held: dict[int, torch.UntypedStorage] = {}
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            if tensor.layout is torch.strided and not isinstance(tensor, nn.Parameter):
-                storage = tensor.untyped_storage()
-                held[storage._cdata] = storage
-            # Not itself: a node that holds its own output would never die without a backward.
-            return tensor.detach()
-
-        with saved_tensors_hooks(pack, lambda tensor: tensor):
-            result = self.as_it_is(*values)
-        self.saves = sum(storage.nbytes() for storage in held.values())
-        return result
+        result: list[Any] = []
+        self.saves = saved_bytes(lambda: result.append(self.as_it_is(*values)))
+        return result[0]
 
 
 def compiled_forward(model: nn.Module, graphs: Graphs) -> Callable[..., Any]:

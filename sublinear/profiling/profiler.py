@@ -10,6 +10,7 @@ from torch import nn
 
 from labkit.comparing import measuring
 from labkit.device import survive
+from labkit.restore import preserve_rng
 from sublinear.apply import MENU
 from sublinear.blocks import Blocks
 from sublinear.blocks.blocks import sample_of
@@ -29,7 +30,7 @@ from sublinear.profiling.training import (
     restored,
     training,
 )
-from sublinear.repeatable import norms, undisturbed
+from sublinear.repeatable import norms
 from sublinear.split import split
 
 
@@ -90,7 +91,7 @@ def _estimated(
     model, task = on_meta(model, task)
     blocks = split(model, task.args, task.kwargs)
     clock = RooflineClock(roofline)
-    with undisturbed(model), clock.counting():
+    with preserve_rng(), clock.counting():
         meta = torch.device("meta")
         chain = Bench(blocks, meta, clock, 1, menu, accumulate).chain(task)
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state

@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from labkit.restore import giving_back, restoring
-from sublinear.repeatable import undisturbed
 
 # From whatever a model returns to a scalar.
 Loss = Callable[[Any], torch.Tensor]
@@ -96,11 +95,7 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
         for leaf, gradient in gradients:
             leaf.grad = gradient
 
-    with (
-        restoring(task.loss, also=also, copies="cpu"),
-        giving_back(put_back),
-        undisturbed(model),
-    ):
+    with restoring(task.loss, also=also, copies="cpu"), giving_back(put_back):
         clear_gradients(model, task.optimizer)
         yield
 

@@ -7,16 +7,17 @@ tensors that it uses; which weights they are does not matter.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from sublinear.blocks import Blocks, State
-from sublinear.blocks.settings import snapshot
 
 _OF_EVERY_MODULE = set(vars(nn.Module()))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, Enum)
 
 
 def likeness(blocks: Blocks, i: int, state: State) -> Hashable:
@@ -43,13 +44,19 @@ def _module(module: nn.Module, names: _Names) -> Hashable:
     settings = []
     for name, value in vars(module).items():
         if name not in _OF_EVERY_MODULE:
-            settings.append((name, snapshot(value)))
+            settings.append((name, _setting(value)))
     own = []
     for held in (module._parameters, module._buffers):
         for name, tensor in held.items():
             own.append((name, None if tensor is None else names.number(tensor)))
     children = tuple(module._modules)
     return type(module), module.training, tuple(settings), tuple(own), children
+
+
+def _setting(value: object) -> Hashable:
+    """Equal for equal plain values, nested ones too, and for the same object."""
+    plain = all(isinstance(leaf, _PLAIN) for leaf in tree_leaves(value))
+    return (type(value), repr(value)) if plain else id(value)
 
 
 def _tensor(tensor: torch.Tensor, names: _Names) -> Hashable:
@@ -72,7 +79,7 @@ def _entering(state: State) -> Hashable:
 def _leaves(leaves: list[Any], numbers: dict[int, int]) -> Iterator[Hashable]:
     for leaf in leaves:
         if not torch.is_tensor(leaf):
-            yield snapshot(leaf)
+            yield _setting(leaf)
         elif leaf.layout is torch.strided:
             storage = leaf.untyped_storage()
             number = numbers.setdefault(storage._cdata, len(numbers))

@@ -55,8 +55,8 @@ class Needs:
     backward, ``behind`` included; ``only_one[t]``: if the checkpoint begins with it, too.
     ``saved_all`` and so on: those of option 0, which saves everything, as arrays; ``saved_by`` and
     so on: of all options, (n, options), far too large where a block has fewer.
-    ``elapsed[t]``: seconds of bare forwards before t; ``once[t]``: of what comes before t if each
-    block runs once, by its quickest option. ``checkpoint``: seconds of each checkpoint besides.
+    ``elapsed[t]``: seconds of bare forwards before t. ``checkpoint``: seconds of each checkpoint
+    besides.
     ``seconds[t][option]``: of a forward that saves, and backward.
     """
 
@@ -93,7 +93,6 @@ class Needs:
         self.backward_all = _first(self.backward)
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
-        self.once = np.concatenate([[0.0], np.cumsum(self.seconds_by.min(axis=1))])
         self.held, self.bare = _segments(chain)
         self.mark = np.array([chain.waiting(number) for number in range(self.n)], np.int64)
         self.held += self.mark[:, None]

@@ -17,13 +17,10 @@ from sublinear.searches.table import UNKNOWN, Table, choose
 
 # Of a table at most, with 4 bytes in each: long chains get fewer slots.
 SLOTS = 4000
-CELLS = 12_000_000
-
-# Columns of a table that are filled side by side: a row is read from memory once for all of them.
-TOGETHER = 8
+CELLS = 6_000_000
 
 # Additions that a table may take, a few seconds of them.
-ADDITIONS = 8_000_000_000
+ADDITIONS = 4_000_000_000
 
 
 def slots_for(count: int) -> int:
@@ -46,8 +43,7 @@ class OptimalTable(Table):
     is alive. O(n^3 m), in O(n^2) NumPy calls.
 
     ``inside[s, t, m]`` is C, finite from ``enough[s, t]`` slots on. ``held``, ``saved`` and
-    ``mark`` are those of `Needs` in slots; ``begins[s]`` are seconds of bare forwards before s,
-    less those of a checkpoint itself.
+    ``mark`` are those of `Needs` in slots.
     ``alike``: without skips a checkpoint holds the same wherever it began.
     """
 
@@ -58,25 +54,65 @@ class OptimalTable(Table):
         super().__init__(chain, needs_of(chain, menu=menu), capacity, slots, method_name(menu))
         needs, n, width = self.needs, self.needs.n, self.slots + 1
         self.held = self.size(needs.held)
-        self.saved, self.mark = self.size(needs.saved_by).tolist(), self.size(needs.mark).tolist()
+        self.saved, self.mark = self.size(needs.saved_by), self.size(needs.mark).tolist()
         above = np.triu_indices(n)
         self.alike = bool((self.held == np.diagonal(self.held))[above].all())
-        self.begins = (needs.elapsed - needs.checkpoint).tolist()
         self.floors = floors_of(chain, menu=menu)
-        self.inside = _empty(n, n, width)
-        # Whole rows lie side by side, and are added twice as quickly as parts of them.
-        self.in_rows = self.inside.flags.c_contiguous
+        self.inside = np.full((n, n, width), np.inf, np.float32)
         # Work space.
-        self.sums = _empty(TOGETHER, n, width)
-        self.mask = _empty(TOGETHER, n, width, kind=np.bool_)
-        self.enough = np.zeros((n, n), np.int64)
-        for begin in range(0, n, TOGETHER):
-            columns = _Columns(self, begin, min(begin + TOGETHER, n))
-            columns.fill()
-            for last, column in enumerate(columns.values, begin):
-                self.inside[: last + 1, last] = column[: last + 1]
-                self.enough[: last + 1, last] = columns.enough[last - begin, : last + 1]
+        self.sums = np.empty((n, width), np.float32)
+        for last in range(n):
+            self._fill(last)
+        self.enough = np.isinf(self.inside).sum(axis=2)
         self.times = self.inside[0, n - 1].astype(np.float64)
+
+    def _fill(self, last: int) -> None:
+        """All plans that end with block ``last``, from those that end before."""
+        needs, width = self.needs, self.slots + 1
+        behind = self.floors.behind(last)
+        # Seconds of what follows a checkpoint that ends with k, and of bare runs so far.
+        after, shifts = np.empty((last, width), np.float32), np.full(last, -1)
+        column = self.inside[:, last]
+        self._keep(last, last, behind)
+        for first in range(last - 1, -1, -1):
+            ends = slice(first, first + 1 if self.alike else last)
+            rest, elapsed = column[first + 1 :], needs.elapsed[first + 1 :]
+            self.follow(after[ends], self.held[first, ends], shifts[ends], rest, elapsed)
+            self._checkpoint(first, last, behind, after[first:])
+            self._keep(first, last, behind)
+
+    def _checkpoint(self, first: int, last: int, behind: int, after: np.ndarray) -> None:
+        """Fastest with a checkpoint of first..k, any k before ``last``."""
+        needs, own = self.needs, self.mark[first]
+        # It never falls with k.
+        lows = self.need(needs.bare[first, first:last] + behind)
+        end, low = int(np.searchsorted(lows, self.slots, side="right")), max(own, int(lows[0]))
+        if not end or low > self.slots:
+            return
+        inside = self.inside[first, first : first + end, low - own : self.slots + 1 - own]
+        found = np.add(inside, after[:end, low:], out=self.sums[:end, low:])
+        high = max(low, int(lows[end - 1]))
+        np.copyto(found[:, : high - low], np.inf, where=np.arange(low, high) < lows[:end, None])
+        begin = needs.elapsed[first] - needs.checkpoint
+        self.inside[first, last, low:] = found.min(axis=0) - np.float32(begin)
+
+    def _keep(self, first: int, last: int, behind: int) -> None:
+        """Fastest with ``first`` kept, with any option."""
+        needs, best = self.needs, self.inside[first, last]
+        if first == last < needs.n - 1:
+            # The last one of a checkpoint saves everything, see `options_of`.
+            best[int(self.need(needs.last_one[first])) :] = needs.seconds[first][0]
+            return
+        for option, seconds in enumerate(needs.seconds[first]):
+            saved = int(self.saved[first, option])
+            need = max(behind + needs.forward[first][option], needs.backward[first][option])
+            low = max(saved, int(self.need(need)))
+            if low > self.slots:
+                continue
+            found = np.full(len(best) - low, np.float32(seconds))
+            if first < last:
+                found += self.inside[first + 1, last, low - saved : len(best) - saved]
+            np.minimum(best[low:], found, out=best[low:])
 
     def plan(self, memory: int) -> Plan:
         free = max(memory - self.needs.base, int(self.floors.inside[0, -1]))
@@ -94,141 +130,6 @@ class OptimalTable(Table):
         slots = np.maximum(memory // self.slot, self.enough[first, last])
         found = self.inside[first, last, np.minimum(slots, self.slots)]
         return np.minimum(found.astype(np.float64), UNKNOWN)
-
-
-class _Columns:
-    """Plans that end with block ``begin``, .., ``end`` - 1, from those that end before ``begin``.
-
-    ``values[last - begin, first, slots]``: as `OptimalTable.inside`; nothing follows the last one.
-    ``enough[last - begin, first]``: the fewest slots in which it is finite.
-    ``after[last - begin, k, slots]``: seconds of what follows a checkpoint that ends with k, and of
-    bare runs so far; ``shifts[k]``: the slots that the checkpoint holds in it.
-    """
-
-    def __init__(self, table: OptimalTable, begin: int, end: int) -> None:
-        self.table, self.begin, self.end = table, begin, end
-        needs, width, count = table.needs, table.slots + 1, end - begin
-        self.behind = [table.floors.behind(last) for last in range(begin, end)]
-        self.values = np.full((count, end + 1, width), np.inf, np.float32)
-        self.values[np.arange(count), np.arange(begin, end) + 1] = 0
-        self.enough = np.zeros((count, end + 1), np.int64)
-        self.after, self.shifts = _empty(count, end, width), np.full(end, -1)
-        forward = needs.forward_by[:end, :, None] + np.array(self.behind)
-        need = table.need(np.maximum(forward, needs.backward_by[:end, :, None]))
-        saved = table.size(needs.saved_by[:end, :, None])
-        self.lows = np.maximum(need, saved).tolist()
-        # What bare runs may need.
-        self.rooms = np.arange(width) * table.slot - np.array(self.behind)[:, None]
-
-    def fill(self) -> None:
-        """``values``, from the last block to the first."""
-        for first in range(self.end - 1, -1, -1):
-            self._follow(first)
-            if first < self.begin:
-                self._checkpoints(first)
-            self._keep(first)
-            for k in range(max(first, self.begin), self.end - 1):
-                self._checkpoint(first, k)
-            found = np.isfinite(self.values[:, first])
-            self.enough[:, first] = found.shape[1] - found.sum(axis=1)
-
-    def _follow(self, first: int) -> None:
-        """Bring ``after`` up to date for checkpoints that begin with ``first``."""
-        table, place = self.table, max(0, first + 1 - self.begin)
-        ends = slice(first, first + 1 if table.alike else self.end - 1)
-        rest = self.values[place:, first + 1 :]
-        elapsed = table.needs.elapsed[first + 1 :]
-        after, shifts = self.after[place:, ends], self.shifts[ends]
-        table.follow(after, table.held[first, ends], shifts, rest, elapsed)
-
-    def _checkpoints(self, first: int) -> None:
-        """Fastest with a checkpoint of first..k, any k before ``begin``."""
-        table, width = self.table, self.table.slots + 1
-        bare = table.needs.bare[first, first : self.begin]
-        # It never falls with k.
-        ends = int(np.searchsorted(bare, self.rooms[:, -1].max(), side="right"))
-        if not ends:
-            return
-        bare, end = bare[:ends], first + ends
-        own = table.mark[first]
-        low = -(-(int(bare[0]) + min(self.behind)) // table.slot)
-        low = max(low, self._fewest(first, end))
-        if low >= width:
-            return
-        high = min(width, -(-(int(bare[-1]) + max(self.behind)) // table.slot))
-        # Beside what the checkpoint itself holds.
-        begin = own if table.in_rows and 2 * low < width else low
-        inside = table.inside[first, first:end, begin - own : width - own]
-        sums = table.sums[: self.end - self.begin, :ends, begin:]
-        np.add(inside, self.after[:, first:end, begin:], out=sums)
-        sums = sums[:, :, low - begin :]
-        if high > low:
-            mask = table.mask[: len(sums), :ends, : high - low]
-            np.greater(bare[:, None], self.rooms[:, None, low:high], out=mask)
-            np.copyto(sums[:, :, : high - low], np.inf, where=mask)
-        best = self.values[:, first, low:]
-        np.minimum.reduce(sums, axis=1, out=best)
-        best -= table.begins[first]
-
-    def _fewest(self, first: int, end: int) -> int:
-        """The fewest slots in which a checkpoint of first..k, any k before ``end``, may be."""
-        table = self.table
-        beside = self.enough[:, first + 1 : end + 1] + table.held[first, first:end]
-        inside = table.enough[first, first:end] + table.mark[first]
-        return int(np.maximum(beside, inside).min())
-
-    def _checkpoint(self, first: int, k: int) -> None:
-        """The same for a k among the columns, in those behind it."""
-        table, width, place = self.table, self.table.slots + 1, k - self.begin
-        bare, own = int(table.needs.bare[first, k]), table.mark[first]
-        lows = [-(-(bare + behind) // table.slot) for behind in self.behind[place + 1 :]]
-        low = min(lows)
-        if low >= width:
-            return
-        inside = self.values[place, first, low - own : width - own]
-        found = inside + self.after[place + 1 :, k, low:]
-        found -= table.begins[first]
-        _improve(self.values[place + 1 :, first], found, lows)
-
-    def _keep(self, first: int) -> None:
-        """Fastest with ``first`` kept, with any option."""
-        table, needs, width = self.table, self.table.needs, self.table.slots + 1
-        place = max(0, first - self.begin)
-        if self.begin <= first < needs.n - 1:
-            # The last one of a checkpoint saves everything, see `options_of`.
-            enough = int(table.need(needs.last_one[first]))
-            self.values[place, first, enough:] = needs.seconds[first][0]
-            place += 1
-        if place == self.end - self.begin:
-            return
-        rest = self.values[place:, first + 1]
-        for option, plus in enumerate(needs.seconds[first]):
-            lows, shift = self.lows[first][option][place:], table.saved[first][option]
-            low = min(lows)
-            if low < width:
-                found = rest[:, low - shift : width - shift] + plus
-                _improve(self.values[place:, first], found, lows)
-
-
-def _improve(best: np.ndarray, found: np.ndarray, lows: list[int]) -> None:
-    """The lesser of ``best[column]`` and, from so many slots on, of ``found[column]``.
-
-    ``found`` begins with the fewest of these slots.
-    """
-    begin = min(lows)
-    for row, low in zip(found, lows, strict=True):
-        if low > begin:
-            row[: low - begin] = np.inf
-    best = best[:, begin:]
-    np.minimum(best, found, out=best)
-
-
-def _empty(*shape: int, kind: type = np.float32) -> np.ndarray:
-    """Of ``(..., blocks, slots)``, in memory with the longer of these two side by side."""
-    *outer, blocks, slots = shape
-    if blocks <= slots:
-        return np.empty(shape, kind)
-    return np.empty((*outer, slots, blocks), kind).swapaxes(-1, -2)
 
 
 def lowest_peak(chain: Chain, *, menu: bool) -> Plan:
@@ -341,7 +242,7 @@ class _NestedFloors:
             kept = self._seconds_kept(first, last, memory, table, opens)
             opens = False
             dropped = np.empty(0)
-            if not kept or (table and min(kept)[0] > self._at_least(first, last)):
+            if table or not kept:
                 dropped = self._seconds_dropped(first, last, memory, table)
             option, end = choose(kept, dropped)
             if end is None:
@@ -356,15 +257,6 @@ class _NestedFloors:
                 memory -= int(needs.held[first, first + end])
                 first += end + 1
         return tuple(nodes)
-
-    def _at_least(self, first: int, last: int) -> float:
-        """Seconds that first..last take if a checkpoint begins with ``first``, or fewer.
-
-        Each block runs once, ``first`` twice; half of that is far beyond what sums are rounded by.
-        """
-        once, elapsed = self.needs.once, self.needs.elapsed
-        again = elapsed[first + 1] - elapsed[first] + self.needs.checkpoint
-        return float(once[last + 1] - once[first] + again / 2)
 
     def _seconds_kept(
         self, first: int, last: int, memory: int, table: OptimalTable | None, opens: bool

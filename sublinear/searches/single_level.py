@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from sublinear.chain import Chain
@@ -75,21 +73,6 @@ class SingleLevelTable(Table):
         return np.minimum(self._rest[first, np.minimum(slots, self.slots)], UNKNOWN)
 
 
-class _Choices(NamedTuple):
-    """Of a block kept, and of a checkpoint from it to each block but the loss.
-
-    What goes on behind it, the bytes that it holds, those needed in all, and its seconds.
-    ``at_least``: seconds of a checkpoint and of what follows, or fewer. Each block runs once, the
-    first twice; half of that is far beyond what sums are rounded by.
-    """
-
-    behind: np.ndarray
-    held: np.ndarray
-    need: np.ndarray
-    seconds: np.ndarray
-    at_least: float
-
-
 class _FlatFloors:
     """``rest[s]``: the least bytes above those held before, in which the blocks from s on can run.
 
@@ -106,18 +89,6 @@ class _FlatFloors:
         self.rest = np.zeros(needs.n + 1, np.int64)
         for first in range(needs.n - 1, -1, -1):
             self.rest[first] = self.dropped(first).min(initial=self.kept(first))
-        self.choices = [self._choices(first) for first in range(needs.n)]
-
-    def _choices(self, first: int) -> _Choices:
-        needs, ends = self.needs, slice(first, self.needs.n - 1)
-        behind = np.array([first + 1, *range(first + 1, needs.n)])
-        held = np.append(needs.saved[first][0], needs.held[first, ends])
-        need = np.append(self.kept(first), self.dropped(first))
-        dropped = self.twice[behind[1:]] - (self.twice[first] - needs.checkpoint)
-        seconds = np.append(self.seconds[first], dropped)
-        again = needs.elapsed[first + 1] - needs.elapsed[first] + needs.checkpoint
-        at_least = self.seconds[first:].sum() + again / 2
-        return _Choices(behind, held, need, seconds, float(at_least))
 
     def kept(self, first: int) -> int:
         """Bytes that the blocks from ``first`` on need if it is kept."""
@@ -137,34 +108,34 @@ class _FlatFloors:
 
         Without a table, blocks are kept as long as that fits.
         """
-        n, first = self.needs.n, 0
+        needs, first = self.needs, 0
         nodes: list[Node] = []
-        while first < n:
-            held = self.choices[first].held
-            end = self._end(first, memory, table)
+        while first < needs.n:
+            _, end = choose(*self._seconds(first, memory, table))
             if end is None:
                 nodes.append(Keep(first))
-                memory -= int(held[0])
+                memory -= needs.saved[first][0]
                 first += 1
             else:
                 nodes.append(Checkpoint(kept(first, first + end + 1)))
-                memory -= int(held[end + 1])
+                memory -= int(needs.held[first, first + end])
                 first += end + 1
         return tuple(nodes)
 
-    def _end(self, first: int, memory: int, table: SingleLevelTable | None) -> int | None:
-        """The end of the checkpoint that begins with ``first``; None if it is kept."""
-        behind, held, need, seconds, at_least = self.choices[first]
-        if need[0] <= memory:
-            if table is None:
-                return None
-            if seconds[0] + table.guess(first + 1, memory - held[0]) <= at_least:
-                return None
-        found = np.zeros(len(behind))
+    def _seconds(
+        self, first: int, memory: int, table: SingleLevelTable | None
+    ) -> tuple[list[tuple[float, int]], np.ndarray]:
+        """What `choose` asks for; without a table 0 where it fits."""
+        needs, ends = self.needs, np.arange(first, self.needs.n - 1)
+        one, dropped = 0.0, np.zeros(len(ends))
         if table:
-            found = seconds + table.guess(behind, memory - held)
-        found = np.where(need <= memory, found, np.inf)
-        return choose([(float(found[0]), 0)], found[1:])[1]
+            left = memory - needs.saved[first][0]
+            one = float(self.seconds[first] + table.guess(first + 1, left))
+            dropped = self.twice[ends + 1] - (self.twice[first] - needs.checkpoint)
+            dropped += table.guess(ends + 1, memory - needs.held[first, ends])
+        fits = self.dropped(first) <= memory
+        kept = [(one, 0)] if self.kept(first) <= memory else []
+        return kept, np.where(fits, dropped, np.inf)
 
 
 _floors_of = OncePerChain(lambda chain, menu: _FlatFloors(needs_of(chain, menu=menu)))

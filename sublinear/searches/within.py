@@ -61,17 +61,3 @@ def smallest(chain: Chain, table_of: TableOf, floor: Plan, known: Plan, seconds:
         if quick and plan.costs.peak_bytes < best.costs.peak_bytes:
             best = plan
     return best
-
-
-def front(chain: Chain, table_of: TableOf, floor: Plan, count: int) -> list[Plan]:
-    """``count`` plans from the peak of ``floor``, the lowest, to that of plain training.
-
-    They are evenly spaced in memory.
-    """
-    plain = keep_all(chain)
-    least, most = floor.costs.peak_bytes, plain.costs.peak_bytes
-    table = table_of(chain, most)
-    plans = []
-    for memory in np.linspace(least, most, count)[:-1]:
-        plans.append(table.plan(int(memory)))
-    return [*plans, plain.named(table.method)]

@@ -179,11 +179,8 @@ def measured(model: nn.Module, x: Tensor, chain: Chain, overhead: float, seconds
     result = fitted.measure(seconds)
     peak = result.comparison.baseline.peak_bytes or 0
     print(
-        f"  measured at batch {len(x)}: memory {result.memory_ratio:.3f} (predicted "
-        f"{result.predicted_memory_ratio:.3f}), time "
-        f"{result.time_ratio:.3f} (predicted {result.predicted_time_ratio:.3f}, off "
-        f"{100 * result.time_error:+.1f} points); error of "
-        f"the peak {result.peak_error:+.1%}, of the plain one {plain.peak_bytes / peak - 1:+.1%}"
+        f"  measured at batch {len(x)}: {result}; error of the plain peak "
+        f"{plain.peak_bytes / peak - 1:+.1%}"
     )
 
 

@@ -24,12 +24,12 @@ import random
 import statistics
 import time
 
+from course.plan_pareto import pareto
 from sublinear.chain import Block, Chain, Option
 from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
 from sublinear.teaching import genetic
-from sublinear.teaching.pareto import pareto
 
 KINDS = ("uniform", "pyramid", "layers", "valley")
 SEEDS = range(10)

@@ -3,8 +3,8 @@
 import pytest
 from small_chains import random_chain
 
+from course.plan_figures import alive_figure, held, plan_figure
 from sublinear import METHODS, Plan, plan
-from sublinear.teaching.figures import alive_figure, held, plan_figure
 
 CHAIN = random_chain(13, seed=5, menu=2)
 NESTED = Plan.from_json(

@@ -32,7 +32,7 @@ def test_a_batch_is_fitted_into_a_budget() -> None:
     assert (
         result.peak_bytes <= 0.9 * plain * 1.02
         and abs(result.peak_error) < 0.05
-        and result.memory_ratio < 0.93
+        and result.comparison.memory_ratio < 0.93
     )
     assert "(predicted" in str(result)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

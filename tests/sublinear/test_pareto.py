@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 from small_chains import random_chain
 
+from course.plan_pareto import pareto
 from sublinear.plan import simulate
 from sublinear.planner import BUDGETED, FIXED, METHODS
-from sublinear.teaching.pareto import pareto
 
 CHAIN = random_chain(16, seed=11, menu=2)
 RESULT = pareto(CHAIN, count=8)

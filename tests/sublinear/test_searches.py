@@ -1,7 +1,6 @@
 """Every search against brute force on small chains, and against its own promises on long ones."""
 
 import random
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,14 +18,6 @@ from sublinear.teaching.genetic import evolve, genetic
 from sublinear.teaching.grid import cut, grid, threshold_splits
 from sublinear.teaching.recursive import recursive
 from sublinear.teaching.rotor import fastest
-
-
-@pytest.fixture(autouse=True, scope="module")
-def few_columns():
-    """Tables of few blocks are made in several parts, too, as those of many are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimal, "TOGETHER", 2)
-        yield
 
 
 def brute_force(chain, *, menu, depth=99):
@@ -181,40 +172,6 @@ def test_finer_slots_are_no_worse_than_coarse_ones_by_much():
         found = within.fastest(chain, table_of, floor, budget)
         times.append(simulate(chain, found).seconds)
     assert times[1] <= times[0] <= 1.05 * times[1]
-
-
-def with_skips(chain):
-    """Two more tensors cross parts of the chain, so that what a checkpoint holds depends on both
-    of its ends.
-    """
-    blocks = []
-    for number, block in enumerate(chain.blocks):
-        crossing = [(number, block.output_bytes)]
-        for skip, size, cuts in ((100, 3 * 10**7, range(3, 14)), (101, 10**7, range(9, 26))):
-            if number in cuts:
-                crossing.append((skip, size))
-        total = sum(size for _, size in crossing)
-        blocks.append(replace(block, output_bytes=total, crossing=tuple(crossing)))
-    return replace(chain, blocks=tuple(blocks))
-
-
-@pytest.mark.parametrize("skips", [False, True])
-# Fewer than blocks, and more: such tables lie in memory in another order.
-@pytest.mark.parametrize("slots", [20, 200])
-def test_a_table_is_the_same_however_many_columns_are_filled_at_once(monkeypatch, skips, slots):
-    chain = random_chain(30, seed=6, menu=3)
-    if skips:
-        chain = with_skips(chain)
-    capacity = simulate(chain, keep_all(chain)).peak_bytes // 2
-    found = []
-    for together in (1, 2, 7, 40):
-        monkeypatch.setattr(optimal, "TOGETHER", together)
-        table = optimal.OptimalTable(chain, capacity, menu=True, slots=slots)
-        assert table.alike is not skips
-        found.append(table.inside[np.triu_indices(31)])
-    assert 0.2 < np.isfinite(found[0]).mean() < 1
-    for other in found[1:]:
-        assert np.array_equal(found[0], other)
 
 
 # ------------------------------------------------------------------------- recursive, grid, genetic

@@ -86,5 +86,5 @@ def test_only_training_counts_and_measuring_does_not(scale: Callable[[str], None
 
 @pytest.mark.parametrize("every", [0, -1, 2.5, True, "10"])
 def test_an_interval_that_is_none_is_told(every: object) -> None:
-    with pytest.raises(ValueError, match=r"check_every=.*: a whole number of forwards from 1"):
+    with pytest.raises(ValueError, match=r"check_every=.*: a whole number from 1"):
         fitted(check_every=every)

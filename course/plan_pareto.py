@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Chain
 from sublinear.plan import Plan
 from sublinear.planner import BUDGETED, FIXED, METHODS
 from sublinear.searches.simple import keep_all
-from sublinear.searches.within import front
+from sublinear.searches.within import TableOf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,10 +103,24 @@ def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -
             points.append(_point(FIXED[method](chain)))
         else:
             search = BUDGETED[method]
-            plans = front(chain, search.table, search.lowest_peak(chain), count)
+            plans = _front(chain, search.table, search.lowest_peak(chain), count)
             points += _unbeaten(list(map(_point, plans)))
     title = f"batch {chain.batch_size} on {chain.device}, {chain.source}"
     return Pareto(_point(keep_all(chain)), tuple(points), title)
+
+
+def _front(chain: Chain, table_of: TableOf, floor: Plan, count: int) -> list[Plan]:
+    """``count`` plans from the peak of ``floor``, the lowest, to that of plain training.
+
+    They are evenly spaced in memory.
+    """
+    plain = keep_all(chain)
+    least, most = floor.costs.peak_bytes, plain.costs.peak_bytes
+    table = table_of(chain, most)
+    plans = []
+    for memory in np.linspace(least, most, count)[:-1]:
+        plans.append(table.plan(int(memory)))
+    return [*plans, plain.named(table.method)]
 
 
 def _point(plan: Plan) -> Point:
