@@ -21,6 +21,8 @@ Found = tuple[str, Any]
 
 KEPT = {"prefetch_factor": 2, "pin_memory": False, "source": "jpeg"}
 NEW = {"source": "loader"}
+# Wider than any layer that was recorded.
+WIDEST = 2**20
 # Pixels along a side of large pictures.
 LARGE = 224
 
@@ -89,7 +91,7 @@ def precision(own: Comparison) -> Comparison:
 
     That of the wide ones depends on the machine: the widest recorded ones belong to them.
     """
-    width = {"wide layers": 0, "tiny layers": 16}.get(own.candidate.settings["model"])
+    width = {"wide layers": WIDEST, "tiny layers": 16}.get(own.candidate.settings["model"])
     if width is None:
         return own
 

@@ -88,17 +88,19 @@ class Recorded:
     def matching(self, own: Comparison | RaceResult) -> list[tuple[str, Comparison | RaceResult]]:
         """What each machine recorded for the same question: a label and the result.
 
-        The label names machine and date, and what else was set than in ``own``.
+        The label names machine and date, and what else was set than in ``own``: as little as was
+        recorded, and of sizes the nearest.
         """
         found = []
         for record in self.records:
-            best: tuple[Settings, Comparison | RaceResult] | None = None
+            best: tuple[tuple[int, float], Settings, Comparison | RaceResult] | None = None
             for result in _same_question(own, record.results):
                 unlike = _unlike(own, result)
-                if best is None or len(unlike) <= len(best[0]):
-                    best = unlike, result
+                apart = len(unlike), _far(own, unlike)
+                if best is None or apart <= best[0]:
+                    best = apart, unlike, result
             if best is not None:
-                found.append((at(record.label, best[0]), best[1]))
+                found.append((at(record.label, best[1]), best[2]))
         return found
 
     def swept(self, own: Sequence[Comparison], control: str) -> list[tuple[str, list[Comparison]]]:
@@ -308,6 +310,20 @@ def _unlike(own: Comparison | RaceResult, other: Comparison | RaceResult) -> Set
         for name, value in theirs.items()
         if name in mine and not same_value(mine[name], value)
     }
+
+
+def _far(own: Comparison | RaceResult, unlike: Settings) -> float:
+    """How far sizes are from one's own, in factors of e."""
+    if not isinstance(own, Comparison):
+        return 0.0
+    mine = own.candidate.settings
+    pairs = [(mine[name], value) for name, value in unlike.items()]
+    sizes = [(one, other) for one, other in pairs if _is_size(one) and _is_size(other)]
+    return sum(abs(math.log(one / other)) for one, other in sizes)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0 and not isinstance(value, bool)
 
 
 def _cells(result: Comparison | RaceResult, name: str) -> dict[str, str]:

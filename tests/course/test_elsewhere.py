@@ -51,26 +51,34 @@ def test_kept_workers_and_new_ones_have_their_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "lab", "width"),
+    ("model", "lab", "width", "on_gpu"),
     [
-        ("convnet", "make_workload", None),
-        ("tiny layers", "make_layers", 16),
-        ("wide layers", "make_layers", 1024),
+        ("convnet", "make_workload", None, None),
+        # A GPU's narrowest layers are wider.
+        ("tiny layers", "make_layers", 16, 64),
+        ("wide layers", "make_layers", 1024, 4096),
     ],
 )
-def test_layers_have_the_records_of_layers(model: str, lab: str, width: int | None) -> None:
+def test_layers_have_the_records_of_layers(
+    model: str, lab: str, width: int | None, on_gpu: int | None
+) -> None:
     found = PRECISION.matching(step(model))
-    assert len(found) == len(MACHINES)
+    assert len(found) == len(MACHINES) + 1
     for label, other in found:
-        assert other.lab == lab and other.shared.get("width") == width
+        wanted = on_gpu if label.startswith("nvidia-h200") else width
+        assert other.lab == lab and other.shared.get("width") == wanted
         # What differs is said; the width of wide layers does.
-        assert ("width=1024" in label) == (model == "wide layers")
-    assert len(alike(step(model), found)) == len(MACHINES)
+        assert (f"width={wanted}" in label) == (wanted not in (None, 16))
+    assert len(alike(step(model), found)) == len(MACHINES) + 1
 
 
 def test_another_model_is_not_alike() -> None:
-    found = PRECISION.matching(step("transformer"))
+    cpus = PRECISION.on(*MACHINES)
+    found = cpus.matching(step("transformer"))
     assert found and alike(step("transformer"), found) == []
+    # It was recorded on the GPU.
+    ((label, _),) = alike(step("transformer"), PRECISION.matching(step("transformer")))
+    assert label.startswith("nvidia-h200")
 
 
 def test_one_machine_a_sweep_a_race_and_the_table() -> None:
