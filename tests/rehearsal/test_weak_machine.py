@@ -85,7 +85,7 @@ def takes_another_road(found: Weak) -> None:
     # The same question as elsewhere: another one would give the answer away.
     assert asked == {"How many times as fast is a step in bf16?"}
     [drawn] = found.answers
-    assert re.search(r"On another machine: 1\.\d+ times as fast", drawn)
+    assert re.search(r"On another machine: [1-9]\.\d+ times as fast", drawn)
     assert "roof of bf16" in drawn and "roof of fp32" in drawn
 
 
