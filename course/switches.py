@@ -137,6 +137,8 @@ IN_THE_WAY = {
     "data_loading": "decode_once",
     "activation_checkpointing": "sublinear_memory",
 }
+# What a switch does nothing without.
+BUILDS_ON = {"bias_before_batchnorm": "normalization"}
 
 
 def label(switch: str) -> str:

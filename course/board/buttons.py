@@ -35,7 +35,7 @@ HOUR = 3600.0
 # Minutes for what was not clear.
 LONGER = 5
 ENDS = "stopping after this training step ..."
-UNSAVED = "A figure is saved when you choose."
+SAVED = "The figure is saved. What you keep is under all that is measured later."
 
 
 class Measurable(Protocol):
@@ -226,7 +226,7 @@ class Buttons(Watcher):
     def _hint(self) -> str:
         """What the reader should know before the next press."""
         if self.board.undecided:
-            return UNSAVED
+            return SAVED
         asks = self.wager and self.wager.open and self.board.latest is None
         return self.wager.rule if self.wager and asks else ""
 

@@ -122,9 +122,10 @@ class Board:
         stop: threading.Event | None = None,
         tell: Tell | None = None,
     ) -> None:
-        """Measure the switch on top of those that were kept; nothing is saved before a choice.
+        """Measure the switch on top of those that were kept.
 
-        The slow script's rate is, though: where it is unknown or was disturbed it is timed first.
+        The figure is saved as not kept, until it is. Where the slow script's rate is unknown or was
+        disturbed it is timed first, and saved.
         ``minutes`` is what all may take, ``stop`` and ``tell`` as for
         `course.board.measure.measure`. ValueError without a switch, and for minutes that are not
         above 0.
@@ -175,6 +176,24 @@ class Board:
             if self.latest.direction != "unclear":
                 # What is clear although others worked is clear.
                 notice = ""
+            self._remember(self.latest)
+        self.said = f"{self.said} {notice}".strip()
+
+    def _remember(self, figure: Figure) -> None:
+        """Save a figure as not kept; of a switch that is kept only a choice changes something."""
+        if figure.switch in self.choices.switches:
+            return
+        found = Choice(figure, kept=False)
+        self.choices = self.choices.with_choice(found)
+        if self.path is None:
+            return
+        try:
+            self.choices, notice = store.change(
+                self.path, self.machine, lambda choices: choices.with_choice(found)
+            )
+        except BoardError as error:
+            self._unsaved.append(found)
+            notice = self._trouble = str(error)
         self.said = f"{self.said} {notice}".strip()
 
     def _time_slow_script(

@@ -10,7 +10,7 @@ from course.board import recorded
 from course.board.recorded import ADDED, FORWARD
 from course.notebook_files import NOTEBOOKS, place
 from course.probe import abilities
-from course.switches import EARLY_ON, IN_THE_WAY, NEEDED, SWITCHES
+from course.switches import BUILDS_ON, EARLY_ON, IN_THE_WAY, NEEDED, SWITCHES, label
 from labkit.text import format_factor
 
 MOST = 3
@@ -34,6 +34,10 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
     """
     if (other := IN_THE_WAY.get(switch)) in kept:
         return f"You have kept {other}, which leaves it nothing to do."
+    first = BUILDS_ON.get(switch)
+    if first is not None and first not in kept:
+        number = SWITCHES[first].notebook
+        return f"Without {label(first)} it changes nothing: keep that first (notebook {number})."
     if switch == "mixed_precision" and not abilities().bf16:
         times = format_factor(1 / abilities().bf16_speedup)
         return f"A large bf16 product takes {times} times as long as in fp32 here: likely a loss."

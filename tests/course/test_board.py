@@ -91,7 +91,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, tuple[str, ...]]
 
     def fake(switch: str, present: tuple[str, ...], *_: Any, **__: Any) -> Figure:
         asked.append((switch, present))
-        return figure(switch, on_top_of=present)
+        return figure(switch, on_top_of=measure.on_top_of(switch, present))
 
     monkeypatch.setattr(cell, "measure", fake)
     monkeypatch.setattr(cell, "images_per_second", lambda *_, **__: Rate(500.0))
@@ -495,9 +495,18 @@ def test_a_path_does_not_name_the_reader_s_home(
     assert store.shown(Path("/elsewhere/board.json")) == str(Path("/elsewhere/board.json"))
 
 
-def test_nothing_is_saved_before_a_choice(path: Path, figures: list[Any]) -> None:
-    measured("data_loading")
-    assert not path.exists()
+def test_a_figure_is_saved_as_not_kept_before_a_choice(path: Path, figures: list[Any]) -> None:
+    """The next notebook's board knows that it was tried."""
+    shown = measured("data_loading")
+    assert shown.undecided and not shown.said
+    later = Board("as_tensor")
+    assert later.choices.switches == () and later.choices.rate == 200.0
+    assert "1 of 22 switches tried" in str(later)
+    shown.keep()
+    # What is kept changes by a choice alone.
+    before = path.read_text()
+    again = measured("data_loading")
+    assert again.undecided and path.read_text() == before
 
 
 def test_a_choice_may_be_changed(path: Path, figures: list[Any]) -> None:
@@ -848,7 +857,7 @@ def test_a_cell_measures_nothing_by_itself(
     shown.wait(10)
     assert figures == [("data_loading", ())]
     assert pressable(displayed) == CHOICES
-    assert not path.exists()
+    assert not Board().choices.kept
 
 
 def test_an_empty_board_has_no_button(path: Path, displayed: list[Any]) -> None:
@@ -1127,7 +1136,7 @@ def test_undo_leaves_the_rate_of_the_slow_script(path: Path, figures: list[Any])
     shown = measured("as_tensor")
     shown.keep()
     shown.undo()
-    assert Board().choices.rate == 200.0 and not Board().choices.made
+    assert Board().choices.rate == 200.0 and not Board().choices.kept
 
 
 # --------------------------------------------------------------------------------------- memory
@@ -1484,6 +1493,17 @@ def test_the_board_advises_against_what_cannot_gain_here(
     assert words in advice(replace(lost, switch=switch))
 
 
+def test_a_switch_that_does_nothing_alone_names_what_comes_first(
+    path: Path, figures: list[Any], displayed: list[Any]
+) -> None:
+    alone = board("bias_before_batchnorm")
+    alone._ipython_display_()
+    words = "Without batch norm it changes nothing: keep that first (notebook 21)."
+    assert words in displayed[0]["text/html"]
+    measured("normalization").keep()
+    assert board("bias_before_batchnorm").doubt == ""
+
+
 # ----------------------------------------------------------------------------------- faults
 
 
@@ -1516,9 +1536,10 @@ def test_no_room_or_no_right_to_write(
     path: Path, figures: list[Any], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     before = kept_once(path)
-    shown = measured("as_tensor")
     with monkeypatch.context() as patch:
         patch.setattr(store.os, "fsync", lambda _: (_ for _ in ()).throw(failing(number)))
+        shown = measured("as_tensor")
+        assert shown.undecided and f"{path} cannot be written" in shown.said
         shown.keep()
     assert f"not saved. {path} cannot be written: {os.strerror(number)}" in str(shown)
     assert path.read_text() == before
@@ -1900,6 +1921,8 @@ def test_the_command_fails_where_nothing_was_measured_or_saved(
 ) -> None:
     path.mkdir(parents=True)
     assert main(["board", "as_tensor", "--keep"]) == 1
+    assert main(["board", "as_tensor"]) == 1
+    path.rmdir()
     assert main(["board", "as_tensor"]) == 0
 
     def ended(*_: Any, **__: Any) -> Figure:
@@ -1923,7 +1946,7 @@ def test_all_times_of_a_board_have_one_unit(
 def test_what_was_not_kept_says_what_was_measured(
     path: Path, figures: list[Any], recorded_machine: recorded.Machine
 ) -> None:
-    made = measured("as_tensor")
+    made = Board("as_tensor")
     raced = few(1.2, agree="", on_top_of=("normalization",), mode="race")
     made.latest = replace(raced, switch="as_tensor")
     made.leave()
