@@ -40,7 +40,7 @@ def _one_case(answer: Callable[..., Any], rows: int, inner: int, columns: int, t
         # Only values reach an answer in another process: nothing is counted there.
         found = attempt(answer, *((b, c) if far(answer) else (B, C)), tile)
     if found is None:
-        raise NotYet("write the function, then run this cell again")
+        raise NotYet("write it, then run this cell again")
     if not isinstance(found, Tensor) or found.shape != (rows, columns):
         shape = tuple(found.shape) if isinstance(found, Tensor) else found
         raise NotYet(f"{where} has the shape {(rows, columns)}, yours {shape}")

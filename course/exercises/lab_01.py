@@ -32,7 +32,7 @@ def check_01_blocked_product(answer: Callable[..., Any]) -> None:
             got = attempt(answer, B, C, rows, columns)
         where = f"({n}, {inner}) by ({inner}, {m}) in blocks of ({rows}, {columns})"
         if got is None:
-            raise NotYet("write the function, then run this cell again")
+            raise NotYet("write it, then run this cell again")
         if not isinstance(got, torch.Tensor) or got.shape != (n, m):
             shape = tuple(got.shape) if isinstance(got, torch.Tensor) else got
             raise NotYet(f"{where} has the shape {(n, m)}, yours {shape}")

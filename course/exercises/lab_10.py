@@ -32,7 +32,7 @@ def check_10_one_read(answer: Callable[..., Any]) -> None:
         counted = count(epoch)
         [got], wanted, case = given, sum(batches) / len(batches), f"losses {batches}"
         if got is None:
-            raise NotYet("write the function, then run this cell again")
+            raise NotYet("write it, then run this cell again")
         # steps of another process count nothing here
         if not far(answer):
             _check_steps(case, steps, len(batches))

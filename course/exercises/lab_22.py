@@ -28,7 +28,7 @@ def check_22_one_graph(answer: Callable[..., Any]) -> None:
             attempt(answer, x.clone(), limit),
         )
         if got is None:
-            raise NotYet("write the function, then run this cell again")
+            raise NotYet("write it, then run this cell again")
         if (
             not isinstance(got, torch.Tensor)
             or got.shape != x.shape

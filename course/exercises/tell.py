@@ -81,7 +81,7 @@ def attempt(answer: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return answer(*arguments)
     except NotImplementedError:
-        raise NotYet("write the function, then run this cell again") from None
+        raise NotYet("write it, then run this cell again") from None
 
 
 def of_reader(traceback: TracebackType | None) -> TracebackType | None:

@@ -160,11 +160,12 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
         return None
     on = "on " if isinstance(answer, str) else ""
     words = f"You bet {on}{answer_in_words(bet.kind, answer)}"
-    if disturbed and isinstance(result, Comparison) and 1 / FAR < result.speedup < FAR:
-        found = f"measured {format_factor(result.speedup)}× beside other programs"
-        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(result, RaceResult) and result.stopped:
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
+    by_clock = not isinstance(result, MemoryComparison) and bet.kind != ARRIVES
+    if disturbed and by_clock and 1 / FAR < (factor := _measured(result)[0]) < FAR:
+        found = f"measured {format_factor(factor)}× beside other programs"
+        return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(answer, str):
         return _judge_choice(bet, answer, result)
     factor, interval, why_none = _measured(result)

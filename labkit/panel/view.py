@@ -291,9 +291,10 @@ class View(Watcher):
         """A partial comparison: that of the newest build which counts like the others."""
         told, seconds = self._settled or news.partial, news.partial.seconds
         limit = max(run.budget, news.partial.limit)
-        left = f"{max(0.0, limit - seconds):.0f} s left"
-        if limit > run.budget:
-            left = f"not clear yet, at most {left}"
+        ahead, left = limit - seconds, "the last pair"
+        if ahead >= 0.5:
+            unclear = "not clear yet, at most " if limit > run.budget else ""
+            left = f"{unclear}{ahead:.0f} s left"
         part = min(1.0, seconds / run.budget)
         return {
             "head": head_of(named(run, told), running=True),

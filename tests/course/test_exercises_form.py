@@ -89,7 +89,7 @@ def test_each_stub_is_told_what_to_do(name: str, capsys: pytest.CaptureFixture[s
         raise NotImplementedError("your turn")
 
     assert getattr(exercises, name)(stub) is False
-    said = "not yet: write the function, then run this cell again\n"
+    said = "not yet: write it, then run this cell again\n"
     assert capsys.readouterr().out == said
 
 

@@ -355,3 +355,9 @@ def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() 
     assert memory is not None and memory.right is True
     race = judge(Bet("Who?", "arrives"), "both", raced(ALL, ALL), disturbed=True)
     assert race is not None and race.right is True
+    # Who is first is told by the clock.
+    first = judge(order, "with", raced(ALL, ALL), disturbed=True)
+    assert first is not None and first.right is None
+    assert "beside other programs" in first.words
+    quiet = judge(order, "with", raced(ALL, ALL))
+    assert quiet is not None and quiet.right is True

@@ -25,7 +25,7 @@ def last_rows_forgotten(*arguments):
 CHECK = exercises.check_01_blocked_product
 RIGHT = blocked
 WRONG = [
-    (nothing, "write the function, then run this cell again"),
+    (nothing, "write it, then run this cell again"),
     (lambda B, C, rows, columns: B @ C, "…one of your products had 48 elements"),
     (columns_only, "…one of your products had 24 elements"),
     (lambda *arguments: blocked(*arguments).T, "…has the shape (8, 6), yours (6, 8)"),

@@ -59,7 +59,7 @@ CHECK = exercises.check_10_one_read
 RIGHT = right
 ALSO_RIGHT = [on_a_list]
 WRONG = [
-    (nothing, "write the function, then run this cell again"),
+    (nothing, "write it, then run this cell again"),
     (reads_every_step, "…4 reads were counted, 1 is wanted"),
     (keeps_the_graphs, "…you held the graphs of 4 steps"),
     (returns_a_tensor, "…return a float, yours is a Tensor"),

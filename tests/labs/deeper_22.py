@@ -59,7 +59,7 @@ CHECK = exercises.check_22_one_graph
 RIGHT = right
 ALSO_RIGHT = [chosen]
 WRONG = [
-    (nothing, "write the function, then run this cell again"),
+    (nothing, "write it, then run this cell again"),
     (always, "[0.3, 0.4] with the limit 1"),
     (by_value, "[3.0, 4.0] with the limit 1"),
     (lambda x, limit: 1.0, "…yours 1.0"),

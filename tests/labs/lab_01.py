@@ -81,7 +81,7 @@ CHECK = exercises.check_01_product
 RIGHT = right
 ALSO_RIGHT = [sums_in_a_tile]
 WRONG = [
-    (nothing, "write the function"),
+    (nothing, "write it"),
     (lambda B, C, tile: B @ C, "…too large for the tray"),
     (lambda B, C, tile: list(B), "…a loop over B"),
     (lambda B, C, tile: B[0], "…a whole row or more"),

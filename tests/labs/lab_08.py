@@ -151,7 +151,7 @@ class GradientChanged(Right):
 CHECK = check_08_own_adamw
 RIGHT = Right
 WRONG = [
-    (Stub, "write the function, then run this cell again"),
+    (Stub, "write it, then run this cell again"),
     (NoOptimizer, "AdamW is no class of the kind torch.optim.Optimizer"),
     (OneCountForAll, "step 3, weights 1: they differ from torch's"),
     (L2, "step 1, weights 0: that is Adam with L2"),

@@ -195,7 +195,7 @@ ALSO_RIGHT = [stand_in.SecondCore]
 PATIENCE = 1.0
 RAISES = [(Typo, AttributeError, "valve")]
 WRONG = [
-    (Stub, "write the function"),
+    (Stub, "write it"),
     (RunsInSubmit, "submit waited for the call"),
     (RunsInRead, "…ran in the thread that reads"),
     (LastInFirstOut, "…first in, first out"),

@@ -210,9 +210,9 @@ TRAINING = "training, input of shape (4, 3, 3, 5): "
 CHECK = check_21_own_batch_norm
 RIGHT = Right
 WRONG = [
-    (Stub, "write the function, then run this cell again"),
+    (Stub, "write it, then run this cell again"),
     (NoModule, "BatchNorm is no class of the kind nn.Module"),
-    (NoForward, "write the function, then run this cell again"),
+    (NoForward, "write it, then run this cell again"),
     (WeightNotTrained, "self.weight is no nn.Parameter"),
     (Detached, "outputs are right, gradients of x are not"),
     (NoGradient, "no gradient goes through forward"),
