@@ -19,6 +19,7 @@ from course.progress import PATH, Progress, read
 from course.switches import SWITCHES
 from course.way import STAR, rows
 from labkit import show
+from labkit.device import pick_device
 from labkit.panel.guess import Decided
 from labkit.text import aligned
 
@@ -125,15 +126,21 @@ def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
 def _recorded(name: str) -> Gain | None:
     """The largest gain among the headlines, each of the machine that recorded it last.
 
-    Where none gains, as of tools that cost time, the largest loss.
+    Of machines like this one, with a GPU or without, where there are any. Where none gains, as of
+    tools that cost time, the largest loss.
     """
-    found = []
+    cpu = pick_device().type == "cpu"
+    found: dict[bool, list[Gain]] = {True: [], False: []}
     for claim, findings in ledger(name).rows():
         known = [finding for finding in findings if not math.isnan(finding.value)]
-        if claim.headline and known:
-            value, *_ = gain(claim, known[-1])
-            text = gain_in_words(claim, value)
-            found.append(Gain(value, text, claim.headline, known[-1].name))
-    if any(each.value > 1 for each in found):
-        return max(found, key=lambda each: each.value)
-    return min(found, key=lambda each: each.value, default=None)
+        if not claim.headline:
+            continue
+        latest = {each.name.endswith("-cores") == cpu: each for each in known}
+        for alike, finding in latest.items():
+            value, *_ = gain(claim, finding)
+            what = claim.headline if alike else f"{claim.headline} (on {finding.name})"
+            found[alike].append(Gain(value, gain_in_words(claim, value), what, finding.name))
+    gains = found[True] or found[False]
+    if any(each.value > 1 for each in gains):
+        return max(gains, key=lambda each: each.value)
+    return min(gains, key=lambda each: each.value, default=None)

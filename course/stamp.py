@@ -36,13 +36,15 @@ class Stamp:
 
     @property
     def word(self) -> str:
-        """``true here`` where each decided run is faster, ``not here`` where none is, ``depends``
-        where some are, ``not decided`` without one.
+        """``true here`` where each decided run is faster, ``not here`` where no run is or may be,
+        ``depends`` where some are, ``not decided`` without one.
 
         ``not decided`` also where a kind has no run; one whose runs are all unclear is not faster.
         """
         tones = [_tone(run) for _, run in self.runs]
         faster = [tone == "faster" for tone in tones if tone != "unclear"]
+        if not any(faster) and "unclear" in tones:
+            return OPEN
         if not faster or self.missing:
             return OPEN
         unclear = any(all(_tone(run) == "unclear" for run in runs) for _, runs in self.kinds)
@@ -61,6 +63,9 @@ class Stamp:
         if not self.runs:
             return NO_RUN
         missing = ", ".join(self.missing)
+        unclear = [where for where, run in self.runs if _tone(run) == "unclear"]
+        if not missing and unclear and self.word == OPEN:
+            return f"Unclear: {'; '.join(unclear)}. Run that again, then this cell."
         return f"Run a scenario with {missing}, too, then this cell again." if missing else ""
 
     @property

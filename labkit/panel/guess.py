@@ -154,7 +154,8 @@ class Judgement:
 def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) -> Judgement | None:
     """What a result says of an answer; None where it says nothing, as a sweep does.
 
-    Times that other programs ``disturbed`` decide nothing, unless a side is many times as fast.
+    Times that other programs ``disturbed`` decide nothing, unless a side is many times as fast, or
+    both are the same.
     """
     if isinstance(result, Sweep):
         return None
@@ -163,7 +164,8 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     if isinstance(result, RaceResult) and result.stopped:
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
     by_clock = not isinstance(result, MemoryComparison) and bet.kind != ARRIVES
-    if disturbed and by_clock and 1 / FAR < (factor := _measured(result)[0]) < FAR:
+    open_to_doubt = disturbed and by_clock and not (_is_same(result) or _is_near(result))
+    if open_to_doubt and 1 / FAR < (factor := _measured(result)[0]) < FAR:
         found = f"measured {format_factor(factor)}× beside other programs"
         return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(answer, str):

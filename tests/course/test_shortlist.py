@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from course import shortlist as module
 from course.board import store
@@ -44,6 +45,20 @@ def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
         # Debugging tools cost time.
         assert (entry.recorded.value > 1) == ("Debugging tools" not in entry.title)
         assert math.isnan(entry.yours) and not entry.finished
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_recorded_is_what_a_machine_like_the_reader_s_has_brought(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(module, "pick_device", lambda: torch.device(kind))
+    entries = {entry.title[:2]: entry.recorded for entry in shortlist(yours=False).entries}
+    alike = entries["06"]
+    assert alike is not None and alike.machine.endswith("-cores") == (kind == "cpu")
+    # What was recorded on the other kind alone says where.
+    only_cpu = entries["23"]
+    assert only_cpu is not None and only_cpu.machine.endswith("-cores")
+    assert only_cpu.headline.endswith(f"(on {only_cpu.machine})") == (kind == "cuda")
 
 
 def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:

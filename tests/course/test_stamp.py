@@ -76,7 +76,12 @@ def test_a_claim_on_steps_in_general_needs_a_run_of_each_kind():
     assert kinds(few, run(1.0, rows=256)).word == DEPENDS
     # A kind without a clear gain is no faster one.
     assert kinds(few, unclear).word == DEPENDS
-    assert kinds(run(0.7, rows=1), unclear).word == NOT
+    # Nor a slower one.
+    assert kinds(run(0.7, rows=1), unclear).word == OPEN
+    assert kinds(run(0.7, rows=1), unclear).note == (
+        "Unclear: rows 256. Run that again, then this cell."
+    )
+    assert kinds(run(0.7, rows=1), run(1.0, rows=256)).word == NOT
 
 
 def test_the_newest_run_of_a_setting_counts_and_other_changes_do_not():

@@ -350,6 +350,8 @@ def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() 
         assert found.words == f"{words}, {beside}"
     far = judge(Bet("How many times?"), 2.0, timed(8, 1), disturbed=True)
     assert far is not None and far.right is False
+    same = judge(order, "neither", timed(1.001, 1), disturbed=True)
+    assert same is not None and same.right is True
     # Bytes and counts of steps are what they are.
     memory = judge(Bet("How much?", "bytes"), 0.5, remembered(100, 52), disturbed=True)
     assert memory is not None and memory.right is True
