@@ -48,8 +48,8 @@ FACTORS = (
     "and makes it longer."
 )
 DISTURBED = (
-    "Other programs took the cores while the slow script was timed: its seconds are not shown. "
-    "A quiet measurement takes them anew. Factors are of both sides in turn."
+    "Other programs took the cores while the slow script was timed: its seconds are rough. "
+    "A quiet measurement takes them anew."
 )
 # An estimate that is as many times the record is not left without it.
 FAR_ABOVE = 2.0
@@ -164,13 +164,20 @@ class Waterfall:
         elif self.fresh:
             where = ", on a recorded machine; " if self.best else "; "
             whose = "yours" if self.best and not self.tried else "the slow script"
-            what += f"{where}{whose} is not timed {'here ' * bool(self.tried)}yet"
+            untimed = f"is not timed {'here ' * bool(self.tried)}yet"
+            what += f"{where}{whose} {self._rough() or untimed}"
         elif not self.timed:
             what = "as fast as the slow script"
         else:
             what += ", estimated"
         kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
+
+    def _rough(self) -> str:
+        """What the slow script takes beside other programs; empty where that is not known."""
+        if not (self.disturbed and math.isfinite(self.rate)):
+            return ""
+        return f"takes about {duration(images_to_target() / self.rate)} beside other programs"
 
     def caution(self) -> str:
         """Why the estimate may be wrong, and what stands against it; empty where nothing does."""
