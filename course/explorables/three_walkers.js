@@ -8,6 +8,7 @@ const [LEAST, NOISE] = [4, 240];
 const START = [-3.4, 1.7];
 const RING = 0.35; // distance along the valley that counts as at the goal
 const GOAL = RING ** 2 / 2; // the loss there
+const NEAREST = 1.02 * RING; // before the last step
 const STEEP = 3; // curvature across the valley; along it, 1
 const WANDER = 0.8; // of a walker with one row
 const [SOONEST, LATEST, TICKS] = [0.1, 200, 120]; // the clock, in milliseconds
@@ -33,7 +34,7 @@ function path(rows, seed) {
   const next = uniform(seed + rows);
   const last = stepsOf(rows);
   const scatter = WANDER * Math.sqrt((ROWS - rows) / (ROWS - 1) / rows);
-  const rate = Math.log(Math.hypot(...START) / (0.8 * RING));
+  const rate = Math.log(Math.hypot(...START) / RING);
   let noise = [0, 0];
   return Array.from({ length: last + 1 }, (_, step) => {
     const part = step / last;
@@ -42,8 +43,10 @@ function path(rows, seed) {
     const thrown = Math.sqrt(part * (1 - part));
     const there = START.map((place, i) => place * fall[i] + noise[i] * thrown);
     const away = Math.sqrt(2 * loss(there));
-    const edge = step < last ? Math.max(1, (1.1 * RING) / away) : Math.min(1, (0.8 * RING) / away);
-    return there.map((place) => place * edge);
+    // Who comes too near before the end is thrown out again, as far as they were in.
+    const out = away < NEAREST ? Math.min(NEAREST / away, 3) * (NEAREST / away) : 1;
+    const moved = step < last ? out : Math.min(1, (0.95 * RING) / away);
+    return there.map((place) => place * moved);
   });
 }
 
@@ -83,8 +86,8 @@ function drawMap(pen, walks, { left, right, top, bottom }) {
       clamp(y((across / Math.sqrt(STEEP)) * Math.sin(angle)), top, bottom),
     ]);
     pen.path(turn, level === GOAL ? "fill pale" : "line hair");
+    if (level === GOAL) pen.path(turn, "line green");
   }
-  pen.dot(x(0), y(0), 3, "fill green");
   pen.text(x(0), y(0) + RING * scale + 14, "goal", "small middle faint");
   walks.forEach(({ places, now, last }, i) => {
     const points = places.slice(0, now + 1).map(([a, b]) => [x(a), y(b)]);

@@ -21,6 +21,8 @@ NEAR = 1e-4
 DASH = "5 4"
 # A run that begins so many times as high as another one is beyond the chart.
 FAR = 30
+# With more runs of a side than these they are pale, but for one in the middle.
+FEW = 5
 
 
 def by_clock(result: object, least: float = 0.0) -> str:
@@ -39,13 +41,20 @@ def by_clock(result: object, least: float = 0.0) -> str:
     hues = dict(zip(result.arms, cycle(HUES), strict=False))
     box = box_of(result, values)
     title = f"{result.metric}{', minus the least possible' * bool(least)}, {result.seeds}"
+    middle = {arm: usual(result.of(arm)) for arm in result.arms}
+    if any(middle.values()):
+        title += ", one in the middle bold"
     parts = [field(box._replace(top=box.top - ROOF)), *scales(box)]
     parts.append(svg.text(LEFT, box.top - ROOF - 8, title, "small"))
     words = {arm: ended(result.of(arm)) for arm in result.arms}
     for number, arm in enumerate(result.arms, 1):
         parts.append(svg.rect(EDGE, LINE * number - 11, 13, 13, f"fill {hues[arm]}"))
         parts += svg.named(LINE * number, arm, words[arm], left=28)
-        parts += chain.from_iterable(curve(run, box, hues[arm]) for run in result.of(arm))
+        thin = "pale" if middle[arm] else "thin"
+        parts += chain.from_iterable(curve(run, box, hues[arm], thin) for run in result.of(arm))
+    parts += [
+        svg.path(places(run, box), f"line middle {hues[arm]}") for arm, run in middle.items() if run
+    ]
     y = box.y(math.log(result.target))
     parts.append(svg.path([(box.left, y), (box.right, y)], "one", DASH))
     foot = box.bottom + 2 * LINE - 6
@@ -116,14 +125,26 @@ def seen(run: RaceRun, high: float) -> list[tuple[float, float]]:
     return known[: len(inside) + 1]
 
 
-def curve(run: RaceRun, box: Box, hue: str) -> list[Markup]:
-    """One run: a dot where it arrived; a star where it leaves the chart on its way to explode."""
+def usual(runs: Sequence[RaceRun]) -> RaceRun | None:
+    """The run in the middle, by when it arrived; None where there are few."""
+    arrived = sorted((run for run in runs if run.reached), key=lambda run: run.curve[-1][1])
+    return arrived[len(arrived) // 2] if arrived and len(runs) > FEW else None
+
+
+def places(run: RaceRun, box: Box) -> list[tuple[float, float]]:
+    """Where a run is drawn."""
     known = seen(run, math.exp(box.up[1]))
     points = [(box.x(math.log(1000 * s)), box.y(math.log(value))) for s, value in known]
+    every = math.ceil(len(points) / MOST_POINTS) or 1
+    return points[::-every][::-1]
+
+
+def curve(run: RaceRun, box: Box, hue: str, thin: str) -> list[Markup]:
+    """One run: a dot where it arrived; a star where it leaves the chart on its way to explode."""
+    points = places(run, box)
     if not points:
         return []
-    every = math.ceil(len(points) / MOST_POINTS)
-    parts = [svg.path(points[::-every][::-1], f"line thin {hue}")]
+    parts = [svg.path(points, f"line {thin} {hue}")]
     if run.reached:
         parts.append(svg.dots(points[-1:], f"end {hue}"))
     if exploded(run):

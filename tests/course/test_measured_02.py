@@ -73,6 +73,18 @@ def test_what_explodes_is_drawn_to_the_edge_of_the_chart_and_no_further() -> Non
     assert len(heights) < len(grows) and heights.count(min(heights)) == 1
 
 
+def test_of_many_runs_the_one_in_the_middle_is_bold_and_the_others_are_pale() -> None:
+    many = [run("baseline", seed, 0.1 * (1 + seed), [0.5, 0.24]) for seed in range(7)]
+    few = [run("batch_size=100", seed, 0.1, [0.5, 0.24]) for seed in range(3)]
+    picture = by_clock(race(*many, *few))
+    assert (count(picture, "pale"), count(picture, "thin"), count(picture, "middle")) == (7, 3, 1)
+    assert "one in the middle bold" in picture
+    assert "one in the middle bold" not in by_clock(race(*few))
+    alone = by_clock(race(*many))
+    bold = re.findall(r'd="M([^"]+)" class="k-line k-middle', alone)
+    assert bold == re.findall(r'd="M([^"]+)" class="k-line k-pale', alone)[3:4]
+
+
 @pytest.mark.parametrize("other", [None, "text", race(*DUEL.runs, higher=True), race()])
 def test_what_is_no_race_to_a_small_metric_is_drawn_by_the_panel(other: object) -> None:
     assert by_clock(other) == ""
