@@ -34,7 +34,7 @@ function path(rows, seed) {
   const next = uniform(seed + rows);
   const last = stepsOf(rows);
   const scatter = WANDER * Math.sqrt((ROWS - rows) / (ROWS - 1) / rows);
-  const rate = Math.log(Math.hypot(...START) / RING);
+  const rate = Math.log(-START[0] / (0.95 * RING));
   let noise = [0, 0];
   return Array.from({ length: last + 1 }, (_, step) => {
     const part = step / last;
