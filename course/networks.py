@@ -193,3 +193,15 @@ def _residual(width: int, activation: Activation) -> Residual:
 
 def _head(width: int) -> list[nn.Module]:
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)]
+
+
+def following(
+    schedule: str, optimizer: torch.optim.Optimizer, lr: float, steps: int
+) -> Callable[[], None]:
+    """What to call after each step: the next rate of a 1cycle, or nothing for a constant one."""
+    if schedule == "constant":
+        return lambda: None
+    cycle = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, lr, total_steps=steps, cycle_momentum=False
+    )
+    return lambda: cycle.step() if cycle.last_epoch + 1 < steps else None

@@ -206,6 +206,7 @@ class View(Watcher):
         self._put(run, self._empty(run.mode) | empty, running=True)
         self._others, self._asked = Others(), time.monotonic()
         self.live.busy, self.live.stale = True, False
+        self._bets.watch(run)
         self.say(BEGUN)
 
     def prepares(self, run: Run, stage: Stage, seconds: float) -> None:
@@ -237,6 +238,7 @@ class View(Watcher):
     def over(self, run: Run) -> None:
         """The run has ended."""
         self.live.busy = False
+        self._bets.watch(None)
         # One that found nothing leaves nothing.
         finished = "sure" in self._going
         nothing = self._empty(run.mode) | {"notice": ""}

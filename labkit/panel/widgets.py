@@ -272,7 +272,8 @@ class _Placed:
 class BetRow:
     """The bet of the mode and scenario that are shown: a slider for a factor, choices else.
 
-    A run locks it; ``again`` unlocks it. What was never moved is no bet; ``even`` bets on 1.
+    A run locks it; ``again`` unlocks it. What was never moved is no bet; ``even`` bets on 1. Nobody
+    bets on what is being watched: while a run goes on its question is closed.
     ``modes``: of the panel, the opening one first.
     """
 
@@ -281,6 +282,8 @@ class BetRow:
         self._placed: dict[tuple[str, str | None], _Placed] = {}
         self._key: tuple[str, str | None] = guess.TIME, None
         self._setting = False
+        # The mode and the scenario of the run that goes on.
+        self._watched: tuple[str, str | None] | None = None
         self.question = marked(W.Label(), "question")
         # One for each scale: a browser that is given new ends sends the last question's answer.
         self._sliders = {most: _powers(-math.log2(most), math.log2(most)) for most in guess.REACHES}
@@ -350,6 +353,11 @@ class BetRow:
         return self._now.locked_for is not None
 
     @property
+    def _closed(self) -> bool:
+        """Whether it cannot be set: locked, or of the run that goes on."""
+        return self.locked or self._key == self._watched
+
+    @property
     def _now(self) -> _Placed:
         return self._placed.setdefault(self._key, _Placed())
 
@@ -381,6 +389,11 @@ class BetRow:
     def unlock(self) -> None:
         """Let it be set anew."""
         self._now.locked_for = None
+        self._refresh()
+
+    def watch(self, run: Run | None) -> None:
+        """A run begins, or None: it is over."""
+        self._watched = (run.mode, run.scenario) if run is not None else None
         self._refresh()
 
     def placed_on(self, run: Run) -> Answer | None:
@@ -420,7 +433,7 @@ class BetRow:
 
     def _answered(self, change: Settings) -> None:
         # Another question has set the widget to its own answer: nobody has moved it.
-        if self._setting or self.locked or change["new"] is None:
+        if self._setting or self._closed or change["new"] is None:
             return
         # The browser tells late of a widget that is not shown any more.
         if change["owner"] is not (self.choices if self.bet.choices else self.slider):
@@ -429,16 +442,16 @@ class BetRow:
         self._refresh()
 
     def _bet_even(self) -> None:
-        if not self.locked:
+        if not self._closed:
             self._now.answer = 1.0
             self.ask(*self._key)
 
     def _refresh(self) -> None:
         for widget in (*self.sliders, self.choices):
-            widget.disabled = self.locked
+            widget.disabled = self._closed
         self.even.layout.display = "none" if self.bet.choices else ""
         # Its place is kept: nothing jumps.
-        self.even.layout.visibility = "hidden" if self.locked else "visible"
+        self.even.layout.visibility = "hidden" if self._closed else "visible"
         self.again.layout.visibility = "visible" if self.locked else "hidden"
         self.text.value = self._in_words()
         self.score.value = str(guess.SCORE)
@@ -447,7 +460,7 @@ class BetRow:
         answer = self.answer
         if answer is None:
             idle = "choose" if self.bet.choices else "move the slider"
-            return "no bet" if self.locked else idle
+            return "no bet" if self._closed else idle
         return "" if isinstance(answer, str) else in_words(self.bet.kind, answer)
 
 
