@@ -106,7 +106,8 @@ def in_short(figure: Figure) -> str:
     if math.isinf(figure.factor) or figure.factor <= 0:
         only = "with" if figure.factor > 0 else "without"
         unclear = ", unclear" if figure.direction == "unclear" else ""
-        return f"target reached only {only} it{unclear}"
+        least = f", at least {format_factor(figure.gain)}x" if figure.counts else ""
+        return f"target reached only {only} it{least}{unclear}"
     factor = f"{format_factor(figure.factor)}x"
     if figure.direction == "same" != figure.verdict:
         return f"{factor}, no difference that shows, not counted"
@@ -154,7 +155,8 @@ def _loss(figure: Figure) -> str:
 
 def _gain(figure: Figure) -> str:
     if math.isinf(figure.factor):
-        return "brought the training to its target: worth keeping"
+        least = f", at least {format_factor(figure.gain)} times as fast" if figure.counts else ""
+        return f"brought the training to its target{least}: worth keeping"
     if figure.verdict == "faster":
         return f"is {format_factor(figure.factor)} times as fast here: worth keeping"
     where = pairs_in_words(figure).removeprefix("faster")

@@ -22,10 +22,11 @@ from course.board.page import body, head
 from course.board.store import Figure
 from course.board.wager import Wager
 from course.board.waterfall import Waterfall
-from course.switches import labelled
+from course.switches import SWITCHES, label, labelled
 from labkit import show
 from labkit.panel.outputs import SHOWN_IN, current_cell
 from labkit.panel.run import CELLS, STOPPING, Found, Run, Runs, Watcher
+from labkit.show import Markup
 
 CELL_BEGAN = "Ended, since another cell began. Measure it again when it is done."
 # Seconds between two lines of progress.
@@ -64,6 +65,7 @@ class Measurable(Protocol):
     ) -> None: ...
     def keep(self) -> None: ...
     def leave(self) -> None: ...
+    def choose(self, switch: str) -> None: ...
     def undo(self) -> None: ...
 
 
@@ -137,6 +139,7 @@ class Buttons(Watcher):
             "undo": self._button("Undo", board.undo),
         }
         self.wager = Wager(board.switch) if board.switch is not None else None
+        self.picker = self._picker()
         self.box = W.HBox(layout=W.Layout(align_items="flex-end", flex_flow="row wrap"))
         self.runs = Runs(self, self._run)
         CELLS.add(self.runs)
@@ -147,6 +150,8 @@ class Buttons(Watcher):
         self._minutes: float | None = None
         self._whole = False
         self._clock: Clock | None = None
+        # The picture of the last measurement, as it was at its end.
+        self._watched = Markup()
         self._context = contextvars.copy_context()
 
     # -------------------------------------------------------------------------------- shown
@@ -179,14 +184,14 @@ class Buttons(Watcher):
         """End what goes on, and take the widgets off the page."""
         self.runs.stop()
         bets = [self.wager.choices] if self.wager else []
-        for widget in (*self.buttons.values(), *bets, self.status, self.box):
+        for widget in (*self.buttons.values(), *bets, self.picker, self.status, self.box):
             widget.close()
 
     def _bundles(self) -> dict[str, dict[str, str]]:
         found = self.board.waterfall
         return {
             "head": {"text/html": show.result(head(found)), "text/plain": str(found)},
-            "body": {"text/html": show.result(body(found)), "text/plain": ""},
+            "body": {"text/html": show.result(body(found, self._watched)), "text/plain": ""},
         }
 
     def _arrange(self) -> None:
@@ -221,14 +226,15 @@ class Buttons(Watcher):
             buttons["patient"].button_style = "" if board.doubt else "primary"
         if not self._running:
             self.say(labelled(board.said or self._hint()))
-        self.box.children = [*self._bets(), *(buttons[name] for name in names), self.status]
+        self.picker.disabled = self._running
+        acts = (buttons[name] for name in names)
+        self.box.children = [self.picker, *self._bets(), *acts, self.status]
 
     def _hint(self) -> str:
         """What the reader should know before the next press."""
         if self.board.undecided:
             return SAVED
-        asks = self.wager and self.wager.open and self.board.latest is None
-        return self.wager.rule if self.wager and asks else ""
+        return ""
 
     def _bets(self) -> list[W.ToggleButtons]:
         """The bet, until a figure has decided it: while that is measured it stands as it is."""
@@ -236,6 +242,27 @@ class Buttons(Watcher):
             return []
         self.wager.lock(self._running)
         return [self.wager.choices]
+
+    def _picker(self) -> W.Dropdown:
+        """All switches by their names on the page, the board's own one chosen."""
+        options = [(label(name), name) for name in SWITCHES]
+        first = [("choose one", None)] if self.board.switch is None else []
+        picker = W.Dropdown(
+            options=[*first, *options],
+            value=self.board.switch,
+            description="Switch:",
+            layout=W.Layout(width="auto", max_width="100%"),
+            style={"description_width": "auto"},
+        )
+        picker.observe(self._picked, "value")
+        return picker
+
+    def _picked(self, change: dict[str, Any]) -> None:
+        if change["new"] is None or change["new"] == self.board.switch:
+            return
+        self.board.choose(change["new"])
+        self.wager, self._watched = Wager(change["new"]), Markup()
+        self._pressed(self.refresh)
 
     def _choose(self, choice: Callable[[], None]) -> None:
         """Keep or leave; a bet that no figure has decided is given up, and no secret any more."""
@@ -315,6 +342,7 @@ class Buttons(Watcher):
         """The figure, or what ended the run, and the buttons that follow."""
         if self._clock is not None:
             self._clock.end()
+            self._watched = picture(self._clock.live, 1.0, 1.0, time.perf_counter())
         if run.error is None and run.ended and not self.board.undecided:
             self.board.said = CELL_BEGAN
         elif run.error is not None:

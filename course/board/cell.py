@@ -212,6 +212,15 @@ class Board:
 
     # -------------------------------------------------------------------------------- choices
 
+    def choose(self, switch: str) -> None:
+        """Take another switch; what was measured of the last one is saved. ValueError for an
+        unknown one.
+        """
+        checked([switch])
+        self.switch = switch
+        self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
+        self._read()
+
     def keep(self) -> None:
         """Keep the latest switch: later ones are measured on top of it. ValueError without one."""
         self._choose(kept=True)

@@ -131,7 +131,7 @@ class Limit:
         while True:
             begin = self._allow(side)
             self.live.steps = 0, math.ceil(task.images / batch_size(side[0]))
-            with self._looking(math.inf if prepares or side not in self._known else self._end):
+            with self._looking(math.inf if prepares else self._end):
                 epoch = next(epochs, None)
             if epoch is None:
                 return
@@ -483,6 +483,7 @@ def _raced(
     reached = [run for run in result.of("off") if run.curve]
     epochs = sum(len(run.curve) for run in reached)
     mode = "race" if task is EARLY else "whole race"
+    alone, bound = one_alone(result)
     return _figure(
         switch,
         mode if result.target == task.target else "cut race",
@@ -491,9 +492,27 @@ def _raced(
         interval=(low, high),
         verdict=result.verdict("on"),
         rate=task.images * epochs / sum(run.curve[-1][1] for run in reached),
-        ratios=result.ratios("on"),
+        ratios=alone or result.ratios("on"),
         stopped=result.stopped and not limit.ended,
+        bound=bound,
     )
+
+
+def one_alone(result: RaceResult) -> tuple[tuple[float, ...], float]:
+    """Where only one side of a race ever arrives, a ratio for each seed: infinite, or 0.
+
+    And how many times as fast the side with the switch was at least, where it is that one: by the
+    seconds that were spent without it. Else no ratios, and nan.
+    """
+    sides = [result.of(arm) for arm in ("off", "on")]
+    off, on = ([run.reached for run in runs if run.curve] for runs in sides)
+    if not off or not on or any(off) == any(on) or not (all(off) or all(on)):
+        return (), math.nan
+    if any(off):
+        return (0.0,) * len(off), math.nan
+    spent, needed = (sum(run.curve[-1][1] for run in runs if run.curve) for runs in sides)
+    times = spent / len(off) * len(on) / needed
+    return (math.inf,) * len(on), times if times > 1 else math.nan
 
 
 def race_to(
@@ -617,6 +636,7 @@ def _figure(
     stopped: bool,
     memory: float = math.nan,
     peak: float = math.nan,
+    bound: float = math.nan,
 ) -> Figure:
     return Figure(
         switch=switch,
@@ -633,6 +653,7 @@ def _figure(
         pairs=len(ratios),
         agree=agreed(ratios),
         peak=peak,
+        bound=bound,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from course.board import recorded
 from course.board.advice import advice, in_short, saves_memory
+from course.board.code import code_of
 from course.board.outlook import notebook_of
 from course.board.picture import Goal, Row, picture, styles
 from course.board.stars import EMPTY, FULL, Stars
@@ -32,6 +33,8 @@ from labkit.text import format_factor
 SPEEDRUN = "#cell-id=board"
 
 
+# What is not counted is drawn so many times as long as before at most.
+UNSURE = 1.5
 SPOILS = "What was recorded of all of them: it spoils your bets"
 
 
@@ -53,6 +56,9 @@ def head(found: Waterfall) -> Markup:
     elif found.armed:
         text = labelled(found.about().removeprefix(found.armed))
         blocks.append(show.sentence(show.element("b", label(found.armed)), text))
+    if name := found.latest.switch if found.latest else found.armed:
+        code = show.element("pre", code_of(name), style="margin:4px 0;overflow-x:auto")
+        blocks.append(show.details(code, summary="Its lines in the slow script"))
     if caution := found.caution():
         blocks.append(show.note(caution))
     return show.join(blocks)
@@ -86,8 +92,11 @@ def _stars(stars: Stars) -> Markup:
     return show.element("p", row, " ", show.element("small", stars.words), kind="sentence")
 
 
-def body(found: Waterfall) -> Markup:
-    """The picture, what there is still to win, and how it is known."""
+def body(found: Waterfall, watched: str = "") -> Markup:
+    """The picture, what there is still to win, and how it is known.
+
+    ``watched`` is the picture of the last measurement, as it was when it ended.
+    """
     words = f"{found.headline()} {found.caption()}"
     listed = rows(found)
     parts: list[str] = [picture(words, goals(found), listed), show.note(_scale(found, listed))]
@@ -99,6 +108,8 @@ def body(found: Waterfall) -> Markup:
                 link = show.element("a", link, href=f"{each.path}.ipynb{SPEEDRUN}")
             links.append(link)
         parts.append(show.sentence(f"{STILL}: ", show.join(links, " · ")))
+    if watched:
+        parts.insert(1, show.details(watched, summary="The last measurement"))
     notes = map(labelled, found.notes())
     switches = show.details(_switches(found), summary=f"All {len(SWITCHES)} switches")
     return show.join([*parts, switches, show.details(*notes, summary="How is this known?")])
@@ -158,7 +169,8 @@ def rows(found: Waterfall) -> list[Row]:
     """A bar for each switch that is kept or to be decided, and for what was just not kept."""
     rows = []
     for step in found.steps:
-        if step.figure is not None:
+        # Among bars of memory there is no place for who has none.
+        if step.figure is not None and (found.saves == "time" or math.isfinite(step.peak)):
             rows.append(_row_of(found, step, step.figure))
     choice = found.decided
     if choice and not choice.kept:
@@ -177,6 +189,9 @@ def _row_of(found: Waterfall, step: Step, figure: Figure) -> Row:
 
 def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
     after = step.measured
+    if not figure.counts and step.before > 0:
+        # A bar that is not sure sets no scale.
+        after = step.before * min(max(after / step.before, 1 / UNSURE), UNSURE)
     lost = figure.prevents
     return Row(
         label=label(figure.switch),
@@ -184,7 +199,7 @@ def _row(found: Waterfall, step: Step, figure: Figure) -> Row:
         text=found.time(step.after),
         before=step.before,
         after=2 * step.before if lost else after if math.isfinite(after) else step.before,
-        tone=figure.direction if step.undecided else "candidate",
+        tone=figure.direction if step.undecided and figure.counts else "candidate",
         hatched=lost or figure.verdict == "unclear",
         thin=step.peak,
         thin_was=figure.peak,

@@ -27,6 +27,8 @@ ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begi
 ELSEWHERE = "The variable LABKIT_BOARD names another place for it."
 # An interval within so much either way shows no difference, also where its sign is not clear.
 NEAR = 1.1
+# Races in which one side alone arrives, that tell who is ahead.
+ENOUGH_ALONE = 2
 # How long to wait for another kernel. Writing takes milliseconds.
 PATIENCE = 5.0
 
@@ -49,7 +51,8 @@ class Figure:
     is reached early), "cut race" (to what both sides had reached in time) or "whole race".
     ``stopped`` says that it was interrupted, ``disturbed`` that other programs took the cores
     meanwhile. It rests on so many ``pairs``; ``agree`` is what each of them says: "faster",
-    "slower", or nothing.
+    "slower", or nothing. Where the target was reached only with the switch, ``bound`` is how many
+    times as fast it was at least, by the time that was spent without it.
     """
 
     switch: str
@@ -67,6 +70,7 @@ class Figure:
     agree: str = ""
     peak: float = math.nan
     disturbed: bool = False
+    bound: float = math.nan
 
     @property
     def direction(self) -> str:
@@ -79,7 +83,8 @@ class Figure:
         low, high = self.interval
         if self.verdict != "unclear":
             return self.verdict
-        many = self.pairs >= CLAIM_PAIRS
+        # Who alone arrives is ahead, also in few races.
+        many = self.pairs >= (ENOUGH_ALONE if math.isinf(self.factor) else CLAIM_PAIRS)
         if high < 1 or (self.agree == "slower" and (many or not self.disturbed)):
             return "slower"
         if (self.agree == "faster" and many) or 1 < low <= high < math.inf:
@@ -92,10 +97,16 @@ class Figure:
         return self.factor <= 0
 
     @property
+    def gain(self) -> float:
+        """Its factor, or the least that it can be where nothing was reached without the switch."""
+        alone = math.isinf(self.factor) and math.isfinite(self.bound)
+        return self.bound if alone else self.factor
+
+    @property
     def counts(self) -> bool:
         """Whether estimates follow it: where it is clear that it gains or loses, and in which."""
         known = self.verdict if self.direction == "same" else self.direction
-        return known != "unclear" and 0 < self.factor < math.inf
+        return known != "unclear" and 0 < self.gain < math.inf
 
 
 @dataclass(frozen=True)
@@ -285,6 +296,7 @@ def _figure(name: str, entry: dict[str, Any]) -> Figure:
         agree=str(entry.get("agree", "")),
         peak=from_json(entry.get("peak")),
         disturbed=bool(entry.get("disturbed", False)),
+        bound=from_json(entry.get("bound")),
     )
 
 
@@ -293,7 +305,7 @@ def _entry_of(choices: Choices) -> dict[str, Any]:
     for name, choice in choices.made.items():
         entry = asdict(choice.figure)
         entry.pop("switch")
-        for key in ("factor", "rate", "memory", "peak"):
+        for key in ("factor", "rate", "memory", "peak", "bound"):
             entry[key] = as_json(entry[key])
         entry["interval"] = [as_json(end) for end in entry["interval"]]
         switches[name] = {"kept": choice.kept} | entry

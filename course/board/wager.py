@@ -41,6 +41,7 @@ class Wager:
             options=list((SHARES if self.memory else ANSWERS).values()),
             value=None,
             description="Memory left, you bet:" if self.memory else "You bet:",
+            tooltips=[self.rule] * 3,
             style=W.ToggleButtonsStyle(button_width="auto", description_width="auto"),
             layout=W.Layout(width="auto"),
         )

@@ -70,7 +70,7 @@ class Step:
         """The seconds that its factor would make, counted or not; nan without a factor."""
         if self.figure is None:
             return self.after
-        factor = self.figure.factor
+        factor = self.figure.gain
         return self.before / factor if 0 < factor < math.inf else math.nan
 
     @property
@@ -160,7 +160,8 @@ class Waterfall:
         """What the headline is of, and how many switches were tried."""
         what = f"until {TASK.target:.0%} of unseen images are right"
         if self.by_memory:
-            what = f"at the peak of a step, and {self.time(self.steps[-1].after)} {what}"
+            time = f", and {self.time(self.steps[-1].after)} {what}" if self.timed else ""
+            what = f"at the peak of a step{time}"
         elif self.fresh:
             where = ", on a recorded machine; " if self.best else "; "
             whose = "yours" if self.best and not self.tried else "the slow script"
@@ -323,7 +324,7 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
     seconds = images / rate if choices.sure else 1.0
     found = [Step(SLOW, seconds, seconds)]
     for figure in figures:
-        after = seconds / (figure.factor if figure.counts else 1)
+        after = seconds / (figure.gain if figure.counts else 1)
         if figure.prevents and figure is not latest:
             after = math.inf
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))

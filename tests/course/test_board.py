@@ -33,9 +33,11 @@ from course.board import (
     store,
 )
 from course.board.advice import advice, advised, in_short, wants_a_whole_race
+from course.board.code import code_of
 from course.board.live import Lap, Live
 from course.board.live import picture as race
-from course.board.page import SPEEDRUN, SPOILS, html
+from course.board.measure import Limit
+from course.board.page import SPEEDRUN, SPOILS, html, rows
 from course.board.rate import Rate, images_per_second
 from course.board.stars import Stars, doublings
 from course.board.store import BoardError, Choice, Choices, Figure
@@ -47,6 +49,8 @@ from course.notebook_files import read_notebook
 from course.probe import Abilities
 from course.switches import NEEDED, SWITCHES, TASK, label, labelled
 from labkit.panel import guess
+from labkit.racing import RaceResult, RaceRun
+from labkit.show import Markup
 from labkit.text import format_factor
 from labkit.turn import TURN
 
@@ -776,7 +780,7 @@ def test_the_advised_button_is_the_primary_one(
 ) -> None:
     monkeypatch.setattr(cell, "measure", lambda *_, **__: found)
     measured("mixed_precision")._ipython_display_()
-    buttons = displayed[1].children[:-1]
+    buttons = displayed[1].children[1:-1]
     assert [each.description for each in buttons if each.button_style == "primary"] == primary
     assert {each.button_style for each in buttons} <= {"primary", ""}
 
@@ -986,7 +990,7 @@ def test_a_button_takes_the_time_that_a_switch_needs(
     shown.wait(10)
     patient = "Take the time it needs (about 6 min)"
     assert pressable(displayed) == [patient, "Measure it (a minute at most)"]
-    assert [each.button_style for each in displayed[1].children[1:3]] == ["primary", ""]
+    assert [each.button_style for each in displayed[1].children[2:4]] == ["primary", ""]
     assert "it needs more than a minute here" in said(displayed)
     assert "minutes=" not in said(displayed)
     # The rate that was seen stays, also for later boards.
@@ -1362,7 +1366,8 @@ def test_a_page_has_the_names_that_notebooks_use_and_commands_those_to_be_typed(
     typed = "board('data_loading', seconds=10), torch.compile"
     assert labelled(f"data_loading: {typed}") == f"loading by workers: {typed}"
     found = measured("mixed_precision")
-    page = found._repr_html_()
+    # But for the lines of the script.
+    page = re.sub("<pre.*?</pre>", "", found._repr_html_(), flags=re.DOTALL)
     assert "bf16" in page and "mixed_precision" not in page.replace("06_mixed_precision", "")
     assert "mixed_precision" in str(found)
 
@@ -1487,7 +1492,7 @@ def test_the_board_advises_against_what_cannot_gain_here(
     able(monkeypatch, **lacks)
     board(switch)._ipython_display_()
     assert words in displayed[0]["text/html"]
-    assert displayed[1].children[0].button_style == ""
+    assert displayed[1].children[1].button_style == ""
     assert outlook.doubt(switch) not in ("", outlook.doubt("as_tensor"))
     # And again, with what was measured.
     lost = few(0.5, verdict="slower", interval=(0.4, 0.6))
@@ -2019,7 +2024,7 @@ def test_a_bet_is_decided_by_the_figure(
     monkeypatch.setattr(guess, "SCORE", score)
     shown = board("data_loading")
     shown._ipython_display_()
-    choices = displayed[1].children[0]
+    choices = displayed[1].children[1]
     assert choices.options == ("faster", "no difference", "slower") and choices.value is None
     choices.value = "faster"
     press(displayed, "Measure it")
@@ -2059,7 +2064,7 @@ def test_a_run_without_a_figure_decides_no_bet(
     monkeypatch.setattr(guess, "SCORE", score)
     shown = measured("data_loading")
     shown._ipython_display_()
-    choices = displayed[1].children[0]
+    choices = displayed[1].children[1]
     choices.value = "faster"
 
     def stopped(*_: Any, **__: Any) -> Figure:
@@ -2254,8 +2259,8 @@ def test_stop_says_at_once_that_it_ends(path: Path, displayed: list[Any], epochs
 def test_a_bet_is_fixed_while_it_is_watched(path: Path, displayed: list[Any], epochs: Any) -> None:
     shown = board("as_tensor")
     shown._ipython_display_()
-    choices = displayed[1].children[0]
-    assert "surely below 10 %" in said(displayed)
+    choices = displayed[1].children[1]
+    assert "surely below 10 %" in choices.tooltips[0]
     choices.value = "slower"
     press(displayed, "Measure it")
     assert epochs.began.wait(10)
@@ -2278,7 +2283,7 @@ def test_what_was_recorded_is_told_once_no_bet_waits(
     monkeypatch.setattr(cell, "measure", lambda *_, **__: odd)
     shown = board("debug_tools")
     shown._ipython_display_()
-    displayed[1].children[0].value = "slower"
+    displayed[1].children[1].value = "slower"
     press(displayed, "Measure it")
     shown.wait(10)
     spoilers = "Where it was recorded", "Recorded on"
@@ -2287,6 +2292,111 @@ def test_what_was_recorded_is_told_once_no_bet_waits(
     press(displayed, "Do not keep it")
     # Given up, and no secret any more.
     assert "was not decided. Where it was recorded: 1.95x" in said(displayed)
+
+
+def arrived(**reached: list[bool]) -> RaceResult:
+    """Races of two sides: 10 s without the switch, 4 s with it."""
+    runs = []
+    for arm, seeds in reached.items():
+        seconds = {"off": 10.0, "on": 4.0}[arm]
+        for seed, there in enumerate(seeds):
+            runs.append(RaceRun(arm, seed, ((1, seconds, 0.3 if there else 0.1),), there))
+    return RaceResult(tuple(runs), 0.3, "accuracy", True)
+
+
+def test_who_alone_arrives_is_ahead_by_what_was_spent_at_least() -> None:
+    ratios, bound = measure.one_alone(arrived(off=[False, False], on=[True, True]))
+    assert measure.agreed(ratios) == "faster" and bound == 2.5
+    ratios, bound = measure.one_alone(arrived(off=[True, True], on=[False, False]))
+    assert measure.agreed(ratios) == "slower" and math.isnan(bound)
+    both, none, half = [True] * 2, [False] * 2, [True, False]
+    for off, on in ((half, both), (none, half), (none, none), (both, both)):
+        assert measure.one_alone(arrived(off=off, on=on))[0] == ()
+    alone = few(math.inf, interval=(0.0, math.inf), agree="faster", mode="race")
+    only = replace(alone, pairs=2, bound=2.5)
+    assert only.direction == "faster" and only.counts
+    assert in_short(only) == "target reached only with it, at least 2.50x"
+    assert "at least 2.50 times as fast: worth keeping" in advice(only)
+    kept = Choices().with_choice(Choice(only, kept=True))
+    assert str(waterfall(kept, None, images=20_000)).startswith("100 s → about 40 s")
+    # A single race may be chance, and a bound below 1 says nothing.
+    assert replace(only, pairs=1).direction == "unclear"
+    assert not replace(only, bound=math.nan).counts
+
+
+def test_a_promise_holds_for_a_first_epoch_too() -> None:
+    limit = Limit(0.0)
+    with limit._looking(limit._end), pytest.raises(measure.OutOfTime):
+        one_step()
+    assert limit.over
+
+
+def one_step() -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.SGD([weight], 0.1).step()
+
+
+def test_another_switch_may_be_chosen_on_every_board(
+    path: Path, figures: list[Any], displayed: list[Any]
+) -> None:
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    picker = displayed[1].children[0]
+    assert picker.value == "as_tensor" and len(picker.options) == len(SWITCHES)
+    press(displayed, "Measure it")
+    shown.wait(10)
+    picker.value = "compile"
+    assert shown.switch == "compile" and shown.latest is None
+    assert label("compile") in displayed[-2]["text/html"]
+    # What was measured before is known, and the bet is a new one.
+    assert Board().choices.made["as_tensor"].kept is False
+    assert displayed[1].children[1].value is None
+    press(displayed, "Measure it")
+    shown.wait(10)
+    assert [name for name, _ in figures] == ["as_tensor", "compile"]
+    shown.keep()
+    assert Board().choices.switches == ("compile",)
+
+
+def test_an_empty_board_lets_a_switch_be_chosen(path: Path, displayed: list[Any]) -> None:
+    board()._ipython_display_()
+    picker = displayed[1].children[0]
+    assert picker.value is None and pressable(displayed) == []
+    picker.value = "as_tensor"
+    assert pressable(displayed) == ["Measure it (a minute at most)"]
+
+
+def test_the_board_shows_the_lines_of_its_switch(path: Path) -> None:
+    for name in SWITCHES:
+        assert f'"{name}"' in code_of(name)
+    clipping = code_of("gradient_clipping")
+    assert clipping.splitlines()[0] == 'if "gradient_clipping" in on:'
+    assert "clip_grad_norm_" in clipping
+    assert "clip_grad_norm_" in board("gradient_clipping")._repr_html_()
+
+
+def test_what_was_watched_stays_behind_its_result(
+    path: Path, displayed: list[Any], epochs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buttons, "picture", lambda *_: Markup("<svg>two runners</svg>"))
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    assert "The last measurement" not in displayed[-1]["text/html"]
+    press(displayed, "Measure it")
+    assert epochs.began.wait(10)
+    press(displayed, "Stop")
+    epochs.set()
+    shown.wait(10)
+    assert "The last measurement" in displayed[-1]["text/html"]
+    assert "two runners" in displayed[-1]["text/html"]
+
+
+def test_what_is_not_counted_sets_no_scale() -> None:
+    wide = few(0.1, agree="")
+    found = waterfall(Choices(), wide, images=20_000)
+    (row,) = rows(found)
+    assert row.after == pytest.approx(1.5 * row.before) and row.tone == "candidate"
 
 
 def test_a_small_difference_that_is_not_clear_is_not_counted() -> None:
