@@ -119,10 +119,10 @@ def no_network(same_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", local_only)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def quick_collections() -> None:
     """Each measurement collects garbage: let it not search all of torch and of the tests each
-    time.
+    time. Tests import more of torch, so that once for a module is not enough.
     """
     gc.collect()
     gc.freeze()
