@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import Forks, forking
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # before labkit or any kernel starts: both read it
@@ -165,6 +167,13 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     finally:
         done.write_text(why, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Processes and kernels that have torch from their start."""
+    with forking(tmp_path_factory.mktemp("jupyter")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
