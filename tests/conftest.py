@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import Forks, forking
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # before labkit or any kernel starts: both read it
@@ -119,10 +121,10 @@ def no_network(same_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", local_only)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def quick_collections() -> None:
     """Each measurement collects garbage: let it not search all of torch and of the tests each
-    time.
+    time. Tests import more of torch, so that once for a module is not enough.
     """
     gc.collect()
     gc.freeze()
@@ -165,6 +167,13 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     finally:
         done.write_text(why, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Processes and kernels that have torch from their start."""
+    with forking(tmp_path_factory.mktemp("jupyter")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

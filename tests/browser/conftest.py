@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.forked import Forks
+
 from .harness import CHROMIUM_FLAGS, JupyterServer, NotebookPage, find_chromium, running_server
 
 
@@ -40,8 +42,8 @@ def blank(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
-    with running_server(tmp_path_factory.mktemp("jupyter")) as started:
+def server(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Iterator[JupyterServer]:
+    with running_server(tmp_path_factory.mktemp("jupyter"), forks.variables) as started:
         yield started
 
 

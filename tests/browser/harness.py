@@ -19,7 +19,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +60,10 @@ def find_chromium() -> str | None:
 class JupyterServer:
     """JupyterLab on a free port, all its folders under ``folder``.
 
-    Notebooks are served from ``folder/notebooks``.
+    Notebooks are served from ``folder/notebooks``; the server and its kernels get ``variables``.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None) -> None:
         self.root = folder / "notebooks"
         self.root.mkdir(parents=True)
         self._log = folder / "jupyterlab.log"
@@ -74,7 +74,8 @@ class JupyterServer:
             "JUPYTER_RUNTIME_DIR",
             "IPYTHONDIR",
         )
-        self._env = dict(os.environ) | {name: str(folder / name.lower()) for name in names}
+        self._env = dict(os.environ) | dict(variables or {})
+        self._env |= {name: str(folder / name.lower()) for name in names}
         for name in names:
             Path(self._env[name]).mkdir(exist_ok=True)
         settings = Path(
@@ -612,8 +613,10 @@ class NotebookPage:
 
 
 @contextmanager
-def running_server(folder: Path) -> Iterator[JupyterServer]:
-    server = JupyterServer(folder)
+def running_server(
+    folder: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[JupyterServer]:
+    server = JupyterServer(folder, variables)
     server.start()
     try:
         yield server

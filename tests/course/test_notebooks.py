@@ -25,6 +25,7 @@ from course.notebook_files import (
     read_notebook,
     tags,
 )
+from tests.forked import Forks
 
 PATHS = tool.notebooks()
 LONG = "22_compile_and_cuda_graphs"
@@ -55,12 +56,14 @@ TWICE = (
     "deeper/15_zeroing_gradients",
     "deeper/20_validation_without_grad",
 )
+# Runs in a kernel that begins as a reader's does, without torch.
+FRESH = "06_mixed_precision"
 
 
 @pytest.mark.notebook
 @each_notebook
 def test_runs_and_prints_what_is_stored(
-    path: Path, tmp_path: Path, pytestconfig: pytest.Config
+    path: Path, tmp_path: Path, pytestconfig: pytest.Config, forks: Forks
 ) -> None:
     """By nbval: the student's copy and then the whole, in one kernel; most deeper ones once."""
     twice = pytestconfig.getoption("--twice") == "all" or place(path) in TWICE
@@ -70,7 +73,8 @@ def test_runs_and_prints_what_is_stored(
     file.write_text(notebook_text(notebook), encoding="utf-8")
     with tool.private_jupyter() as environment:
         # two tests run at a time, and the other one has its core
-        passed, said = by_nbval(file, environment | {"OMP_NUM_THREADS": "1"})
+        environment |= {"OMP_NUM_THREADS": "1"}
+        passed, said = by_nbval(file, environment, None if place(path) == FRESH else forks)
     assert passed, said
 
 
@@ -90,17 +94,21 @@ def test_nbval_finds_what_differs(tmp_path: Path) -> None:
     assert not passed and "42" in said
 
 
-def by_nbval(file: Path, environment: dict[str, str]) -> tuple[bool, str]:
+def by_nbval(
+    file: Path, environment: dict[str, str], forks: Forks | None = None
+) -> tuple[bool, str]:
     """Whether nbval passes a notebook; what it says.
 
     A process of its own: nbval's options would apply to all tests, and ours to it.
     """
-    command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q"]
-    command += ["--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
+    python = forks.python if forks else [sys.executable]
+    command = [*python, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q"]
+    command += ["--nbval-lax", "--nbval-kernel-name=python3"]
+    command += [f"--nbval-cell-timeout={tool.CELL_TIMEOUT}"]
     done = subprocess.run(
         [*command, str(file)],
         cwd=ROOT,
-        env=environment,
+        env=environment | (forks.variables if forks else {}),
         capture_output=True,
         text=True,
         timeout=900,
