@@ -15,8 +15,6 @@ The arrows between the modules::
     chain, nodes <- events <- cost <- plan <- searches <- planner
     plan, repeatable <- blocks <- capture <- split <- apply <- profiling <- verify <- proof <- fit
     profiling <- together <- backend <- captured <- fit
-
-`sublinear.teaching` holds older methods, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply
