@@ -155,6 +155,11 @@ class Chain:
     def __len__(self) -> int:
         return len(self.blocks)
 
+    @property
+    def saved_bytes(self) -> int:
+        """What the blocks keep for the backward pass without a plan."""
+        return sum(block.options[0].saved_bytes for block in self.blocks)
+
     def held(self, first: int, last: int) -> int:
         """Bytes that blocks ``first`` to ``last`` leave behind if they save nothing.
 

@@ -66,7 +66,8 @@ def plan(
     method has; the message says which block sets it.
     """
     _check_chain(chain)
-    check_request(budget, max_overhead, method)
+    check_limits(budget, max_overhead, method)
+    check_one(budget, max_overhead)
     if batch_size is not None:
         chain = chain.at_batch(batch_size)
     search = METHODS[method]
@@ -100,7 +101,7 @@ def largest_batch(
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
     _check_chain(chain)
-    _check_limits(budget, max_overhead, method)
+    check_limits(budget, max_overhead, method)
     search = METHODS[method]
 
     def fits(batch_size: int) -> bool:
@@ -234,12 +235,6 @@ def _remedies(chain: Chain, budget: float, search: BudgetedMethod) -> str:
     )
 
 
-def check_request(budget: object, max_overhead: object, method: str) -> None:
-    """Raise ValueError or TypeError for what `plan` would refuse, whatever the chain."""
-    _check_limits(budget, max_overhead, method)
-    check_one(budget, max_overhead)
-
-
 def check_one(budget: object, max_overhead: object) -> None:
     """Raise ValueError for a budget of memory beside one of time."""
     if budget is not None and max_overhead is not None:
@@ -254,7 +249,8 @@ def _check_chain(chain: object) -> None:
         raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
-def _check_limits(budget: object, max_overhead: object, method: str) -> None:
+def check_limits(budget: object, max_overhead: object, method: str) -> None:
+    """Raise ValueError or TypeError for a limit that is no number, or another method."""
     if method not in METHODS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, METHODS))}")
     for name, value in (("budget", budget), ("max_overhead", max_overhead)):

@@ -19,6 +19,7 @@ from sublinear.apply import MENU, checkpointed, keep_only
 from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import without_generators
 from sublinear.chain import NOBODY, Block, Chain, Crossing, Option
+from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
     Made,
@@ -42,7 +43,7 @@ from sublinear.profiling.tensors import (
 )
 from sublinear.profiling.training import Training
 from sublinear.profiling.twins import likeness
-from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics, same
+from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics
 
 # A way to run one block.
 Way = Callable[..., State]

@@ -96,7 +96,6 @@ class Needs:
         self.held, self.bare = _segments(chain)
         self.mark = np.array([chain.waiting(number) for number in range(self.n)], np.int64)
         self.held += self.mark[:, None]
-        self.held -= _gone(chain)
         self.bare += self.mark[:, None]
 
     def _add(self, chain: Chain, number: int, menu: bool) -> None:
@@ -180,46 +179,14 @@ def _first(rows: list[list[int]]) -> np.ndarray:
 
 
 def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:
-    """``held`` and ``bare`` of `Needs`."""
+    """``held`` and ``bare`` of `Needs`, without ``mark``."""
     n = len(chain)
-    held = _held(chain)
-    bare = np.zeros((n, n), np.int64)
-    peaks = np.array([block.bare_peak for block in chain.blocks], np.int64)
+    held, bare = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
     for first in range(n):
-        bare[first, first:] = peaks[first:]
-        bare[first, first + 1 :] += held[first, first:-1]
+        above = 0
+        for last in range(first, n):
+            held[first, last] = chain.left(first, last)
+            bare[first, last] = above + chain.blocks[last].bare_peak
+            above = chain.held(first, last)
         np.maximum.accumulate(bare[first, first:], out=bare[first, first:])
     return held, bare
-
-
-def _gone(chain: Chain) -> np.ndarray:
-    """``held`` that only waits for the next block."""
-    n = len(chain)
-    found = np.zeros((n, n), np.int64)
-    for last, block in enumerate(chain.blocks):
-        for number in block.waits:
-            made = last + 1
-            while made and number in chain.cuts[made - 1]:
-                made -= 1
-            # Of segments that begin before it was made.
-            found[:made, last] += chain.cuts[last + 1][number]
-    return found
-
-
-def _held(chain: Chain) -> np.ndarray:
-    """`Chain.held` of all segments: what crosses behind one, less what crosses before it too."""
-    n = len(chain)
-    where: dict[object, list[int]] = {}
-    sizes: dict[object, int] = {}
-    all_bytes = np.zeros(n + 1, np.int64)
-    for number, cut in enumerate(chain.cuts):
-        for storage, size in cut.items():
-            where.setdefault(storage, []).append(number)
-            sizes[storage] = size
-            all_bytes[number] += size
-    both = np.zeros((n + 1, n + 1), np.int64)
-    for storage, numbers in where.items():
-        if len(numbers) > 1:
-            both[np.ix_(numbers, numbers)] += sizes[storage]
-    held = all_bytes[None, 1:] - both[:-1, 1:]
-    return np.triu(held)
