@@ -255,15 +255,14 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, asked, margin, max_overhead, method, compile, repeats, prove)
     with measuring(None):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
-            if blocks is not None:
-                fitted = fitting.by_blocks(blocks, bar)
-            else:
-                fitted = fitting.by_compiler(bar)
+            fitting = _Fitting(
+                model, task, asked, margin, max_overhead, method, compile, repeats, prove, bar
+            )
+            fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
     _warn_of(fitted, asked)
     if check_every is None:
         return fitted
@@ -315,27 +314,26 @@ class _Fitting:
     compile: bool
     repeats: int
     prove: bool
+    bar: tqdm[Any]
 
-    def by_blocks(self, blocks: Blocks, bar: tqdm[Any]) -> Fitted:
+    def by_blocks(self, blocks: Blocks) -> Fitted:
         """The model by its blocks, proven. Raises ValueError where it would train otherwise."""
-        chain = self._profile(blocks, bar)
+        chain = self._profile(blocks)
 
         def follow(found: Plan) -> nn.Module:
             return apply(self.model, found, self.task.args, blocks=blocks)
 
-        fitted = self._planned(chain, blocks, follow, bar)
-        if blocks.partial:
-            fitted = replace(fitted, covered=self._share(chain.saved_bytes))
-        return _proven(fitted, self._proof(fitted, bar))
+        fitted = self._planned(chain, blocks, follow)
+        return _proven(fitted, self._proof(fitted))
 
-    def by_compiler(self, bar: tqdm[Any]) -> Fitted:
+    def by_compiler(self) -> Fitted:
         """The model as torch's compiler captures it, proven; or some of its modules, wrapped.
 
         Raises ValueError where neither can be planned.
         """
         if self.compile:
             check_compiler(next(self.model.parameters()).device)
-        bar.set_description("capturing the model")
+        self.bar.set_description("capturing the model")
         overhead = None if self.budget.given else self.max_overhead
         by_plan = Backend(Budget(), overhead, self.method, self.repeats, compile=self.compile)
         model, task = captured(self.model, by_plan), self.task
@@ -344,18 +342,18 @@ class _Fitting:
                 main = heard(by_plan, lambda: task.loss(model(*task.args, **task.kwargs)))
             if len(by_plan.cut) == 1:
                 blocks = InsideBlocks.of_graph(self.model, main, model.forward)
-                chain = self._profile(blocks, bar)
+                chain = self._profile(blocks)
         except ValueError as error:
             if self.compile:
                 raise
-            return self.by_blocks(self._wrapped(error), bar)
+            return self.by_blocks(self._wrapped(error))
         if len(by_plan.cut) > 1:
             fitted = self._several(by_plan, model)
         else:
-            fitted = self._one(by_plan, model, main, blocks, chain, bar)
-        proof = self._proof(fitted, bar)
+            fitted = self._one(by_plan, model, main, blocks, chain)
+        proof = self._proof(fitted)
         if proof.differences and not self.compile:
-            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))), bar)
+            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
         return _proven(fitted, proof)
 
     def _one(
@@ -365,7 +363,6 @@ class _Fitting:
         main: Graph,
         blocks: InsideBlocks,
         chain: Chain,
-        bar: tqdm[Any],
     ) -> Fitted:
         """By the plan of the only graph."""
         by_plan.know(main, chain)
@@ -374,12 +371,12 @@ class _Fitting:
             by_plan.follow(main, found)
             return model
 
-        fitted = self._planned(chain, blocks, follow, bar)
+        fitted = self._planned(chain, blocks, follow)
         limit = self._limit(fitted.plain.peak_bytes, chain)
         if limit is not None:
             # For graphs that come later.
             by_plan.limit = max(limit, fitted.predicted.peak_bytes)
-        return replace(fitted, covered=self._share(chain.saved_bytes))
+        return fitted
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
         """By a plan for each graph of a step. Raises ValueError where none can be planned."""
@@ -424,9 +421,9 @@ class _Fitting:
         except ValueError:
             raise reason from None
 
-    def _profile(self, blocks: Blocks, bar: tqdm[Any]) -> Chain:
-        bar.set_description("measuring the blocks")
-        bar.total = _STAGES + len(blocks)
+    def _profile(self, blocks: Blocks) -> Chain:
+        self.bar.set_description("measuring the blocks")
+        self.bar.total = _STAGES + len(blocks)
         task = self.task
         chain = profile(
             self.model,
@@ -439,14 +436,14 @@ class _Fitting:
             options=not self.compile,
             repeats=self.repeats,
             accumulate=task.accumulate > 1,
-            on_block=bar.update,
+            on_block=self.bar.update,
         )
-        bar.update()
+        self.bar.update()
         return chain
 
-    def _planned(self, chain: Chain, blocks: Blocks, follow: Follow, bar: tqdm[Any]) -> Fitted:
+    def _planned(self, chain: Chain, blocks: Blocks, follow: Follow) -> Fitted:
         """Plan; where that is asked for, until a real step keeps to the budget."""
-        bar.set_description("searching for the plan")
+        self.bar.set_description("searching for the plan")
 
         def by_plan(budget: float | None) -> tuple[Fitted, int]:
             found = find(chain, budget=budget, max_overhead=self.max_overhead, method=self.method)
@@ -458,7 +455,9 @@ class _Fitting:
             fitted, _ = by_plan(None)
         else:
             fitted = self._keeping_to(limit, by_plan)
-        bar.update(2)
+        self.bar.update(2)
+        if blocks.partial:
+            fitted = replace(fitted, covered=self._share(chain.saved_bytes))
         return replace(fitted, gain=self._gain(fitted))
 
     def _fitted(self, model: nn.Module, plan: Plan, note: str, kind: str) -> Fitted:
@@ -495,13 +494,13 @@ class _Fitting:
             "the device gives out memory in larger pieces than are counted; ask for less"
         )
 
-    def _proof(self, fitted: Fitted, bar: tqdm[Any]) -> Proof:
+    def _proof(self, fitted: Fitted) -> Proof:
         if not self.prove:
             return Proof((), "not proven: prove=False", partial=True)
-        bar.set_description("comparing a step with a plain one")
+        self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
         proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
-        bar.update()
+        self.bar.update()
         return proof
 
     def _limit(self, plain_bytes: int, chain: Chain) -> float | None:

@@ -235,11 +235,6 @@ def changes(before: Attributes) -> list[str]:
     return found
 
 
-def impure(where: str, changed: list[str]) -> str:
-    """The message for them."""
-    return f"{where} changes {changed[0]} in forward: computing it again would do so again"
-
-
 def check_repeatable(
     name: str,
     run: Callable[[], object],
@@ -268,14 +263,15 @@ def check_repeatable(
         set_rng_state(begin)
         statistics.reset()
         second = run()
+    changed = []
     for label, buffer, value in buffers:
         if not same(buffer, value):
-            raise ValueError(
-                f"block {name} changes the buffer {label} in forward: computing it again would do "
-                "so again"
-            )
-    if changed := changes(plain):
-        raise ValueError(impure(f"block {name}", changed))
+            changed.append(f"the buffer {label}")
+    changed += changes(plain)
+    if changed:
+        raise ValueError(
+            f"block {name} changes {changed[0]} in forward: computing it again would do so again"
+        )
     for one, two in zip(tree_leaves(first), tree_leaves(second), strict=True):
         if torch.is_tensor(one) and not same(one, two):
             raise ValueError(

@@ -10,10 +10,9 @@ the first block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,21 +21,8 @@ from sublinear.chain import Block, Chain, Option
 # Bytes of an option that a block does not have; sums of a few of them are numbers yet.
 _TOO_LARGE = 2**60
 
-T = TypeVar("T")
-
-
-class OncePerChain(Generic[T]):
-    """Makes a thing of a chain, with and without its menu, once for as long as the chain lives."""
-
-    def __init__(self, make: Callable[[Chain, bool], T]) -> None:
-        self._make = make
-        self._known: WeakKeyDictionary[Chain, dict[bool, T]] = WeakKeyDictionary()
-
-    def __call__(self, chain: Chain, *, menu: bool) -> T:
-        known = self._known.setdefault(chain, {})
-        if menu not in known:
-            known[menu] = self._make(chain, menu)
-        return known[menu]
+# A search asks for the same chain, with and without its menu, again and again.
+once = lru_cache(maxsize=8)
 
 
 class Needs:
@@ -94,7 +80,7 @@ class Needs:
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
         self.held, self.bare = _segments(chain)
-        self.mark = np.array([chain.waiting(number) for number in range(self.n)], np.int64)
+        self.mark = np.array(chain.waiting[: self.n], np.int64)
         self.held += self.mark[:, None]
         self.bare += self.mark[:, None]
 
@@ -102,7 +88,7 @@ class Needs:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
         options = block.options if menu else block.options[:1]
-        own, entering = block.gradient_bytes, chain.waiting(number)
+        own, entering = block.gradient_bytes, chain.waiting[number]
         # Of what a selective option may have chosen to save, nothing waits.
         waits = [chain.held(number, number) - chain.left(number, number)]
         waits += [0] * (len(options) - 1)
@@ -150,7 +136,10 @@ class Needs:
         return needs
 
 
-needs_of = OncePerChain(lambda chain, menu: Needs(chain, menu=menu))
+@once
+def needs_of(chain: Chain, *, menu: bool) -> Needs:
+    """The needs of a chain, which are made once."""
+    return Needs(chain, menu=menu)
 
 
 def _own(gradients: int, peak: int) -> int:
