@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import course.searches  # noqa: F401  # adds its methods to the planner's
 from labkit.text import format_bytes, format_seconds
 from sublinear.chain import Chain
 from sublinear.plan import Plan
-from sublinear.planner import BUDGETED, FIXED, METHODS
+from sublinear.planner import BUDGETED, METHODS, BudgetedMethod
 from sublinear.searches.simple import keep_all
 from sublinear.searches.within import TableOf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MARKS = dict(zip(FIXED, "oX^vDP", strict=True))
+_MARKS = dict(zip([name for name in METHODS if name not in BUDGETED], "oX^vDP", strict=True))
 _LINES = dict(zip(BUDGETED, ("-", "--", ":"), strict=True))
 
 
@@ -99,10 +100,10 @@ def pareto(chain: Chain, *, methods: Iterable[str] = METHODS, count: int = 16) -
         )
     points: list[Point] = []
     for method in methods:
-        if method in FIXED:
-            points.append(_point(FIXED[method](chain)))
+        search = METHODS[method]
+        if not isinstance(search, BudgetedMethod):
+            points.append(_point(search(chain)))
         else:
-            search = BUDGETED[method]
             plans = _front(chain, search.table, search.lowest_peak(chain), count)
             points += _unbeaten(list(map(_point, plans)))
     title = f"batch {chain.batch_size} on {chain.device}, {chain.source}"

@@ -13,10 +13,9 @@ that by one step before it returns. `backend` plans what torch's compiler captur
 The arrows between the modules::
 
     chain, nodes <- events <- cost <- plan <- searches <- planner
-    plan, repeatable <- blocks <- capture <- split <- apply <- profiling <- verify <- proof <- fit
+    equal <- repeatable; plan, repeatable <- blocks <- capture <- split <- apply <- profiling
+    profiling <- verify <- proof <- fit
     profiling <- together <- backend <- captured <- fit
-
-`sublinear.teaching` holds older methods, which only a reader who compares needs.
 """
 
 from sublinear.apply import MENU, apply

@@ -15,28 +15,20 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from labkit.comparing import measuring
 from labkit.restore import preserve_rng
-from labkit.text import format_bytes
 from sublinear import together
 from sublinear.apply import MENU, Runner
-from sublinear.budget import Budget, as_budget
+from sublinear.budget import Budget, request
 from sublinear.capture import Graph, Graphs
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.pieces import CapturedBlocks
 from sublinear.chain import Chain
-from sublinear.picture import picture
 from sublinear.plan import Plan
-from sublinear.planner import check_one, check_request
 from sublinear.profiling.profiler import measured
 from sublinear.profiling.tensors import leaves, pull_on
 from sublinear.profiling.training import Training, bytes_of
-from sublinear.searches.simple import keep_all
-
-# A step may take that much more time, unless something else is asked for.
-OVERHEAD = 0.3
 
 
 def backend(
@@ -49,13 +41,13 @@ def backend(
 ) -> Backend:
     """A backend for `torch.compile` that plans the memory of each graph that it is given.
 
-    ``budget``: as in `fit`, for weights, gradients and activations of the planned graphs; the
-    optimizer, and a loss outside the model, are not seen. ``max_overhead``: without a budget, the
-    lowest peak within that share of more time, 0.3 by default. A budget that is a share holds for
-    the graphs found so far; where no plan is that small, it is the lowest peak. A graph is profiled
-    when it first runs, ``repeats`` times: that step takes more time and memory. Graphs that cannot
-    be planned, and what the compiler does not capture, run as they are; ``print`` of the backend
-    says which. A byte budget counts a graph that runs several times in a step once.
+    ``budget`` and ``max_overhead``: as in `fit`, for weights, gradients and activations of the
+    planned graphs; the optimizer, and a loss outside the model, are not seen. A budget that is a
+    share holds for the graphs found so far; where no plan is that small, it is the lowest peak. A
+    byte budget counts a graph that runs several times in a step once. A graph is profiled when it
+    first runs, ``repeats`` times: that step takes more time and memory. Graphs that cannot be
+    planned, and what the compiler does not capture, run as they are; ``print`` of the backend says
+    which.
 
     Pieces run as they are: the values are those of the model without a compiler. With ``compile``
     Inductor compiles each, for the shapes of each call: they round otherwise, but draw the same
@@ -72,11 +64,7 @@ def backend(
     >>> planned = torch.compile(model, backend=backend("80 %"))
     >>> planned(torch.ones(2, 8)).sum().backward()
     """
-    asked = as_budget(budget)
-    check_request(asked.bytes, max_overhead, method)
-    check_one(budget, max_overhead)
-    if budget is None and max_overhead is None:
-        max_overhead = OVERHEAD
+    asked, max_overhead = request(budget, max_overhead, method)
     return Backend(asked, max_overhead, method, repeats, compile=compile)
 
 
@@ -86,8 +74,6 @@ class Backend(Graphs):
     ``limit``: bytes that the graphs of a step may need; None: the budget says so, or the overhead.
     ``print`` shows the plans.
     """
-
-    graphs: list[GraphRun]
 
     def __init__(
         self,
@@ -105,28 +91,44 @@ class Backend(Graphs):
         self.profile_seconds = 0.0
         # What is known of a whole step, its loss and optimizer, where that was measured.
         self.step: Chain | None = None
-        self._in_a_step: dict[Hashable, GraphRun] = {}
+        self._in_a_step: dict[Hashable, Graph] = {}
         self._chains: dict[Hashable, Chain] = {}
+        self._runners: dict[Graph, Runner] = {}
 
-    def graph(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphRun:
-        return GraphRun(self, gm, example_inputs)
+    def by_plan(self, graph: Graph, values: list[Any]) -> Any:
+        if _size(values) > graph.size:
+            self._found(graph, values)
+        runner = self._runners.get(graph)
+        if runner is None:
+            return graph.as_it_is(*values)
+        assert graph.blocks is not None
+        runner.prepare()
+        return runner.outermost(graph.blocks.frame(values))[0]
 
     def without_plan(self) -> together.Together:
         """What a step of the graphs costs if nothing is computed again."""
         return together.plain(self.chains())
 
     @property
-    def planned(self) -> list[GraphRun]:
+    def planned(self) -> list[Graph]:
         """The graphs that run by a plan."""
         return [graph for graph in self.graphs if graph.plan is not None]
 
-    def know(self, graph: GraphRun, chain: Chain) -> None:
+    def know(self, graph: Graph, chain: Chain) -> None:
         """Note what the only graph of a step costs, and all that the step needs besides."""
-        graph.known_as(chain)
+        assert graph.blocks is not None
+        graph.size = _size(graph.blocks.example)
         self.step = chain
+        self._note(graph, chain)
+
+    def _note(self, graph: Graph, chain: Chain) -> None:
+        graph.chain = chain
+        if self.compile and graph.blocks is not None:
+            graph.blocks = graph.blocks.compiled()
+        # What was captured before of the same code does not run in the same step.
         self._in_a_step[graph.code] = graph
 
-    def found(self, graph: GraphRun, values: Sequence[Any]) -> None:
+    def _found(self, graph: Graph, values: list[Any]) -> None:
         """Profile a graph on the inputs of a call, and plan anew with it.
 
         Raises ValueError where no plan keeps to the budget, or nothing can be compiled.
@@ -134,12 +136,11 @@ class Backend(Graphs):
         if self.compile and not self.planned:
             check_compiler(graph.device)
         begin = time.perf_counter()
-        graph.profile(values, self._chains, self.repeats)
+        chain = self._profile(graph, values)
         self.profile_seconds += time.perf_counter() - begin
-        if graph.chain is None:
+        if chain is None:
             return
-        # What was captured before of the same code does not run in the same step.
-        self._in_a_step[graph.code] = graph
+        self._note(graph, chain)
         chains = self.chains()
         limit = self.limit
         if self.budget.given:
@@ -151,6 +152,35 @@ class Backend(Graphs):
             # So that the next call says so again.
             graph.size = -1
             raise
+
+    def _profile(self, graph: Graph, values: list[Any]) -> Chain | None:
+        """What its pieces cost: measured, unless one that does the same was measured before."""
+        graph.size = _size(values)
+        if not graph.may_be_cut(values):
+            return None
+        assert graph.pieces is not None
+        blocks = CapturedBlocks.of(graph.pieces, values)
+        key = graph.pieces.likeness, tuple(map(_shape, values))
+        chain = self._chains.get(key)
+        try:
+            # Inside compiled code no operator can be chosen to be kept.
+            options = 1 if self.compile else len(MENU)
+            chain = chain or _chain(blocks, values, graph.device, self.repeats, options)
+        except ValueError as error:
+            graph.pieces, graph.note = None, str(error)
+            warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
+            return None
+        if (step := self.step) is not None:
+            chain = replace(
+                chain,
+                fixed_bytes=step.fixed_bytes,
+                before=step.before,
+                after=step.after,
+                step_bytes=step.step_bytes,
+            )
+        graph.blocks = blocks
+        self._chains[key] = chain
+        return chain
 
     def chains(self) -> list[Chain]:
         """Of the graphs of a step that can be planned, in order."""
@@ -168,13 +198,18 @@ class Backend(Graphs):
         else:
             found = together.by_overhead(chains, self.max_overhead, self.method)
         for graph, plan in zip(self._in_a_step.values(), found.plans, strict=True):
-            graph.run_by(plan)
+            self.follow(graph, plan)
         return found
 
+    def follow(self, graph: Graph, plan: Plan) -> None:
+        """Run a graph by a plan from the next call on."""
+        assert graph.blocks is not None
+        graph.plan, self._runners[graph] = plan, Runner(plan, graph.blocks)
+
     @property
-    def main(self) -> GraphRun:
+    def main(self) -> Graph:
         """Of the planned graphs the one that keeps most without a plan."""
-        return max(self.planned, key=lambda graph: graph.saved_bytes)
+        return max(self.planned, key=lambda graph: graph.planned_bytes)
 
     @property
     def count(self) -> str:
@@ -189,106 +224,6 @@ class Backend(Graphs):
         return "\n".join(lines) or "no graph was captured yet: call the compiled model"
 
     __repr__ = __str__
-
-
-class GraphRun(Graph):
-    """One graph of the compiler: runs as it is until it has a plan, then by that.
-
-    ``chain``: what its pieces cost.
-    """
-
-    backend: Backend
-
-    def __init__(self, owner: Backend, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-        self.chain: Chain | None = None
-        self.plan: Plan | None = None
-        self.runner: Runner | None = None
-        # Of the inputs of the call that it was profiled on; -1 before.
-        self.size = -1
-        super().__init__(owner, gm, example_inputs)
-
-    def __call__(self, *values: Any) -> Any:
-        if self.pieces is None or self.backend.listening or self.backend.stood_in:
-            return super().__call__(*values)
-        if _size(values) > self.size:
-            self.backend.found(self, values)
-        if self.runner is None or self.blocks is None:
-            return self.as_it_is(*values)
-        self.runner.prepare()
-        return self.runner.outermost(self.blocks.frame(list(values)))[0]
-
-    def profile(self, values: Sequence[Any], known: dict[Hashable, Chain], repeats: int) -> None:
-        """Measure the pieces, unless a graph that does the same was measured before."""
-        self.size = _size(values)
-        if not self.may_be_cut(values):
-            return
-        assert self.pieces is not None
-        blocks = CapturedBlocks.of(self.pieces, list(values))
-        key = self.pieces.likeness, tuple(map(_shape, values))
-        chain = known.get(key)
-        try:
-            # Inside compiled code no operator can be chosen to be kept.
-            options = 1 if self.backend.compile else len(MENU)
-            chain = chain or _chain(blocks, values, self.device, repeats, options)
-        except ValueError as error:
-            self.pieces, self.note = None, str(error)
-            warnings.warn(f"a graph is not planned: {error}", UserWarning, stacklevel=2)
-            return
-        if (step := self.backend.step) is not None:
-            chain = replace(
-                chain,
-                fixed_bytes=step.fixed_bytes,
-                before=step.before,
-                after=step.after,
-                step_bytes=step.step_bytes,
-            )
-        known[key] = chain
-        self.blocks, self.chain = blocks, chain
-        self._compile()
-
-    def known_as(self, chain: Chain) -> None:
-        """Note what it costs, measured elsewhere on the inputs that it was heard with."""
-        assert self.blocks is not None
-        self.chain, self.size = chain, _size(self.blocks.example)
-        self._compile()
-
-    def _compile(self) -> None:
-        if self.backend.compile and self.blocks is not None:
-            self.blocks = self.blocks.compiled()
-
-    def run_by(self, plan: Plan) -> None:
-        """Follow a plan from the next call on."""
-        assert self.blocks is not None
-        self.plan, self.runner = plan, Runner(plan, self.blocks)
-
-    @property
-    def known_plan(self) -> Plan:
-        """The plan of a graph that has one."""
-        assert self.plan is not None
-        return self.plan
-
-    @property
-    def known_blocks(self) -> CapturedBlocks:
-        """The blocks of a graph that has a plan."""
-        assert self.blocks is not None
-        return self.blocks
-
-    @property
-    def saved_bytes(self) -> int:
-        """What it keeps for the backward pass without a plan."""
-        if self.chain is None:
-            return 0
-        return sum(block.options[0].saved_bytes for block in self.chain.blocks)
-
-    def __str__(self) -> str:
-        if self.plan is None:
-            return f"runs as it is: {self.note or 'it did not run yet'}"
-        without, costs = keep_all(self.plan.known_chain).costs, self.plan.costs
-        return (
-            f"{len(self.plan)} pieces, {format_bytes(costs.peak_bytes)} of "
-            f"{format_bytes(without.peak_bytes)}, {costs.seconds / without.seconds:.2f} times the "
-            f"seconds: {self.plan}\n{picture(self.plan)}"
-        )
 
 
 def _chain(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from labkit.restore.memory import free_bytes
+from sublinear.planner import check_limits, check_one
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -16,6 +17,9 @@ _PERCENT = re.compile(r"\s*(\d+(?:\.\d*)?)\s*%\s*")
 
 # Of the free memory, what "all" leaves free: for work space, and for others.
 _MARGIN = 0.1
+
+# Of the plain step's time: what a plan may take longer where nothing is asked for.
+OVERHEAD = 0.3
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,18 @@ class Budget:
                 "number of bytes, or a text such as '6 GB'"
             )
         return int(free * (1 - _MARGIN)) + held
+
+
+def request(
+    budget: float | str | None, max_overhead: float | None, method: str
+) -> tuple[Budget, float | None]:
+    """The budget and the overhead that are asked for. Raises ValueError or TypeError."""
+    asked = as_budget(budget)
+    check_limits(asked.bytes, max_overhead, method)
+    check_one(budget, max_overhead)
+    if budget is None and max_overhead is None and method == "menu":
+        max_overhead = OVERHEAD
+    return asked, max_overhead
 
 
 def as_budget(budget: float | str | None) -> Budget:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 # What crosses a cut: (number of the storage, bytes), each storage once.
 Crossing = tuple[tuple[int, int], ...]
@@ -35,6 +36,18 @@ class Option:
     backward: float
     forward_peak: int
     backward_peak: int
+
+
+class Rerun(NamedTuple):
+    """Peaks of a block that runs again as the last of a checkpoint, and of its backward.
+
+    In bytes above what was alive before and the gradient of the output, without what waits for the
+    block, and without the gradients of parameters. In (0 1 2), torch stops within 2 as soon as all
+    that is saved is there: before its product, if 2 is linear, which saves only what it reads.
+    """
+
+    forward: int
+    backward: int
 
 
 @dataclass(frozen=True)
@@ -65,13 +78,7 @@ class Block:
     go, too, once 2 has run, if no checkpoint begins at 1 or 2. A run again that ends before that
     reader lets it go at its end.
 
-    ``rerun_forward_peak``: bytes above what was alive before, with the gradient of the output and
-    without what waits for the block, while the block runs again as the last of a checkpoint. In
-    (0 1 2), torch stops within 2 as soon as all that is saved is there: before its product, if 2
-    is linear, which saves only what it reads. None: as ``rerun_peak``.
-
-    ``rerun_peak``: the same in the backward that follows, without the gradients of parameters.
-    None: as if the block ran whole.
+    ``rerun``: as the last of a checkpoint; None: as if the block ran whole.
     """
 
     name: str
@@ -84,8 +91,7 @@ class Block:
     output_gradient_bytes: int | None = None
     waits: tuple[int, ...] = ()
     released: tuple[tuple[int, int], ...] = ()
-    rerun_peak: int | None = None
-    rerun_forward_peak: int | None = None
+    rerun: Rerun | None = None
     shapes: str = ""
 
     @property
@@ -94,17 +100,6 @@ class Block:
         if self.output_gradient_bytes is None:
             return self.output_bytes
         return self.output_gradient_bytes
-
-    @property
-    def rerun(self) -> tuple[int, int] | None:
-        """`rerun_forward_peak` and `rerun_peak`, above the gradient of the output as well.
-
-        None where the block is taken to run whole.
-        """
-        if self.rerun_peak is None:
-            return None
-        ahead = self.rerun_peak if self.rerun_forward_peak is None else self.rerun_forward_peak
-        return max(0, ahead - self.cotangent_bytes), self.rerun_peak - self.cotangent_bytes
 
 
 @dataclass(frozen=True)
@@ -155,6 +150,11 @@ class Chain:
     def __len__(self) -> int:
         return len(self.blocks)
 
+    @property
+    def saved_bytes(self) -> int:
+        """What the blocks keep for the backward pass without a plan."""
+        return sum(block.options[0].saved_bytes for block in self.blocks)
+
     def held(self, first: int, last: int) -> int:
         """Bytes that blocks ``first`` to ``last`` leave behind if they save nothing.
 
@@ -162,10 +162,6 @@ class Chain:
         """
         before, behind = self.cuts[first], self.cuts[last + 1]
         return sum(size for storage, size in behind.items() if storage not in before)
-
-    def waiting(self, block: int) -> int:
-        """Bytes that ``block`` is the last to read, and that nobody saves."""
-        return self._waiting[block]
 
     def released(self, block: int, first: int, last: int, over: bool = False) -> dict[int, int]:
         """Bytes that are gone once ``block`` has run, by the block that has made them.
@@ -202,8 +198,8 @@ class Chain:
         return cuts
 
     @cached_property
-    def _waiting(self) -> list[int]:
-        """`waiting` of each block."""
+    def waiting(self) -> list[int]:
+        """Bytes that each block is the last to read, and that nobody saves."""
         found = [0]
         for cut, block in zip(self.cuts[1:], self.blocks, strict=True):
             found.append(sum(cut[number] for number in block.waits))
@@ -301,8 +297,7 @@ class _Scale:
             output_bytes=output,
             output_gradient_bytes=cotangent,
             # How much of it are gradients of parameters is not known.
-            rerun_peak=None,
-            rerun_forward_peak=None,
+            rerun=None,
             crossing=crossing,
             options=tuple(map(self.option, block.options)),
             bare_peak=self.bytes(block.bare_peak),

@@ -107,7 +107,7 @@ class _Step:
             self.alive -= self._release(event.block, over=True)
             self.checkpoints.pop()
         elif kind == "over":
-            self.alive -= self.chain.waiting(event.block)
+            self.alive -= self.chain.waiting[event.block]
         elif kind == "loss":
             self._around(self.chain.after)
         else:
@@ -131,7 +131,7 @@ class _Step:
         self.forwards[event.block] += 1
         if event.last and block.rerun is not None:
             # What it saves is a part of its backward.
-            self._note(event, self._entering(event) + block.rerun[0], 0, option.forward)
+            self._note(event, self._entering(event) + block.rerun.forward, 0, option.forward)
             return
         above = self._entering(event) + option.forward_peak
         stays = option.saved_bytes - self._own_waiting(event)
@@ -155,12 +155,12 @@ class _Step:
 
     def _entering(self, event: Event) -> int:
         """What a block reads and nobody holds; a checkpoint holds what its first one reads."""
-        return 0 if event.opens else self.chain.waiting(event.block)
+        return 0 if event.opens else self.chain.waiting[event.block]
 
     def _bare(self, event: Event) -> None:
         costs, chain = self.blocks[event.block], self.chain
         change, above = self.chain.left(event.first, event.block), costs.bare_peak
-        waiting = chain.waiting(event.block)
+        waiting = chain.waiting[event.block]
         if event.block == event.first:
             # What it reads stays until it has run again.
             self.alive += waiting
@@ -177,7 +177,7 @@ class _Step:
         waiting = self._own_waiting(event)
         saved, peak = option.saved_bytes - waiting, option.backward_peak + waiting
         if event.last and costs.rerun is not None:
-            saved, peak = 0, costs.rerun[1]
+            saved, peak = 0, costs.rerun.backward
         else:
             gone = self.released.pop((event.block, event.block), 0)
             saved, peak = saved - gone, peak + gone

@@ -30,7 +30,8 @@ from sublinear.allocations import peak_of_compiled
 from sublinear.apply import apply
 from sublinear.backend import Backend
 from sublinear.blocks import Blocks, WrappedBlocks, is_plain_sequential
-from sublinear.budget import Budget, as_budget
+from sublinear.budget import Budget, request
+from sublinear.capture import Graph
 from sublinear.capture.compiled import check_compiler
 from sublinear.capture.inside import InsideBlocks, heard
 from sublinear.captured import captured
@@ -38,7 +39,6 @@ from sublinear.chain import Chain
 from sublinear.cost import Costs
 from sublinear.picture import picture
 from sublinear.plan import Plan
-from sublinear.planner import check_one, check_request
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.profiler import check_number
@@ -244,12 +244,8 @@ def fit(
     as it is. Not noticed later are files and clocks that its code reads through a library, and
     variables of the environment and attributes of Python modules that come only later.
     """
-    asked = as_budget(budget)
-    if budget is None and max_overhead is None and method == "menu":
-        max_overhead = OVERHEAD
     # Before the profile, which may take minutes.
-    check_request(asked.bytes, max_overhead, method)
-    check_one(budget, max_overhead)
+    asked, max_overhead = request(budget, max_overhead, method)
     check_number("accumulate", accumulate)
     if check_every is not None:
         check_number("check_every", check_every)
@@ -259,15 +255,14 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    fitting = _Fitting(model, task, asked, margin, max_overhead, method, compile, repeats, prove)
     with measuring(None):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:
-            if blocks is not None:
-                fitted = fitting.by_blocks(blocks, bar)
-            else:
-                fitted = fitting.by_compiler(bar)
+            fitting = _Fitting(
+                model, task, asked, margin, max_overhead, method, compile, repeats, prove, bar
+            )
+            fitted = fitting.by_compiler() if blocks is None else fitting.by_blocks(blocks)
     _warn_of(fitted, asked)
     if check_every is None:
         return fitted
@@ -278,9 +273,6 @@ def fit(
 
 # A plan into a model that trains by it.
 Follow = Callable[[Plan], nn.Module]
-
-# Of the plain step's time: what a plan may take longer where nothing is asked for.
-OVERHEAD = 0.3
 
 # Of the progress bar, besides the blocks: the whole steps, the search, the real step, the proof.
 _STAGES = 4
@@ -322,28 +314,26 @@ class _Fitting:
     compile: bool
     repeats: int
     prove: bool
+    bar: tqdm[Any]
 
-    def by_blocks(self, blocks: Blocks, bar: tqdm[Any]) -> Fitted:
+    def by_blocks(self, blocks: Blocks) -> Fitted:
         """The model by its blocks, proven. Raises ValueError where it would train otherwise."""
-        chain = self._profile(blocks, bar)
+        chain = self._profile(blocks)
 
         def follow(found: Plan) -> nn.Module:
             return apply(self.model, found, self.task.args, blocks=blocks)
 
-        fitted = self._planned(chain, blocks, follow, bar)
-        if blocks.partial:
-            kept = sum(block.options[0].saved_bytes for block in chain.blocks)
-            fitted = replace(fitted, covered=self._share(kept))
-        return _proven(fitted, self._proof(fitted, bar))
+        fitted = self._planned(chain, blocks, follow)
+        return _proven(fitted, self._proof(fitted))
 
-    def by_compiler(self, bar: tqdm[Any]) -> Fitted:
+    def by_compiler(self) -> Fitted:
         """The model as torch's compiler captures it, proven; or some of its modules, wrapped.
 
         Raises ValueError where neither can be planned.
         """
         if self.compile:
             check_compiler(next(self.model.parameters()).device)
-        bar.set_description("capturing the model")
+        self.bar.set_description("capturing the model")
         overhead = None if self.budget.given else self.max_overhead
         by_plan = Backend(Budget(), overhead, self.method, self.repeats, compile=self.compile)
         model, task = captured(self.model, by_plan), self.task
@@ -352,42 +342,41 @@ class _Fitting:
                 main = heard(by_plan, lambda: task.loss(model(*task.args, **task.kwargs)))
             if len(by_plan.cut) == 1:
                 blocks = InsideBlocks.of_graph(self.model, main, model.forward)
-                chain = self._profile(blocks, bar)
+                chain = self._profile(blocks)
         except ValueError as error:
             if self.compile:
                 raise
-            return self.by_blocks(self._wrapped(error), bar)
+            return self.by_blocks(self._wrapped(error))
         if len(by_plan.cut) > 1:
             fitted = self._several(by_plan, model)
         else:
-            fitted = self._one(by_plan, model, blocks, chain, bar)
-        proof = self._proof(fitted, bar)
+            fitted = self._one(by_plan, model, main, blocks, chain)
+        proof = self._proof(fitted)
         if proof.differences and not self.compile:
-            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))), bar)
+            return self.by_blocks(self._wrapped(ValueError(_refusal(proof, fitted.note))))
         return _proven(fitted, proof)
 
     def _one(
         self,
         by_plan: Backend,
         model: nn.Module,
+        main: Graph,
         blocks: InsideBlocks,
         chain: Chain,
-        bar: tqdm[Any],
     ) -> Fitted:
         """By the plan of the only graph."""
-        [graph] = [each for each in by_plan.graphs if each is blocks.main]
-        by_plan.know(graph, chain)
+        by_plan.know(main, chain)
 
         def follow(found: Plan) -> nn.Module:
-            graph.run_by(found)
+            by_plan.follow(main, found)
             return model
 
-        fitted = self._planned(chain, blocks, follow, bar)
-        if self.budget.given:
+        fitted = self._planned(chain, blocks, follow)
+        limit = self._limit(fitted.plain.peak_bytes, chain)
+        if limit is not None:
             # For graphs that come later.
-            by_plan.limit = max(self._limit(chain) or 0, fitted.predicted.peak_bytes)
-        covered = self._share(graph.saved_bytes)
-        return replace(fitted, covered=covered, compiled=self.compile)
+            by_plan.limit = max(limit, fitted.predicted.peak_bytes)
+        return fitted
 
     def _several(self, by_plan: Backend, model: nn.Module) -> Fitted:
         """By a plan for each graph of a step. Raises ValueError where none can be planned."""
@@ -397,25 +386,31 @@ class _Fitting:
             task.loss(model(*task.args, **task.kwargs))
         if not by_plan.planned:
             raise ValueError(f"of what torch's compiler captures nothing can be planned: {by_plan}")
-        count = by_plan.count
-        note = f"torch's compiler captures {count}; what is predicted follows the largest of them"
-        plan = by_plan.main.known_plan
-        fitted = Fitted(model, plan, self.model, task, note, compiled=self.compile, kind="captured")
-        plain = fitted.peak_of(self.model)
+        note = (
+            f"torch's compiler captures {by_plan.count}; what is predicted follows the largest of "
+            "them"
+        )
+        fitted = self._fitted(model, by_plan.main.known_plan, note, "captured")
         without = by_plan.without_plan().peak_bytes
-        beside = 0 if plain is None else plain - without
-        covered = self._share(sum(graph.saved_bytes for graph in by_plan.planned))
-        device = next(self.model.parameters()).device
-        limit = self.budget.limit(plain or without, device, plan.known_chain.fixed_bytes)
+        plain = fitted.peak_of(self.model) or without
+        beside = plain - without
+        limit = self._limit(plain, fitted.chain)
+
+        def follow(aim: float) -> tuple[Fitted, int]:
+            by_plan.limit = aim - beside
+            return fitted, by_plan.plan(by_plan.limit).peak_bytes + beside
+
         if limit is None:
-            peak = fitted.step_peak()
+            found = replace(fitted, measured_bytes=fitted.step_peak())
         else:
-            peak = self._kept_to(int(limit * (1 - self.margin)), fitted, by_plan, beside)
-        chain = by_plan.main.known_plan.known_chain
+            found = self._keeping_to(limit, follow)
+        main = by_plan.main
+        chain = main.known_plan.known_chain
         size = max(0, chain.fixed_bytes + beside)
-        whole = replace(by_plan.main.known_plan, chain=replace(chain, fixed_bytes=size))
-        fitted = replace(fitted, plan=whole, measured_bytes=peak, covered=covered)
-        return replace(fitted, gain=self._gain(fitted, by_plan.main.known_blocks))
+        whole = replace(main.known_plan, chain=replace(chain, fixed_bytes=size))
+        covered = self._share(sum(graph.planned_bytes for graph in by_plan.planned))
+        found = replace(found, plan=whole, covered=covered)
+        return replace(found, gain=self._gain(found))
 
     def _wrapped(self, reason: ValueError) -> WrappedBlocks:
         """Some modules of a model that cannot be captured; the reason is raised without any."""
@@ -426,9 +421,9 @@ class _Fitting:
         except ValueError:
             raise reason from None
 
-    def _profile(self, blocks: Blocks, bar: tqdm[Any]) -> Chain:
-        bar.set_description("measuring the blocks")
-        bar.total = _STAGES + len(blocks)
+    def _profile(self, blocks: Blocks) -> Chain:
+        self.bar.set_description("measuring the blocks")
+        self.bar.total = _STAGES + len(blocks)
         task = self.task
         chain = profile(
             self.model,
@@ -441,65 +436,78 @@ class _Fitting:
             options=not self.compile,
             repeats=self.repeats,
             accumulate=task.accumulate > 1,
-            on_block=bar.update,
+            on_block=self.bar.update,
         )
-        bar.update()
+        self.bar.update()
         return chain
 
-    def _planned(self, chain: Chain, blocks: Blocks, follow: Follow, bar: tqdm[Any]) -> Fitted:
+    def _planned(self, chain: Chain, blocks: Blocks, follow: Follow) -> Fitted:
         """Plan; where that is asked for, until a real step keeps to the budget."""
-        bar.set_description("searching for the plan")
-        limit = self._limit(chain)
-        fitted = self._by_plan(chain, blocks, follow, limit)
-        bar.update()
-        if limit is not None and self.prove:
-            bar.set_description("measuring a step")
-            fitted = self._held(fitted, chain, blocks, follow, limit)
-        bar.update()
-        return fitted
+        self.bar.set_description("searching for the plan")
 
-    def _proof(self, fitted: Fitted, bar: tqdm[Any]) -> Proof:
+        def by_plan(budget: float | None) -> tuple[Fitted, int]:
+            found = find(chain, budget=budget, max_overhead=self.max_overhead, method=self.method)
+            fitted = self._fitted(follow(found), found, blocks.note, blocks.kind)
+            return fitted, found.costs.peak_bytes
+
+        limit = self._limit(keep_all(chain).costs.peak_bytes, chain)
+        if limit is None:
+            fitted, _ = by_plan(None)
+        else:
+            fitted = self._keeping_to(limit, by_plan)
+        self.bar.update(2)
+        if blocks.partial:
+            fitted = replace(fitted, covered=self._share(chain.saved_bytes))
+        return replace(fitted, gain=self._gain(fitted))
+
+    def _fitted(self, model: nn.Module, plan: Plan, note: str, kind: str) -> Fitted:
+        task, compiled = self.task, self.compile
+        return Fitted(model, plan, self.model, task, note, compiled=compiled, kind=kind)
+
+    def _keeping_to(self, limit: float, follow: Callable[[float], tuple[Fitted, int]]) -> Fitted:
+        """The model by a plan whose real step keeps to the limit.
+
+        ``follow``: plans within so many bytes, and says how many it predicts.
+        """
+        aim = limit
+        fitted, predicted = follow(aim)
+        if not self.prove:
+            return fitted
+        for _ in range(_TRIES):
+            peak = fitted.step_peak()
+            if peak is None:
+                note = "a step of the plan did not fit into memory here"
+                return replace(fitted, note=_joined(fitted.note, note))
+            if peak <= limit:
+                return replace(fitted, measured_bytes=peak)
+            # What the account does not see takes up a part of the budget.
+            aim = min(aim, predicted) - (peak - limit)
+            try:
+                fitted, predicted = follow(aim)
+            except ValueError as error:
+                raise ValueError(
+                    f"budget={limit:.0f} bytes: a real step of the plan needed {peak} bytes, "
+                    f"{peak - limit:.0f} too many, and with that much less to spend: {error}"
+                ) from None
+        raise ValueError(
+            f"budget={limit:.0f} bytes: after {_TRIES} plans a real step still needed {peak}: "
+            "the device gives out memory in larger pieces than are counted; ask for less"
+        )
+
+    def _proof(self, fitted: Fitted) -> Proof:
         if not self.prove:
             return Proof((), "not proven: prove=False", partial=True)
-        bar.set_description("comparing a step with a plain one")
+        self.bar.set_description("comparing a step with a plain one")
         size, compiled = fitted.chain.batch_size, fitted.compiled
         proof = prove_step(fitted.original, fitted.model, fitted.task, size, compiled=compiled)
-        bar.update()
+        self.bar.update()
         return proof
 
-    def _kept_to(self, limit: int, fitted: Fitted, by_plan: Backend, beside: int) -> int | None:
-        """Plan graphs so that a real step keeps to the limit; its peak, where it is measured."""
-        aim = limit - beside
-        for _ in range(_TRIES):
-            by_plan.limit = aim
-            found = by_plan.plan(aim)
-            peak = fitted.step_peak() if self.prove else None
-            if peak is None or peak <= limit:
-                return peak
-            aim = min(aim, found.peak_bytes) - (peak - limit)
-        raise ValueError(
-            f"budget={limit} bytes: after {_TRIES} plans a real step still needed {peak}: ask for "
-            "more"
-        )
-
-    def _limit(self, chain: Chain) -> float | None:
+    def _limit(self, plain_bytes: int, chain: Chain) -> float | None:
         """The budget in bytes, less the margin; None without one."""
         device = next(self.model.parameters()).device
-        limit = self.budget.limit(keep_all(chain).costs.peak_bytes, device, chain.fixed_bytes)
+        limit = self.budget.limit(plain_bytes, device, chain.fixed_bytes)
         return None if limit is None else int(limit * (1 - self.margin))
-
-    def _by_plan(self, chain: Chain, blocks: Blocks, follow: Follow, limit: float | None) -> Fitted:
-        found = find(chain, budget=limit, max_overhead=self.max_overhead, method=self.method)
-        fitted = Fitted(
-            follow(found),
-            found,
-            self.model,
-            self.task,
-            blocks.note,
-            compiled=self.compile,
-            kind=blocks.kind,
-        )
-        return replace(fitted, gain=self._gain(fitted, blocks))
 
     def _share(self, kept: int) -> float:
         """The part that ``kept`` bytes are of all that a plain step saves for backward."""
@@ -508,20 +516,20 @@ class _Fitting:
             saved = saved_bytes(lambda: task.loss(model(*task.args, **task.kwargs)))
         return min(1.0, kept / max(1, saved))
 
-    def _gain(self, fitted: Fitted, blocks: Blocks) -> str:
+    def _gain(self, fitted: Fitted) -> str:
         """That a plan saves next to nothing, why, and what may help; empty where it saves."""
         plain = fitted.plain.peak_bytes
         saved = 1 - fitted.predicted.peak_bytes / plain
         if saved >= _LEAST_GAIN or self.method == "none":
             return ""
         amount = f"{saved:.1%}"
-        kept = sum(block.options[0].saved_bytes for block in fitted.chain.blocks) / plain
+        kept = fitted.chain.saved_bytes / plain
         return (
             f"the plan saves {'nothing' if amount == '0.0%' else amount} of the plain peak; the "
-            f"planned blocks keep {kept:.0%} of it: {self._advice(fitted, blocks, kept)}"
+            f"planned blocks keep {kept:.0%} of it: {self._advice(fitted, kept)}"
         )
 
-    def _advice(self, fitted: Fitted, blocks: Blocks, kept: float) -> str:
+    def _advice(self, fitted: Fitted, kept: float) -> str:
         if self.budget.given:
             return "the budget asks for no more"
         chain = fitted.chain
@@ -535,35 +543,9 @@ class _Fitting:
                 f"no plan of method {self.method!r} needs much less; smaller blocks than "
                 f"{largest.name}, the largest, may"
             )
-        if isinstance(blocks, WrappedBlocks):
+        if fitted.kind == "wrapped":
             return "choose by name modules that keep more, modules=[...]"
         return "the rest is weights, gradients and inputs, beside which a larger batch gains more"
-
-    def _held(
-        self, fitted: Fitted, chain: Chain, blocks: Blocks, follow: Follow, limit: float
-    ) -> Fitted:
-        """A plan whose real step keeps to the limit."""
-        aim = limit
-        for _ in range(_TRIES):
-            peak = fitted.step_peak()
-            if peak is None:
-                note = "a step of the plan did not fit into memory here"
-                return replace(fitted, note=_joined(fitted.note, note))
-            if peak <= limit:
-                return replace(fitted, measured_bytes=peak)
-            # What the account does not see takes up a part of the budget.
-            aim = min(aim, fitted.predicted.peak_bytes) - (peak - limit)
-            try:
-                fitted = self._by_plan(chain, blocks, follow, aim)
-            except ValueError as error:
-                raise ValueError(
-                    f"budget={limit:.0f} bytes: a real step of the plan needed {peak} bytes, "
-                    f"{peak - limit:.0f} too many, and with that much less to spend: {error}"
-                ) from None
-        raise ValueError(
-            f"budget={limit:.0f} bytes: after {_TRIES} plans a real step still needed {peak}: "
-            "the device gives out memory in larger pieces than are counted; ask for less"
-        )
 
 
 def _check_margin(margin: object) -> None:

@@ -12,36 +12,39 @@ from sublinear.chain import Chain
 from sublinear.plan import Plan
 from sublinear.searches import optimal, simple, single_level, within
 from sublinear.searches.table import CLOSE
-from sublinear.teaching import genetic, grid, recursive, segments
+
+# Gives one plan, whatever the budget.
+Search = Callable[[Chain], Plan]
 
 
 @dataclass(frozen=True)
 class BudgetedMethod:
     """A method that minds a budget: its plan with the lowest peak, its tables of fastest plans."""
 
-    lowest_peak: Callable[[Chain], Plan]
+    name: str
+    lowest_peak: Search
     table: within.TableOf
 
 
-# Methods that give one plan, whatever the budget; all but the first two are there to learn from.
-FIXED: dict[str, Callable[[Chain], Plan]] = {
+_FLAT = BudgetedMethod("single-level", single_level.lowest_peak, single_level.SingleLevelTable)
+_NESTED = BudgetedMethod(
+    "optimal",
+    partial(optimal.lowest_peak, menu=False),
+    partial(optimal.OptimalTable, menu=False),
+)
+_MENU = BudgetedMethod(
+    "menu",
+    partial(optimal.lowest_peak, menu=True),
+    partial(optimal.OptimalTable, menu=True),
+)
+BUDGETED = {method.name: method for method in (_FLAT, _NESTED, _MENU)}
+
+# By name. Others may be added: the course does so with those that it compares.
+METHODS: dict[str, Search | BudgetedMethod] = {
     "none": simple.keep_all,
     "every": simple.every_block,
-    "sqrt": segments.sqrt_segments,
-    "grid": grid.grid,
-    "genetic": genetic.genetic,
-    "recursive": recursive.recursive,
+    **BUDGETED,
 }
-BUDGETED: dict[str, BudgetedMethod] = {
-    "single-level": BudgetedMethod(single_level.lowest_peak, single_level.SingleLevelTable),
-    "optimal": BudgetedMethod(
-        partial(optimal.lowest_peak, menu=False), partial(optimal.OptimalTable, menu=False)
-    ),
-    "menu": BudgetedMethod(
-        partial(optimal.lowest_peak, menu=True), partial(optimal.OptimalTable, menu=True)
-    ),
-}
-METHODS = (*FIXED, *BUDGETED)
 
 
 def plan(
@@ -58,46 +61,51 @@ def plan(
     a step may take more than a plain one, as a fraction; the lowest peak within that. Neither: the
     lowest peak. At most one of the two.
 
-    The methods in `FIXED` know no budget: they give their one plan, or ValueError if it breaks the
-    budget. So does a budget below the floor, the lowest peak that any plan of the method has; the
-    message says which block sets it.
+    Those of `METHODS` that are functions know no budget: they give their one plan, or ValueError if
+    it breaks the budget. So does a budget below the floor, the lowest peak that any plan of the
+    method has; the message says which block sets it.
     """
     _check_chain(chain)
-    check_request(budget, max_overhead, method)
+    check_limits(budget, max_overhead, method)
+    check_one(budget, max_overhead)
     if batch_size is not None:
         chain = chain.at_batch(batch_size)
-    if method in FIXED:
-        return _within_limits(chain, FIXED[method](chain), budget, max_overhead)
-    floor = BUDGETED[method].lowest_peak(chain)
+    search = METHODS[method]
+    if not isinstance(search, BudgetedMethod):
+        return _within_limits(chain, search(chain), budget, max_overhead)
+    floor = search.lowest_peak(chain)
     least = floor.costs.peak_bytes
     if max_overhead is not None:
-        return _smallest(chain, method, floor, _seconds_allowed(chain, max_overhead))
-    if budget is None:
-        return _fastest(chain, method, floor, least)
-    if budget < least:
-        # What a checkpoint lets go early may make a plan smaller than the search knows.
-        lowest = _fastest(chain, method, floor, least)
-        if lowest.costs.peak_bytes > budget:
-            raise ValueError(
-                f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
-                f"{_about(chain, lowest)}; {_remedies(chain, budget, method)}"
-            )
-        return lowest
-    return _fastest(chain, method, floor, int(budget))
+        return _smallest(chain, search, floor, _seconds_allowed(chain, max_overhead))
+    if budget is not None and budget >= least:
+        return _fastest(chain, search, floor, int(budget))
+    # What a checkpoint lets go early may make a plan smaller than the search knows.
+    lowest = _fastest(chain, search, floor, least)
+    if budget is not None and lowest.costs.peak_bytes > budget:
+        raise ValueError(
+            f"budget={_size(budget)} is too small for {chain.batch_size} samples: "
+            f"{_about(chain, lowest)}; {_remedies(chain, budget, search)}"
+        )
+    return lowest
 
 
 def largest_batch(
-    chain: Chain, budget: int, *, max_overhead: float | None = None, method: str = "menu"
+    chain: Chain,
+    budget: int,
+    *,
+    max_overhead: float | None = None,
+    method: str = "menu",
 ) -> int:
     """The largest batch size for which ``method`` has a plan within ``budget`` bytes.
 
     And within ``max_overhead``, if that is given. Raises ValueError where not even one sample fits.
     """
     _check_chain(chain)
-    _check_limits(budget, max_overhead, method)
+    check_limits(budget, max_overhead, method)
+    search = METHODS[method]
 
     def fits(batch_size: int) -> bool:
-        return _fits(chain.at_batch(batch_size), int(budget), max_overhead, method)
+        return _fits(chain.at_batch(batch_size), int(budget), max_overhead, search)
 
     if not fits(1):
         # Says so, unless it is the time that forbids it.
@@ -127,18 +135,20 @@ def _bisect(fits: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _fits(chain: Chain, budget: int, max_overhead: float | None, method: str) -> bool:
-    if method in FIXED:
-        found = FIXED[method](chain)
+def _fits(
+    chain: Chain, budget: int, max_overhead: float | None, search: Search | BudgetedMethod
+) -> bool:
+    if not isinstance(search, BudgetedMethod):
+        found = search(chain)
     else:
-        found = BUDGETED[method].lowest_peak(chain)
+        found = search.lowest_peak(chain)
     if found.costs.peak_bytes > budget:
         return False
     if max_overhead is None:
         return True
-    if method in BUDGETED:
+    if isinstance(search, BudgetedMethod):
         # The plan above was for the least memory, not for the least time.
-        found = _fastest(chain, method, found, budget)
+        found = _fastest(chain, search, found, budget)
     return found.costs.seconds <= _seconds_allowed(chain, max_overhead) * CLOSE
 
 
@@ -146,28 +156,25 @@ def _fits(chain: Chain, budget: int, max_overhead: float | None, method: str) ->
 # time, and its slots are finer: what the nested search finds is compared with it.
 
 
-def _fastest(chain: Chain, method: str, floor: Plan, budget: int) -> Plan:
-    found = within.fastest(chain, BUDGETED[method].table, floor, budget)
-    if method != "single-level":
-        flat = BUDGETED["single-level"]
-        flat_floor = flat.lowest_peak(chain)
+def _fastest(chain: Chain, method: BudgetedMethod, floor: Plan, budget: int) -> Plan:
+    found = within.fastest(chain, method.table, floor, budget)
+    if method is not _FLAT:
+        flat_floor = _FLAT.lowest_peak(chain)
         if flat_floor.costs.peak_bytes <= budget:
-            rival = within.fastest(chain, flat.table, flat_floor, budget)
+            rival = within.fastest(chain, _FLAT.table, flat_floor, budget)
             found = min(found, rival, key=lambda plan: plan.costs.seconds)
-    return found.named(method)
+    return found.named(method.name)
 
 
-def _smallest(chain: Chain, method: str, floor: Plan, seconds: float) -> Plan:
-    flat, flat_floor = BUDGETED["single-level"], floor
-    if method != "single-level":
-        flat_floor = flat.lowest_peak(chain)
+def _smallest(chain: Chain, method: BudgetedMethod, floor: Plan, seconds: float) -> Plan:
+    flat_floor = _FLAT.lowest_peak(chain)
     known = simple.keep_all(chain)
     # The second time with finer slots.
     for _ in range(2):
-        known = within.smallest(chain, flat.table, flat_floor, known, seconds)
-    if method != "single-level":
-        known = within.smallest(chain, BUDGETED[method].table, floor, known, seconds)
-    return known.named(method)
+        known = within.smallest(chain, _FLAT.table, flat_floor, known, seconds)
+    if method is not _FLAT:
+        known = within.smallest(chain, method.table, floor, known, seconds)
+    return known.named(method.name)
 
 
 def _within_limits(
@@ -176,7 +183,7 @@ def _within_limits(
     """The plan itself, or ValueError where it breaks a limit that its method does not know."""
     costs = found.costs
     if budget is not None and costs.peak_bytes > budget:
-        floor = BUDGETED["menu"].lowest_peak(chain)
+        floor = _MENU.lowest_peak(chain)
         raise ValueError(
             f"budget={_size(budget)}: method {found.method!r} minds no budget, and its peak is "
             f"{_size(costs.peak_bytes)}; {_about(chain, floor)}"
@@ -209,10 +216,14 @@ def _size(size: float) -> str:
     return f"{size:.0f} bytes ({format_bytes(size)})"
 
 
-def _remedies(chain: Chain, budget: float, method: str) -> str:
+def _remedies(chain: Chain, budget: float, search: BudgetedMethod) -> str:
     """What would fit, and what would help."""
     largest = max(chain.blocks, key=lambda block: block.options[0].saved_bytes)
-    most = _most_samples(chain, int(budget), method)
+
+    def fit(batch_size: int) -> bool:
+        return _fits(chain.at_batch(batch_size), int(budget), None, search)
+
+    most = _bisect(fit, 0, chain.batch_size)
     if not most:
         fits = f"not even one sample fits: {_size(chain.fixed_bytes)} do not depend on the batch"
     else:
@@ -222,21 +233,6 @@ def _remedies(chain: Chain, budget: float, method: str) -> str:
         f"with less state, smaller modules than the largest block ({largest.name!r}, which saves "
         f"{_size(largest.options[0].saved_bytes)})"
     )
-
-
-def _most_samples(chain: Chain, budget: int, method: str) -> int:
-    """The largest batch below the chain's that fits; 0 if none does."""
-
-    def fits(batch_size: int) -> bool:
-        return _fits(chain.at_batch(batch_size), budget, None, method)
-
-    return _bisect(fits, 0, chain.batch_size)
-
-
-def check_request(budget: object, max_overhead: object, method: str) -> None:
-    """Raise ValueError or TypeError for what `plan` would refuse, whatever the chain."""
-    _check_limits(budget, max_overhead, method)
-    check_one(budget, max_overhead)
 
 
 def check_one(budget: object, max_overhead: object) -> None:
@@ -253,7 +249,8 @@ def _check_chain(chain: object) -> None:
         raise TypeError(f"chain={chain!r}: plan takes a Chain, as profile makes it from a model")
 
 
-def _check_limits(budget: object, max_overhead: object, method: str) -> None:
+def check_limits(budget: object, max_overhead: object, method: str) -> None:
+    """Raise ValueError or TypeError for a limit that is no number, or another method."""
     if method not in METHODS:
         raise ValueError(f"method={method!r}: choose one of {', '.join(map(repr, METHODS))}")
     for name, value in (("budget", budget), ("max_overhead", max_overhead)):

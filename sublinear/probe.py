@@ -72,15 +72,14 @@ class MemoryProbe:
         return torch.cuda.max_memory_allocated(self.device) - self._begin
 
     def phase(self) -> Phase:
-        """A part of what is probed: ``with probe.phase() as backward``."""
+        """A part of what is probed, which is yet to begin."""
         return Phase(self)
 
 
 class Phase:
     """The most bytes in a part of what a `MemoryProbe` sees: ``peak``, and ``above`` its begin.
 
-    `begin` and `end` serve where a ``with`` block cannot, as in a hook of autograd's; the last
-    `end` counts.
+    Begun and ended by calls, as it may be in a hook of autograd's; the last `end` counts.
     """
 
     def __init__(self, probe: MemoryProbe) -> None:
@@ -98,18 +97,6 @@ class Phase:
     def above(self) -> int:
         """The peak beyond what was alive when the phase began."""
         return self.peak - self.before
-
-    def __enter__(self) -> Phase:
-        self.begin()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
 
 
 class Clock:

@@ -22,9 +22,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from labkit.device import is_out_of_memory, survive
 from labkit.restore.generators import rng_state
+from sublinear.equal import Seen, copied, differences, relative_gap
 from sublinear.profiling import Training, restored
 from sublinear.profiling.training import mean_of_outputs
-from sublinear.verify import CLOSE, Seen, copied, differences, relative_gap
+from sublinear.verify import CLOSE
 
 # How much further than two plain steps from one another the planned one may be.
 _MARGIN = 4

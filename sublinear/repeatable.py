@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from labkit.restore import restoring
 from labkit.restore.contents import CONTAINERS, as_before, contents
 from labkit.restore.generators import rng_state, set_rng_state
+from sublinear.equal import same
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _CONTAINERS = ("_parameters", "_buffers", "_modules")
@@ -234,11 +235,6 @@ def changes(before: Attributes) -> list[str]:
     return found
 
 
-def impure(where: str, changed: list[str]) -> str:
-    """The message for them."""
-    return f"{where} changes {changed[0]} in forward: computing it again would do so again"
-
-
 def check_repeatable(
     name: str,
     run: Callable[[], object],
@@ -267,14 +263,15 @@ def check_repeatable(
         set_rng_state(begin)
         statistics.reset()
         second = run()
+    changed = []
     for label, buffer, value in buffers:
         if not same(buffer, value):
-            raise ValueError(
-                f"block {name} changes the buffer {label} in forward: computing it again would do "
-                "so again"
-            )
-    if changed := changes(plain):
-        raise ValueError(impure(f"block {name}", changed))
+            changed.append(f"the buffer {label}")
+    changed += changes(plain)
+    if changed:
+        raise ValueError(
+            f"block {name} changes {changed[0]} in forward: computing it again would do so again"
+        )
     for one, two in zip(tree_leaves(first), tree_leaves(second), strict=True):
         if torch.is_tensor(one) and not same(one, two):
             raise ValueError(
@@ -302,42 +299,3 @@ def _other_buffers(
         if id(buffer) not in statistics:
             found.append((name, buffer, buffer.clone()))
     return found
-
-
-def same(one: torch.Tensor, two: torch.Tensor, among: Iterable[torch.Tensor] = ()) -> bool:
-    """Whether two tensors are equal bit by bit.
-
-    On an accelerator without deterministic algorithms, up to the order of sums; see `nearly_same`.
-    """
-    if one.shape != two.shape:
-        return False
-    if one.is_meta:
-        return True
-    if one.is_sparse:
-        one, two = one.to_dense(), two.to_dense()
-    if not one.is_floating_point():
-        return torch.equal(one, two)
-    if one.device.type != "cpu" and not torch.are_deterministic_algorithms_enabled():
-        return nearly_same(one, two, among)
-    # Copies only where there may be numbers that are none.
-    return torch.equal(one, two) or torch.equal(one.nan_to_num(), two.nan_to_num())
-
-
-def nearly_same(one: torch.Tensor, two: torch.Tensor, among: Iterable[torch.Tensor] = ()) -> bool:
-    """Whether two tensors are equal within 1 % of the largest finite value of the first.
-
-    Or within 0.1 % of the largest ``among`` others: beside them the gradient of a bias before batch
-    norm is rounding alone, which another order of sums changes altogether.
-    """
-    if not one.numel():
-        return True
-    allowed = max(1e-2 * _largest(one), *(1e-3 * _largest(other) for other in among), 0.0)
-    return torch.allclose(one, two, rtol=0.0, atol=allowed, equal_nan=True)
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    if tensor.is_sparse:
-        tensor = tensor.coalesce().values()
-    if not tensor.numel() or not tensor.is_floating_point():
-        return 0.0
-    return float(tensor.abs().nan_to_num(0.0, 0.0, 0.0).max())

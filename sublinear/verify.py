@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from labkit.comparing import measuring
 from labkit.restore.generators import rng_state
 from sublinear.apply import PlannedModel, apply
 from sublinear.blocks import Blocks
+from sublinear.equal import Seen, copied, differences
 from sublinear.events import events
 from sublinear.plan import Plan
 from sublinear.profiling import Inputs, Keywords, Loss, Training, restored, training
@@ -131,10 +129,6 @@ def _be_deterministic() -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
-# Copies of what steps leave behind, by a name that says what it is.
-Seen = dict[str, object]
-
-
 def _train(model: nn.Module, task: Training, make: MakeOptimizer, steps: int) -> Seen:
     """Copies of all that some steps leave behind."""
     trainer = make(parameter for parameter in model.parameters() if parameter.requires_grad)
@@ -153,83 +147,6 @@ def _train(model: nn.Module, task: Training, make: MakeOptimizer, steps: int) ->
     for kind, state in rng_state().items():
         seen[f"random state of {kind}"] = state
     return seen
-
-
-def copied(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """A copy on the CPU, of a gradient that is None as well."""
-    if tensor is None:
-        return None
-    return tensor.detach().to("cpu", copy=True)
-
-
-def differences(
-    wanted: Seen, found: Mapping[str, object], tolerance: float | Mapping[str, float] = 0.0
-) -> list[str]:
-    """What differs, in words; by more than ``tolerance`` of a tensor's largest value.
-
-    One tolerance for all, or one by name; what has none must be equal.
-    """
-    lines = []
-    for key, want in wanted.items():
-        allowed = tolerance
-        if isinstance(allowed, Mapping):
-            allowed = allowed.get(key, 0.0)
-        if line := _difference(want, found[key], allowed):
-            lines.append(f"{key}: {line}")
-    return lines
-
-
-def relative_gap(one: torch.Tensor, two: torch.Tensor) -> float:
-    """How far two tensors of the same shape are apart, of the largest value of the first."""
-    gap, size = _gap(one, two)
-    if not gap:
-        return 0.0
-    return gap / size if size else math.inf
-
-
-def _difference(want: object, have: object, tolerance: float) -> str | None:
-    wanted, found = tree_leaves(want), tree_leaves(have)
-    if len(wanted) != len(found):
-        return "missing in one of the two"
-    for one, two in zip(wanted, found, strict=True):
-        if torch.is_tensor(one) and torch.is_tensor(two):
-            if line := _tensor_difference(one, two, tolerance):
-                return line
-        elif torch.is_tensor(one) or torch.is_tensor(two):
-            return "missing in one of the two"
-        elif not np.array_equal(one, two):
-            return "differs"
-    return None
-
-
-def _tensor_difference(one: torch.Tensor, two: torch.Tensor, tolerance: float) -> str | None:
-    if one.shape != two.shape or one.dtype != two.dtype or one.layout != two.layout:
-        return "another shape, type or layout"
-    gap, size = _gap(one, two)
-    if gap <= tolerance * size:
-        return None
-    if not (one.is_floating_point() or one.is_complex()):
-        return "differs"
-    return f"differs by {gap:.3g}, of values up to {size:.3g}"
-
-
-def _gap(one: torch.Tensor, two: torch.Tensor) -> tuple[float, float]:
-    """The largest difference, and the largest value of the first; nan is equal to nan."""
-    one, two = _comparable(one), _comparable(two)
-    if torch.equal(one, two) or not one.numel():
-        return 0.0, 0.0
-    if not one.isnan().equal(two.isnan()):
-        return math.inf, 0.0
-    one, two = one.nan_to_num(), two.nan_to_num()
-    return float((one - two).abs().max()), float(one.abs().max())
-
-
-def _comparable(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.layout is not torch.strided:
-        tensor = tensor.to_dense()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    return tensor.double()
 
 
 def _forwards(plan: Plan) -> tuple[tuple[int, ...], Counter[int]]:

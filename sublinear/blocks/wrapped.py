@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
+from labkit.restore.attributes import exchanged
 from sublinear.blocks.blocks import Blocks, Keywords, Program, State, below, name_of
 from sublinear.blocks.calls import Call, Feed, Layout, longest_run, record
 from sublinear.repeatable import unmoved
@@ -118,19 +119,14 @@ class WrappedBlocks(Blocks):
         It returns what leaves the last one; the others hand that on. Raises RuntimeError where the
         model does not feed them to one another, or uses what they hand on for anything else.
         """
-        modules = [self.model.get_submodule(frame.call.name) for frame in self.frames]
         relay = _Relay(self, work)
-        own = [module.__dict__.get("forward") for module in modules]
-        try:
-            for i, module in enumerate(modules):
-                module.__dict__["forward"] = partial(relay.forward, i)
+        forwards = []
+        for i, frame in enumerate(self.frames):
+            module = self.model.get_submodule(frame.call.name)
+            forwards.append((module, "forward", partial(relay.forward, i)))
+        with exchanged(forwards):
             yield
             relay.finish()
-        finally:
-            for module, forward in zip(modules, own, strict=True):
-                module.__dict__.pop("forward", None)
-                if forward is not None:
-                    module.__dict__["forward"] = forward
 
 
 def _frame(call: Call, feed: Feed | None) -> Frame:

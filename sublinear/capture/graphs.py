@@ -16,9 +16,14 @@ import torch
 from torch import fx, nn
 
 from labkit.memory import saved_bytes
+from labkit.text import format_bytes
 from sublinear.blocks.blocks import State
 from sublinear.capture.pieces import CapturedBlocks, Pieces, not_cut, pieces_of
 from sublinear.capture.watching import Unplannable
+from sublinear.chain import Chain
+from sublinear.picture import picture
+from sublinear.plan import Plan
+from sublinear.searches.simple import keep_all
 
 # Does what all pieces do, from what crosses into the first one.
 Work = Callable[..., State]
@@ -36,7 +41,7 @@ class Graphs:
     """A backend that notes graphs. ``graphs``: those that train, in the order of their capture."""
 
     def __init__(self) -> None:
-        self.graphs: list[Any] = []
+        self.graphs: list[Graph] = []
         # Whether a run only shows which graphs there are, and what each saves for backward.
         self.listening = False
         self._main: Graph | None = None
@@ -44,14 +49,10 @@ class Graphs:
         self._spare = False
 
     def __call__(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        graph = self.graph(gm, example_inputs)
+        graph = Graph(self, gm, example_inputs)
         if graph.trains:
             self.graphs.append(graph)
         return graph
-
-    def graph(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Graph:
-        """A graph of this backend's kind."""
-        return Graph(self, gm, example_inputs)
 
     @property
     def cut(self) -> list[Graph]:
@@ -68,18 +69,19 @@ class Graphs:
         finally:
             self._main, self._work, self._spare = before
 
-    @property
-    def stood_in(self) -> bool:
-        """Whether somebody stands in for a graph."""
-        return self._work is not None
+    def run(self, graph: Graph, values: list[Any]) -> Any:
+        """What a graph that can be cut computes in a call."""
+        if self._main is not None and self._work is not None:
+            if not graph.like(self._main):
+                return graph.as_it_is(*values)
+            return self._work(*graph.blocks_for(values).frame(values, spare=self._spare))[0]
+        if self.listening:
+            return graph.heard(values)
+        return self.by_plan(graph, values)
 
-    def by_another(self, graph: Graph, values: list[Any]) -> Any:
-        """The result of a graph while somebody stands in for one; others run as they are."""
-        assert self._work is not None and self._main is not None
-        if not graph.like(self._main):
-            return graph.as_it_is(*values)
-        blocks = graph.blocks_for(values)
-        return self._work(*blocks.frame(values, spare=self._spare))[0]
+    def by_plan(self, graph: Graph, values: list[Any]) -> Any:
+        """The same where nobody stands in for a graph, or listens; without a plan as it is."""
+        return graph.as_it_is(*values)
 
 
 class Graph:
@@ -87,14 +89,17 @@ class Graph:
 
     ``pieces``: None where it cannot be cut, ``note`` says why. ``trains``: whether it was captured
     with gradients on, for inputs of which one needs one. ``saves``: bytes that it keeps for the
-    backward pass, once it ran while its backend listened.
+    backward pass, once it ran while its backend listened. ``chain``: what its pieces cost, once
+    they were measured, on inputs of ``size`` bytes; ``plan``: what it runs by.
     """
 
     def __init__(self, owner: Graphs, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         self.backend, self.as_it_is = owner, gm.forward
         self.pieces: Pieces | None = None
         self.blocks: CapturedBlocks | None = None
-        self.note, self.saves = "", 0
+        self.note, self.saves, self.size = "", 0, -1
+        self.chain: Chain | None = None
+        self.plan: Plan | None = None
         self.code = _code()
         self.device = torch.device("cpu")
         wanting = [value for value in example_inputs if _wants_gradient(value)]
@@ -112,11 +117,9 @@ class Graph:
             self.pieces, self.note = None, "it is a single piece"
 
     def __call__(self, *values: Any) -> Any:
-        if self.pieces is not None and self.backend.stood_in:
-            return self.backend.by_another(self, list(values))
-        if self.pieces is not None and self.backend.listening:
-            return self._heard(values)
-        return self.as_it_is(*values)
+        if self.pieces is None:
+            return self.as_it_is(*values)
+        return self.backend.run(self, list(values))
 
     def blocks_for(self, values: list[Any]) -> CapturedBlocks:
         """Its pieces as blocks."""
@@ -138,14 +141,35 @@ class Graph:
             self.pieces, self.note = None, reason
         return not reason
 
-    def _heard(self, values: Sequence[Any]) -> Any:
+    def heard(self, values: list[Any]) -> Any:
         """Run it as it is, and count what it saves."""
         if not self.may_be_cut(values):
             return self.as_it_is(*values)
-        self.blocks_for(list(values))
+        self.blocks_for(values)
         result: list[Any] = []
         self.saves = saved_bytes(lambda: result.append(self.as_it_is(*values)))
         return result[0]
+
+    @property
+    def known_plan(self) -> Plan:
+        """The plan of a graph that has one."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def planned_bytes(self) -> int:
+        """What its pieces keep for the backward pass without a plan."""
+        return self.known_plan.known_chain.saved_bytes
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return f"runs as it is: {self.note or 'it did not run yet'}"
+        without, costs = keep_all(self.plan.known_chain).costs, self.plan.costs
+        return (
+            f"{len(self.plan)} pieces, {format_bytes(costs.peak_bytes)} of "
+            f"{format_bytes(without.peak_bytes)}, {costs.seconds / without.seconds:.2f} times the "
+            f"seconds: {self.plan}\n{picture(self.plan)}"
+        )
 
 
 def compiled_forward(model: nn.Module, graphs: Graphs) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
+from labkit.restore.attributes import patched
 from sublinear.blocks.blocks import Keywords, State
 from sublinear.capture.graphs import Graph, Graphs, Work, compiled_forward
 from sublinear.capture.pieces import CapturedBlocks
@@ -71,16 +72,9 @@ class InsideBlocks(CapturedBlocks):
     def standing_in(self, work: Work) -> Iterator[None]:
         """Let ``work`` do what the graph does, in a run of the model that leaves no trace."""
         assert self.main is not None
-        held = self.model.__dict__
-        own = held.get("forward")
-        with self.graphs.standing_in(self.main, work, spare=True):
-            try:
-                held["forward"] = self.forward
-                yield
-            finally:
-                held.pop("forward", None)
-                if own is not None:
-                    held["forward"] = own
+        replaced = patched(self.model, "forward", self.forward)
+        with self.graphs.standing_in(self.main, work, spare=True), replaced:
+            yield
 
 
 def captured_blocks(model: nn.Module, args: State, kwargs: Keywords) -> InsideBlocks:

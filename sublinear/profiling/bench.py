@@ -18,7 +18,8 @@ from labkit.restore.generators import rng_state, set_rng_state
 from sublinear.apply import MENU, checkpointed, keep_only
 from sublinear.blocks import Blocks, State
 from sublinear.blocks.generators import without_generators
-from sublinear.chain import NOBODY, Block, Chain, Crossing, Option
+from sublinear.chain import NOBODY, Block, Chain, Crossing, Option, Rerun
+from sublinear.equal import same
 from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
     Made,
@@ -42,7 +43,7 @@ from sublinear.profiling.tensors import (
 )
 from sublinear.profiling.training import Training
 from sublinear.profiling.twins import likeness
-from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics, same
+from sublinear.repeatable import check_repeatable, drawing_alike, frozen_statistics
 
 # A way to run one block.
 Way = Callable[..., State]
@@ -107,7 +108,6 @@ class BlockRun:
     made: Made
     arrivals: tuple[Arrival | None, ...]
     saves: Saves
-    pulled: int
     numbers: tuple[int, ...] = ()
 
 
@@ -213,7 +213,7 @@ class Bench:
         owners = [id(tensor) for tensor in self.blocks.tensors(i).values()]
         block = replace(twin.block, name=self.blocks.names[i], shapes=self.blocks.shapes(i))
         own = {owners[place]: size for place, size in made}
-        return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves, twin.pulled)
+        return BlockRun(block, leaves(after), own, twin.arrivals, twin.saves)
 
     def _measured(self, i: int, state: State) -> BlockRun:
         modules = tuple(self.blocks.modules(i))
@@ -234,7 +234,7 @@ class Bench:
             options, seconds = _ordered(options, seconds)
             rerun = self._rerun(run, state)
         crossing = sum(size for _, size in storages(full.leaving))
-        pulled = sum(tensor.nbytes for tensor in tensors(full.leaving) if tensor.requires_grad)
+        pulled = _pulled(full.leaving)
         made = {}
         for parameter in self.model.parameters():
             if id(parameter) in full.gradients and not self.accumulate:
@@ -247,11 +247,10 @@ class Bench:
             0,
             peak,
             seconds + self.tensor_seconds * saves.count,
-            rerun_peak=rerun.backward,
-            rerun_forward_peak=rerun.forward,
+            rerun=Rerun(max(0, rerun.forward - pulled), rerun.backward - pulled),
             shapes=shapes,
         )
-        return BlockRun(block, full.leaving, made, full.arrivals, saves, pulled)
+        return BlockRun(block, full.leaving, made, full.arrivals, saves)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -389,18 +388,18 @@ class Bench:
             fill_gradients(self.model)
         with MemoryProbe(self.device) as probe:
             pull = watched.pull_on(way(*watched.state))
-            with probe.phase() as backward:
-                if pull is not None:
-                    pull.backward()
+            probe.restart()
+            if pull is not None:
+                pull.backward()
+            peak = probe.peak
         gradients: dict[int, torch.Tensor] = {}
         for parameter in self.model.parameters():
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
         made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
-        pulled = sum(tensor.nbytes for tensor in tensors(leaving) if tensor.requires_grad)
         gradients |= watched.arrived
         self.model.zero_grad(set_to_none=True)
-        backward_peak = backward.peak - saved - pulled - made
+        backward_peak = peak - saved - _pulled(leaving) - made
         saved = max(saved, 0)
         forward_peak = max(saved, forward_peak)
         option = Option(name, saved, ahead, back, forward_peak, backward_peak)
@@ -424,6 +423,11 @@ class Bench:
 
         ahead, back = fastest(take, self.repeats)
         return ahead, back
+
+
+def _pulled(leaving: State) -> int:
+    """Bytes of the gradients that the bench makes of what leaves a block."""
+    return sum(tensor.nbytes for tensor in tensors(leaving) if tensor.requires_grad)
 
 
 def _ordered(options: tuple[Option, ...], bare: float) -> tuple[tuple[Option, ...], float]:
@@ -456,16 +460,15 @@ def _with_gradients(rows: list[Block], runs: list[BlockRun], around: Surrounding
         for option in rows[i].options:
             options.append(replace(option, backward_peak=option.backward_peak + again))
         cotangent = sum({place.storage: place.size for place in behind if place}.values())
-        beside = cotangent - runs[i].pulled
-        rerun = rows[i].rerun_peak
-        ahead = rows[i].rerun_forward_peak
+        rerun = rows[i].rerun
+        if rerun is not None:
+            rerun = rerun._replace(backward=rerun.backward + again)
         found[i] = replace(
             rows[i],
             gradient_bytes=own,
             options=tuple(options),
             output_gradient_bytes=cotangent,
-            rerun_peak=None if rerun is None else rerun + again + beside,
-            rerun_forward_peak=None if ahead is None else ahead + beside,
+            rerun=rerun,
         )
         behind = before_block(runs[i].arrivals, behind, i)
     return found

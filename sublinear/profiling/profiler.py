@@ -122,8 +122,14 @@ def measured(
     if accumulate:
         fixed += _gradients(model)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
-    chain = replace(chain, fixed_bytes=fixed, device=name, step_bytes=beside)
-    chain = replace(chain, spare_bytes=spare_bytes(model), checkpoint_seconds=each)
+    chain = replace(
+        chain,
+        fixed_bytes=fixed,
+        device=name,
+        step_bytes=beside,
+        spare_bytes=spare_bytes(model),
+        checkpoint_seconds=each,
+    )
     with survive() as outcome:
         step = time_step(model, task, repeats)
     if outcome.error:

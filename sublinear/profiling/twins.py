@@ -22,25 +22,13 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 
 def likeness(blocks: Blocks, i: int, state: State) -> Hashable:
     """Equal for two blocks that do the same work on what enters them."""
-    names = _Names(blocks, i)
-    modules = tuple(_module(module, names) for module in blocks.modules(i))
-    read = tuple(_tensor(tensor, names) for tensor in blocks.tensors(i).values())
-    return blocks.work(i), modules, read, _entering(state)
+    used = blocks.tensors(i).values()
+    numbers = {id(tensor): number for number, tensor in enumerate(used)}
+    modules = tuple(_module(module, numbers) for module in blocks.modules(i))
+    return blocks.work(i), modules, tuple(map(_layout, used)), _entering(state)
 
 
-class _Names:
-    """Numbers for the tensors of a block, in the order in which it meets them."""
-
-    def __init__(self, blocks: Blocks, i: int) -> None:
-        self.numbers: dict[int, int] = {}
-        for tensor in blocks.tensors(i).values():
-            self.number(tensor)
-
-    def number(self, tensor: torch.Tensor) -> int:
-        return self.numbers.setdefault(id(tensor), len(self.numbers))
-
-
-def _module(module: nn.Module, names: _Names) -> Hashable:
+def _module(module: nn.Module, numbers: dict[int, int]) -> Hashable:
     settings = []
     for name, value in vars(module).items():
         if name not in _OF_EVERY_MODULE:
@@ -48,7 +36,7 @@ def _module(module: nn.Module, names: _Names) -> Hashable:
     own = []
     for held in (module._parameters, module._buffers):
         for name, tensor in held.items():
-            own.append((name, None if tensor is None else names.number(tensor)))
+            own.append((name, None if tensor is None else numbers[id(tensor)]))
     children = tuple(module._modules)
     return type(module), module.training, tuple(settings), tuple(own), children
 
@@ -57,10 +45,6 @@ def _setting(value: object) -> Hashable:
     """Equal for equal plain values, nested ones too, and for the same object."""
     plain = all(isinstance(leaf, _PLAIN) for leaf in tree_leaves(value))
     return (type(value), repr(value)) if plain else id(value)
-
-
-def _tensor(tensor: torch.Tensor, names: _Names) -> Hashable:
-    return names.number(tensor), _layout(tensor)
 
 
 def _layout(tensor: torch.Tensor) -> Hashable:

@@ -10,10 +10,9 @@ the first block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,21 +21,8 @@ from sublinear.chain import Block, Chain, Option
 # Bytes of an option that a block does not have; sums of a few of them are numbers yet.
 _TOO_LARGE = 2**60
 
-T = TypeVar("T")
-
-
-class OncePerChain(Generic[T]):
-    """Makes a thing of a chain, with and without its menu, once for as long as the chain lives."""
-
-    def __init__(self, make: Callable[[Chain, bool], T]) -> None:
-        self._make = make
-        self._known: WeakKeyDictionary[Chain, dict[bool, T]] = WeakKeyDictionary()
-
-    def __call__(self, chain: Chain, *, menu: bool) -> T:
-        known = self._known.setdefault(chain, {})
-        if menu not in known:
-            known[menu] = self._make(chain, menu)
-        return known[menu]
+# A search asks for the same chain, with and without its menu, again and again.
+once = lru_cache(maxsize=8)
 
 
 class Needs:
@@ -94,16 +80,15 @@ class Needs:
         bare_seconds = [block.forward for block in blocks]
         self.elapsed = np.concatenate([[0.0], np.cumsum(bare_seconds)])
         self.held, self.bare = _segments(chain)
-        self.mark = np.array([chain.waiting(number) for number in range(self.n)], np.int64)
+        self.mark = np.array(chain.waiting[: self.n], np.int64)
         self.held += self.mark[:, None]
-        self.held -= _gone(chain)
         self.bare += self.mark[:, None]
 
     def _add(self, chain: Chain, number: int, menu: bool) -> None:
         """What one block needs."""
         block, others = chain.blocks[number], int(self.behind[number])
         options = block.options if menu else block.options[:1]
-        own, entering = block.gradient_bytes, chain.waiting(number)
+        own, entering = block.gradient_bytes, chain.waiting[number]
         # Of what a selective option may have chosen to save, nothing waits.
         waits = [chain.held(number, number) - chain.left(number, number)]
         waits += [0] * (len(options) - 1)
@@ -151,7 +136,10 @@ class Needs:
         return needs
 
 
-needs_of = OncePerChain(lambda chain, menu: Needs(chain, menu=menu))
+@once
+def needs_of(chain: Chain, *, menu: bool) -> Needs:
+    """The needs of a chain, which are made once."""
+    return Needs(chain, menu=menu)
 
 
 def _own(gradients: int, peak: int) -> int:
@@ -180,46 +168,14 @@ def _first(rows: list[list[int]]) -> np.ndarray:
 
 
 def _segments(chain: Chain) -> tuple[np.ndarray, np.ndarray]:
-    """``held`` and ``bare`` of `Needs`."""
+    """``held`` and ``bare`` of `Needs`, without ``mark``."""
     n = len(chain)
-    held = _held(chain)
-    bare = np.zeros((n, n), np.int64)
-    peaks = np.array([block.bare_peak for block in chain.blocks], np.int64)
+    held, bare = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
     for first in range(n):
-        bare[first, first:] = peaks[first:]
-        bare[first, first + 1 :] += held[first, first:-1]
+        above = 0
+        for last in range(first, n):
+            held[first, last] = chain.left(first, last)
+            bare[first, last] = above + chain.blocks[last].bare_peak
+            above = chain.held(first, last)
         np.maximum.accumulate(bare[first, first:], out=bare[first, first:])
     return held, bare
-
-
-def _gone(chain: Chain) -> np.ndarray:
-    """``held`` that only waits for the next block."""
-    n = len(chain)
-    found = np.zeros((n, n), np.int64)
-    for last, block in enumerate(chain.blocks):
-        for number in block.waits:
-            made = last + 1
-            while made and number in chain.cuts[made - 1]:
-                made -= 1
-            # Of segments that begin before it was made.
-            found[:made, last] += chain.cuts[last + 1][number]
-    return found
-
-
-def _held(chain: Chain) -> np.ndarray:
-    """`Chain.held` of all segments: what crosses behind one, less what crosses before it too."""
-    n = len(chain)
-    where: dict[object, list[int]] = {}
-    sizes: dict[object, int] = {}
-    all_bytes = np.zeros(n + 1, np.int64)
-    for number, cut in enumerate(chain.cuts):
-        for storage, size in cut.items():
-            where.setdefault(storage, []).append(number)
-            sizes[storage] = size
-            all_bytes[number] += size
-    both = np.zeros((n + 1, n + 1), np.int64)
-    for storage, numbers in where.items():
-        if len(numbers) > 1:
-            both[np.ix_(numbers, numbers)] += sizes[storage]
-    held = all_bytes[None, 1:] - both[:-1, 1:]
-    return np.triu(held)

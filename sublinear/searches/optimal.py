@@ -12,7 +12,7 @@ import numpy as np
 from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
-from sublinear.searches.needs import Needs, OncePerChain, needs_of
+from sublinear.searches.needs import Needs, needs_of, once
 from sublinear.searches.table import UNKNOWN, Table, choose
 
 # Of a table at most, with 4 bytes in each: long chains get fewer slots.
@@ -293,7 +293,10 @@ class _NestedFloors:
         return found
 
 
-floors_of = OncePerChain(lambda chain, menu: _NestedFloors(needs_of(chain, menu=menu)))
+@once
+def floors_of(chain: Chain, *, menu: bool) -> _NestedFloors:
+    """The floors of a chain, which are made once."""
+    return _NestedFloors(needs_of(chain, menu=menu))
 
 
 def _by_length(square: np.ndarray) -> np.ndarray:

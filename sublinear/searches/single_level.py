@@ -7,7 +7,7 @@ import numpy as np
 from sublinear.chain import Chain
 from sublinear.nodes import Checkpoint, Keep, Node, kept
 from sublinear.plan import Plan
-from sublinear.searches.needs import Needs, OncePerChain, needs_of
+from sublinear.searches.needs import Needs, needs_of, once
 from sublinear.searches.table import UNKNOWN, Table, choose
 
 METHOD = "single-level"
@@ -16,7 +16,7 @@ SLOTS = 1000
 
 def lowest_peak(chain: Chain) -> Plan:
     """The plan of one level with the lowest peak, exact to the byte, in O(n^2)."""
-    floors = _floors_of(chain, menu=False)
+    floors = _floors_of(chain)
     return Plan(floors.nodes(int(floors.rest[0]))[:-1], METHOD, chain)
 
 
@@ -25,7 +25,7 @@ class SingleLevelTable(Table):
 
     def __init__(self, chain: Chain, capacity: int, slots: int = SLOTS) -> None:
         super().__init__(chain, needs_of(chain, menu=False), capacity, slots, METHOD)
-        self._floors = _floors_of(chain, menu=False)
+        self._floors = _floors_of(chain)
         # [s, m]: seconds of the blocks from s on.
         self._rest = np.full((self.needs.n + 1, self.slots + 1), np.inf)
         self._rest[-1] = 0
@@ -138,4 +138,6 @@ class _FlatFloors:
         return kept, np.where(fits, dropped, np.inf)
 
 
-_floors_of = OncePerChain(lambda chain, menu: _FlatFloors(needs_of(chain, menu=menu)))
+@once
+def _floors_of(chain: Chain) -> _FlatFloors:
+    return _FlatFloors(needs_of(chain, menu=False))

@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sublinear"))
 
 from zoo import FAMILIES, peak, step
 
+import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.board.measure import machine_name
 from course.board.record import MOST_OTHERS, Watch
 from course.records.beside import OURS, Beside, Model, Way, record_path, recorded, write

@@ -23,6 +23,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.small_gpu import SmallGpu, Trial, search_batch, try_batch
 from labkit.comparing import compare
 from labkit.device import pick_device

@@ -25,11 +25,11 @@ import statistics
 import time
 
 from course.plan_pareto import pareto
+from course.searches import genetic
 from sublinear.chain import Block, Chain, Option
 from sublinear.planner import BUDGETED, METHODS, plan
 from sublinear.searches import single_level
 from sublinear.searches.simple import keep_all
-from sublinear.teaching import genetic
 
 KINDS = ("uniform", "pyramid", "layers", "valley")
 SEEDS = range(10)

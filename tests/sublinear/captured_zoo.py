@@ -23,7 +23,7 @@ from torch.autograd.graph import saved_tensors_hooks
 import sublinear
 from labkit import MemoryMeter
 from labkit.restore.generators import rng_state
-from sublinear.verify import Seen, copied, differences
+from sublinear.equal import Seen, copied, differences
 from tests.sublinear.foreign_models import FOREIGN, Batch, loss_of
 
 STEPS = 12

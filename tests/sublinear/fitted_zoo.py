@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import sublinear
-from sublinear.verify import differences
+from sublinear.equal import differences
 from tests.sublinear.captured_zoo import dynamo_seconds, seed_all, trained
 from tests.sublinear.foreign_models import FOREIGN, Batch, loss_of
 

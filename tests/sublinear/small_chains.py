@@ -12,11 +12,12 @@ from itertools import product
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from sublinear.chain import Around, Block, Chain, Option
+from sublinear.chain import Around, Block, Chain, Option, Rerun
 from sublinear.nodes import Checkpoint, Keep, Node
 from sublinear.plan import Plan
 
 few, sizes = st.integers(0, 3), st.integers(0, 7)
+reruns = st.builds(Rerun, sizes, st.integers(-7, 7))
 thorough = settings(max_examples=250, deadline=None, derandomize=True, database=None)
 
 
@@ -65,8 +66,7 @@ def chains(draw, max_blocks=5, menu=1, parts=False):
             float(draw(few)),
             crossing if skips else (),
             waits=waits,
-            rerun_peak=draw(st.none() | sizes) if parts else None,
-            rerun_forward_peak=draw(st.none() | sizes) if parts else None,
+            rerun=draw(st.none() | reruns) if parts else None,
         )
 
     blocks = tuple(block(number) for number in range(count))

@@ -28,9 +28,9 @@ from sublinear.capture import watching
 from sublinear.capture.modes import autocast_level
 from sublinear.capture.watching import name_of
 from sublinear.captured import captured
+from sublinear.equal import Seen, copied, differences
 from sublinear.nodes import Checkpoint, Keep
 from sublinear.plan import Plan
-from sublinear.verify import Seen, copied, differences
 
 WIDTH = 16
 ROWS = 256

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_chains import all_plans, chains, thorough
 
-from sublinear.chain import NOBODY, Block, Chain, Option
+from course.searches.segments import sqrt_segments
+from sublinear.chain import NOBODY, Block, Chain, Option, Rerun
 from sublinear.nodes import keeps
 from sublinear.plan import Checkpoint, Keep, Plan, simulate
 from sublinear.searches.simple import every_block, keep_all
-from sublinear.teaching.segments import sqrt_segments
 
 
 def chain_of(*outputs, saved=10, gradient=0):
@@ -289,11 +289,11 @@ def test_what_nobody_saves_is_gone_once_its_last_reader_has_run():
 def test_what_waits_for_a_block_is_gone_when_torch_stops_its_second_run():
     chain = chain_of(4, 6)
     before = replace(chain.blocks[0], crossing=((0, 4),), waits=(0,))
-    last = replace(chain.blocks[1], crossing=((1, 6),), rerun_peak=30, rerun_forward_peak=28)
+    last = replace(chain.blocks[1], crossing=((1, 6),), rerun=Rerun(28 - 6, 30 - 6))
     chain = replace(chain, blocks=(before, last), input_crossing=((9, 100),))
     costs = simulate(chain, Plan((Checkpoint((Keep(0), Keep(1))),), "by hand"))
     again = [moment for moment in costs.timeline if moment.block == 1][1:]
-    # Block 0 has saved 10, of which its output is 4; both figures have the gradient of the output.
+    # Block 0 has saved 10, of which its output is 4; the gradient of the output of block 1 is 6.
     assert [moment.event for moment in again] == ["forward", "backward"]
     assert [moment.peak_bytes for moment in again] == [1100 + 6 + 4 + 28, 1100 + 6 + 30]
 

@@ -3,6 +3,7 @@
 import pytest
 from small_chains import random_chain
 
+import course.searches  # noqa: F401  # adds its methods to the planner's
 from course.plan_figures import alive_figure, held, plan_figure
 from sublinear import METHODS, Plan, plan
 

@@ -12,9 +12,11 @@ def test_a_phase_has_a_peak_of_its_own() -> None:
         first = torch.ones(1000)
         del first
         second = torch.ones(100)
-        with probe.phase() as phase:
-            third = torch.ones(10)
-            del third
+        phase = probe.phase()
+        phase.begin()
+        third = torch.ones(10)
+        del third
+        phase.end()
         assert second.sum() == 100
     assert (phase.before, phase.peak, phase.above) == (400, 440, 40)
 

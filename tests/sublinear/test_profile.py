@@ -14,7 +14,7 @@ from course import models
 from labkit.memory import StorageTracker
 from labkit.restore.generators import rng_state
 from sublinear.apply import MENU, apply, checkpointed
-from sublinear.chain import Block, Option
+from sublinear.chain import Block, Option, Rerun
 from sublinear.plan import Plan, simulate
 from sublinear.probe import Clock
 from sublinear.profiling import Roofline, bench, calibrate, profile, steady
@@ -301,17 +301,17 @@ def test_options_that_keep_the_same_operators_are_measured_once(monkeypatch) -> 
 
 def test_what_runs_again_is_beside_the_gradients_of_a_step_not_those_of_the_bench() -> None:
     option = Option("all", 10, 1.0, 2.0, 10, 5)
-    block = Block("b", 10, (option,), 0, 10, 1.0, rerun_peak=30, rerun_forward_peak=28)
+    block = Block("b", 10, (option,), 0, 10, 1.0, rerun=Rerun(28 - 10, 30 - 10))
     # The bench made a gradient of 10 bytes for what leaves the block; in a step it is a part of 25.
     # The loss has made one for the block's parameter, to which a second one of 4 is added.
     nothing = Saves(frozenset(), frozenset())
-    run = BlockRun(block, (), {1: 4}, (None,), nothing, pulled=10)
+    run = BlockRun(block, (), {1: 4}, (None,), nothing)
     around = Surroundings(made=frozenset({1}), gradients=[Place("of the loss", 25)])
     (found,) = _with_gradients([block], [run], around)
     assert (found.gradient_bytes, found.cotangent_bytes) == (0, 25)
     assert found.options[0].backward_peak == 5 + 4
-    assert found.rerun_peak == 30 + 4 + 25 - 10
-    assert found.rerun_forward_peak == 28 + 25 - 10
+    assert found.cotangent_bytes + found.rerun.backward == 30 + 4 + 25 - 10
+    assert found.cotangent_bytes + found.rerun.forward == 28 + 25 - 10
 
 
 class Stack(nn.Module):
@@ -324,7 +324,8 @@ class Stack(nn.Module):
 def test_the_backward_of_a_run_again_does_not_count_what_its_forward_needed() -> None:
     model = nn.Sequential(nn.Linear(64, 64), Stack(), nn.Linear(64, 2))
     blocks = profile(model, torch.randn(256, 64), repeats=1).blocks
-    assert any(2 * block.rerun_peak < block.rerun_forward_peak for block in blocks)
+    peaks = [[block.cotangent_bytes + peak for peak in block.rerun] for block in blocks]
+    assert any(2 * backward < forward for forward, backward in peaks)
 
 
 def test_a_run_again_hands_gradients_on_without_a_copy() -> None:

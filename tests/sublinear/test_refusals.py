@@ -15,11 +15,11 @@ from torch.utils.checkpoint import checkpoint
 from course import models
 from labkit.restore.generators import rng_state
 from sublinear.apply import apply
+from sublinear.equal import nearly_same
 from sublinear.fit import fit
 from sublinear.plan import Checkpoint, Plan
 from sublinear.profiling import profile
 from sublinear.profiling.bench import Bench
-from sublinear.repeatable import nearly_same
 from sublinear.split import split
 from sublinear.verify import verify
 
