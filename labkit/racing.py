@@ -69,7 +69,9 @@ def race(
         seeds = pick(cpu=5, test=2)
     _check(arms, target, {"steps": steps, "every": every, "seeds": seeds})
     job = _Race(dict(arms), target, steps, every, metric, higher_is_better, stop, on_point)
-    bar = progress(total=seeds * len(arms), desc="race", unit="run")
+    # Who is told needs no bar.
+    hidden = {"disable": True} if on_update else {}
+    bar = progress(total=seeds * len(arms), desc="race", unit="run", **hidden)
     try:
         with measuring(threads):
             job.warm_up(Stages(on_stage, stop))

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -239,8 +240,10 @@ def _per_update(each: Round) -> str:
 
 
 def _in_words(each: Round) -> str:
-    whole = f"{len(each.jobs)} updates in {format_seconds(each.seconds)}"
-    return f"{whole}; the device works {100 * each.lit:.0f} %"
+    prepared = median(end - begin for begin, end in each.prepares)
+    worked = median(job.end - job.begin for job in each.jobs)
+    usual = f"host {format_seconds(prepared)}, device {format_seconds(worked)} an update"
+    return f"{usual}; the device works {100 * each.lit:.0f} %"
 
 
 def _level(each: Round, box: Box, most: float) -> list[Markup]:

@@ -109,7 +109,7 @@ def test_both_sides_of_a_run_are_drawn():
     result = lab.run(read_every=4, seconds=0.2)
     root = ET.fromstring(tank.of(tanks)(result))
     words = root.get("aria-label")
-    assert words.count("4 updates in") == words.count("the device works") == 2
+    assert words.count("an update;") == words.count("the device works") == 2
     assert "read every update: " in words and "read every 4 updates: " in words
     kinds = [node.get("class") for node in root.iter("{http://www.w3.org/2000/svg}rect")]
     # A lamp per update and a wait per read, and each once in the legend.
