@@ -179,9 +179,9 @@ function render({ el }) {
       `At first ${BEFORE} samples have the smallest area. Bet, then drag the batch along its curve.`,
     caption:
       "Simulated. Steps to the target, 68 (1 + noise scale / batch), and the 1.25 µs of a sample " +
-      "are fitted to a recorded race on two cores of an Intel Xeon; so is how the steps grow " +
-      "where the learning rate is not linear: 8 times as large for 8 times the batch. Root: " +
-      "√8 times; or it stays. Nothing is measured here; the panel below trains a real network.",
+      "are fitted to a recorded race on two cores of an Intel Xeon. Learning rate: for 8 times " +
+      "the batch, linear is 8 times as large, root √8 times, stays the same; these two need more " +
+      "steps, by a fit, too. Nothing is measured here; the panel below trains a real network.",
     state,
     height: (width) => (width < NARROW ? 436 : 296),
     draw: (pen, now, size) => {
