@@ -149,8 +149,17 @@ def _loss(figure: Figure) -> str:
         return "kept the training from its target"
     times = format_factor(1 / figure.factor)
     if figure.verdict == "slower":
-        return f"costs {times} times the time"
+        return f"costs {times} times the time{_between(figure)}"
     return f"costs about {times} times the time, {pairs_in_words(figure)}"
+
+
+def _between(figure: Figure) -> str:
+    """`` [1.40, 1.60]``: the interval; of a loss, of times the time."""
+    low, high = figure.interval
+    if not (0 < low <= high < math.inf):
+        return ""
+    ends = (1 / high, 1 / low) if figure.direction == "slower" else (low, high)
+    return f" [{format_factor(ends[0])}, {format_factor(ends[1])}]"
 
 
 def _gain(figure: Figure) -> str:
@@ -158,6 +167,8 @@ def _gain(figure: Figure) -> str:
         least = f", at least {format_factor(figure.gain)} times as fast" if figure.counts else ""
         return f"brought the training to its target{least}: worth keeping"
     if figure.verdict == "faster":
-        return f"is {format_factor(figure.factor)} times as fast here: worth keeping"
+        times = f"is {format_factor(figure.factor)} times as fast here{_between(figure)}"
+        early = ", as far as its short race went" * (figure.mode in ("race", "cut race"))
+        return f"{times}{early}: worth keeping"
     where = pairs_in_words(figure).removeprefix("faster")
     return f"is faster here{where}; by how much is not clear yet"

@@ -19,7 +19,7 @@ from course.board.advice import KEEP, LEAVE, advised, wants_a_whole_race, wants_
 from course.board.live import Live, picture
 from course.board.measure import Tell, promised, seconds_at_most
 from course.board.page import body, head
-from course.board.store import Figure
+from course.board.store import Choices, Figure
 from course.board.wager import Wager
 from course.board.waterfall import Waterfall
 from course.switches import SWITCHES, label, labelled
@@ -43,6 +43,7 @@ class Measurable(Protocol):
     """What the buttons of a board act on, and what they show of it."""
 
     switch: str | None
+    choices: Choices
     latest: Figure | None
     said: str
     needs: int
@@ -67,6 +68,7 @@ class Measurable(Protocol):
     def leave(self) -> None: ...
     def choose(self, switch: str) -> None: ...
     def undo(self) -> None: ...
+    def take_out(self) -> None: ...
 
 
 class Clock(threading.Thread):
@@ -137,6 +139,7 @@ class Buttons(Watcher):
             KEEP: self._button("Keep it", lambda: self._choose(board.keep)),
             LEAVE: self._button("Do not keep it", lambda: self._choose(board.leave)),
             "undo": self._button("Undo", board.undo),
+            "out": self._button("Take it out", board.take_out),
         }
         self.wager = Wager(board.switch) if board.switch is not None else None
         self.picker = self._picker()
@@ -197,19 +200,7 @@ class Buttons(Watcher):
     def _arrange(self) -> None:
         """The buttons that mean something now, and behind them what was said last."""
         board, buttons = self.board, self.buttons
-        names: list[str] = []
-        if self._running:
-            names = ["stop"]
-        elif board.undecided:
-            names = [KEEP, LEAVE, "measure"]
-            if board.latest is not None and wants_a_whole_race(board.latest):
-                names.append("whole")
-            elif board.latest is not None and wants_more_time(board.latest):
-                names[-1] = "longer"
-        elif board.undoable:
-            names = ["undo", "measure"]
-        elif board.switch is not None:
-            names = ["patient", "measure"] if board.needs else ["measure"]
+        names = self._useful()
         advice = advised(board.latest) if board.latest is not None else ""
         for name in (KEEP, LEAVE):
             buttons[name].button_style = "primary" if name == advice else ""
@@ -229,6 +220,26 @@ class Buttons(Watcher):
         self.picker.disabled = self._running
         acts = (buttons[name] for name in names)
         self.box.children = [self.picker, *self._bets(), *acts, self.status]
+
+    def _useful(self) -> list[str]:
+        """The names of the buttons that mean something now."""
+        board = self.board
+        if self._running:
+            return ["stop"]
+        names: list[str] = []
+        if board.undecided:
+            names = [KEEP, LEAVE, "measure"]
+            if board.latest is not None and wants_a_whole_race(board.latest):
+                names.append("whole")
+            elif board.latest is not None and wants_more_time(board.latest):
+                names[-1] = "longer"
+        elif board.undoable:
+            names = ["undo", "measure"]
+        elif board.switch is not None:
+            names = ["patient", "measure"] if board.needs else ["measure"]
+            if board.switch in board.choices.switches:
+                names.append("out")
+        return names
 
     def _hint(self) -> str:
         """What the reader should know before the next press."""

@@ -229,6 +229,17 @@ class Board:
         """Do not keep it; the figure is kept all the same."""
         self._choose(kept=False)
 
+    def take_out(self) -> None:
+        """Keep the switch no longer; its figure stays known. ValueError where it is not kept."""
+        choice = self.choices.made.get(self.switch or "")
+        if choice is None or not choice.kept:
+            raise ValueError(f"{self.switch} is not kept")
+        left, before = Choice(choice.figure, kept=False), self.choices
+        if not self._change(lambda choices: choices.with_choice(left), "Taken out"):
+            self._unsaved.append(left)
+        self._undo = left, before
+        self._show_again()
+
     def undo(self) -> None:
         """Take the latest choice back: the file has what it had before. ValueError without one."""
         if self._undo is None:

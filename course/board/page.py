@@ -107,7 +107,8 @@ def body(found: Waterfall, watched: str = "") -> Markup:
             if each.path:
                 link = show.element("a", link, href=f"{each.path}.ipynb{SPEEDRUN}")
             links.append(link)
-        parts.append(show.sentence(f"{STILL}: ", show.join(links, " · ")))
+        # A hint to who asks for one: it tells something of a bet.
+        parts.append(show.details(show.join(links, " · "), summary=STILL))
     if watched:
         parts.insert(1, show.details(watched, summary="The last measurement"))
     notes = map(labelled, found.notes())

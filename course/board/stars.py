@@ -49,7 +49,8 @@ class Stars:
             texts = ["a star for each doubling of the slow script's speed"]
         if self.best >= 1:
             texts.append(f"the best recorded: {format_factor(self.best)} times")
-        return f"{'; '.join(texts)}; next star at {2 ** (self.won + 1)} times"
+        beyond = "" if not self.best < 2 ** (self.won + 1) else ", which nobody has recorded"
+        return f"{'; '.join(texts)}; next star at {2 ** (self.won + 1)} times{beyond}"
 
     def __str__(self) -> str:
         return f"{FULL * self.won}{EMPTY * self.left} {self.words}."

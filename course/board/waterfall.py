@@ -142,16 +142,18 @@ class Waterfall:
     def headline(self) -> str:
         """``17.5 min → 14.1 min``: the slow script, and the last step."""
         slow, last = self.steps[0].after, self.steps[-1]
-        if self.by_memory:
-            return f"{format_bytes(self.peaks[0])} → {format_bytes(self.peaks[-1])}"
+        if self.by_memory and last.figure:
+            return f"{format_bytes(last.figure.peak)} → {format_bytes(last.peak)}"
+        if self.fresh and math.isfinite(self.rate):
+            return f"about {duration(images_to_target() / self.rate)}"
         if self.fresh and self.best:
-            return f"{duration(self.best.seconds())} → {duration(self.best.best()[0])}"
+            return _from_to(self.best)
         # A side that never arrives has no time to arrow to.
         untold = math.isnan(last.measured) and math.isfinite(last.after)
         if len(self.steps) == 1 or untold:
             return self.time(slow)
-        unclear = [step.figure for step in self.steps if step.figure and step.figure.counts]
-        about = "about " if any(each.verdict == "unclear" for each in unclear) else ""
+        counted = [step.figure for step in self.steps if step.figure and step.figure.counts]
+        about = "about " if any(map(is_rough, counted)) else ""
         if not self.timed and math.isfinite(last.after):
             return about + speed_in_words(last.after / slow)
         return f"{self.time(slow)} → {about}{self.time(last.after)}"
@@ -162,23 +164,20 @@ class Waterfall:
         if self.by_memory:
             time = f", and {self.time(self.steps[-1].after)} {what}" if self.timed else ""
             what = f"at the peak of a step{time}"
+        elif self.fresh and math.isfinite(self.rate):
+            what += ", beside other programs"
+            if self.best:
+                what += f"; on a recorded machine {_from_to(self.best)}"
         elif self.fresh:
             where = ", on a recorded machine; " if self.best else "; "
             whose = "yours" if self.best and not self.tried else "the slow script"
-            untimed = f"is not timed {'here ' * bool(self.tried)}yet"
-            what += f"{where}{whose} {self._rough() or untimed}"
+            what += f"{where}{whose} is not timed {'here ' * bool(self.tried)}yet"
         elif not self.timed:
             what = "as fast as the slow script"
         else:
             what += ", estimated"
         kept = "if you keep it; " if self.latest and self.latest.counts else ""
         return f"{what}; {kept}{self.tried} of {len(SWITCHES)} switches tried."
-
-    def _rough(self) -> str:
-        """What the slow script takes beside other programs; empty where that is not known."""
-        if not (self.disturbed and math.isfinite(self.rate)):
-            return ""
-        return f"takes about {duration(images_to_target() / self.rate)} beside other programs"
 
     def caution(self) -> str:
         """Why the estimate may be wrong, and what stands against it; empty where nothing does."""
@@ -209,13 +208,6 @@ class Waterfall:
     def by_memory(self) -> bool:
         """Whether the peak of the last step stands in the headline."""
         return self.saves == "memory" and math.isfinite(self.steps[-1].peak)
-
-    @property
-    def peaks(self) -> list[float]:
-        """Bytes before the first switch that was looked at, and with each."""
-        figures = [step.figure for step in self.steps if step.figure]
-        known = [each for each in figures if math.isfinite(each.peak * each.memory)]
-        return [*(each.peak for each in known[:1]), *(each.peak * each.memory for each in known)]
 
     def about(self) -> str:
         """What is to be decided, or can be measured."""
@@ -284,7 +276,7 @@ class Waterfall:
         out = [f"{each.switch}: {in_short(each)}" for each in figures if not each.counts]
         texts = []
         if counted and math.isfinite(self.steps[-1].after):
-            about = "about " if any(each.verdict == "unclear" for each in counted) else ""
+            about = "about " if any(map(is_rough, counted)) else ""
             factor = format_factor(self.steps[0].after / self.steps[-1].after)
             texts.append(f"Together: {about}{factor}x.")
         if out:
@@ -306,6 +298,16 @@ class Waterfall:
             return duration(seconds), f"{whose}, {day}; from {duration(slow)}"
         note = f"{whose}, {day}; {duration(seconds)} in place of {duration(slow)}"
         return speed_in_words(seconds / slow), note
+
+
+def is_rough(figure: Figure) -> bool:
+    """Whether a figure says little of the whole way: unclear, or raced to an early accuracy."""
+    return figure.verdict == "unclear" or figure.mode in ("race", "cut race")
+
+
+def _from_to(best: Machine) -> str:
+    """What the slow script takes on a recorded machine, and the best of all."""
+    return f"{duration(best.seconds())} → {duration(best.best()[0])}"
 
 
 def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfall:
