@@ -17,11 +17,13 @@ NOT_YOURS = "This is the folded solution. Write your own in the cell above to ea
 
 # For each check the functions and classes of the reader's cell that passed it last.
 _own: dict[str, dict[str, Any]] = {}
+# The checks that have passed: a star that was won stays, whatever is tried later.
+_won: set[str] = set()
 
 
 def solved(number: str) -> bool:
-    """Whether a check of this notebook passed in the reader's own cell, in this kernel."""
-    return any(name.startswith(f"check_{number}_") for name in _own)
+    """Whether a check of this notebook has ever passed in the reader's own cell, in this kernel."""
+    return any(name.startswith(f"check_{number}_") for name in _won)
 
 
 def note(check: str, right: bool) -> None:
@@ -36,10 +38,14 @@ def note(check: str, right: bool) -> None:
         _own.pop(check, None)
         if right:
             _own[check] = {name: shell.user_ns[name] for name in defined}
+            _won.add(check)
             _celebrate()
     elif "solution" in tags and right:
         shell.user_ns.update(_own.get(check, {}))
-        print(STAYS if check in _own else NOT_YOURS)
+        if check in _own:
+            print(STAYS)
+        elif check not in _won:
+            print(NOT_YOURS)
 
 
 def _shell() -> Any:

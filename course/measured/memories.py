@@ -26,7 +26,7 @@ SHARED, COPIED = "shared", "copied"
 # The setting ``work`` of a step that is the call and nothing else.
 ALONE = "call alone"
 # Calls of which the fastest counts.
-CALLS = 3
+CALLS = 15
 # A smaller share of a step is not told in figures.
 LEAST = 0.001
 

@@ -17,7 +17,7 @@ from .test_explorables import Model, Mulberry32
 pytestmark = pytest.mark.browser
 
 SHAPE = IMAGES, CHANNELS, PIXELS = 4, 8, 16
-NORMS = ("layer", "instance", "rms", "group", "frozen", "batch")
+NORMS = ("batch", "layer", "instance", "rms", "group", "frozen")
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +153,8 @@ def test_the_first_mark_of_a_norm_counts_unless_the_answer_was_seen(
     def marks(*values: bool | None) -> dict[str, Any]:
         return dict(zip(NORMS, values, strict=False))
 
-    assert model("mark", opens, True, False) == {"marks": {"layer": True}}
-    assert model("mark", opens, True, True) == {"marks": {"layer": None}}
+    assert model("mark", opens, True, False) == {"marks": {"batch": True}}
+    assert model("mark", opens, True, True) == {"marks": {"batch": None}}
     assert model("mark", {**opens, "marks": marks(False)}, True, False) == {}
     assert model("score", {**opens, "marks": marks(True, None, False)}) == "1 of 3 right."
     whole = model("score", {**opens, "marks": marks(*[True] * 6)})
@@ -165,11 +165,11 @@ def test_the_first_mark_of_a_norm_counts_unless_the_answer_was_seen(
 
 
 def test_the_next_norm_is_another_until_all_had_their_turn(model: Model) -> None:
-    seen = ["layer"]
+    seen = ["batch"]
     for _ in range(5):
         seen.append(model("next", {"norm": seen[-1]}))
     assert tuple(seen) == NORMS
-    assert model("next", {"norm": "batch"}) == "layer"
+    assert model("next", {"norm": "frozen"}) == "batch"
 
 
 def test_what_a_bias_did_is_said_with_its_reason(model: Model, opens: dict[str, Any]) -> None:
@@ -180,10 +180,11 @@ def test_what_a_bias_did_is_said_with_its_reason(model: Model, opens: dict[str, 
     assert said(norm="batch").startswith(
         "Batch norm: no output changes. It subtracts each channel's mean, and with it the bias."
     )
-    layer = by_torch(opens, 10) - by_torch(opens, 0)
+    per_pixel_mean = {**opens, "norm": "layer"}
+    layer = by_torch(per_pixel_mean, 10) - by_torch(per_pixel_mean, 0)
     percent = 100 * layer.square().mean((0, 2)).sqrt().max().item()
-    assert f"Layer norm: outputs change by {percent:.0f} % of their deviation." in said()
-    assert "no output changes. All channels have the same bias" in said(to="all")
+    assert f"Layer norm: outputs change by {percent:.0f} % of their deviation." in said(norm="layer")
+    assert "no output changes. All channels have the same bias" in said(norm="layer", to="all")
     assert "RMS norm: outputs change" in said(norm="rms", to="all")
     assert "The bias decides what ReLU cuts off" in said(norm="batch", between="yes")
     assert "rounded to 8 bits" in said(norm="batch", precision="bf16")

@@ -39,6 +39,7 @@ class Notebook:
 def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     made = Notebook()
     monkeypatch.setattr(own, "_own", {})
+    monkeypatch.setattr(own, "_won", set())
     monkeypatch.setattr(own, "_shell", lambda: made)
     return made
 
@@ -66,14 +67,15 @@ def test_what_the_reader_solved_stays_behind_the_solution(
 def test_a_solution_takes_the_place_of_what_has_not_passed(
     notebook: Notebook, celebrated: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for before in ([WRONG], [OWN, WRONG]):
+    for before, won in (([WRONG], False), ([OWN, WRONG], True)):
         for source in before:
             notebook.run(source, "exercise")
-        assert not own.solved("00")
+        # A star that was won stays.
+        assert own.solved("00") == won
         notebook.run(SOLUTION, "solution")
-        assert notebook.user_ns["speedup"]([4.0], [1.0]) == 4.0 and not own.solved("00")
+        assert notebook.user_ns["speedup"]([4.0], [1.0]) == 4.0 and own.solved("00") == won
     said = capsys.readouterr().out
-    assert own.STAYS not in said and said.count(own.NOT_YOURS) == 2
+    assert own.STAYS not in said and said.count(own.NOT_YOURS) == 1
 
 
 def test_a_later_answer_of_the_reader_is_the_one_that_stays(

@@ -8,19 +8,19 @@ const NOTICED = 1e-3; // deviations of the outputs: a smaller change is rounding
 const BET = 10; // the bias that a bet is decided by
 
 const NORMS = {
+  batch: "batch norm",
   layer: "layer norm",
   instance: "instance norm",
   rms: "RMS norm",
   group: "group norm",
   frozen: "frozen batch norm",
-  batch: "batch norm",
 };
 const ORDER = Object.keys(NORMS);
 const FATES = { notices: "it notices", swallows: "it does not" };
 const SIZES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 const BIASES = [...SIZES.map((size) => -size).reverse(), 0, ...SIZES];
 const OPENS = {
-  norm: "layer",
+  norm: "batch",
   bias: 0,
   channel: 2,
   to: "one",
