@@ -183,7 +183,8 @@ def test_what_a_bias_did_is_said_with_its_reason(model: Model, opens: dict[str, 
     per_pixel_mean = {**opens, "norm": "layer"}
     layer = by_torch(per_pixel_mean, 10) - by_torch(per_pixel_mean, 0)
     percent = 100 * layer.square().mean((0, 2)).sqrt().max().item()
-    assert f"Layer norm: outputs change by {percent:.0f} % of their deviation." in said(norm="layer")
+    told = f"Layer norm: outputs change by {percent:.0f} % of their deviation."
+    assert told in said(norm="layer")
     assert "no output changes. All channels have the same bias" in said(norm="layer", to="all")
     assert "RMS norm: outputs change" in said(norm="rms", to="all")
     assert "The bias decides what ReLU cuts off" in said(norm="batch", between="yes")

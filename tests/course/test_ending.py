@@ -180,9 +180,9 @@ def test_bets_are_kept_over_the_course_and_the_first_answer_counts(file: Path) -
 def test_a_solved_exercise_is_a_star_that_stays(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own, "_own", {"check_06_mixed_linear": {}})
+    monkeypatch.setattr(own, "_won", {"check_06_mixed_linear"})
     ending("06_mixed_precision")
-    monkeypatch.setattr(own, "_own", {})
+    monkeypatch.setattr(own, "_won", set())
     finish("04_data_loading", [RIGHT])
     found = ending("06_mixed_precision")
     first = PATH.index("06_mixed_precision")
