@@ -46,6 +46,8 @@ RULES = {
 NEAR, SAME = 1.2, 1.05
 # A factor that other programs do not make.
 FAR = 4.0
+# And of a side that is so many times as fast, who is ahead.
+AHEAD_BY_FAR = 1.5
 # How far the slider of a factor may go.
 REACHES = (16, 128)
 # What the sides are called without names of their own.
@@ -154,8 +156,8 @@ class Judgement:
 def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) -> Judgement | None:
     """What a result says of an answer; None where it says nothing, as a sweep does.
 
-    Times that other programs ``disturbed`` decide nothing, unless a side is many times as fast, or
-    both are the same.
+    Times that other programs ``disturbed`` decide little: that both are the same, who is ahead
+    where that is by far, and what is far from all that was measured.
     """
     if isinstance(result, Sweep):
         return None
@@ -165,7 +167,7 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
     by_clock = not isinstance(result, MemoryComparison) and bet.kind != ARRIVES
     open_to_doubt = disturbed and by_clock and not (_is_same(result) or _is_near(result))
-    if open_to_doubt and 1 / FAR < (factor := _measured(result)[0]) < FAR:
+    if open_to_doubt and not _is_far(answer, factor := _measured(result)[0]):
         found = f"measured {format_factor(factor)}× beside other programs"
         return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(answer, str):
@@ -182,6 +184,16 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     close = _is_same(result) or _is_near(result) or 1 / SAME <= answer <= SAME
     near = SAME if close else NEAR
     return judge_factor(bet.kind, answer, factor, interval, near)
+
+
+def _is_far(answer: Answer, factor: float) -> bool:
+    """Whether a factor that other programs disturbed decides an answer all the same."""
+    if not 0 < factor < math.inf:
+        return True
+    far = max(factor, 1 / factor)
+    if isinstance(answer, str):
+        return far >= AHEAD_BY_FAR
+    return far >= FAR or max(answer / factor, factor / answer) >= FAR
 
 
 def judge_factor(

@@ -344,10 +344,15 @@ def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() 
         (Bet("How many times?"), 2.0, "You bet 2.0×"),
         (order, "neither", "You bet on neither"),
     ):
-        found = judge(bet, answer, timed(2, 1), disturbed=True)
+        found = judge(bet, answer, timed(1.4, 1), disturbed=True)
         assert found is not None and found.right is None
-        beside = "measured 2.00× beside other programs: this run does not decide it. Run it again."
+        beside = "measured 1.40× beside other programs: this run does not decide it. Run it again."
         assert found.words == f"{words}, {beside}"
+    # Nobody else can have made a side twice as fast, or a tenth of what was bet.
+    ahead = judge(order, "with", timed(2, 1), disturbed=True)
+    assert ahead is not None and ahead.right is True
+    beyond = judge(Bet("How many times?"), 14.0, timed(1.4, 1), disturbed=True)
+    assert beyond is not None and beyond.right is False
     far = judge(Bet("How many times?"), 2.0, timed(8, 1), disturbed=True)
     assert far is not None and far.right is False
     same = judge(order, "neither", timed(1.001, 1), disturbed=True)
@@ -358,8 +363,9 @@ def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() 
     race = judge(Bet("Who?", "arrives"), "both", raced(ALL, ALL), disturbed=True)
     assert race is not None and race.right is True
     # Who is first is told by the clock.
-    first = judge(order, "with", raced(ALL, ALL), disturbed=True)
+    first = judge(order, "with", in_step(100), disturbed=True)
     assert first is not None and first.right is None
     assert "beside other programs" in first.words
-    quiet = judge(order, "with", raced(ALL, ALL))
-    assert quiet is not None and quiet.right is True
+    for disturbed in (True, False):
+        by_far = judge(order, "with", raced(ALL, ALL), disturbed=disturbed)
+        assert by_far is not None and by_far.right is True
