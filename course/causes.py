@@ -8,7 +8,6 @@ from whyslow import Diagnosis, lines, remedies, stacks
 
 NOTEBOOKS = {
     "01_timing_and_vectorization": (
-        remedies.BY_SAMPLE,
         remedies.BESIDE,
         remedies.FEW_THREADS,
         remedies.MANY_THREADS,
@@ -16,16 +15,7 @@ NOTEBOOKS = {
         stacks.LOGGING,
         lines.OWN,
     ),
-    "04_data_loading": (
-        remedies.WAITS,
-        remedies.COLLATE,
-        remedies.SAMPLES,
-        remedies.FEW_WORKERS,
-        remedies.IDLE_WORKERS,
-        remedies.RESTARTS,
-        stacks.LOADING,
-        stacks.WAITING,
-    ),
+    "04_data_loading": (remedies.WAITS, stacks.LOADING, stacks.WAITING),
     "05_batch_size": (remedies.BATCH,),
     "06_mixed_precision": (remedies.PRECISION, stacks.FORWARD, stacks.BACKWARD),
     "08_optimizers": (remedies.LOOP, stacks.UPDATE),

@@ -62,14 +62,20 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports.
+    without imports. What it looks at begins ``below`` so many places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too.
     """
 
-    def __init__(self, done: Callable[[], object], seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        done: Callable[[], object],
+        seconds: float | None = None,
+        below: int | None = None,
+    ) -> None:
         self.tally = Tally()
+        self._below = below
         self._seconds = seconds
         self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
@@ -97,7 +103,7 @@ class Sampler:
         begin = last = time.perf_counter()
         worked, pause = 0.0, FIRST
         while not self._ended.wait(pause) and self._done() is not None:
-            stack = stack_of_thread(self._target)
+            stack = stack_of_thread(self._target, self._below)
             now = time.perf_counter()
             pause = min(max(FIRST, SHARE * (now - begin)), MOST)
             if stack:

@@ -67,11 +67,7 @@ GROUPS = {
 # for all that is wrong with a loader the loader will do.
 _LOADER = ("DataLoader", "loader", "Prefetch")
 POINTS = {
-    "slow collate function": _LOADER,
-    "slow samples in the dataset": _LOADER,
-    "too few loader workers": _LOADER,
-    "loader workers started again every epoch": _LOADER,
-    "loader workers that cost more than they save": _LOADER,
+    "waits for data": _LOADER,
     "batch too small for the fixed costs of a step": ("overhead", "Low arithmetic intensity"),
     "optimizer loops over parameters": ("Optimizer.step", "optimizer"),
     "gradient clipping in a Python loop": ("clip", "norm"),
@@ -88,7 +84,6 @@ POINTS = {
     "fp32 where 16 bits are faster": ("bf16", "fp32", "float32", "MFU"),
     "images not in channels-last order": ("channels", "layout", "reorder"),
     "work beside forward, backward and update": ("Python overhead",),
-    "loop over samples in Python": ("Python overhead",),
 }
 
 

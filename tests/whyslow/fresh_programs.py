@@ -87,7 +87,7 @@ def padded(samples: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return nn.utils.rnn.pad_sequence(texts, batch_first=True), torch.stack(friendly)
 
 
-@planted_here("slow collate function")
+@planted_here("waits for data")
 def texts_padded_in_python(mended: bool) -> Program:
     """The longest text decides, and every word is looked at by itself."""
     model = Reader()
@@ -162,7 +162,7 @@ def regression(model: nn.Module, updates: torch.optim.Optimizer) -> Callable[[An
     return step
 
 
-@planted_here("slow samples in the dataset")
+@planted_here("waits for data")
 def table_parsed_in_each_epoch(mended: bool) -> Program:
     """Every line is split, read and scaled when it is asked for."""
     model = price_net()
@@ -434,7 +434,7 @@ def sound_net(width: int = 16) -> nn.Sequential:
     )
 
 
-@planted_here("loop over samples in Python")
+@planted_here("work beside forward, backward and update")
 def sounds_changed_one_by_one(mended: bool) -> Program:
     """Each wave gets its own shift, loudness and noise, one after the other, in the step."""
     model = sound_net()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from whyslow.experiment import Experiment
+from whyslow.experiment import ALL, Experiment
 from whyslow.memory import room_for
-from whyslow.phases import ALL
+from whyslow.observe import mapped
 from whyslow.remedies import BATCH
 from whyslow.subject import Subject
 
@@ -21,22 +20,24 @@ LEAST = 0.15
 TIMES = (8, 2)
 
 
-def experiments(subject: Subject) -> Iterator[Experiment]:
+def larger_batch(subject: Subject) -> Iterator[Experiment]:
     """The same samples several times in one batch, as long as the memory lasts."""
     size = batch_size(subject.batches)
     times = next((each for each in TIMES if room_for(subject, each)), None)
     if size is None or times is None:
         return
-    repeat = partial(_repeated, times=times)
+
+    def repeated(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.cat([tensor] * times)
+
     yield Experiment(
         BATCH,
         f"{times} times the batch, time per sample",
-        step=subject.serve([tree_map(repeat, batch) for batch in subject.batches]),
+        step=subject.serve([mapped(each, repeated) for each in subject.batches]),
         part=ALL,
         words={"larger": times * size, "size": size},
         samples=times,
         least=LEAST,
-        last=True,
     )
 
 
@@ -48,8 +49,3 @@ def batch_size(batches: list[Any]) -> int | None:
             return None
         sizes.add(each.shape[0])
     return sizes.pop() if len(sizes) == 1 else None
-
-
-def _repeated(item: Any, times: int) -> Any:
-    """The samples of a tensor again and again."""
-    return torch.cat([item] * times) if isinstance(item, torch.Tensor) else item
