@@ -26,9 +26,9 @@ from labkit.results import Comparison, Measurement, Workload
 from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
-from whyslow.clock import MANY
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
 from whyslow.lines import HOST as HOST_WAITS
+from whyslow.sampling import MANY
 from whyslow.stacks import BACKWARD, FORWARD, LOADING
 from whyslow.stacks import UPDATE as UPDATING
 

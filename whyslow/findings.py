@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
-from whyslow.clock import Interval
 from whyslow.remedies import remedy
+from whyslow.sampling import Interval
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-from whyslow.clock import Interval, share_of
-from whyslow.sampling import Tally
+from whyslow.sampling import Interval, Tally, share_of
 from whyslow.source import Range, inside, source_of
 from whyslow.stacks import (
     BACKWARD,

@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from whyslow.clock import share_of
 from whyslow.findings import LEAST_SHARE, Interval
 from whyslow.lines import Sampled, cause_of, sampled
-from whyslow.sampling import Sampler, Tally
+from whyslow.sampling import Sampler, Tally, share_of
 from whyslow.stacks import LOADING, Stack, stack_of
 
 # Seconds of a block: a step is looked at for a short time.

@@ -10,13 +10,17 @@ line that held it gets that time. Nothing is called in the thread that is looked
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
+from labkit.results import runs_of
+from labkit.results.statistics import student_t
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
@@ -116,3 +120,26 @@ class Sampler:
                 done = self._done()
                 if done is not None:
                     done()
+
+
+Interval = tuple[float, float]
+# With fewer values each counts for itself: runs of neighbours would be too few.
+MANY = 20
+
+
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
+    """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval.
+
+    Neighbouring values are not independent: of many the means of runs are taken.
+    """
+    whole = sum(wholes)
+    if whole <= 0:
+        return 0.0, (0.0, 0.0)
+    share = min(1.0, sum(parts) / whole)
+    if len(wholes) >= MANY:
+        parts, wholes = ([fmean(run) for run in runs_of(each)] for each in (parts, wholes))
+    ratios = [min(1.0, part / max(each, 1e-12)) for part, each in zip(parts, wholes, strict=True)]
+    if len(ratios) < 2:
+        return share, (0.0, 1.0)
+    half = student_t(len(ratios) - 1) * stdev(ratios) / math.sqrt(len(ratios))
+    return share, (max(0.0, share - half), min(1.0, share + half))

@@ -25,8 +25,7 @@ from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
 from whyslow import memory
 from whyslow.checks import EXPERIMENTS, Check, beside, model, settings, update
-from whyslow.checks.batch import larger_batch
-from whyslow.clock import share_of
+from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.limit import limit
@@ -34,6 +33,7 @@ from whyslow.lines import OWN
 from whyslow.observe import count_operators, observe, tensors_of
 from whyslow.parts import Parts
 from whyslow.remedies import BATCH, GROWTH, LOOP, WAITS, loader
+from whyslow.sampling import share_of
 from whyslow.stacks import COMPILING, LOADING, UPDATE
 from whyslow.subject import (
     LEAST_STEPS,

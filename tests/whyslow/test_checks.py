@@ -22,15 +22,15 @@ from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, observe, remedies, session
-from whyslow.checks import EXPERIMENTS, batch, beside, settings, update
+from whyslow.checks import EXPERIMENTS, beside, settings, update
 from whyslow.checks import model as of_model
-from whyslow.clock import share_of
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
 from whyslow.lines import is_by_hand
 from whyslow.observe import Seen
 from whyslow.parts import BLOCK, Parts
 from whyslow.remedies import BESIDE
+from whyslow.sampling import share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
 from whyslow.subject import Stream, Subject, stream
 
@@ -106,7 +106,7 @@ def test_a_change_takes_the_fault_out_and_puts_it_back(name):
 
 def test_a_larger_batch_holds_the_same_samples_again():
     subject = looked_at(PROGRAMS["tiny_batch"].make(False))
-    [larger] = batch.larger_batch(subject)
+    [larger] = of_model.larger_batch(subject)
     rows = []
     subject.seen.roots[0].register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     larger.step()
