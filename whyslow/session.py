@@ -46,9 +46,10 @@ from whyslow.subject import (
     stream,
 )
 
-# Parts of the budget: counting memory, and running steps on batches as they come.
+# Parts of the budget: counting memory, running steps on batches as they come, or without any.
 COUNTING = 0.1
 STREAMING = 0.2
+LOOKING = 0.1
 # The longest that one experiment is repeated.
 LONGEST = 0.15
 # Of a step that takes more of the budget, operators and memory are not counted: that takes five.
@@ -86,6 +87,8 @@ class Session:
         self.restoration: Restoration
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
+        # The line that took most of loading the first batches.
+        self.loads_in = ""
         # By the lines alone: said where no experiment explains it.
         self.beside: list[Finding] = []
         self.parts = Parts()
@@ -140,8 +143,9 @@ class Session:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
         if subject.takes_batches:
-            with limit(self.patience, "loading the first batches"):
+            with limit(self.patience, "loading the first batches"), self.parts.seen():
                 subject.keep(subject.loader)
+            self.loads_in = self.parts.where((LOADING,))
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = model.codes()
@@ -212,7 +216,7 @@ class Session:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.unmeasured[WAITS] = self._too_slow(steps)
             return Stream()
-        seconds = STREAMING * self.seconds
+        seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
         around = partial(limit, self.patience, "a step")
         with limit(self.patience, "reading from the loader"), self.parts.seen():
             streamed = stream(subject.train, subject.loader, seconds, around)
@@ -232,7 +236,7 @@ class Session:
             self.waiting, workers = share[0], getattr(subject.loader, "num_workers", 0)
             self.phases = self.parts.shares(self.waiting)
             how = f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
-        words, where = {"loader": loader(workers)}, self.parts.where((LOADING,))
+        words, where = {"loader": loader(workers)}, self.parts.where((LOADING,)) or self.loads_in
         self.found.append(found(WAITS, *share, how, words, where))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
