@@ -1,7 +1,7 @@
 """Programs of other kinds than `tests.whyslow.programs`, written and committed before the
 diagnosis had seen them. Then it named the planted cause first in 12 of 16, and a larger batch in
-the other four. Since then what changes what is learned comes last, and one of the 16 left with its
-check: of programs that it has not seen, `later_programs` tells.
+the other four. Since then what changes what is learned is tried only where nothing else is found,
+and one of the 16 left with its check: of programs that it has not seen, `later_programs` tells.
 
 ``make(mended)`` builds a program, as there. Sequences, tables, pairs, codes and spectra, where the
 others have images and rows.
