@@ -131,14 +131,20 @@ def cause_of(stack: Stack) -> str:
     return cause or (FORWARD if of_loss else OWN)
 
 
-@functools.lru_cache(maxsize=4096)
-def is_by_hand(stack: Stack) -> bool:
+def reads_gradients(stack: Stack) -> bool:
     """Whether an own line itself, and no function of torch's for it, works on gradients."""
+    last = stack[-1]
+    return not isinstance(last, str) and inside(
+        line_of(last), source_of(last[0].co_filename).gradients
+    )
+
+
+def is_by_hand(stack: Stack) -> bool:
+    """Whether it works on gradients, or on weights without any."""
     last = stack[-1]
     if isinstance(last, str):
         return False
-    source = source_of(last[0].co_filename)
-    return inside(line_of(last), source.update + source.gradients)
+    return reads_gradients(stack) or inside(line_of(last), source_of(last[0].co_filename).update)
 
 
 def own(stack: Stack) -> list[Place]:

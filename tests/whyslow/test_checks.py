@@ -26,7 +26,7 @@ from whyslow.checks import EXPERIMENTS, beside, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
-from whyslow.lines import is_by_hand
+from whyslow.lines import cause_of, is_by_hand
 from whyslow.observe import Seen
 from whyslow.parts import BLOCK, Parts
 from whyslow.remedies import BESIDE
@@ -185,6 +185,12 @@ def counts(losses):
     return [loss for loss in losses if loss]
 
 
+def averages(weights, means):
+    with torch.no_grad():
+        for mean, weight in zip(means, weights, strict=True):
+            mean.lerp_(weight, 0.1)
+
+
 def line_of(function):
     """Its body, as the innermost own line of a stack."""
     code = function.__code__
@@ -192,7 +198,7 @@ def line_of(function):
     return code, next(start for start, _, line in code.co_lines() if line == last)
 
 
-BY_HAND, OF_ONES_OWN = line_of(clips), line_of(counts)
+BY_HAND, OF_WEIGHTS, OF_ONES_OWN = map(line_of, (clips, averages, counts))
 
 
 def parts(shares):
@@ -258,6 +264,20 @@ def test_loops_over_parameters(monkeypatch, kind, share, wanted):
     assert names_and_shares(update.by_hand(subject, seen)) == pytest.approx(wanted)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(torch.optim.SGD, BESIDE), (None, "optimizer loops over parameters")],
+)
+def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
+    monkeypatch.setattr(update, "_seconds", lambda work: 0.0)
+    subject = subject_of(backwards=1)
+    if kind is not None:
+        subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
+    seen = parts({(OF_WEIGHTS,): 0.4, (FORWARD,): 0.6})
+    found = [*update.by_hand(subject, seen), *beside.around(subject, seen)]
+    assert names_and_shares(found) == pytest.approx({name: 0.4})
+
+
 def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
     monkeypatch.setattr(update, "_seconds", lambda work: 0.4)
     subject = subject_of(backwards=1)
@@ -271,7 +291,7 @@ def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
     [
         ("clipped_by_hand", is_by_hand),
         ("optimizer_by_hand", is_by_hand),
-        ("flipped_one_by_one", beside._is_around),
+        ("flipped_one_by_one", lambda stack: cause_of(stack) in beside.AROUND),
     ],
 )
 def test_loops_in_python_are_seen_in_their_lines(name, wanted):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from whyslow.checks.update import of_update
 from whyslow.findings import Finding, found
 from whyslow.lines import OWN, cause_of, is_by_hand
 from whyslow.parts import Parts
@@ -40,12 +41,13 @@ def again(parts: Parts, times: int) -> Iterator[Finding]:
 
 
 def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
-    """Work around the training, which a validation is none of."""
-    share, interval = parts.share(_is_around)
+    """Work around the training, such as averages of weights; a validation is none of it."""
+    updates = of_update(subject)
+
+    def wanted(stack: Stack) -> bool:
+        return (cause_of(stack) in AROUND or is_by_hand(stack)) and not updates(stack)
+
+    share, interval = parts.share(wanted)
     if _trains(subject) and not subject.seen.unused and interval[0] >= LEAST:
         how = "by the lines that ran outside of modules, loss, backward pass and update"
         yield found(BESIDE, share, interval, how)
-
-
-def _is_around(stack: Stack) -> bool:
-    return cause_of(stack) in AROUND and not is_by_hand(stack)

@@ -18,9 +18,10 @@ import torch
 from labkit.device import synchronize
 from whyslow.experiment import UPDATE, Experiment
 from whyslow.findings import LEAST_SHARE, Finding, found
-from whyslow.lines import is_by_hand
+from whyslow.lines import is_by_hand, reads_gradients
 from whyslow.parts import Parts
 from whyslow.remedies import CLIPPING, LOOP
+from whyslow.stacks import Stack
 from whyslow.subject import Subject
 
 _FORMS = ("fused", "foreach")
@@ -87,17 +88,23 @@ def _counts_to_device(optimizer: torch.optim.Optimizer) -> list[tuple[dict[str, 
     return moved
 
 
+def of_update(subject: Subject) -> Callable[[Stack], bool]:
+    """Which lines of the reader's own are its update: beside torch's optimizers, only clipping."""
+    optimizers = subject.seen.optimizers
+    return reads_gradients if optimizers and all(map(_is_torchs, optimizers)) else is_by_hand
+
+
 def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
     """Clipping or updating in lines of the reader's own, beyond the time of torch's functions."""
     seen = subject.seen
     trained = [each for each in seen.parameters if each.requires_grad]
-    share, interval = parts.share(is_by_hand)
+    share, interval = parts.share(of_update(subject))
     if len(trained) < 2 or not seen.backwards or interval[0] < LEAST_SHARE:
         return
     alike = [torch.nn.Parameter(torch.zeros_like(each)) for each in trained]
     for each in alike:
         each.grad = torch.ones_like(each)
-    if seen.optimizers and all(map(_is_torchs, seen.optimizers)):
+    if of_update(subject) is reads_gradients:
         name, against = CLIPPING, "clip_grad_norm_"
         instead: Callable[[], object] = partial(torch.nn.utils.clip_grad_norm_, alike, 1.0)
     else:
