@@ -28,6 +28,7 @@ from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
 from whyslow.lines import HOST as HOST_WAITS
+from whyslow.lines import OWN
 from whyslow.sampling import MANY
 from whyslow.stacks import BACKWARD, FORWARD, LOADING
 from whyslow.stacks import UPDATE as UPDATING
@@ -35,8 +36,9 @@ from whyslow.stacks import UPDATE as UPDATING
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
 
-# The parts of a step that an experiment works on, by the causes of their time. All: of any cause.
-MODEL, UPDATE, HOST, ALL = (FORWARD, BACKWARD), (UPDATING,), (HOST_WAITS,), ()
+# The parts of a step that an experiment works on, by the causes of their time. Values are read and
+# batches copied in lines of the reader's own. All: of any cause.
+MODEL, UPDATE, HOST, ALL = (FORWARD, BACKWARD), (UPDATING,), (HOST_WAITS, OWN), ()
 
 Step = Callable[[], object]
 Change = Callable[[], AbstractContextManager[Any]]
