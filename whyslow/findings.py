@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
 from labkit.show import Bar, Markup
@@ -31,6 +31,11 @@ class Finding:
     remedy: str
     of: str = "time"
     where: str = ""
+
+    def scaled(self, scale: float) -> Finding:
+        """As a share of something longer, of which ``scale`` is the step that it was a share of."""
+        low, high = self.interval
+        return replace(self, share=scale * self.share, interval=(scale * low, scale * high))
 
     def __str__(self) -> str:
         low, high = self.interval

@@ -10,6 +10,9 @@ from whyslow import lines, stacks
 
 # Loading.
 WAITS = "waits for data"
+FEW_WORKERS = "too few loader workers"
+IDLE_WORKERS = "loader workers that cost more than they save"
+RESTARTS = "loader workers started again every epoch"
 # The update, and what lies around the model.
 LOOP = "optimizer loops over parameters"
 CLIPPING = "gradient clipping in a Python loop"
@@ -39,6 +42,12 @@ BATCH = "batch too small for the fixed costs of a step"
 REMEDIES = {
     WAITS: "{loader}\n"
     "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
+    FEW_WORKERS: "DataLoader(..., num_workers={workers}) instead of {now}, and perhaps more:\n"
+    "a batch takes longer to load than all workers together have time for.",
+    IDLE_WORKERS: "DataLoader(..., num_workers=0): a batch is made in less time than it takes\n"
+    "to hand it over from another process; or give the workers more to do.",
+    RESTARTS: "DataLoader(..., persistent_workers=True), made once before the first epoch:\n"
+    "its workers live on, and load ahead for the next epoch.",
     LOOP: "torch.optim.{kind}(..., {form}=True):\n"
     "one pass over all parameters instead of several operators for each.",
     CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
@@ -82,8 +91,12 @@ REMEDIES = {
 )
 
 
-def loader(workers: int = 0) -> str:
-    """What to try with a DataLoader that has so many worker processes, on this machine."""
+def loader(workers: int = 0, tried: int | None = None) -> str:
+    """What to try with a DataLoader that has so many worker processes, on this machine; ``tried``
+    is a number of them that did not help.
+    """
+    if tried is not None:
+        return f"num_workers={tried} instead of {workers} was tried: it saves little or nothing."
     if workers:
         more = f"num_workers={min(cores(), workers + 1)}"
         return f"DataLoader(..., {more}, persistent_workers=True); or 0 for what is quickly made."

@@ -128,18 +128,34 @@ MANY = 20
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
-    """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval.
-
-    Neighbouring values are not independent: of many the means of runs are taken.
-    """
+    """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval."""
     whole = sum(wholes)
     if whole <= 0:
         return 0.0, (0.0, 0.0)
     share = min(1.0, sum(parts) / whole)
-    if len(wholes) >= MANY:
-        parts, wholes = ([fmean(run) for run in runs_of(each)] for each in (parts, wholes))
-    ratios = [min(1.0, part / max(each, 1e-12)) for part, each in zip(parts, wholes, strict=True)]
-    if len(ratios) < 2:
-        return share, (0.0, 1.0)
-    half = student_t(len(ratios) - 1) * stdev(ratios) / math.sqrt(len(ratios))
+    runs = zip(_means(parts), _means(wholes), strict=True)
+    half = _half_width([min(1.0, part / max(each, 1e-12)) for part, each in runs])
     return share, (max(0.0, share - half), min(1.0, share + half))
+
+
+def saving_of(before: Sequence[float], after: Sequence[float]) -> tuple[float, Interval]:
+    """The share by which the mean of ``after`` is below that of ``before``, with its interval."""
+    if not sum(before) > 0 or not after:
+        return 0.0, (0.0, 0.0)
+    old, new = _means(before), _means(after)
+    first, second = fmean(old), fmean(new)
+    ratio = second / first
+    half = math.hypot(ratio * _half_width(old) / first, _half_width(new) / first)
+    return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
+
+
+def _means(values: Sequence[float]) -> list[float]:
+    """Nearly independent values: neighbouring ones are not, so of many the means of runs."""
+    return list(values) if len(values) < MANY else [fmean(run) for run in runs_of(values)]
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of their mean; infinite for fewer than two."""
+    if len(values) < 2:
+        return math.inf
+    return student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))

@@ -24,7 +24,7 @@ from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
 from whyslow import memory
-from whyslow.checks import EXPERIMENTS, Check, beside, model, settings, update
+from whyslow.checks import EXPERIMENTS, Check, beside, loading, model, settings, update
 from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
@@ -190,11 +190,11 @@ class Session:
         before = model.compilations()
         with preserve_state(*self.restoration.items):
             streamed = self._streamed()
+            times = model.compilations() - before
+            self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self._from_waits(streamed)
         self.looked_for += beside.looked_for(subject)
-        times = model.compilations() - before
         self.found += self._placed(beside.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(LOOP):
@@ -229,20 +229,21 @@ class Session:
         subject = self.subject
         self.phases = self.parts.shares()
         self.looked_for.append(WAITS)
-        how, workers = "by its lines: a loader of the step's own", 0
-        share = self.parts.sampled.causes.get(LOADING, (0.0, (0.0, 0.0)))
+        where = self.parts.where((LOADING,)) or self.loads_in
         if subject.takes_batches and streamed.wholes:
-            share = share_of(streamed.waits, streamed.wholes)
-            self.waiting, workers = share[0], getattr(subject.loader, "num_workers", 0)
+            self.waiting, _ = share_of(streamed.waits, streamed.wholes)
             self.phases = self.parts.shares(self.waiting)
-            how = f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
-        words, where = {"loader": loader(workers)}, self.parts.where((LOADING,)) or self.loads_in
-        self.found.append(found(WAITS, *share, how, words, where))
+            each = loading.finding(subject, streamed, self._may_fail)
+            self.found.append(replace(each, where=where))
+            return
+        share = self.parts.sampled.causes.get(LOADING, (0.0, (0.0, 0.0)))
+        how = "by its lines: a loader of the step's own"
+        self.found.append(found(WAITS, *share, how, {"loader": loader()}, where))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
         where, scale = self.parts.where(part), 1 - self.waiting
-        return [_scaled(replace(each, where=where), scale) for each in findings]
+        return [replace(each, where=where).scaled(scale) for each in findings]
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time.
@@ -347,12 +348,6 @@ class Session:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         self.notes += self.restoration.notes
-
-
-def _scaled(finding: Finding, scale: float) -> Finding:
-    """A share of the step alone as a share of the step with its wait for data."""
-    low, high = finding.interval
-    return replace(finding, share=scale * finding.share, interval=(scale * low, scale * high))
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class Subject:
         """Take the first batches of ``source``. ValueError where it has none."""
         size = 0
         asked = time.perf_counter()
-        for batch in source:
+        for batch in one_pass(source):
             self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)
             size += sum(map(bytes_of, tensors_of(batch)))
@@ -90,15 +90,26 @@ LEAST_STEPS = 6
 
 @dataclass
 class Stream:
-    """Seconds of each step of a stream: waiting for its batch, and working on it."""
+    """Seconds of each step of a stream: waiting for its batch, and working on it.
+
+    ``starts`` are the waits for the first batch of each pass over the loader.
+    """
 
     waits: list[float] = field(default_factory=list)
     works: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
 
     @property
     def wholes(self) -> list[float]:
         """Seconds of each step with its wait."""
         return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
+
+    @property
+    def warm(self) -> Stream:
+        """Its steps that are not the first of a pass."""
+        starts = set(self.starts)
+        steps = [each for each in zip(self.waits, self.works, strict=True) if each[0] not in starts]
+        return Stream([wait for wait, _ in steps], [work for _, work in steps])
 
 
 def stream(
@@ -115,8 +126,10 @@ def stream(
     """
     found, skip = Stream(), ahead(loader)
     begin = asked = time.perf_counter()
-    for number, batch in enumerate(_endless(loader)):
+    for number, (first, batch) in enumerate(_endless(loader)):
         wait = time.perf_counter() - asked
+        if first:
+            found.starts.append(wait)
         with around():
             began = time.perf_counter()
             step(batch)
@@ -132,16 +145,31 @@ def stream(
     return found
 
 
-def _endless(loader: Any) -> Iterator[Any]:
-    """Its batches again and again, as long as there are any; without a loader, no batches."""
+def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
+    """Its batches again and again, as long as there are any, and whether each is the first of its
+    pass; without a loader, no batches.
+    """
     while loader is None:
-        yield None
+        yield False, None
     some = True
     while some:
         some = False
-        for batch in loader:
+        for batch in one_pass(loader):
+            yield not some, batch
             some = True
-            yield batch
+
+
+def one_pass(loader: Iterable[Any]) -> Iterator[Any]:
+    """Its batches. Workers that were started for this pass alone end with it: else they do when the
+    iterator is collected, at any time, and that may wait for them for seconds.
+    """
+    iterator: Any = iter(loader)
+    try:
+        yield from iterator
+    finally:
+        lives_on = iterator is getattr(loader, "_iterator", None)
+        if hasattr(iterator, "_shutdown_workers") and not lives_on:
+            iterator._shutdown_workers()
 
 
 def ahead(loader: Any) -> int:

@@ -68,6 +68,9 @@ GROUPS = {
 _LOADER = ("DataLoader", "loader", "Prefetch")
 POINTS = {
     "waits for data": _LOADER,
+    "too few loader workers": _LOADER,
+    "loader workers started again every epoch": _LOADER,
+    "loader workers that cost more than they save": _LOADER,
     "batch too small for the fixed costs of a step": ("overhead", "Low arithmetic intensity"),
     "optimizer loops over parameters": ("Optimizer.step", "optimizer"),
     "gradient clipping in a Python loop": ("clip", "norm"),

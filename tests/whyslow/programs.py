@@ -127,7 +127,7 @@ def from_far(image: torch.Tensor) -> torch.Tensor:
     return image
 
 
-@planted("waits for data")
+@planted("too few loader workers")
 def one_worker_too_few(mended: bool) -> Program:
     """One process reads slower than the model trains."""
     loader = DataLoader(
@@ -140,7 +140,7 @@ def one_worker_too_few(mended: bool) -> Program:
     return Program(trainer(conv_net(32)), loader, 32)
 
 
-@planted("waits for data")
+@planted("loader workers started again every epoch")
 def restarted_loader(mended: bool) -> Program:
     """Six batches an epoch, and new workers for each."""
     loader = DataLoader(
@@ -153,7 +153,7 @@ def restarted_loader(mended: bool) -> Program:
     return Program(trainer(conv_net(16)), loader, 64)
 
 
-@planted("waits for data")
+@planted("loader workers that cost more than they save")
 def worker_for_nothing(mended: bool) -> Program:
     """Ready images are stacked faster than another process hands them over."""
     workers = {} if mended else {"num_workers": 1, "persistent_workers": True}

@@ -4,6 +4,8 @@ Changes are held by counters, judgements by times that are given, not measured.
 """
 
 import _thread
+import gc
+import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from labkit import count
 from labkit.busy import cores
@@ -22,7 +24,7 @@ from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, observe, remedies, session
-from whyslow.checks import EXPERIMENTS, beside, settings, update
+from whyslow.checks import EXPERIMENTS, beside, loading, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
@@ -30,9 +32,9 @@ from whyslow.lines import cause_of, is_by_hand
 from whyslow.observe import Seen
 from whyslow.parts import BLOCK, Parts
 from whyslow.remedies import BESIDE
-from whyslow.sampling import share_of
+from whyslow.sampling import saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
-from whyslow.subject import Stream, Subject, stream
+from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # ------------------------------------------------------------------- a change takes the fault out
 
@@ -334,6 +336,132 @@ def test_compilations_are_counted():
 WAITED = Stream(waits=[0.02] * 8, works=[0.01] * 8)
 
 
+def loader(**settings):
+    return DataLoader(TensorDataset(torch.zeros(48, 4)), batch_size=8, **settings)
+
+
+def given_streams(monkeypatch, waits, alone):
+    """Streams of these waits, by the number of workers, and what a batch takes ``alone``; what was
+    asked for.
+    """
+    asked = []
+
+    def stream(step, another, seconds):
+        asked.append(another.num_workers)
+        return Stream(waits=[waits[another.num_workers]] * 8, works=[0.01] * 8)
+
+    monkeypatch.setattr(loading, "stream", stream)
+    monkeypatch.setattr(loading, "seconds_of", lambda given: alone)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("wait", "share"), [(0.02, None), (0.0185, None), (0.005, 0.5), (0.0, 2 / 3)]
+)
+def test_one_more_worker_is_promised_what_it_gave(monkeypatch, wait, share):
+    asked = given_streams(monkeypatch, {2: wait}, 0.031)
+    monkeypatch.setattr(loading, "cores", lambda: 2)
+    subject = Subject(print, loader(num_workers=1))
+    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    assert asked == [2] and "num_workers=2" in named.remedy
+    assert (named.name == "too few loader workers") == (share is not None)
+    assert share is None or named.share == pytest.approx(share)
+    # Else it says that this was tried, and what all of the waits are.
+    assert share is not None or "saves little or nothing" in named.remedy
+    assert share is not None or (named.name, named.share) == ("waits for data", 0.67)
+
+
+@pytest.mark.parametrize(("wait", "share"), [(0.02, None), (0.0195, None), (0.002, 0.6)])
+def test_workers_that_hand_over_slower_than_a_batch_is_made(monkeypatch, wait, share):
+    asked = given_streams(monkeypatch, {0: wait, 1: 0.02}, 0.0015)
+    subject = Subject(print, loader(num_workers=1))
+    named = loading.cause(subject, WAITED, (0.67, (0.6, 0.7)))
+    assert asked == [1, 0] and "num_workers=0" in named.remedy
+    assert (named.name == "loader workers that cost more than they save") == (share is not None)
+    assert share is None or named.share == pytest.approx(share)
+    assert share is not None or "saves little or nothing" in named.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "dataset"),
+    [({}, None), ({"num_workers": 2}, None), ({"num_workers": 1}, "stream")],
+)
+def test_no_other_number_of_workers_is_tried(monkeypatch, settings, dataset):
+    asked = given_streams(monkeypatch, {2: 0.0, 3: 0.0}, 0.031)
+    count = max(1, settings.get("num_workers", 0))
+    for module in (loading, remedies):
+        monkeypatch.setattr(module, "cores", lambda: count)
+    # Without workers, without a core for one more, and of samples that are read only once.
+    data = loader(**settings) if dataset is None else DataLoader(Streamed(), 8, **settings)
+    named = loading.cause(Subject(print, data), WAITED, (0.67, (0.6, 0.7)))
+    assert (asked, named.name, named.share) == ([], "waits for data", 0.67)
+    assert f"num_workers={count + 1}" not in named.remedy
+
+
+def test_a_batch_is_timed_without_workers():
+    class Slow(Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            time.sleep(0.01)
+            return torch.zeros(1)
+
+    other = loading.with_workers(DataLoader(Slow(), batch_size=2, num_workers=2), 0)
+    assert 0.02 <= loading.seconds_of(other) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share", "sure"),
+    [
+        ([2.0] * 8, [1.0] * 8, 0.5, True),
+        ([2.0] * 30, [1.9] * 30, 0.05, True),
+        ([1.0, 3.0] * 4, [1.9] * 8, 0.05, False),
+        ([2.0], [1.0], 0.5, False),
+        ([], [1.0], 0.0, False),
+    ],
+)
+def test_what_is_saved_between_two_streams(before, after, share, sure):
+    saved, (low, high) = saving_of(before, after)
+    assert saved == pytest.approx(share) and low <= saved <= high
+    assert (low > 0) is sure
+
+
+@pytest.mark.parametrize(
+    ("settings", "start", "share"),
+    [
+        ({"num_workers": 1}, 0.60, 0.59 / (0.59 + 6 * 0.02)),
+        ({"num_workers": 1}, 0.11, 0.10 / (0.10 + 6 * 0.02)),
+        ({"num_workers": 1, "persistent_workers": True}, 0.60, None),
+        ({}, 0.60, None),
+    ],
+)
+def test_workers_that_are_started_again(settings, start, share):
+    stream = Stream([0.01] * 20, [0.01] * 20, starts=[start] * 5)
+    found = loading._restarts(Subject(print, loader(**settings)), stream)
+    assert (found and found.share) == (share and pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("start", "wait", "name", "share"),
+    [
+        (0.5, 0.01, "loader workers started again every epoch", 0.49 / (0.49 + 6 * 0.02)),
+        # Of all the time, the starts among it.
+        (0.05, 0.03, "waits for data", 0.75 * (1 - 0.02 / (0.02 + 6 * 0.04))),
+    ],
+)
+def test_the_larger_one_of_starts_and_other_waits_is_named(monkeypatch, start, wait, name, share):
+    monkeypatch.setattr(loading, "_saving", lambda *given: (0.0, (-0.1, 0.1)))
+    waits = [start, *[wait] * 5] * 5
+    streamed = Stream(waits, [0.01] * 30, starts=[start] * 5)
+    told = session.Session(print, loader(num_workers=1), 1.0, 60.0, ())
+    told._from_waits(streamed)
+    [found] = told.found
+    assert (found.name, found.share) == (name, pytest.approx(share))
+    # Both are waits.
+    assert told.waiting == pytest.approx(sum(waits) / sum(streamed.wholes))
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_no_more_workers_than_cores_are_advised(monkeypatch, workers, count):
@@ -360,6 +488,25 @@ def test_workers_that_are_started_again_are_waited_for():
     # What is loaded before the first step says nothing.
     starts = [wait >= 0.02 for wait in found.waits]
     assert starts[:7] == [False, False, False, True, False, False, False]
+    assert len(found.starts) >= 2 and min(found.starts) >= 0.02
+    assert max(found.warm.waits) < 0.02 and len(found.warm.works) < len(found.works)
+
+
+@pytest.mark.parametrize("lives_on", [False, True])
+def test_workers_that_were_started_for_one_pass_end_with_it(lives_on):
+    others = set(multiprocessing.active_children())
+    given = own(loader(num_workers=1, persistent_workers=lives_on))
+    # Whatever a collection of garbage would end later, and would wait for.
+    gc.disable()
+    try:
+        Subject(print, given).keep(given)
+        stream(lambda batch: None, given, 0.01)
+        left = set(multiprocessing.active_children()) - others
+        assert len(left) == lives_on
+    finally:
+        gc.enable()
+        end_workers(given)
+    assert not set(multiprocessing.active_children()) - others
 
 
 @pytest.mark.parametrize("keeps", [False, True])
@@ -379,7 +526,7 @@ def test_what_stays_in_memory(keeps):
 
 def test_a_share_of_the_step_is_told_of_the_step_with_its_wait():
     found = Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis")
-    scaled = session._scaled(found, 0.5)
+    scaled = found.scaled(0.5)
     assert (scaled.share, *scaled.interval) == pytest.approx((0.25, 0.2, 0.3))
 
 
@@ -515,10 +662,15 @@ class Opened(Dataset):
         raise RuntimeError("worker_init_fn was not called")
 
 
-@pytest.mark.parametrize("dataset", [Streamed(), Opened()])
-def test_waits_are_found_of_a_loader_of_any_kind(dataset):
-    told = session.Session(print, DataLoader(dataset, batch_size=8), 1.0, 60.0, ())
+@pytest.mark.parametrize(
+    ("dataset", "workers", "failed"),
+    [(Streamed(), 0, False), (Streamed(), 1, False), (Opened(), 0, False), (Opened(), 1, True)],
+)
+def test_waits_are_found_of_a_loader_of_any_kind(dataset, workers, failed):
+    loader = DataLoader(dataset, batch_size=8, num_workers=workers)
+    told = session.Session(print, loader, 1.0, 60.0, ())
     told._from_waits(WAITED)
     [found] = told.found
     assert (found.name, found.share) == ("waits for data", pytest.approx(2 / 3))
-    assert told.unmeasured == {}
+    reason = {loading.CAUSE: "RuntimeError: worker_init_fn was not called"}
+    assert told.unmeasured == (reason if failed else {})

@@ -189,6 +189,32 @@ def test_the_workers_of_a_loader_that_is_in_use_live_on():
         own._shutdown_workers()
 
 
+def test_one_more_worker_changes_nothing_else_of_a_loader():
+    from whyslow.checks.loading import with_workers
+
+    loader = DataLoader(
+        Rolled(),
+        batch_size=8,
+        num_workers=1,
+        persistent_workers=True,
+        prefetch_factor=3,
+        in_order=False,
+        drop_last=True,
+        timeout=7,
+        generator=torch.Generator(),
+    )
+    another = with_workers(loader, 2)
+    before, after = dict(vars(loader)), dict(vars(another))
+    assert (before.pop("num_workers"), after.pop("num_workers")) == (1, 2)
+    assert before.keys() == after.keys()
+    assert all(before[name] is after[name] for name in before)
+    # Without any, nobody can be waited for in vain.
+    alone = dict(vars(with_workers(loader, 0)))
+    assert (before.pop("timeout"), alone.pop("timeout"), alone.pop("num_workers")) == (7, 0, 0)
+    assert all(before[name] is alone[name] for name in before)
+    assert len(list(with_workers(loader, 0))) == len(loader)
+
+
 def test_switches_of_the_step_are_as_before():
     torch.autograd.set_detect_anomaly(True)
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -1,0 +1,134 @@
+"""Waits for data: whether another number of workers, or workers that live on, would end them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from labkit.busy import cores
+from whyslow.findings import LEAST_SHARE, Finding, Interval, found
+from whyslow.remedies import FEW_WORKERS, IDLE_WORKERS, RESTARTS, WAITS
+from whyslow.remedies import loader as advised
+from whyslow.sampling import saving_of, share_of
+from whyslow.subject import Stream, Subject, end_workers, own, stream
+
+# What may fail, by its name: a dataset that is ready only in a worker, for one.
+CAUSE = "another number of loader workers"
+# One more worker is advised where it saves this share or more.
+HELPS = 0.07
+# Seconds of a stream with another number of workers.
+SECONDS = 2.0
+Share = tuple[float, Interval]
+MayFail = Callable[[str], AbstractContextManager[None]]
+
+
+def finding(subject: Subject, streamed: Stream, may_fail: MayFail) -> Finding:
+    """What waiting for batches costs: the larger one of starts of workers and of other waits."""
+    starts = _restarts(subject, streamed)
+    if starts is not None:
+        streamed = streamed.warm
+    share = share_of(streamed.waits, streamed.wholes)
+    waits = _waits(subject, streamed, share)
+    if share[1][0] >= LEAST_SHARE:
+        with may_fail(CAUSE):
+            waits = cause(subject, streamed, share)
+    if starts is None:
+        return waits
+    return max(starts, waits.scaled(1 - starts.share), key=lambda each: each.share)
+
+
+def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
+    """Name what waits are due to, and what another number of workers saves.
+
+    One more is tried where all together have too little time and there is a core, none where they
+    have enough and the step waits all the same. ``share`` is of all waiting.
+    """
+    now, alone = getattr(subject.loader, "num_workers", 0), with_workers(subject.loader, 0)
+    if not now or alone is None:
+        return _waits(subject, streamed, share)
+    short = seconds_of(alone) > now * statistics.median(streamed.works)
+    other = now + 1 if short else 0
+    if other > cores():
+        return _waits(subject, streamed, share)
+    saving = _saving(subject, streamed, other)
+    least = HELPS if short else LEAST_SHARE
+    if (saving[0] if short else saving[1][0]) < least:
+        return _waits(subject, streamed, share, other)
+    how = f"num_workers={other} instead of {now}; {_clock(streamed)}"
+    name = FEW_WORKERS if short else IDLE_WORKERS
+    return found(name, *saving, how, {"workers": other, "now": now})
+
+
+def with_workers(loader: Any, workers: int) -> Any:
+    """The same loader with other workers, whatever else was set; None where it cannot be copied, or
+    where its samples may come from what can be read only once.
+    """
+    if getattr(type(loader), "__iter__", None) is not DataLoader.__iter__:
+        return None
+    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+        return None
+    another = own(loader)
+    another.num_workers = workers
+    if not workers:
+        # Nobody to wait for.
+        another.timeout = 0
+    return another
+
+
+def seconds_of(loader: Any) -> float:
+    """Seconds that one batch takes in this process."""
+    read = Subject(print, loader)
+    read.keep(loader)
+    return statistics.median(read.loads)
+
+
+def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
+    """What a loader like this one saves with so many workers."""
+    wholes = list(streamed.wholes)
+    seconds = min(SECONDS, 2 * sum(wholes))
+    if not workers:
+        # The loader as it is once more, so that a machine that slows down slows both.
+        wholes += stream(subject.train, subject.loader, seconds).warm.wholes
+        end_workers(subject.loader)
+    another = with_workers(subject.loader, workers)
+    try:
+        return saving_of(wholes, stream(subject.train, another, seconds).warm.wholes)
+    finally:
+        end_workers(another)
+
+
+def _waits(subject: Subject, streamed: Stream, share: Share, tried: int | None = None) -> Finding:
+    """The finding of waits, where no other number of workers is known to help."""
+    advice = advised(getattr(subject.loader, "num_workers", 0), tried)
+    return found(WAITS, *share, _clock(streamed), {"loader": advice})
+
+
+def _clock(streamed: Stream) -> str:
+    return f"by the clock: waiting in {len(streamed.waits)} steps of a stream"
+
+
+def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
+    """Workers that are started again for every pass over the data."""
+    loader, warm = subject.loader, streamed.warm
+    if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
+        return None
+    try:
+        steps = len(loader)
+    except TypeError:
+        # Nobody knows how long an epoch is.
+        return None
+    if not streamed.starts:
+        return None
+    usual = statistics.median(warm.waits or [0.0])
+    lost = [max(0.0, start - usual) for start in streamed.starts]
+    epochs = [each + steps * (usual + statistics.median(streamed.works)) for each in lost]
+    share, interval = share_of(lost, epochs)
+    if len(lost) < 4:
+        # Few starts were seen: they scatter by about a third.
+        interval = share / 1.5, min(1.0, share * 1.5)
+    before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
+    return found(RESTARTS, share, interval, f"by the clock: {before} of {steps}")
