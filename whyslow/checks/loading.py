@@ -87,16 +87,22 @@ def seconds_of(loader: Any) -> float:
 
 
 def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
-    """What a loader like this one saves with so many workers."""
-    wholes = list(streamed.wholes)
+    """What a loader like this one saves with so many workers, beside what starts of them cost."""
+    lives_on = subject.loader.persistent_workers
+
+    def steps(loader: Any) -> list[float]:
+        again = stream(subject.train, loader, seconds)
+        return again.wholes if lives_on else again.warm.wholes
+
+    wholes = streamed.wholes if lives_on else streamed.warm.wholes
     seconds = min(SECONDS, 2 * sum(wholes))
     if not workers:
         # The loader as it is once more, so that a machine that slows down slows both.
-        wholes += stream(subject.train, subject.loader, seconds).warm.wholes
+        wholes = wholes + steps(subject.loader)
         end_workers(subject.loader)
     another = with_workers(subject.loader, workers)
     try:
-        return saving_of(wholes, stream(subject.train, another, seconds).warm.wholes)
+        return saving_of(wholes, steps(another))
     finally:
         end_workers(another)
 
