@@ -8,7 +8,6 @@ from whyslow import Diagnosis, lines, remedies, stacks
 
 NOTEBOOKS = {
     "01_timing_and_vectorization": (
-        remedies.BY_SAMPLE,
         remedies.BESIDE,
         remedies.FEW_THREADS,
         remedies.MANY_THREADS,
@@ -18,8 +17,6 @@ NOTEBOOKS = {
     ),
     "04_data_loading": (
         remedies.WAITS,
-        remedies.COLLATE,
-        remedies.SAMPLES,
         remedies.FEW_WORKERS,
         remedies.IDLE_WORKERS,
         remedies.RESTARTS,

@@ -6,11 +6,9 @@
 import argparse
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from whyslow.diagnosing import check_call, diagnose
 from whyslow.watching import Watch
@@ -23,17 +21,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     args = parser.parse_args(argv)
-    if args.module:
-        return _watched(_watch(parser, args), args, runpy.run_module, args.script, alter_sys=True)
-    file, _, name = args.script.rpartition(":")
-    if file and name.isidentifier():
+    file, _, step = args.script.rpartition(":")
+    if not args.module and file and step.isidentifier():
         # Of a step there are no arguments: what follows it is ours.
         parser.parse_args([*args.arguments, args.script], args)
-        return _diagnosed(parser, args, _script(parser, file), name)
-    path = _script(parser, args.script)
-    # As Python does: what lies beside the script can be imported.
-    sys.path.insert(0, str(path.resolve().parent))
-    return _watched(_watch(parser, args), args, runpy.run_path, str(path))
+        _diagnose(parser, args, _script(parser, file), step)
+        return 0
+    try:
+        watch = Watch(seconds=args.seconds, steps=args.steps)
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+    sys.argv = [args.script, *args.arguments]
+    if args.module:
+        with watch:
+            runpy.run_module(args.script, run_name="__main__", alter_sys=True)
+    else:
+        path = _script(parser, args.script)
+        with watch:
+            runpy.run_path(str(path), run_name="__main__")
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,29 +64,20 @@ def _script(parser: argparse.ArgumentParser, file: str) -> Path:
         parser.error(f"there is no file {file!r}")
     if path.suffix != ".py":
         parser.error(f"{file!r} is no Python script: its name has to end in .py")
+    # As Python does: what lies beside the script can be imported.
+    sys.path.insert(0, str(path.resolve().parent))
     return path
 
 
-def _watch(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Watch:
-    try:
-        return Watch(seconds=args.seconds, steps=args.steps)
-    except (TypeError, ValueError) as error:
-        parser.error(str(error))
-
-
-def _watched(
-    watch: Watch, args: argparse.Namespace, run: Callable[..., object], name: str, **how: Any
-) -> int:
-    sys.argv = [name, *args.arguments]
-    with watch:
-        run(name, run_name="__main__", **how)
-    return 0
-
-
-def _diagnosed(
+def _diagnose(
     parser: argparse.ArgumentParser, args: argparse.Namespace, path: Path, name: str
-) -> int:
-    module = _loaded(path)
+) -> None:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    # Worker processes and pickle look it up by its name.
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
     for wanted in filter(None, (name, args.batches)):
         if not hasattr(module, wanted):
             parser.error(f"{path} has no {wanted!r} at its top level")
@@ -92,16 +89,3 @@ def _diagnosed(
     except (TypeError, ValueError) as error:
         parser.error(str(error))
     print(diagnose(step, batches, seconds=seconds))
-    return 0
-
-
-def _loaded(path: Path) -> ModuleType:
-    """The script as a module; what it imports from its own folder is found."""
-    sys.path.insert(0, str(path.parent))
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    # Worker processes and pickle look it up by its name.
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module

@@ -10,13 +10,7 @@ from labkit.comparing import budget
 from labkit.device import pick
 from whyslow.findings import Diagnosis
 from whyslow.lines import CAUSES
-from whyslow.lines import HOST as HOST_WAITS
-from whyslow.phases import DATA, HOST, MODEL
 from whyslow.session import Session
-from whyslow.stacks import BACKWARD, FORWARD, LOADING, UPDATE
-
-# The part of a step that an experiment on a cause works on; on the others there are none.
-PARTS = {LOADING: DATA, HOST_WAITS: HOST, FORWARD: MODEL, BACKWARD: MODEL, UPDATE: UPDATE}
 
 
 def diagnose(
@@ -45,21 +39,14 @@ def diagnose(
     """
     if seconds is None:
         seconds = pick(cpu=20.0, test=4.0)
-    given = _listed(model) + _listed(optimizer)
+    given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
+    state = tuple(item for each in given for item in each if item is not None)
     seconds = check_call(step, batches, seconds)
     if not patience > 0:
         raise ValueError(f"patience={patience!r}: use a positive number of seconds")
     if first and first not in CAUSES:
         raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
-    return Session(step, batches, seconds, patience, given, PARTS.get(first, "")).run()
-
-
-def _listed(item: Any) -> tuple[Any, ...]:
-    if item is None:
-        return ()
-    if isinstance(item, (list, tuple)):
-        return tuple(item)
-    return (item,)
+    return Session(step, batches, seconds, patience, state, first).run()
 
 
 def check_call(step: Any, batches: Any, seconds: float) -> float:

@@ -9,52 +9,61 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from labkit.alternating import alternate
 from labkit.arm import LocalArm
+from labkit.restore import preserve_flags
+from labkit.restore.attributes import exchanged
 from labkit.results import Comparison, Measurement, Workload
 from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
-from whyslow.changes import Change, both
-from whyslow.clock import MANY
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.phases import MODEL
+from whyslow.lines import HOST as HOST_WAITS
+from whyslow.lines import OWN
+from whyslow.sampling import MANY
+from whyslow.stacks import BACKWARD, FORWARD, LOADING
+from whyslow.stacks import UPDATE as UPDATING
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
 
+# The parts of a step that an experiment works on, by the causes of their time. Values are read and
+# batches copied in lines of the reader's own. All: of any cause.
+MODEL, UPDATE, HOST, ALL = (FORWARD, BACKWARD), (UPDATING,), (HOST_WAITS, OWN), ()
+
 Step = Callable[[], object]
+Change = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
 class Experiment:
     """``change`` is what the candidate runs in; ``step`` what it runs, where that differs.
 
-    ``part`` of a step is what it may shorten: see `whyslow.phases.PARTS`. ``words`` complete the
-    remedy. ``samples`` is how many times the samples of a step it works on. ``least`` is the share
-    below which nothing is said. ``last`` is for what changes what is learned: it is measured with
-    all else mended. ``control`` is what the baseline runs in, where the change costs time by
-    itself, ``whole`` what all of the experiment does. ``cores`` is how many must be free, where a
-    machine that others use would give another answer. ``compiles`` is how many seconds the
-    candidate's first step is expected to compile; it is paid once.
+    ``part`` of a step is what it may shorten. ``words`` complete the remedy. ``samples`` is how
+    many times the samples of a step it works on. ``least`` is the share below which nothing is
+    said. ``control`` is what the baseline runs in, where the change costs time by itself, ``whole``
+    what all of the experiment does. ``cores`` is how many must be free, where a machine that others
+    use would give another answer. ``compiles`` is how many seconds the candidate's first step is
+    expected to compile; it is paid once.
     """
 
     name: str
     how: str
     change: Change = nullcontext
     step: Step | None = None
-    part: str = MODEL
+    part: tuple[str, ...] = MODEL
     words: Mapping[str, object] = field(default_factory=dict)
     samples: float = 1
     least: float = LEAST_SHARE
-    last: bool = False
     control: Change = nullcontext
     whole: Change = nullcontext
     cores: int = 0
@@ -66,8 +75,12 @@ class Experiment:
         interval = 1 - 1 / low, 1 - 1 / high
         how = f"by experiment: {self.how}"
         if self.compiles:
-            how += _pays_after(result)
-        return found(self.name, 1 - 1 / result.speedup, interval, how, self.words, self.last)
+            saved = result.baseline.median - result.candidate.median
+            cold = result.candidate.cold or 0.0
+            if saved > 0:
+                how += f"; compiling took {format_seconds(cold)}, "
+                how += f"which pays after {cold / saved:,.0f} steps"
+        return found(self.name, 1 - 1 / result.speedup, interval, how, self.words)
 
     def worth_naming(self, result: Comparison) -> bool:
         """Whether the saving is sure, and ``least`` or more."""
@@ -75,18 +88,27 @@ class Experiment:
             return False
         return 1 - 1 / _interval(result)[0] >= self.least
 
-    def run(self, baseline: Step, seconds: float, around: Change = nullcontext) -> Comparison:
-        """Time both sides in turn for about ``seconds``, each in the context of ``around``."""
-        with self._sides(baseline, around) as (before, after):
+    def share(self, shares: Mapping[str, float]) -> float:
+        """The share of the step that it works on.
+
+        One on all of the step competes with the largest part: it may be the cause of that.
+        """
+        parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (LOADING,)]
+        return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
+
+    def run(self, baseline: Step, seconds: float) -> Comparison:
+        """Time both sides in turn for about ``seconds``."""
+        with self._sides(baseline) as (before, after):
+            silent = lambda partial: None  # noqa: E731
             return alternate(
-                before, after, seconds=seconds, on_update=_silent, stop=None, most_builds=1
+                before, after, seconds=seconds, on_update=silent, stop=None, most_builds=1
             )
 
-    def few(self, baseline: Step, pairs: int, around: Change = nullcontext) -> Comparison:
+    def few(self, baseline: Step, pairs: int) -> Comparison:
         """The same of steps that are too slow for blocks: one warms up, then A B, B A and so on."""
         one: list[float] = []
         other: list[float] = []
-        with self._sides(baseline, around) as (before, after):
+        with self._sides(baseline) as (before, after):
             before.enter()
             cold = after.start()
             for number in range(pairs):
@@ -101,23 +123,14 @@ class Experiment:
             )
 
     @contextmanager
-    def _sides(self, baseline: Step, around: Change) -> Iterator[tuple[LocalArm, LocalArm]]:
-        before = _Changed(baseline, both(around, self.control), "as it is")
-        after = _Changed(self.step or baseline, both(around, self.change), self.name, self.samples)
+    def _sides(self, baseline: Step) -> Iterator[tuple[LocalArm, LocalArm]]:
+        before = _Changed(baseline, self.control, "as it is")
+        after = _Changed(self.step or baseline, self.change, self.name, self.samples)
         try:
             yield before, after
         finally:
             before.close()
             after.close()
-
-
-def _pays_after(result: Comparison) -> str:
-    """What the first step cost, beside what each later one saves."""
-    saved = result.baseline.median - result.candidate.median
-    cold = result.candidate.cold or 0.0
-    if saved <= 0:
-        return ""
-    return f"; compiling took {format_seconds(cold)}, which pays after {cold / saved:,.0f} steps"
 
 
 def _interval(result: Comparison) -> Interval:
@@ -128,13 +141,17 @@ def _interval(result: Comparison) -> Interval:
     return estimate(logs, BUILD_SPREAD).interval
 
 
-class Idle(TorchFunctionMode):
-    """Looks at every call of torch's Python API, and changes nothing."""
+class Calls(TorchFunctionMode):
+    """Every call of torch's Python API goes through ``does``; by default nothing is changed."""
+
+    def __init__(self, does: Callable[[Any, Any, Any], Any] = lambda f, a, k: f(*a, **k)) -> None:
+        super().__init__()
+        self._does = does
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return func(*args, **(kwargs or {}))
+        return self._does(func, args, kwargs or {})
 
 
 class _Changed(LocalArm):
@@ -153,5 +170,25 @@ class _Changed(LocalArm):
             return super().block(steps)
 
 
-def _silent(partial: Comparison) -> None:
-    """No progress is shown for a single experiment."""
+@contextmanager
+def forwards(
+    roots: Iterable[nn.Module], instead: Callable[[nn.Module, Any], Any]
+) -> Iterator[None]:
+    """The forward pass of each root is what ``instead(root, forward)`` makes of it."""
+    with exchanged((root, "forward", instead(root, root.forward)) for root in roots):
+        yield
+
+
+@contextmanager
+def switched(switch: Callable[[], object], *setters: str) -> Iterator[None]:
+    """torch's switches as ``switch()`` sets them, also where the step itself calls these setters
+    of torch's.
+    """
+    with preserve_flags():
+        switch()
+        with exchanged((torch, name, nothing) for name in setters):
+            yield
+
+
+def nothing(*args: Any, **keywords: Any) -> None:
+    """Stands for what switches something on or off."""

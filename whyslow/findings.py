@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
 from whyslow.remedies import remedy
-
-Interval = tuple[float, float]
+from whyslow.sampling import Interval
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
-# What is said beside a remedy of that kind.
-LEARNS = "It changes what is learned: remedies that do not come first."
 
 
 @dataclass(frozen=True)
@@ -24,9 +21,7 @@ class Finding:
 
     ``share`` is the part of the step that it costs, from 0 to 1, with its 95 % ``interval``: of the
     time, or of the memory where ``of`` says so. ``how`` it was measured, the ``remedy`` in two
-    lines. ``learns`` says that the remedy changes what is learned: its share is of the time for a
-    sample, and how many samples are needed then, nobody has measured. ``where``: the reader's line
-    that takes most of what it works on, as in "train.py:12".
+    lines. ``where``: the reader's line that takes most of what it works on, as in "train.py:12".
     """
 
     name: str
@@ -35,23 +30,18 @@ class Finding:
     how: str
     remedy: str
     of: str = "time"
-    learns: bool = False
     where: str = ""
 
-    @property
-    def speedup(self) -> float:
-        """How many times as fast the step would be without it; 1 for what only fills memory."""
-        if self.of != "time":
-            return 1.0
-        return 1 / (1 - min(self.share, 0.999))
+    def scaled(self, scale: float) -> Finding:
+        """As a share of something longer, of which ``scale`` is the step that it was a share of."""
+        low, high = self.interval
+        return replace(self, share=scale * self.share, interval=(scale * low, scale * high))
 
     def __str__(self) -> str:
         low, high = self.interval
         lines = [f"{self.name}: {self.share:.0%} of the {self.of} [{low:.0%}, {high:.0%}]"]
         lines.append(f"    measured: {self.how}")
         lines += [f"    {line}" for line in self.remedy.splitlines()]
-        if self.learns:
-            lines.append(f"    {LEARNS}")
         if self.where:
             lines.append(f"    where: {self.where}")
         return "\n".join(lines)
@@ -63,21 +53,21 @@ def found(
     interval: Interval,
     how: str,
     words: Mapping[str, object] | None = None,
-    learns: bool = False,
+    where: str = "",
 ) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
     text = remedy(name, **(words or {}))
-    return Finding(name, share, interval, how, text, learns=learns)
+    return Finding(name, share, interval, how, text, where=where)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
     """The findings of one program as `ranked`; iterable, and indexed like a list.
 
-    ``step_seconds`` is how long a step takes with its data, ``phases`` where that time goes by the
-    clock, ``notes`` what the step did beside training, ``unmeasured`` what could not be measured,
-    and why. ``looked_for``: the checks that were made. ``untried`` says that not even the first
-    experiment had the time for a pair of steps. All in words.
+    ``step_seconds`` is how long a step takes with its data, ``phases`` the share of each cause in
+    that time, by the lines that ran, ``notes`` what the step did beside training, ``unmeasured``
+    what could not be measured, and why. ``looked_for``: the checks that were made. ``untried`` says
+    that not even the first experiment had the time for a pair of steps. All in words.
     """
 
     findings: tuple[Finding, ...]
@@ -105,36 +95,28 @@ class Diagnosis:
         if self.untried:
             step += f". {self.untried}"
         if not self.findings:
-            return f"{step}. {self._nothing()}"
+            # That says no more than what was looked for.
+            names = f", of what was looked for: {', '.join(self.looked_for)}"
+            nothing = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
+            return f"{step}. {nothing}{names if self.looked_for else ''}."
         first = self.findings[0]
         count = "one finding"
         if len(self) > 1:
             count = f"{len(self)} findings"
         return f"{step}; {count}, first: {first.name} ({first.share:.0%} of the {first.of})."
 
-    def _nothing(self) -> str:
-        """That says no more than what was looked for."""
-        words = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
-        if self.looked_for:
-            words += f", of what was looked for: {', '.join(self.looked_for)}"
-        return f"{words}."
-
     def __str__(self) -> str:
         lines = [self.sentence]
         for number, finding in enumerate(self.findings, 1):
             lines += ["", f"{number}. {finding}"]
-        small = self._small_print()
-        if small:
-            lines += ["", *small]
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *self._small_print()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return show.result(
             show.sentence(self.sentence),
-            _bars(self.findings),
-            _remedies(self.findings),
+            *(_drawn(self.findings) if self.findings else ()),
             *map(show.note, self._small_print()),
         )
 
@@ -142,7 +124,7 @@ class Diagnosis:
         lines = []
         if self.phases:
             parts = [f"{name} {share:.0%}" for name, share in self.phases.items() if share >= 0.005]
-            lines.append(f"By the clock: {', '.join(parts)}.")
+            lines.append(f"By its lines: {', '.join(parts)}.")
         lines += [f"Note: {note}." for note in self.notes]
         for name, why in self.unmeasured.items():
             lines.append(f"Not measured: {name} ({why}).")
@@ -153,40 +135,22 @@ class Diagnosis:
 def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings that are sure to cost `LEAST_SHARE`, in the order in which to mend them.
 
-    First what fills the memory: it ends the run. Then what takes time, worst first. What changes
-    what is learned comes last, however large: the others are sure gains, and this is one only where
-    as few samples are enough. Of several by one name the worst is kept.
+    First what fills the memory: it ends the run. Then what takes time, worst first. Of several by
+    one name the worst is kept.
     """
     best: dict[str, Finding] = {}
-    for finding in sorted(findings, key=_place):
+    for finding in sorted(findings, key=lambda each: (each.of == "time", -each.share)):
         if finding.interval[0] >= LEAST_SHARE:
             best.setdefault(finding.name, finding)
     return tuple(best.values())
 
 
-def _place(finding: Finding) -> tuple[bool, bool, float]:
-    return finding.of == "time", finding.learns, -finding.share
-
-
-def _bars(findings: Sequence[Finding]) -> Markup:
-    if not findings:
-        return Markup()
-    rows = []
+def _drawn(findings: Sequence[Finding]) -> tuple[Markup, ...]:
+    bars, rows = [], [["finding", "remedy", "measured", "where"]]
     for finding in findings:
         low, high = finding.interval
         text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
-        rows.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
+        bars.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
+        rows.append([finding.name, finding.remedy, finding.how, finding.where])
     title = "Share of a step that each costs, with its 95 % interval"
-    return show.join([show.note(title), charts.bars(title, rows)])
-
-
-def _remedies(findings: Sequence[Finding]) -> Markup:
-    if not findings:
-        return Markup()
-    rows = [["finding", "remedy", "measured", "where"]]
-    for finding in findings:
-        text = finding.remedy
-        if finding.learns:
-            text += f"\n{LEARNS}"
-        rows.append([finding.name, text, finding.how, finding.where])
-    return show.table(rows)
+    return show.note(title), charts.bars(title, bars), show.table(rows)

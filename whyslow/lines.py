@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-from whyslow.clock import share_of
-from whyslow.findings import Interval
-from whyslow.sampling import Tally
+from whyslow.sampling import Interval, Tally, share_of
 from whyslow.source import Range, inside, source_of
 from whyslow.stacks import (
     BACKWARD,
@@ -32,26 +30,15 @@ from whyslow.stacks import (
 
 HOST, OWN = "host waits", "your own code"
 OUTSIDE = "outside the loop"
-# In the order in which they are looked for.
-CAUSES = (
-    LOADING,
-    HOST,
-    FORWARD,
-    BACKWARD,
-    UPDATE,
-    LOGGING,
-    SAVING,
-    VALIDATION,
-    COMPILING,
-    WAITING,
-    START,
-    OUTSIDE,
-    OWN,
-)
-# Of these it matters that they are in the loop.
-_TRAINING = (LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN)
+# Of the first it matters that they are in the loop.
+_TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
+CAUSES = (*_TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 # What waits until the device is done.
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
+
+
+# A line of a file, in a function.
+Key = tuple[str, int, str]
 
 
 @dataclass(frozen=True)
@@ -134,26 +121,43 @@ def cause_of(stack: Stack) -> str:
         quiet = quiet or inside(line, source.without)
         if inside(line, source.update):
             cause = UPDATE
-    if quiet and cause != START:
+    # A training step that validates, too, also has a backward pass and an update.
+    if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
     last = stack[-1]
     if not cause and not isinstance(last, str) and _WAITS.search(expression_of(last)):
         return HOST
-    return cause or OWN
+    of_loss = any(inside(line_of(each), source_of(each[0].co_filename).loss) for each in own(stack))
+    return cause or (FORWARD if of_loss else OWN)
 
 
-def _innermost(stack: Stack) -> Place:
-    """The own line that runs, or that called what runs."""
-    return [place for place in stack if not isinstance(place, str)][-1]
+def reads_gradients(stack: Stack) -> bool:
+    """Whether an own line itself, and no function of torch's for it, works on gradients."""
+    last = stack[-1]
+    return not isinstance(last, str) and inside(
+        line_of(last), source_of(last[0].co_filename).gradients
+    )
+
+
+def is_by_hand(stack: Stack) -> bool:
+    """Whether it works on gradients, or on weights without any."""
+    last = stack[-1]
+    if isinstance(last, str):
+        return False
+    return reads_gradients(stack) or inside(line_of(last), source_of(last[0].co_filename).update)
+
+
+def own(stack: Stack) -> list[Place]:
+    """The own lines of a stack: the last one runs, or has called what runs."""
+    return [place for place in stack if not isinstance(place, str)]
 
 
 def _loops(stack: Stack) -> Iterable[tuple[str, Range]]:
-    for place in stack:
-        if not isinstance(place, str):
-            file, line = place[0].co_filename, line_of(place)
-            for loop in source_of(file).loops:
-                if inside(line, (loop,)):
-                    yield file, loop
+    for place in own(stack):
+        file, line = place[0].co_filename, line_of(place)
+        for loop in source_of(file).loops:
+            if inside(line, (loop,)):
+                yield file, loop
 
 
 def training_loop(stacks: Iterable[Stack]) -> tuple[str, Range] | None:
@@ -169,42 +173,41 @@ def training_loop(stacks: Iterable[Stack]) -> tuple[str, Range] | None:
     return min(common, key=lambda loop: loop[1][1] - loop[1][0])
 
 
-def sampled(tally: Tally) -> Sampled:
-    """Lines and causes of what a sampler has counted."""
-    loop = training_loop(list(tally.seconds))
+def sampled(tally: Tally, of_step: bool = False) -> Sampled:
+    """Lines and causes of what a sampler has counted: of a program, or of its step alone."""
+    loop = None if of_step else training_loop(list(tally.seconds))
     in_loop = {stack: loop is None or loop in set(_loops(stack)) for stack in tally.seconds}
     begins = min(
         (min(tally.seconds[stack]) for stack in tally.seconds if in_loop[stack]), default=0
     )
     blocks: dict[int, float] = defaultdict(float)
-    lines: dict[tuple[str, int, str], dict[str, dict[int, float]]] = {}
     causes: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    lines: dict[Key, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    # Of each line, how long it was there for which cause.
+    causes_of: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for stack, taken in tally.seconds.items():
-        place = _innermost(stack)
-        code = place[0]
-        key = code.co_filename, line_of(place), code.co_name
         for block, seconds in taken.items():
             cause = cause_of(stack)
             if not in_loop[stack] and cause in _TRAINING:
                 cause = START if block <= begins else OUTSIDE
             blocks[block] += seconds
             causes[cause][block] += seconds
-            of_line = lines.setdefault(key, {}).setdefault(cause, defaultdict(float))
-            of_line[block] += seconds
-    wholes = [blocks[block] for block in sorted(blocks)]
+            # A library that is called by another one has no line of the reader's.
+            for place in own(stack)[-1:]:
+                key = place[0].co_filename, line_of(place), place[0].co_name
+                lines[key][block] += seconds
+                causes_of[key][cause] += seconds
+    ordered = sorted(blocks)
+    wholes = [blocks[block] for block in ordered]
 
     def share(parts: dict[int, float]) -> tuple[float, Interval]:
-        return share_of([parts.get(block, 0.0) for block in sorted(blocks)], wholes)
+        return share_of([parts.get(block, 0.0) for block in ordered], wholes)
 
-    found = []
-    for (file, number, function), by_cause in lines.items():
-        cause = max(by_cause, key=lambda each: sum(by_cause[each].values()))
-        together: dict[int, float] = defaultdict(float)
-        for parts in by_cause.values():
-            for block, seconds in parts.items():
-                together[block] += seconds
-        found.append(Line(file, number, function, cause, *share(together)))
+    found = [
+        Line(*key, max(causes_of[key], key=causes_of[key].__getitem__), *share(parts))
+        for key, parts in lines.items()
+    ]
     found.sort(key=lambda line: -line.share)
     shares = {cause: share(parts) for cause, parts in causes.items()}
-    ordered = dict(sorted(shares.items(), key=lambda item: -item[1][0]))
-    return Sampled(tuple(found), ordered, tally.total, tally.looks, loop)
+    shares = dict(sorted(shares.items(), key=lambda item: -item[1][0]))
+    return Sampled(tuple(found), shares, tally.total, tally.looks, loop)

@@ -1,34 +1,43 @@
-"""One step, looked at: which models and optimizers it uses, and what is switched on in it."""
+"""One step, looked at: which models and optimizers it uses, and what is switched on in it.
+
+All by torch's global hooks, and by exchanges of what has none. What the step itself calls, and not
+another module, is a *root*; what a DataLoader calls to make a batch, such as transforms, is none.
+"""
 
 from __future__ import annotations
 
 import builtins
+import functools
 import io
-from collections import defaultdict
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.utils.checkpoint as recomputing
 from torch import nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.nn.modules import module as module_hooks
+from torch.optim import optimizer as optimizer_hooks
+from torch.utils._pytree import tree_leaves, tree_map
 
 from labkit.counters import CountingMode
-from labkit.device import check_current
+from labkit.device import check_current, synchronize
+from labkit.restore import giving_back
 from labkit.restore.attributes import exchanged
 from labkit.restore.memory import bytes_of
-from whyslow.events import BACKWARD, FORWARD, IN_LOADER, UPDATE, listening
-from whyslow.phases import Phases
+from whyslow.experiment import Calls
 
 
 @dataclass
-class Seen(Phases):
-    """What one step did, and where its time went.
+class Seen:
+    """What one step did, in so many ``seconds``.
 
-    ``roots``: modules that the step itself calls. ``launches``: operators that compute, by phase.
+    ``roots``: modules that the step itself calls. ``launches``: operators that compute.
     ``unused``: roots in evaluation mode that recorded a graph.
     """
 
@@ -36,7 +45,8 @@ class Seen(Phases):
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     unused: list[nn.Module] = field(default_factory=list)
     devices: set[torch.device] = field(default_factory=set)
-    launches: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    launches: int = 0
     host_reads: int = 0
     pageable: int = 0
     backwards: int = 0
@@ -46,20 +56,13 @@ class Seen(Phases):
     deterministic: bool = False
     profiled: bool = False
     images: bool = False
-    samples: int = 0
     written: list[str] = field(default_factory=list)
     on_new: Callable[[Any], None] = lambda item: None
-
-    def __post_init__(self) -> None:
-        super().__init__()
 
     @property
     def parameters(self) -> list[nn.Parameter]:
         """Of all roots, each once."""
-        found = {}
-        for root in self.roots:
-            found.update({id(each): each for each in root.parameters()})
-        return list(found.values())
+        return list(dict.fromkeys(each for root in self.roots for each in root.parameters()))
 
     @property
     def device(self) -> str:
@@ -73,27 +76,8 @@ class Seen(Phases):
         kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
         return "OptimizedModule" in kinds
 
-    def begins(self, what: str, item: Any, values: Any) -> None:
-        super().begins(what, item, values)
-        if what == FORWARD:
-            self._calls(item, values)
-        elif what == IN_LOADER:
-            # No root of the step; but a norm in it has a state that is put back.
-            self.on_new(item)
-        elif what == BACKWARD:
-            self.backwards += 1
-        elif what == UPDATE and not any(item is known for known in self.optimizers):
-            self.on_new(item)
-            self.optimizers.append(item)
-
-    def ends(self, what: str, item: Any, values: Any) -> None:
-        super().ends(what, item, values)
-        if what != FORWARD or item.training or not torch.is_grad_enabled():
-            return
-        if any(each.requires_grad for each in tensors_of(values)):
-            self.unused.append(item)
-
-    def _calls(self, root: nn.Module, inputs: Any) -> None:
+    def calls(self, root: nn.Module, inputs: Any) -> None:
+        """The step calls this module."""
         if not any(root is known for known in self.roots):
             self.on_new(root)
             self.roots.append(root)
@@ -101,8 +85,6 @@ class Seen(Phases):
         for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
             check_current(device)
             self.devices.add(device)
-        if tensors and tensors[0].dim():
-            self.samples = self.samples or tensors[0].shape[0]
         self.images |= any(each.dim() == 4 for each in tensors)
         self.lower_precision |= torch.is_autocast_enabled(self.device)
         self.anomaly |= torch.is_anomaly_enabled()
@@ -110,22 +92,105 @@ class Seen(Phases):
         self.profiled |= torch.autograd._profiler_enabled()
 
 
+class _Hooks:
+    """Tells `Seen` what the thread does that this is made in, and its backward passes."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._thread = threading.get_ident()
+        self._backwards = self._depth = 0
+        self._loads = False
+
+    def _is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def enters(self, module: Any, inputs: Any) -> None:
+        """A hook before a module's forward pass."""
+        if not self._is_here() or torch.compiler.is_compiling():
+            return
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._loads = _in_a_loader(sys._getframe(1))
+        if self._loads:
+            # No root of the step; but a norm in it has a state that is put back.
+            self._seen.on_new(module)
+        else:
+            self._seen.calls(module, inputs)
+
+    def leaves(self, module: Any, inputs: Any, output: Any) -> None:
+        """A hook behind it."""
+        if not self._is_here() or torch.compiler.is_compiling():
+            return
+        self._depth = max(0, self._depth - 1)
+        evaluates = not module.training and torch.is_grad_enabled()
+        if self._depth or self._loads or not evaluates:
+            return
+        if any(each.requires_grad for each in tensors_of(output)):
+            self._seen.unused.append(module)
+
+    def updates(self, optimizer: Any, *_: Any) -> None:
+        """A hook before an optimizer's step."""
+        # On an accelerator the hooks of gradients, and an optimizer in them, run in a thread of
+        # autograd's: so Python calls one that it has not started.
+        foreign = isinstance(threading.current_thread(), threading._DummyThread)
+        if not self._is_here() and not (foreign and self._backwards > 0):
+            return
+        if not any(optimizer is known for known in self._seen.optimizers):
+            self._seen.on_new(optimizer)
+            self._seen.optimizers.append(optimizer)
+
+    def backward(self, does: Callable[..., Any]) -> Callable[..., Any]:
+        """What ``Tensor.backward`` looks up when it is called."""
+
+        @functools.wraps(does)
+        def counted(*args: Any, **keywords: Any) -> Any:
+            here = self._is_here()
+            self._seen.backwards += here
+            self._backwards += here
+            try:
+                return does(*args, **keywords)
+            finally:
+                self._backwards -= here
+
+        return counted
+
+
+def _in_a_loader(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if "torch/utils/data/" in frame.f_code.co_filename.replace("\\", "/"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _listening(seen: Seen) -> Iterator[None]:
+    """Tell ``seen`` what this thread's steps do inside, and the hooks of their gradients."""
+    hooks = _Hooks(seen)
+    handles: list[Any] = []
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
+    backward = torch.autograd, "backward", hooks.backward(torch.autograd.backward)
+    # No ExitStack: of its callbacks, an interrupt may leave some undone.
+    with giving_back(remove), exchanged([backward]):
+        handles.append(module_hooks.register_module_forward_pre_hook(hooks.enters))
+        handles.append(module_hooks.register_module_forward_hook(hooks.leaves, always_call=True))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(hooks.updates))
+        yield
+
+
 def tensors_of(values: Any) -> list[torch.Tensor]:
     """All tensors in a batch, or in whatever else."""
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
 
 
-class _Operators(CountingMode):
-    """Counts what the step asks of the device, by phase."""
-
-    def __init__(self, phases: Phases) -> None:
-        super().__init__()
-        self._phases = phases
-        self.by_phase: dict[str, int] = defaultdict(int)
-
-    def launched(self) -> None:
-        super().launched()
-        self.by_phase[self._phases.phase] += 1
+def mapped(values: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """A batch, or whatever else, with each of its tensors as ``change`` makes it."""
+    return tree_map(lambda each: change(each) if isinstance(each, torch.Tensor) else each, values)
 
 
 def from_host(func: Any, args: Any) -> torch.Tensor | None:
@@ -136,40 +201,34 @@ def from_host(func: Any, args: Any) -> torch.Tensor | None:
     return None
 
 
-class _Copies(TorchFunctionMode):
-    """Counts the bytes that go to an accelerator from memory that is not page-locked."""
-
-    pageable = 0
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        source = from_host(func, args)
-        if source is not None and result.device.type != "cpu" and not source.is_pinned():
-            self.pageable += bytes_of(source)
-        return result
-
-
 def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
     """Run one step and say what it did. ``on_new`` is given each root and optimizer before it is
     first used.
     """
     seen = Seen(on_new=on_new)
-    with listening(seen), _writes(seen), _recomputes(seen):
-        seen.begin()
+    with _listening(seen), _writes(seen), _recomputes(seen):
+        synchronize()
+        begin = time.perf_counter()
         step()
-        seen.end()
+        synchronize()
+        seen.seconds = time.perf_counter() - begin
     return seen
 
 
 def count_operators(step: Callable[[], object], seen: Seen) -> None:
-    """Note in ``seen`` what operators one more step calls, by phase."""
-    phases = Phases()
-    with listening(phases), _Copies() as copies, _Operators(phases) as operators:
+    """Note in ``seen`` what operators one more step calls."""
+
+    def copied(func: Any, args: Any, kwargs: Any) -> Any:
+        result, source = func(*args, **kwargs), from_host(func, args)
+        if source is not None and result.device.type != "cpu" and not source.is_pinned():
+            # Bytes that go to an accelerator from memory that is not page-locked.
+            seen.pageable += bytes_of(source)
+        return result
+
+    seen.pageable = 0
+    with Calls(copied), CountingMode() as operators:
         step()
-    seen.launches, seen.host_reads = dict(operators.by_phase), operators.host_reads
-    seen.pageable = copies.pageable
+    seen.launches, seen.host_reads = operators.launches, operators.host_reads
 
 
 @contextmanager

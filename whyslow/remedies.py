@@ -5,17 +5,17 @@ Words in braces are filled in by the check that knows them.
 
 from __future__ import annotations
 
+from labkit.busy import cores
+from whyslow import lines, stacks
+
 # Loading.
 WAITS = "waits for data"
-COLLATE = "slow collate function"
-SAMPLES = "slow samples in the dataset"
 FEW_WORKERS = "too few loader workers"
 IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
 # The update, and what lies around the model.
 LOOP = "optimizer loops over parameters"
 CLIPPING = "gradient clipping in a Python loop"
-BY_SAMPLE = "loop over samples in Python"
 BESIDE = "work beside forward, backward and update"
 # Switches.
 ANOMALY = "anomaly mode left on"
@@ -33,19 +33,15 @@ RECOMPILED = "compiled again for other shapes"
 UNCOMPILED = "operators that torch.compile would join"
 VALIDATION = "validation with gradients"
 FROZEN = "gradients of weights that are not trained"
-# An accelerator, memory, and what changes the learning.
+# An accelerator, and memory. A larger batch changes what is learned.
 HOST = "the host waits for the device"
 PAGEABLE = "copies from pageable memory"
 GROWTH = "memory grows with every step"
 BATCH = "batch too small for the fixed costs of a step"
 
 REMEDIES = {
-    WAITS: "Load ahead in worker processes: DataLoader(..., num_workers=1) and more;\n"
-    "or keep what fits in memory as tensors, decoded once.",
-    COLLATE: "Put samples together by torch.stack or torch.utils.data.default_collate,\n"
-    "once for the batch, without a loop over values; or num_workers=1 and more.",
-    SAMPLES: "Decode and transform once, ahead, or a whole batch at a time with tensors;\n"
-    "or num_workers={workers}: processes that load while the step runs.",
+    WAITS: "{loader}\n"
+    "Or decode and transform once, before the loop, or a whole batch at a time with tensors.",
     FEW_WORKERS: "DataLoader(..., num_workers={workers}) instead of {now}, and perhaps more:\n"
     "a batch takes longer to load than all workers together have time for.",
     IDLE_WORKERS: "DataLoader(..., num_workers=0): a batch is made in less time than it takes\n"
@@ -56,10 +52,8 @@ REMEDIES = {
     "one pass over all parameters instead of several operators for each.",
     CLIPPING: "torch.nn.utils.clip_grad_norm_(model.parameters(), norm):\n"
     "one operator over the whole list, and no norm read back for each tensor.",
-    BY_SAMPLE: "Transform the batch as one tensor (N, ...), with a random number for each sample;\n"
-    "or each sample in a worker of the loader, beside the step.",
-    BESIDE: "Log, print, save and compute metrics every 100th step, not in each;\n"
-    "prepare batches in the loader's workers.",
+    BESIDE: "A loop over samples becomes one operator on the batch, or work for the loader's\n"
+    "workers; log, print, save and compute metrics every 100th step, not in each.",
     ANOMALY: "Remove torch.autograd.set_detect_anomaly(True) and detect_anomaly():\n"
     "switch it on only to search for a nan.",
     PROFILER: "Profile a few steps, with torch.profiler.schedule(wait, warmup, active),\n"
@@ -88,8 +82,8 @@ REMEDIES = {
     "batch.to(device, non_blocking=True).",
     GROWTH: "Keep numbers, not tensors with a graph: losses.append(loss.item()) or loss.detach();\n"
     "no retain_graph=True where each graph is used once.",
-    BATCH: "A batch of {larger} instead of {size} samples, with another learning rate;\n"
-    "where it must stay small, torch.compile or a CUDA graph saves launches.",
+    BATCH: "A batch of {larger} instead of {size} samples: it changes what is learned, and needs\n"
+    "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
 } | dict.fromkeys(
     (FEW_THREADS, MANY_THREADS, SMALL_WORK),
     "torch.set_num_threads({threads}), before the first step, or OMP_NUM_THREADS={threads};\n"
@@ -97,6 +91,51 @@ REMEDIES = {
 )
 
 
+def loader(workers: int = 0, tried: int | None = None) -> str:
+    """What to try with a DataLoader that has so many worker processes, on this machine; ``tried``
+    is a number of them that did not help.
+    """
+    if tried is not None:
+        return f"num_workers={tried} instead of {workers} was tried: it saves little or nothing."
+    if workers:
+        more = f"num_workers={min(cores(), workers + 1)}"
+        return f"DataLoader(..., {more}, persistent_workers=True); or 0 for what is quickly made."
+    if cores() == 1:
+        return "With one core no worker can help: keep what fits into memory as tensors."
+    return f"DataLoader(..., num_workers={cores() - 1}) loads meanwhile, on {cores()} cores."
+
+
 def remedy(name: str, **words: object) -> str:
     """The two lines for a cause. KeyError for a name, or a word, that is missing."""
     return REMEDIES[name].format(**words)
+
+
+_LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compile on one step,\n"
+
+_TEXTS = {
+    # As for a finding of the same kind.
+    lines.HOST: remedy(HOST),
+    stacks.LOGGING: remedy(BESIDE),
+    stacks.COMPILING: remedy(RECOMPILED),
+    stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
+    stacks.BACKWARD: _LOOK + "and says what each of them saves: backward mirrors forward.",
+    stacks.UPDATE: "Give the optimizer fused=True: one operator for all weights.\n"
+    "Updates and clipping in a loop of your own have functions of torch: torch._foreach_*.",
+    stacks.VALIDATION: "Validate less often, or on a part; take a larger batch, since nothing is\n"
+    "kept: with torch.inference_mode(): around the loop, model.eval() before it.",
+    stacks.SAVING: "Save less often, or in a thread: copy the weights to the CPU first,\n"
+    "then torch.save of the copies while the training goes on.",
+    stacks.WAITING: "The program waits there for another thread or process.\n"
+    "Whether that one does the work, `py-spy dump` of its process says.",
+    stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
+    lines.OUTSIDE: "It is no training step: do it less often, or in another process.",
+    lines.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
+    "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
+}
+
+
+def advice(cause: str) -> str:
+    """The remedy to try first."""
+    if cause == stacks.LOADING:
+        return remedy(WAITS, loader=loader())
+    return _TEXTS[cause]

@@ -11,10 +11,10 @@ from typing import Any
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
-from whyslow.advice import advice
 from whyslow.diagnosing import diagnose
 from whyslow.findings import Diagnosis
 from whyslow.lines import CAUSES, HOST, Line, Sampled
+from whyslow.remedies import advice
 from whyslow.stacks import LOADING, START
 
 # Below so many looks a share says little.

@@ -10,13 +10,17 @@ line that held it gets that time. Nothing is called in the thread that is looked
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
+from labkit.results import runs_of
+from labkit.results.statistics import student_t
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
@@ -62,14 +66,20 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports.
+    without imports. What it looks at begins ``below`` so many places of a stack.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too.
     """
 
-    def __init__(self, done: Callable[[], object], seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        done: Callable[[], object],
+        seconds: float | None = None,
+        below: int | None = None,
+    ) -> None:
         self.tally = Tally()
+        self._below = below
         self._seconds = seconds
         self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
@@ -97,7 +107,7 @@ class Sampler:
         begin = last = time.perf_counter()
         worked, pause = 0.0, FIRST
         while not self._ended.wait(pause) and self._done() is not None:
-            stack = stack_of_thread(self._target)
+            stack = stack_of_thread(self._target, self._below)
             now = time.perf_counter()
             pause = min(max(FIRST, SHARE * (now - begin)), MOST)
             if stack:
@@ -110,3 +120,42 @@ class Sampler:
                 done = self._done()
                 if done is not None:
                     done()
+
+
+Interval = tuple[float, float]
+# With fewer values each counts for itself: runs of neighbours would be too few.
+MANY = 20
+
+
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
+    """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval."""
+    whole = sum(wholes)
+    if whole <= 0:
+        return 0.0, (0.0, 0.0)
+    share = min(1.0, sum(parts) / whole)
+    runs = zip(_means(parts), _means(wholes), strict=True)
+    half = _half_width([min(1.0, part / max(each, 1e-12)) for part, each in runs])
+    return share, (max(0.0, share - half), min(1.0, share + half))
+
+
+def saving_of(before: Sequence[float], after: Sequence[float]) -> tuple[float, Interval]:
+    """The share by which the mean of ``after`` is below that of ``before``, with its interval."""
+    if not sum(before) > 0 or not after:
+        return 0.0, (0.0, 0.0)
+    old, new = _means(before), _means(after)
+    first, second = fmean(old), fmean(new)
+    ratio = second / first
+    half = math.hypot(ratio * _half_width(old) / first, _half_width(new) / first)
+    return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
+
+
+def _means(values: Sequence[float]) -> list[float]:
+    """Nearly independent values: neighbouring ones are not, so of many the means of runs."""
+    return list(values) if len(values) < MANY else [fmean(run) for run in runs_of(values)]
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Half of the 95 % interval of their mean; infinite for fewer than two."""
+    if len(values) < 2:
+        return math.inf
+    return student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))

@@ -1,4 +1,4 @@
-"""The whole of a diagnosis: look at one step, time its parts, then experiment while time lasts.
+"""The whole of a diagnosis: look at one step and its lines, then experiment while time lasts.
 
 The experiments that work on the largest part of a step come first, and each gets its part of the
 time that is left. Where a step is so slow that few fit into the budget, the first ones get a few
@@ -20,34 +20,40 @@ from labkit.busy import Others, cores
 from labkit.comparing import measuring
 from labkit.device import is_out_of_memory, release_memory
 from labkit.progress import progress
-from labkit.restore import Restoration, preserve_state, restoring
+from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
-from labkit.results import Comparison
 from labkit.text import format_seconds
 from whyslow import memory
-from whyslow.changes import Change, both
-from whyslow.checks import EXPERIMENTS, beside, compiled, loading, settings, update
+from whyslow.checks import EXPERIMENTS, Check, beside, loading, model, settings, update
+from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
-from whyslow.findings import LEAST_SHARE, Diagnosis, Finding, ranked
+from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.limit import limit
+from whyslow.lines import OWN
 from whyslow.observe import count_operators, observe, tensors_of
-from whyslow.own_lines import OwnLines
-from whyslow.phases import DATA, REST, UPDATE, Phases, Source, share_of_part, timed
-from whyslow.remedies import BATCH, BY_SAMPLE, GROWTH, LOOP, RECOMPILED, WAITS
-from whyslow.streams import LEAST_STEPS, Stream, end_started, stream, without_iterator
-from whyslow.subject import Subject, copy_of
+from whyslow.parts import Parts
+from whyslow.remedies import BATCH, GROWTH, LOOP, WAITS, loader
+from whyslow.sampling import share_of
+from whyslow.stacks import COMPILING, LOADING, UPDATE
+from whyslow.subject import (
+    LEAST_STEPS,
+    Stream,
+    Subject,
+    ahead,
+    copy_of,
+    end_workers,
+    own,
+    stream,
+)
 
-# Parts of the budget: counting memory, streaming the loader, and cutting the step.
+# Parts of the budget: counting memory, running steps on batches as they come, or without any.
 COUNTING = 0.1
 STREAMING = 0.2
-CUTTING = 0.08
+LOOKING = 0.1
 # The longest that one experiment is repeated.
 LONGEST = 0.15
-# A step that takes more of the budget is not streamed or cut, which takes twelve of them and more;
-# nor, beyond the second part, are its operators and its memory counted, which takes five.
-SLOW, COUNTED = 1 / 80, 1 / 20
-# The part of the budget in which a step that seems slow is looked at again.
-LOOKING = 0.1
+# Of a step that takes more of the budget, operators and memory are not counted: that takes five.
+COUNTED = 1 / 20
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
@@ -64,9 +70,9 @@ class Session:
         seconds: float,
         patience: float,
         state: tuple[Any, ...],
-        first_part: str = "",
+        first: str = "",
     ) -> None:
-        self.subject = Subject(step, batches)
+        self.subject = Subject(step, own(batches))
         self.seconds, self.patience = seconds, patience
         self.begin = time.perf_counter()
         self.others = Others()
@@ -77,15 +83,15 @@ class Session:
         self.looked_for: list[str] = []
         self.step_seconds = math.nan
         self.phases: dict[str, float] = {}
-        self.state, self.first_part = state, first_part
+        self.state, self.first = state, first
         self.restoration: Restoration
         # The share of waiting for batches that is no part of the step itself.
         self.waiting = 0.0
-        # The share of what was found that costs the same in a step of any batch.
-        self.per_step = 0.0
-        # By the clock alone: said where no experiment explains it.
+        # The line that took most of loading the first batches.
+        self.loads_in = ""
+        # By the lines alone: said where no experiment explains it.
         self.beside: list[Finding] = []
-        self.lines = OwnLines()
+        self.parts = Parts()
         # Whether any experiment was made; else what the report says first.
         self.tried = False
         self.untried = ""
@@ -95,11 +101,6 @@ class Session:
         """Seconds of the budget that are left."""
         return self.begin + self.seconds - time.perf_counter()
 
-    @property
-    def slow(self) -> bool:
-        """Whether few steps fit into the budget."""
-        return self.subject.step_seconds > SLOW * self.seconds
-
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
         loader = self.subject.loader
@@ -108,7 +109,7 @@ class Session:
         # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
         with (
             measuring(None),
-            without_iterator(loader),
+            giving_back(partial(end_workers, loader)),
             _with_note(self.subject.call),
             restoring(self.subject.call, also=given, advice=advice) as self.restoration,
             self._bar(),
@@ -117,7 +118,7 @@ class Session:
             # A profiler would watch what counts as well, which takes many times as long.
             with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
                 self._count()
-            self._cut()
+            self._stream()
             self._experiments()
         self._tell()
         made = dict.fromkeys(self.looked_for)
@@ -142,32 +143,26 @@ class Session:
         """The first steps: what is used, and how long it takes."""
         subject = self.subject
         if subject.takes_batches:
-            with limit(self.patience, "loading the first batches"):
+            with limit(self.patience, "loading the first batches"), self.parts.seen():
                 subject.keep(subject.loader)
-            end_started(subject.loader)
+            self.loads_in = self.parts.where((LOADING,))
         probe = [copy_of(batch) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
-        before = compiled.codes()
+        before = model.codes()
         self._observe(subject.serve(probe), "the first step")
         if versions != [each._version for each in tensors_of(probe)]:
             subject.copied = True
             self.notes.append("the step writes into its batches; it was given copies")
-        if subject.step_seconds < self.seconds / 2 or compiled.codes() != before:
+        if subject.step_seconds < self.seconds / 2 or model.codes() != before:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve(), "the second step")
-        looks = [subject.step_seconds]
-        while self.slow and sum(looks) + subject.step_seconds < LOOKING * self.seconds:
-            # Another program may have taken the time.
-            self._observe(subject.serve(), "a step")
-            looks.append(subject.step_seconds)
-            subject.step_seconds = sum(looks) / len(looks)
         self.step_seconds = subject.step_seconds
         self.advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
-        with limit(self.patience, name), self.lines.seen():
+        with limit(self.patience, name), self.parts.seen():
             self.subject.seen = observe(step, self.restoration.keep)
-        [self.subject.step_seconds] = self.subject.seen.wholes
+        self.subject.step_seconds = self.subject.seen.seconds
 
     def _count(self) -> None:
         """Operators and memory, in a few steps more."""
@@ -189,122 +184,94 @@ class Session:
         wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
         return f"a step takes {format_seconds(self.subject.step_seconds)}; try seconds={wanted}"
 
-    def _cut(self) -> None:
-        """Streaming, and the phases of a step: by the clock."""
+    def _stream(self) -> None:
+        """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
         subject = self.subject
-        with compiled.watched() as compilations, self._kept():
-            streamed, source = self._streamed(), Source.of(subject.loader)
-            compiling = list(compilations)
-            self.advance()
-            phases = self._timed()
-            if not subject.takes_batches:
-                # Of a step with loaders of its own: the slowest of them is to blame.
-                streamed, source = phases.stream(), phases.slowest_loader()
-                compiling = list(compilations)
-            self.looked_for.append(WAITS)
-            self.found += loading.findings(subject, streamed, source, self._may_fail)
+        before = model.compilations()
+        with preserve_state(*self.restoration.items):
+            streamed = self._streamed()
+            times = model.compilations() - before
+            self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self._from_phases(phases, streamed)
-        self.looked_for.append(RECOMPILED)
-        self.found += compiled.again(compiling, streamed.wholes)
-        self.advance()
-
-    def _timed(self) -> Phases:
-        """The phases of steps on kept batches; of slow ones, those of the last that was seen."""
-        subject = self.subject
-        if self.slow:
-            return subject.seen
-        around = partial(limit, self.patience, "a step")
-        seconds = CUTTING * self.seconds
-        with self.lines.seen():
-            phases = timed(subject.serve(), seconds, most=2 * seconds, around=around)
-        subject.step_seconds = sum(phases.wholes) / len(phases.steps)
-        return phases
-
-    def _streamed(self) -> Stream:
-        """Steps on batches as they come; of slow ones, the time of the first batches is enough."""
-        subject = self.subject
-        if not subject.takes_batches:
-            return Stream()
-        workers = getattr(subject.loader, "num_workers", 0)
-        one = subject.step_seconds
-        if not workers:
-            # Else the first batches are those that the workers took to start.
-            one += max(subject.loads)
-        if 7 * one > 2 * STREAMING * self.seconds:
-            if workers:
-                self.unmeasured[WAITS] = self._too_slow(LEAST_STEPS)
-                return Stream()
-            return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
-        with limit(self.patience, "reading from the loader"):
-            return stream(subject.train, subject.loader, STREAMING * self.seconds)
-
-    def _from_phases(self, phases: Phases, streamed: Stream) -> None:
-        subject = self.subject
-        self.phases = phases.shares()
-        if subject.takes_batches and streamed.wholes:
-            # Of the time with waiting for data, as everything that is said.
-            self.waiting = sum(streamed.waits) / sum(streamed.wholes)
-            shares = {name: (1 - self.waiting) * share for name, share in self.phases.items()}
-            self.phases = {DATA: self.waiting} | shares
+        self.looked_for += beside.looked_for(subject)
+        self.found += self._placed(beside.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(LOOP):
-            self.found += self._by_clock(update.by_hand(subject, phases), UPDATE)
-        self.looked_for += beside.looked_for(subject)
-        self.beside += self._by_clock(beside.findings(subject, phases), REST)
+            self.found += self._placed(update.by_hand(subject, self.parts), (OWN, UPDATE))
+        self.beside += self._placed(beside.around(subject, self.parts), beside.AROUND)
+        self.advance()
 
-    def _by_clock(self, findings: Iterable[Finding], part: str) -> Iterator[Finding]:
-        for finding in findings:
-            if finding.name != BY_SAMPLE and finding.interval[0] >= LEAST_SHARE:
-                self.per_step += finding.share
-            yield self._placed(finding, part)
+    def _streamed(self) -> Stream:
+        """Of slow steps, the time of the first batches is enough."""
+        subject = self.subject
+        workers = getattr(subject.loader, "num_workers", 0)
+        one = subject.step_seconds
+        if subject.takes_batches and not workers:
+            # Else the first batches are those that the workers took to start.
+            one += max(subject.loads)
+        steps = LEAST_STEPS + ahead(subject.loader)
+        if steps * one > 2 * STREAMING * self.seconds:
+            if not workers:
+                return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
+            self.unmeasured[WAITS] = self._too_slow(steps)
+            return Stream()
+        seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
+        around = partial(limit, self.patience, "a step")
+        with limit(self.patience, "reading from the loader"), self.parts.seen():
+            streamed = stream(subject.train, subject.loader, seconds, around)
+        if streamed.works:
+            subject.step_seconds = sum(streamed.works) / len(streamed.works)
+        return streamed
 
-    def _placed(self, finding: Finding, part: str) -> Finding:
+    def _from_waits(self, streamed: Stream) -> None:
+        """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
+        subject = self.subject
+        self.phases = self.parts.shares()
+        self.looked_for.append(WAITS)
+        where = self.parts.where((LOADING,)) or self.loads_in
+        if subject.takes_batches and streamed.wholes:
+            self.waiting, _ = share_of(streamed.waits, streamed.wholes)
+            self.phases = self.parts.shares(self.waiting)
+            each = loading.finding(subject, streamed, self._may_fail)
+            self.found.append(replace(each, where=where))
+            return
+        share = self.parts.sampled.causes.get(LOADING, (0.0, (0.0, 0.0)))
+        how = "by its lines: a loader of the step's own"
+        self.found.append(found(WAITS, *share, how, {"loader": loader()}, where))
+
+    def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
-        return _scaled(replace(finding, where=self.lines.where(part)), 1 - self.waiting)
+        where, scale = self.parts.where(part), 1 - self.waiting
+        return [replace(each, where=where).scaled(scale) for each in findings]
 
     def _experiments(self) -> None:
         """In the order of their shares, each with its part of what is left of the time.
 
-        What changes the learning comes last, with all else mended.
+        A larger batch, which changes what is learned, only where nothing else was found.
         """
-        every = self._every_experiment()
-        saved: dict[str, tuple[float, Experiment]] = {}
+        explained = 0.0
+        every = self._every_experiment(EXPERIMENTS)
         for number, experiment in enumerate(every):
-            around: Change = nullcontext
-            remains = 1.0
-            if experiment.last:
-                mended = [each for _, each in saved.values() if each.step is None]
-                around = both(*(each.change for each in mended if not each.compiles))
-                remains = math.prod(1 - saved[each.name][0] for each in mended)
-            share = self._experiment(experiment, len(every) - number, around, remains)
-            # Of several by one name, the one that saves most.
-            if share > saved.get(experiment.name, (0.0,))[0]:
-                saved[experiment.name] = share, experiment
-        shares = [share for share, each in saved.values() if not each.last]
-        explained = max(shares, default=0.0)
+            explained = max(explained, self._experiment(experiment, len(every) - number))
         self.found += [each for each in self.beside if explained < each.share / 2]
+        if not any(each.of == "time" for each in ranked(self.found)):
+            for experiment in self._every_experiment((larger_batch,)):
+                self._experiment(experiment, 1)
 
-    def _every_experiment(self) -> list[Experiment]:
-        """All that apply to the step: those on the part that was asked for, then the largest share
+    def _every_experiment(self, checks: Iterable[Check]) -> list[Experiment]:
+        """All that apply to the step: those on the cause that was asked for, then the largest share
         first. To make one may take memory.
         """
         every: list[Experiment] = []
-        for check in EXPERIMENTS:
-            name = check.__module__.rpartition(".")[2]
-            with self._may_fail(f"{name}, by experiment"):
+        for check in checks:
+            with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        every.sort(key=lambda each: -share_of_part(each.part, self.phases))
-        return sorted(every, key=lambda each: (each.last, each.part != self.first_part))
+        every.sort(key=lambda each: -each.share(self.phases))
+        return sorted(every, key=lambda each: self.first not in each.part)
 
-    def _experiment(
-        self, experiment: Experiment, rest: int, around: Change, remains: float
-    ) -> float:
-        """Run one of the ``rest``; the share of the step that it saves, 0 where that is not sure.
-
-        ``remains`` is the part of the step that is left in ``around``.
-        """
+    def _experiment(self, experiment: Experiment, rest: int) -> float:
+        """Run one of the ``rest``: the share of the step that it saves, or 0."""
         pairs = self._pairs(experiment)
         if not pairs:
             self._not_tried(experiment, rest)
@@ -314,13 +281,17 @@ class Session:
         # Less than its part, since to warm up takes time, too; but not for the largest share.
         longest = LONGEST * self.seconds
         seconds = longest if first else min(longest, self.left / (rest + 0.5))
-        with self._kept(), self._may_fail(experiment.name), experiment.whole():
+        with (
+            preserve_state(*self.restoration.items),
+            self._may_fail(experiment.name),
+            experiment.whole(),
+        ):
             others = Others()
             if MANY * self.subject.step_seconds > seconds:
                 room = int(seconds / self.subject.step_seconds - 1) // 2
-                result = experiment.few(step, max(pairs, min(MANY, room)), around)
+                result = experiment.few(step, max(pairs, min(MANY, room)))
             else:
-                result = experiment.run(step, seconds, around)
+                result = experiment.run(step, seconds)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
@@ -330,7 +301,9 @@ class Session:
             if busy is not None:
                 self.unmeasured[experiment.name] = busy
             elif experiment.worth_naming(result):
-                return self._name(experiment, result, remains)
+                [finding] = self._placed([experiment.finding(result)], experiment.part)
+                self.found.append(finding)
+                return finding.share
             elif result.pairs == 1:
                 self.notes.append(
                     f"{experiment.name}: only tried in one pair, {result.speedup:.2f}x"
@@ -354,20 +327,6 @@ class Session:
         if not (self.tried or self.untried or experiment.compiles):
             self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
 
-    def _name(self, experiment: Experiment, result: Comparison, remains: float) -> float:
-        finding = _scaled(experiment.finding(result), remains)
-        if experiment.last:
-            # A larger batch would also spread what has a remedy of its own.
-            finding = _less(finding, self.per_step * (1 - 1 / experiment.samples))
-        self.found.append(self._placed(finding, experiment.part))
-        return finding.share
-
-    @contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Models and optimizers as they were before."""
-        with preserve_state(*self.restoration.items):
-            yield
-
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:
         """What fails, or takes too long, is told, and ends only itself."""
@@ -389,19 +348,6 @@ class Session:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         self.notes += self.restoration.notes
-
-
-def _less(finding: Finding, share: float) -> Finding:
-    """The finding without a share that another one has told."""
-    low, high = finding.interval
-    interval = max(0.0, low - share), max(0.0, high - share)
-    return replace(finding, share=max(0.0, finding.share - share), interval=interval)
-
-
-def _scaled(finding: Finding, scale: float) -> Finding:
-    """A share of the step alone as a share of the step with its wait for data."""
-    low, high = finding.interval
-    return replace(finding, share=scale * finding.share, interval=(scale * low, scale * high))
 
 
 @contextmanager

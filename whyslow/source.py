@@ -11,17 +11,19 @@ from dataclasses import dataclass
 # The first and the last line.
 Range = tuple[int, int]
 _QUIET = {"no_grad", "inference_mode"}
-_BLOCKS = (ast.With, ast.AsyncWith, ast.FunctionDef, ast.AsyncFunctionDef)
-Block = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Source:
-    """Loops of a file, and ranges of lines ``without`` gradients or that ``update`` by hand."""
+    """Loops of a file, and ranges of lines ``without`` gradients or that ``update`` by hand; lines
+    that read ``gradients``, and those that compute the ``loss``.
+    """
 
     loops: tuple[Range, ...] = ()
     without: tuple[Range, ...] = ()
     update: tuple[Range, ...] = ()
+    gradients: tuple[Range, ...] = ()
+    loss: tuple[Range, ...] = ()
 
 
 def inside(line: int, ranges: tuple[Range, ...]) -> bool:
@@ -39,23 +41,42 @@ def source_of(file: str) -> Source:
     loops: list[Range] = []
     without: list[Range] = []
     update: list[Range] = []
+    gradients: list[Range] = []
     for node in ast.walk(tree):
-        if isinstance(node, (ast.For, ast.While, ast.AsyncFor)):
+        if isinstance(node, (ast.For, ast.While)):
             loops.append(_range(node))
-        if isinstance(node, _BLOCKS) and _is_quiet(node):
+        if isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
             (update if _writes(node) else without).append(_range(node))
-    return Source(tuple(loops), tuple(without), tuple(update))
+        if isinstance(node, ast.Attribute) and node.attr == "grad":
+            gradients.append(_range(node))
+    parts = loops, without, update, gradients, _losses(tree)
+    return Source(*(tuple(each) for each in parts))
 
 
-def _range(node: ast.stmt) -> Range:
+def _losses(tree: ast.AST) -> Iterator[Range]:
+    """Calls of ``loss.backward()``, and the statements that assign this name."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) == "backward":
+            yield _range(node)
+            given = [getattr(node.func, "value", node), *node.args]
+            names |= {each.id for each in given if isinstance(each, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_name(each) in names for each in targets):
+                yield _range(node)
+
+
+def _range(node: ast.stmt | ast.expr) -> Range:
     return node.lineno, node.end_lineno or node.lineno
 
 
-def _is_quiet(node: Block) -> bool:
+def _is_quiet(node: ast.With | ast.FunctionDef) -> bool:
     """A block or a function without gradients, or a function that calls ``eval()`` and no
     ``backward()``.
     """
-    if isinstance(node, (ast.With, ast.AsyncWith)):
+    if isinstance(node, ast.With):
         return any(_name(item.context_expr) in _QUIET for item in node.items)
     called = set(_methods(node))
     decorated = any(_name(each) in _QUIET for each in node.decorator_list)
@@ -79,9 +100,6 @@ def _methods(node: ast.AST) -> Iterator[str]:
 
 def _writes(node: ast.AST) -> bool:
     """Weights are written there: an update by hand, or an average of weights."""
-    gradients = any(
-        isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node)
-    )
-    return gradients or any(
-        name.endswith("_") and not name.startswith("_") for name in _methods(node)
-    )
+    if any(isinstance(each, ast.Attribute) and each.attr == "grad" for each in ast.walk(node)):
+        return True
+    return any(name.endswith("_") and not name.startswith("_") for name in _methods(node))

@@ -98,20 +98,22 @@ def stack_of(frame: FrameType | None) -> Stack:
     return tuple(reversed(places))
 
 
-def stack_of_thread(thread: int) -> Stack:
+def stack_of_thread(thread: int, below: int | None = None) -> Stack:
     """Of the thread with this identifier; empty where it has ended or runs no line of the reader's.
 
-    A thread that only waits for others stands for those of them that run the reader's lines.
+    ``below`` is how many places at its beginning are no part of it; of what is below them the marks
+    alone are enough. A thread that only waits for others stands for those that run the reader's
+    lines.
     """
     with uncollected():
         frames = sys._current_frames()
-        stack = stack_of(frames.get(thread))
+        stack = stack_of(frames.get(thread))[below or 0 :]
         if stack and stack[-1] == WAITING:
             for other, frame in frames.items():
                 instead = stack_of(frame) if other != thread else ()
                 if instead and instead[-1] != WAITING and _has_own(instead):
                     return instead
-    return stack if _has_own(stack) else ()
+    return stack if below is not None or _has_own(stack) else ()
 
 
 def uncollected() -> AbstractContextManager[None]:

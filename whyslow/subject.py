@@ -1,18 +1,21 @@
-"""The program under diagnosis: its step, a few of its batches, and what was seen of it."""
+"""The program under diagnosis: its step, its batches, and what was seen of both."""
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader
 
+from labkit.device import synchronize
 from labkit.restore.memory import bytes_of
-from whyslow.observe import Seen, tensors_of
+from whyslow.observe import Seen, mapped, tensors_of
 
 # Batches that are kept for experiments: so many, and so many bytes.
 KEPT_BATCHES = 4
@@ -56,14 +59,16 @@ class Subject:
         return step
 
     def train(self, batch: Any) -> object:
-        """One step on this batch."""
+        """One step on this batch, where it takes one."""
+        if not self.takes_batches:
+            return self.call()
         return self.call(copy_of(batch) if self.copied else batch)
 
     def keep(self, source: Iterable[Any]) -> None:
         """Take the first batches of ``source``. ValueError where it has none."""
         size = 0
         asked = time.perf_counter()
-        for batch in source:
+        for batch in one_pass(source):
             self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)
             size += sum(map(bytes_of, tensors_of(batch)))
@@ -76,4 +81,116 @@ class Subject:
 
 def copy_of(batch: Any) -> Any:
     """The batch with tensors of its own."""
-    return tree_map(lambda each: each.clone() if isinstance(each, torch.Tensor) else each, batch)
+    return mapped(batch, torch.clone)
+
+
+# Steps of which a wait is taken at least.
+LEAST_STEPS = 6
+
+
+@dataclass
+class Stream:
+    """Seconds of each step of a stream: waiting for its batch, and working on it.
+
+    ``starts`` are the waits for the first batch of each pass over the loader.
+    """
+
+    waits: list[float] = field(default_factory=list)
+    works: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+
+    @property
+    def wholes(self) -> list[float]:
+        """Seconds of each step with its wait."""
+        return [wait + work for wait, work in zip(self.waits, self.works, strict=True)]
+
+    @property
+    def warm(self) -> Stream:
+        """Its steps that are not the first of a pass."""
+        starts = set(self.starts)
+        steps = [each for each in zip(self.waits, self.works, strict=True) if each[0] not in starts]
+        return Stream([wait for wait, _ in steps], [work for _, work in steps])
+
+
+def stream(
+    step: Callable[[Any], object],
+    loader: Any,
+    seconds: float,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Stream:
+    """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
+    that; each step in the context of ``around``, which is no part of its time.
+
+    What lies between two passes over the loader, such as workers that start, is waiting. Batches
+    that were loaded before the first step was done say nothing of those after them.
+    """
+    found, skip = Stream(), ahead(loader)
+    begin = asked = time.perf_counter()
+    for number, (first, batch) in enumerate(_endless(loader)):
+        wait = time.perf_counter() - asked
+        if first:
+            found.starts.append(wait)
+        with around():
+            began = time.perf_counter()
+            step(batch)
+            synchronize()
+            done = time.perf_counter()
+        if number >= skip:
+            found.waits.append(wait)
+            found.works.append(done - began)
+        enough = len(found.works) >= LEAST_STEPS or done - begin > 2 * seconds
+        if found.works and enough and done - begin > seconds:
+            break
+        asked = time.perf_counter()
+    return found
+
+
+def _endless(loader: Any) -> Iterator[tuple[bool, Any]]:
+    """Its batches again and again, as long as there are any, and whether each is the first of its
+    pass; without a loader, no batches.
+    """
+    while loader is None:
+        yield False, None
+    some = True
+    while some:
+        some = False
+        for batch in one_pass(loader):
+            yield not some, batch
+            some = True
+
+
+def one_pass(loader: Iterable[Any]) -> Iterator[Any]:
+    """Its batches. Workers that were started for this pass alone end with it: else they do when the
+    iterator is collected, at any time, and that may wait for them for seconds.
+    """
+    iterator: Any = iter(loader)
+    try:
+        yield from iterator
+    finally:
+        lives_on = iterator is getattr(loader, "_iterator", None)
+        if hasattr(iterator, "_shutdown_workers") and not lives_on:
+            iterator._shutdown_workers()
+
+
+def ahead(loader: Any) -> int:
+    """How many batches are there before the first step is done."""
+    workers = getattr(loader, "num_workers", 0)
+    if not workers:
+        return int(loader is not None)
+    return workers * (getattr(loader, "prefetch_factor", None) or 2) + 1
+
+
+def own(loader: Any) -> Any:
+    """The same loader with iterators and workers of its own: those in use are left alone."""
+    if isinstance(loader, DataLoader):
+        loader = copy.copy(loader)
+        loader._iterator = None
+    return loader
+
+
+def end_workers(loader: Any) -> None:
+    """End workers that outlive their iterator."""
+    iterator: Any = getattr(loader, "_iterator", None)
+    if iterator is not None:
+        iterator._shutdown_workers()
+        loader._iterator = None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
-import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from itertools import count
-from types import FrameType
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -43,7 +41,6 @@ class Watch:
         self._steps = steps
         self._hook: RemovableHandle | None = None
         self._ended = ""
-        self._process = os.getpid()
         self._lock = threading.Lock()
         self._shown = not show
         self._place: Any = None
@@ -65,9 +62,12 @@ class Watch:
             self._hook.remove()
         with self._lock:
             first, self._shown = not self._shown, True
-        if first:
-            _show(self.report, self._place)
-        return self.report
+        report = self.report
+        if first and self._place is not None:
+            self._place.update(report)
+        elif first:
+            print(f"\n{report}\n", file=sys.stderr, flush=True)
+        return report
 
     @property
     def report(self) -> Report:
@@ -91,11 +91,9 @@ class Watch:
         return self.report._repr_html_()
 
     def _at_exit(self) -> None:
-        # Not in a process that was forked meanwhile.
-        if os.getpid() == self._process:
-            kind = getattr(sys, "last_type", None)
-            self._ended = self._ended or (kind.__name__ if kind else "")
-            self.stop()
+        kind = getattr(sys, "last_type", None)
+        self._ended = self._ended or (kind.__name__ if kind else "")
+        self.stop()
 
 
 def _ends_after(steps: int, sampler: Sampler) -> Callable[..., None]:
@@ -117,21 +115,10 @@ def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
     it does nothing.
     """
     watch = Watch(seconds=seconds, steps=steps)
-    if not _in_a_worker():
+    if multiprocessing.current_process().name == "MainProcess":
         watch.start()
         atexit.register(watch._at_exit)
     return watch
-
-
-def _in_a_worker() -> bool:
-    """Whether this is a process that multiprocessing has started."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        # A spawned one runs the script under this name, before it knows its parent.
-        if frame.f_globals.get("__name__") == "__mp_main__":
-            return True
-        frame = frame.f_back
-    return multiprocessing.parent_process() is not None
 
 
 def _place_in_a_notebook() -> Any:
@@ -144,10 +131,3 @@ def _place_in_a_notebook() -> Any:
     if getattr(get_ipython(), "kernel", None) is None:
         return None
     return display(show.note("watching ..."), display_id=True)
-
-
-def _show(report: Report, place: Any) -> None:
-    if place is not None:
-        place.update(report)
-    else:
-        print(f"\n{report}\n", file=sys.stderr, flush=True)

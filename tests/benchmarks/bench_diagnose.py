@@ -67,8 +67,7 @@ GROUPS = {
 # for all that is wrong with a loader the loader will do.
 _LOADER = ("DataLoader", "loader", "Prefetch")
 POINTS = {
-    "slow collate function": _LOADER,
-    "slow samples in the dataset": _LOADER,
+    "waits for data": _LOADER,
     "too few loader workers": _LOADER,
     "loader workers started again every epoch": _LOADER,
     "loader workers that cost more than they save": _LOADER,
@@ -88,7 +87,6 @@ POINTS = {
     "fp32 where 16 bits are faster": ("bf16", "fp32", "float32", "MFU"),
     "images not in channels-last order": ("channels", "layout", "reorder"),
     "work beside forward, backward and update": ("Python overhead",),
-    "loop over samples in Python": ("Python overhead",),
 }
 
 

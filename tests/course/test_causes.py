@@ -29,8 +29,8 @@ def test_whyslow_names_no_notebook():
 
 
 def test_where_to_read_on_about_a_finding():
-    found = Finding("slow collate function", 0.5, (0.4, 0.6), "so", "do\nthis")
+    found = Finding("waits for data", 0.5, (0.4, 0.6), "so", "do\nthis")
     told = list(causes.further(Diagnosis((found,), 0.1, 20.0)))
-    assert told == ["slow collate function: notebook 04_data_loading"]
+    assert told == ["waits for data: notebook 04_data_loading"]
     with pytest.raises(KeyError):
         causes.notebook_of("nothing of the kind")

@@ -1,7 +1,7 @@
 """Programs of other kinds than `tests.whyslow.programs`, written and committed before the
 diagnosis had seen them. Then it named the planted cause first in 12 of 16, and a larger batch in
-the other four. Since then what changes what is learned comes last, and one of the 16 left with its
-check: of programs that it has not seen, `later_programs` tells.
+the other four. Since then what changes what is learned is tried only where nothing else is found,
+and one of the 16 left with its check: of programs that it has not seen, `later_programs` tells.
 
 ``make(mended)`` builds a program, as there. Sequences, tables, pairs, codes and spectra, where the
 others have images and rows.
@@ -87,7 +87,7 @@ def padded(samples: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return nn.utils.rnn.pad_sequence(texts, batch_first=True), torch.stack(friendly)
 
 
-@planted_here("slow collate function")
+@planted_here("waits for data")
 def texts_padded_in_python(mended: bool) -> Program:
     """The longest text decides, and every word is looked at by itself."""
     model = Reader()
@@ -162,7 +162,7 @@ def regression(model: nn.Module, updates: torch.optim.Optimizer) -> Callable[[An
     return step
 
 
-@planted_here("slow samples in the dataset")
+@planted_here("waits for data")
 def table_parsed_in_each_epoch(mended: bool) -> Program:
     """Every line is split, read and scaled when it is asked for."""
     model = price_net()
@@ -434,7 +434,7 @@ def sound_net(width: int = 16) -> nn.Sequential:
     )
 
 
-@planted_here("loop over samples in Python")
+@planted_here("work beside forward, backward and update")
 def sounds_changed_one_by_one(mended: bool) -> Program:
     """Each wave gets its own shift, loudness and noise, one after the other, in the step."""
     model = sound_net()

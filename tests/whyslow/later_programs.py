@@ -152,7 +152,7 @@ class Windows(Dataset):
         return window, self.values[index + self.length]
 
 
-@planted_here("slow samples in the dataset")
+@planted_here("waits for data")
 def series_smoothed_one_by_one(mended: bool) -> Program:
     """Each window is smoothed when it is asked for, value by value."""
     model = Forecast()

@@ -98,7 +98,7 @@ def stacked(samples: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.stack(images).contiguous(memory_format=LAST), torch.stack(classes)
 
 
-@planted("slow collate function")
+@planted("waits for data")
 def slow_collate(mended: bool) -> Program:
     """Images are joined number by number."""
     join = stacked if mended else through_lists
@@ -106,7 +106,7 @@ def slow_collate(mended: bool) -> Program:
     return Program(trainer(conv_net(16)), loader, 32)
 
 
-@planted("slow samples in the dataset")
+@planted("waits for data")
 def augmented_by_sample(mended: bool) -> Program:
     """Each image is flipped, shifted and scaled by itself, row by row."""
     slow = None if mended else by_rows
@@ -195,7 +195,7 @@ def tiny_batch_of_images(mended: bool) -> Program:
     return Program(trainer(conv_net(32)), image_batches(samples), samples)
 
 
-@planted("loop over samples in Python")
+@planted("work beside forward, backward and update")
 def flipped_one_by_one(mended: bool) -> Program:
     """Each row of the batch is flipped, scaled and blurred with noise by itself, in the step."""
     train = trainer(mlp(256, 2))
@@ -508,7 +508,7 @@ def fp32_and_anomaly(mended: bool) -> Program:
     return Program(step, image_batches(64), 64, off)
 
 
-@planted("slow collate function", "optimizer loops over parameters")
+@planted("waits for data", "optimizer loops over parameters")
 def collate_and_loop(mended: bool) -> Program:
     """A slow loader beside a slow update."""
     model = conv_net(32)

@@ -30,7 +30,7 @@ from tests.whyslow.programs import PROGRAMS, TUNED
 from whyslow import Diagnosis, Finding
 from whyslow.findings import ranked
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SHORT = 1.5
 
 
@@ -190,7 +190,7 @@ def test_the_workers_of_a_loader_that_is_in_use_live_on():
 
 
 def test_one_more_worker_changes_nothing_else_of_a_loader():
-    from whyslow.streams import with_workers
+    from whyslow.checks.loading import with_workers
 
     loader = DataLoader(
         Rolled(),
@@ -445,17 +445,18 @@ def test_an_experiment_that_the_step_does_not_bear_is_told():
     model = small()
     train = trained_by(model, torch.optim.SGD(model.parameters()))
 
-    def step(batch):
-        if len(batch[0]) != 8:
-            raise RuntimeError("eight and no more")
-        train(batch)
+    def refuses(layer, inputs):
+        if torch.is_autocast_enabled("cpu"):
+            raise RuntimeError("fp32 and no less")
+
+    model[0].register_forward_pre_hook(refuses)
 
     # Beside other programs, threads that wait for each other make a small step a slow one.
     with preserve_flags():
         torch.set_num_threads(1)
-        found = whyslow.diagnose(step, batches(), seconds=8)
-    reason = found.unmeasured["batch too small for the fixed costs of a step"]
-    assert reason == "RuntimeError: eight and no more"
+        found = whyslow.diagnose(train, batches(), seconds=8)
+    reason = found.unmeasured["fp32 where 16 bits are faster"]
+    assert reason == "RuntimeError: fp32 and no less"
 
 
 @pytest.mark.parametrize(
@@ -505,7 +506,7 @@ def test_gross_faults_are_named_first(name):
 
 def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
     from labkit.busy import Others
-    from whyslow.checks import threads
+    from whyslow.checks import settings
 
     # The experiment itself finds a great gain: one more thread does without the sleep.
     slow = [True]
@@ -518,8 +519,10 @@ def test_on_a_busy_machine_no_number_of_threads_is_named(monkeypatch):
 
     # One thread, which is tried as well where there are several now, gains nothing.
     more = torch.get_num_threads() + 1
-    monkeypatch.setattr(threads, "_set_to", lambda count: without if count == more else nullcontext)
-    monkeypatch.setattr(threads, "cores", lambda: more)
+    monkeypatch.setattr(
+        settings, "_set_to", lambda count: without if count == more else nullcontext
+    )
+    monkeypatch.setattr(settings, "cores", lambda: more)
 
     def step():
         time.sleep(0.02 * slow[0])
@@ -546,7 +549,7 @@ def test_a_slow_dataset_is_told_from_a_slow_collate_function():
     model = small()
     step = trained_by(model, torch.optim.SGD(model.parameters()))
     found = whyslow.diagnose(step, DataLoader(Slow(), batch_size=8), seconds=3)
-    assert found[0].name == "slow samples in the dataset"
+    assert found[0].name == "waits for data" and "time.sleep(0.005)" in found[0].where
     assert len(found[0].remedy.splitlines()) == 2
     low, high = found[0].interval
     assert 0 < low <= found[0].share <= high <= 1
@@ -571,7 +574,7 @@ def test_what_a_step_uses_is_seen():
     assert seen.backwards == 1
     assert not (seen.anomaly or seen.profiled or seen.deterministic or seen.recomputed)
     count_operators(lambda: trained_by(model, optimizer)(batch), seen)
-    assert seen.launches["forward"] > 0 and seen.launches["backward"] > 0
+    assert seen.launches > 0
 
 
 # These are found by the clock or by counting bytes; the benchmark holds them.
@@ -580,7 +583,7 @@ BY_CLOCK = {
     "worker_for_nothing",
     *("metrics_in_python", "recompiled", "losses_with_graphs", "validation_losses_with_graphs"),
     *("clipped_by_hand", "optimizer_by_hand", "flipped_one_by_one", "collate_and_loop"),
-    # Tried for every batch, whatever its size.
+    # Tried where nothing else is found, whatever the size of the batch.
     *("tiny_batch", "tiny_batch_of_images"),
 }
 
@@ -589,23 +592,6 @@ BY_CLOCK = {
 def test_each_planted_fault_is_tried_and_not_its_mended_form(name):
     assert applies(name, mended=False)
     assert not applies(name, mended=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "phase"),
-    [
-        ("clipped_by_hand", "after backward"),
-        ("optimizer_by_hand", "after backward"),
-        ("flipped_one_by_one", "before"),
-    ],
-)
-def test_loops_in_python_call_many_operators(name, phase):
-    counted = []
-    for mended in (False, True):
-        subject = looked_at(PROGRAMS[name].make(mended))
-        counted.append(subject.seen.launches.get(phase, 0))
-    least = len(subject.seen.parameters) if phase != "before" else 512
-    assert counted[0] >= 2 * least and counted[0] > 3 * counted[1]
 
 
 def applies(name, mended):
@@ -627,9 +613,8 @@ def test_there_are_enough_programs():
 # ---------------------------------------------------------------------------------- what is shown
 
 
-def finding(name="one", share=0.5, interval=(0.4, 0.6), of="time", learns=False):
-    told = "by hand", "do this;\nand that."
-    return Finding(name, share, interval, *told, of, learns)
+def finding(name="one", share=0.5, interval=(0.4, 0.6), of="time"):
+    return Finding(name, share, interval, "by hand", "do this;\nand that.", of)
 
 
 def test_findings_are_ranked():
@@ -640,34 +625,17 @@ def test_findings_are_ranked():
             finding("large", 0.4, (0.3, 0.5)),
             finding("large", 0.3, (0.2, 0.4)),
             finding("grows", 0.2, (0.2, 0.2), "memory"),
-            finding("learns otherwise", 0.9, (0.8, 0.95), learns=True),
         ]
     )
-    assert [each.name for each in found] == ["grows", "large", "small", "learns otherwise"]
+    assert [each.name for each in found] == ["grows", "large", "small"]
     assert found[1].share == 0.4
 
 
-def test_a_remedy_that_changes_what_is_learned_says_so():
-    sure, other = finding(), finding("other", learns=True)
-    for text, said in ((str(sure), False), (str(other), True)):
-        assert ("changes what is learned" in text) is said
-    page = Diagnosis((sure, other), 0.1, 20.0)._repr_html_()
-    assert page.count("changes what is learned") == 1
+def test_only_a_larger_batch_changes_what_is_learned_and_says_so():
+    from whyslow.remedies import BATCH, REMEDIES
 
-
-def test_only_a_larger_batch_changes_what_is_learned():
-    from whyslow.checks import EXPERIMENTS
-
-    names = set()
-    for name in PROGRAMS:
-        program = PROGRAMS[name].make(False)
-        try:
-            subject = looked_at(program)
-            every = [each for check in EXPERIMENTS for each in check(subject)]
-            names |= {each.name for each in every if each.last}
-        finally:
-            program.close()
-    assert names == {"batch too small for the fixed costs of a step"}
+    saying = [name for name, text in REMEDIES.items() if "changes what is learned" in text]
+    assert saying == [BATCH]
 
 
 def test_a_diagnosis_reads_well():
@@ -678,40 +646,7 @@ def test_a_diagnosis_reads_well():
     assert "Note: a note." in text and "Not measured: x (why)." in text
     page = found._repr_html_()
     assert "&lt;b&gt;" in page and "<b>:" not in page
-    assert found[0].speedup == pytest.approx(2.0)
     assert [each.name for each in found] == ["<b>"] and len(found) == 1
-
-
-@pytest.mark.parametrize("at", ["begin", "before backward", "end"])
-def test_zeroing_gradients_is_part_of_the_update(at):
-    from whyslow.observe import count_operators, observe
-    from whyslow.phases import timed
-
-    model = small()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    inputs, targets = batches(1)[0]
-
-    def zero(place):
-        if place == at:
-            optimizer.zero_grad(set_to_none=False)
-
-    def step():
-        zero("begin")
-        loss = nn.functional.cross_entropy(model(inputs), targets)
-        zero("before backward")
-        loss.backward()
-        optimizer.step()
-        zero("end")
-
-    step()
-    phases = timed(step, 0.0)
-    assert {"forward", "backward", "update"} <= phases.steps[0].keys()
-    assert "zeroing" not in phases.steps[0]
-    seen = observe(step, lambda item: None)
-    count_operators(step, seen)
-    assert seen.launches["zeroing"] > 0
-    # The phase goes on where it stood.
-    assert seen.launches["forward"] > 0 and seen.launches["backward"] > 0
 
 
 def test_tensors_in_datasets_are_not_copied():

@@ -11,9 +11,15 @@ from torch.utils.data import DataLoader
 import whyslow
 from tests.whyslow.parts import full, trainer
 from whyslow import session
-from whyslow.experiment import Experiment
-from whyslow.findings import Diagnosis
-from whyslow.phases import ALL, BACKWARD, DATA, FORWARD, HOST, MODEL, REST, UPDATE, share_of_part
+from whyslow.experiment import ALL, HOST, MODEL, UPDATE, Experiment
+from whyslow.findings import Diagnosis, Finding
+from whyslow.lines import HOST as HOST_WAITS
+from whyslow.sampling import MOST
+from whyslow.stacks import BACKWARD, FORWARD, LOADING
+from whyslow.stacks import UPDATE as UPDATING
+
+# Seconds on the clock from which on a part of a step is looked at in each step.
+LONG = 0.1
 
 
 class Clock:
@@ -27,6 +33,8 @@ class Clock:
 
     def passes(self, seconds):
         self._microseconds.seek(round(1e6 * seconds), io.SEEK_CUR)
+        # Long enough to be looked at, once or in many steps: the sampler's pauses are real ones.
+        time.sleep(1.2 * MOST if seconds >= LONG else seconds / 5)
 
     def step(self):
         self._steps.seek(1, io.SEEK_CUR)
@@ -68,7 +76,7 @@ LOOP = "optimizer loops over parameters"
 def test_the_largest_share_is_tried_first_however_slow_the_step(clock, seconds):
     step, data = slow_step(clock, seconds, foreach=False)
     found = whyslow.diagnose(step, data, seconds=20)
-    assert found.phases[UPDATE] > 0.7
+    assert found.phases[UPDATING] > 0.7
     assert LOOP in found.looked_for and LOOP not in found.unmeasured and not found.untried
     assert clock.steps >= 5 and clock() <= 30
     # What was not tried says what would be enough.
@@ -135,7 +143,7 @@ def test_a_loader_that_is_slow_is_not_streamed_at_length(clock):
     step, _ = slow_step(clock, 0.5)
     found = whyslow.diagnose(step, DataLoader(Slow(), batch_size=2), seconds=20)
     assert clock() <= 30
-    assert found[0].name == "slow samples in the dataset"
+    assert found[0].name == "waits for data"
     assert found[0].share == pytest.approx(0.8, abs=0.01)
 
 
@@ -145,34 +153,48 @@ def test_a_loader_that_is_slow_is_not_streamed_at_length(clock):
 @pytest.mark.parametrize(
     ("shares", "asked", "order"),
     [
-        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, "", ["update", "all", "model", "host"]),
-        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATE: 0.4}, "", ["model", "all", "update", "host"]),
-        ({DATA: 0.5, FORWARD: 0.4, UPDATE: 0.1}, "", ["all", "model", "update", "host"]),
-        ({REST: 0.6, UPDATE: 0.3, FORWARD: 0.1}, "", ["host", "all", "update", "model"]),
-        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATE: 0.6}, HOST, ["host", "update", "all", "model"]),
+        ({FORWARD: 0.2, BACKWARD: 0.2, UPDATING: 0.6}, "", ["update", "all", "model", "host"]),
+        ({FORWARD: 0.4, BACKWARD: 0.2, UPDATING: 0.4}, "", ["model", "all", "update", "host"]),
+        ({LOADING: 0.5, FORWARD: 0.4, UPDATING: 0.1}, "", ["all", "model", "update", "host"]),
+        ({HOST_WAITS: 0.6, UPDATING: 0.3, FORWARD: 0.1}, "", ["host", "all", "update", "model"]),
+        (
+            {FORWARD: 0.2, BACKWARD: 0.2, UPDATING: 0.6},
+            HOST_WAITS,
+            ["host", "update", "all", "model"],
+        ),
     ],
 )
-def test_what_was_asked_for_and_then_the_largest_share_comes_first(
-    monkeypatch, shares, asked, order
-):
+def test_what_was_asked_for_and_then_the_largest_share_comes_first(shares, asked, order):
     def every(subject):
-        yield Experiment("what learns otherwise", "so", part=ALL, last=True)
         yield Experiment("update", "so", part=UPDATE)
         yield Experiment("model", "so", part=MODEL)
         yield Experiment("host", "so", part=HOST)
         yield Experiment("all", "so", part=ALL)
 
-    monkeypatch.setattr(session, "EXPERIMENTS", (every,))
     told = session.Session(print, None, 1.0, 60.0, (), asked)
     told.phases = shares
-    names = [each.name for each in told._every_experiment()]
-    assert names == [*order, "what learns otherwise"]
+    assert [each.name for each in told._every_experiment((every,))] == order
 
 
 def test_what_works_on_everything_competes_with_the_largest_part():
-    shares = {DATA: 0.1, FORWARD: 0.2, BACKWARD: 0.3, UPDATE: 0.4}
-    found = {part: share_of_part(part, shares) for part in (DATA, MODEL, UPDATE, ALL)}
-    assert found == pytest.approx({DATA: 0.1, MODEL: 0.5, UPDATE: 0.4, ALL: 0.5})
+    shares = {LOADING: 0.1, FORWARD: 0.2, BACKWARD: 0.3, UPDATING: 0.4}
+    parts = (LOADING,), MODEL, UPDATE, ALL
+    found = [Experiment("it", "so", part=part).share(shares) for part in parts]
+    assert found == pytest.approx([0.1, 0.5, 0.4, 0.5])
+
+
+@pytest.mark.parametrize("other", [None, "time", "memory"])
+def test_a_larger_batch_is_tried_only_where_nothing_else_costs_time(monkeypatch, other):
+    tried = []
+    monkeypatch.setattr(session, "EXPERIMENTS", ())
+    told = session.Session(print, None, 1.0, 60.0, ())
+    if other is not None:
+        told.found.append(Finding("it", 0.5, (0.4, 0.6), "so", "do\nthis", other))
+    larger = Experiment("larger", "so", part=ALL)
+    monkeypatch.setattr(session, "larger_batch", lambda subject: iter([larger]))
+    monkeypatch.setattr(told, "_experiment", lambda each, rest: tried.append(each) or 0.0)
+    told._experiments()
+    assert tried == ([] if other == "time" else [larger])
 
 
 def test_the_first_line_is_about_what_was_not_tried():

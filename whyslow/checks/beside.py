@@ -1,75 +1,53 @@
-"""What a step does beside forward pass, backward pass and update."""
+"""What a step does in lines of the reader's own: work around the training, updates by hand, and
+code that is compiled again and again. By the lines that ran, not by experiment.
+"""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 
-import torch
-from torch import nn
-
-from whyslow.checks.batch import batch_size
-from whyslow.clock import share_of
+from whyslow.checks.update import of_update
 from whyslow.findings import Finding, found
-from whyslow.observe import Seen
-from whyslow.phases import BEFORE, REST, Phases, timed
-from whyslow.remedies import BESIDE, BY_SAMPLE
+from whyslow.lines import OWN, cause_of, is_by_hand
+from whyslow.parts import Parts
+from whyslow.remedies import BESIDE, RECOMPILED
+from whyslow.stacks import COMPILING, LOGGING, SAVING, Stack
 from whyslow.subject import Subject
 
 # A little of it is in every step: logging, moving a batch.
 LEAST = 0.08
-# So many samples make a loop.
-LEAST_SAMPLES = 4
+AROUND = OWN, LOGGING, SAVING
+# One compilation is no habit.
+COMPILATIONS = 2
 
 
 def looked_for(subject: Subject) -> Iterator[str]:
-    """Which of both is looked for in this step."""
-    if _size(subject) >= LEAST_SAMPLES:
-        yield BY_SAMPLE
-    if _trains(subject.seen):
+    """Which of these findings the step may have."""
+    yield RECOMPILED
+    if _trains(subject):
         yield BESIDE
 
 
-def _size(subject: Subject) -> int:
-    return batch_size(subject.batches) or subject.seen.samples
-
-
-def _trains(seen: Seen) -> bool:
+def _trains(subject: Subject) -> bool:
+    seen = subject.seen
     return bool(seen.roots and seen.backwards and not seen.profiled)
 
 
-def findings(subject: Subject, phases: Phases) -> Iterator[Finding]:
-    """A loop over the samples of a batch in Python; other work around the training."""
-    seen, size = subject.seen, _size(subject)
-    launches = seen.launches.get(BEFORE, 0)
-    before = [step.get(BEFORE, 0.0) for step in phases.steps]
-    if size >= LEAST_SAMPLES and launches >= size:
-        how = f"by the clock: {launches} operators before the model sees its {size} samples"
-        yield found(BY_SAMPLE, *share_of(before, phases.wholes), how)
-        before = [0.0] * len(before)
-    if not _trains(seen) or seen.unused:
-        return
-    rest = [step.get(REST, 0.0) for step in phases.steps]
-    least = _least(seen)
-    beside = [max(0.0, one + other - least) for one, other in zip(before, rest, strict=True)]
-    share, interval = share_of(beside, phases.wholes)
-    if interval[0] >= LEAST:
-        how = "by the clock: before the model is called, and after the update"
+def again(parts: Parts, times: int) -> Iterator[Finding]:
+    """What compiling again costs."""
+    if times >= COMPILATIONS:
+        share = parts.share(lambda stack: cause_of(stack) == COMPILING)
+        yield found(RECOMPILED, *share, f"by its lines: {times} compilations in warm steps")
+
+
+def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
+    """Work around the training, such as averages of weights; a validation is none of it."""
+    updates = of_update(subject)
+
+    def wanted(stack: Stack) -> bool:
+        return (cause_of(stack) in AROUND or is_by_hand(stack)) and not updates(stack)
+
+    share, interval = parts.share(wanted)
+    if _trains(subject) and not subject.seen.unused and interval[0] >= LEAST:
+        how = "by the lines that ran outside of modules, loss, backward pass and update"
         yield found(BESIDE, share, interval, how)
-
-
-def _least(seen: Seen) -> float:
-    """Seconds of the same phases in a step on one number, by the same clock: no step has less."""
-    number = torch.ones(1, device=seen.device, requires_grad=True)
-    same, updates = nn.Identity(), torch.optim.SGD([number], lr=0.0)
-
-    def step() -> torch.Tensor:
-        with torch.autocast(seen.device, enabled=seen.lower_precision):
-            output = same(number)
-        output.sum().backward()
-        updates.step()
-        updates.zero_grad()
-        return output.detach()
-
-    steps = timed(step, 0.0, 12).steps
-    return statistics.median(each.get(BEFORE, 0.0) + each.get(REST, 0.0) for each in steps)

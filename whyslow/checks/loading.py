@@ -1,25 +1,23 @@
-"""Waits for data: which part of the loader they are due to, and how much a remedy takes away."""
+"""Waits for data: whether another number of workers, or workers that live on, would end them."""
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from typing import Any
 
-from torch.utils.data import BatchSampler, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from labkit.busy import cores
-from whyslow.clock import saving_of, share_of
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.phases import Source
-from whyslow.remedies import COLLATE, FEW_WORKERS, IDLE_WORKERS, RESTARTS, SAMPLES, WAITS
-from whyslow.streams import Stream, end_started, stream, with_workers
-from whyslow.subject import Subject
+from whyslow.remedies import FEW_WORKERS, IDLE_WORKERS, RESTARTS, WAITS
+from whyslow.remedies import loader as advised
+from whyslow.sampling import saving_of, share_of
+from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # What may fail, by its name: a dataset that is ready only in a worker, for one.
-CAUSE = "what makes the loader slow"
+CAUSE = "another number of loader workers"
 # One more worker is advised where it saves this share or more.
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
@@ -28,110 +26,91 @@ Share = tuple[float, Interval]
 MayFail = Callable[[str], AbstractContextManager[None]]
 
 
-def findings(
-    subject: Subject, streamed: Stream, source: Source, may_fail: MayFail
-) -> Iterator[Finding]:
-    """What waiting for batches of ``source`` costs: the larger one of waits and of starts."""
-    both = [each for each in (_restarts(subject, streamed),) if each is not None]
+def finding(subject: Subject, streamed: Stream, may_fail: MayFail) -> Finding:
+    """What waiting for batches costs: the larger one of starts of workers and of other waits."""
+    starts = _restarts(subject, streamed)
+    if starts is not None:
+        streamed = streamed.warm
     share = share_of(streamed.waits, streamed.wholes)
+    waits = _waits(subject, streamed, share)
     if share[1][0] >= LEAST_SHARE:
-        waits = _only_waits(streamed, share)
         with may_fail(CAUSE):
-            waits = cause(subject, source, streamed, share)
-        both.append(waits)
-    if both:
-        yield max(both, key=lambda each: each.share)
+            waits = cause(subject, streamed, share)
+    if starts is None:
+        return waits
+    return max(starts, waits.scaled(1 - starts.share), key=lambda each: each.share)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Seconds that one batch takes in the loader: reading samples, and putting them together."""
+def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
+    """Name what waits are due to, and what another number of workers saves.
 
-    samples: float
-    collate: float
-
-
-def parts_of(source: Source, times: int = 3) -> Parts | None:
-    """Load a few batches in this process, part by part; None for a loader of another kind."""
-    dataset = source.dataset
-    # torch gives an IterableDataset a __getitem__ that only raises.
-    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-        return None
-    if not isinstance(source.batches, BatchSampler):
-        return None
-    read, joined = [], []
-    for _, indices in zip(range(times), source.batches, strict=False):
-        begin = time.perf_counter()
-        if hasattr(dataset, "__getitems__"):
-            samples = dataset.__getitems__(indices)
-        else:
-            samples = [dataset[index] for index in indices]
-        middle = time.perf_counter()
-        source.collate(samples)
-        joined.append(time.perf_counter() - middle)
-        read.append(middle - begin)
-    return Parts(statistics.median(read), statistics.median(joined)) if read else None
-
-
-def cause(subject: Subject, source: Source, streamed: Stream, share: Share) -> Finding:
-    """Name what waits are due to. ``share`` is of all waiting, a finding's only what it can save.
-
-    Another number of workers is tried: one more where all together have too little time and there
-    is a core, none where they have enough and the step waits all the same.
+    One more is tried where all together have too little time and there is a core, none where they
+    have enough and the step waits all the same. ``share`` is of all waiting.
     """
-    parts = parts_of(source)
-    if parts is None:
-        return _only_waits(streamed, share)
-    if source.workers:
-        load, work = parts.samples + parts.collate, statistics.median(streamed.works)
-        short = load > source.workers * work
-        other = source.workers + 1 if short else 0
-        saving = _tried(subject, streamed, other)
-        least = HELPS if short else LEAST_SHARE
-        if saving is not None and (saving[0] if short else saving[1][0]) >= least:
-            how = f"num_workers={other} instead of {source.workers}; {_clock(streamed)}"
-            words = {"workers": other, "now": source.workers}
-            return found(FEW_WORKERS if short else IDLE_WORKERS, *saving, how, words)
-    return _by_parts(parts, source.workers, streamed, share)
+    now, alone = getattr(subject.loader, "num_workers", 0), with_workers(subject.loader, 0)
+    if not now or alone is None:
+        return _waits(subject, streamed, share)
+    short = seconds_of(alone) > now * statistics.median(streamed.works)
+    other = now + 1 if short else 0
+    if other > cores():
+        return _waits(subject, streamed, share)
+    saving = _saving(subject, streamed, other)
+    least = HELPS if short else LEAST_SHARE
+    if (saving[0] if short else saving[1][0]) < least:
+        return _waits(subject, streamed, share, other)
+    how = f"num_workers={other} instead of {now}; {_clock(streamed)}"
+    name = FEW_WORKERS if short else IDLE_WORKERS
+    return found(name, *saving, how, {"workers": other, "now": now})
 
 
-def _tried(subject: Subject, streamed: Stream, workers: int) -> Share | None:
-    """What a loader like this one saves with so many workers; None where it cannot be tried."""
-    another = with_workers(subject.loader, workers)
-    if another is None or workers > cores():
+def with_workers(loader: Any, workers: int) -> Any:
+    """The same loader with other workers, whatever else was set; None where it cannot be copied, or
+    where its samples may come from what can be read only once.
+    """
+    if getattr(type(loader), "__iter__", None) is not DataLoader.__iter__:
         return None
-    wholes = list(streamed.wholes)
+    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+        return None
+    another = own(loader)
+    another.num_workers = workers
+    if not workers:
+        # Nobody to wait for.
+        another.timeout = 0
+    return another
+
+
+def seconds_of(loader: Any) -> float:
+    """Seconds that one batch takes in this process."""
+    read = Subject(print, loader)
+    read.keep(loader)
+    return statistics.median(read.loads)
+
+
+def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
+    """What a loader like this one saves with so many workers, beside what starts of them cost."""
+    lives_on = subject.loader.persistent_workers
+
+    def steps(loader: Any) -> list[float]:
+        again = stream(subject.train, loader, seconds)
+        return again.wholes if lives_on else again.warm.wholes
+
+    wholes = streamed.wholes if lives_on else streamed.warm.wholes
     seconds = min(SECONDS, 2 * sum(wholes))
     if not workers:
         # The loader as it is once more, so that a machine that slows down slows both.
-        wholes += stream(subject.train, subject.loader, seconds).wholes
-        end_started(subject.loader)
+        wholes = wholes + steps(subject.loader)
+        end_workers(subject.loader)
+    another = with_workers(subject.loader, workers)
     try:
-        again = stream(subject.train, another, seconds)
+        return saving_of(wholes, steps(another))
     finally:
-        end_started(another)
-    return saving_of(wholes, again.wholes) if again.wholes else None
+        end_workers(another)
 
 
-def _by_parts(parts: Parts, workers: int, streamed: Stream, share: Share) -> Finding:
-    """Once the larger part takes no time, nobody waits for it: what else is waited for stays."""
-    larger = max(parts.samples, parts.collate)
-    if workers:
-        gone = min(1.0, larger / max(statistics.mean(streamed.waits), 1e-9))
-    else:
-        gone = larger / (parts.samples + parts.collate)
-    read, joined = 1e3 * parts.samples, 1e3 * parts.collate
-    how = f"{_clock(streamed)}; a batch takes {read:.1f} ms to read, "
-    how += f"{joined:.1f} ms to put together"
-    name = COLLATE if parts.collate > parts.samples else SAMPLES
-    of_all, (low, high) = share
-    words = {"workers": max(1, min(cores(), workers + 1))}
-    return found(name, gone * of_all, (gone * low, gone * high), how, words)
-
-
-def _only_waits(streamed: Stream, share: Share) -> Finding:
-    """The finding of waits, where nothing is known of the loader."""
-    return found(WAITS, *share, _clock(streamed))
+def _waits(subject: Subject, streamed: Stream, share: Share, tried: int | None = None) -> Finding:
+    """The finding of waits, where no other number of workers is known to help."""
+    advice = advised(getattr(subject.loader, "num_workers", 0), tried)
+    return found(WAITS, *share, _clock(streamed), {"loader": advice})
 
 
 def _clock(streamed: Stream) -> str:
@@ -140,19 +119,22 @@ def _clock(streamed: Stream) -> str:
 
 def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
     """Workers that are started again for every pass over the data."""
-    loader = subject.loader
+    loader, warm = subject.loader, streamed.warm
     if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
         return None
-    if not hasattr(loader, "__len__") or not streamed.starts or len(loader) < 1:
+    try:
+        steps = len(loader)
+    except TypeError:
+        # Nobody knows how long an epoch is.
         return None
-    usual = statistics.median(streamed.waits or [0.0])
-    work = statistics.median(streamed.works or [subject.step_seconds])
-    ends = statistics.median(streamed.ends or [0.0])
-    lost = [max(0.0, start + ends - usual) for start in streamed.starts]
-    epochs = [each + len(loader) * (usual + work) for each in lost]
+    if not streamed.starts:
+        return None
+    usual = statistics.median(warm.waits or [0.0])
+    lost = [max(0.0, start - usual) for start in streamed.starts]
+    epochs = [each + steps * (usual + statistics.median(streamed.works)) for each in lost]
     share, interval = share_of(lost, epochs)
     if len(lost) < 4:
         # Few starts were seen: they scatter by about a third.
         interval = share / 1.5, min(1.0, share * 1.5)
     before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
-    return found(RESTARTS, share, interval, f"by the clock: {before} of {len(loader)}")
+    return found(RESTARTS, share, interval, f"by the clock: {before} of {steps}")

@@ -1,4 +1,4 @@
-"""Switches that are set otherwise than a training needs: debugging tools, recomputation, cuDNN."""
+"""Switches that are set otherwise than a training needs: tools, recomputation, cuDNN, threads."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from typing import Any
 
 import torch
 
+from labkit.busy import cores
 from labkit.restore.attributes import exchanged
-from whyslow.changes import nothing, switched
-from whyslow.experiment import Experiment
+from whyslow.experiment import ALL, Change, Experiment, nothing, switched
+from whyslow.findings import LEAST_SHARE
 from whyslow.memory import room_for
 from whyslow.observe import recomputers
-from whyslow.phases import ALL, MODEL
-from whyslow.remedies import ANOMALY, DETERMINISTIC, NO_SEARCH, PROFILER, RECOMPUTED
+from whyslow.remedies import (
+    ANOMALY,
+    DETERMINISTIC,
+    FEW_THREADS,
+    MANY_THREADS,
+    NO_SEARCH,
+    PROFILER,
+    RECOMPUTED,
+    SMALL_WORK,
+)
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
 KEPT = 8
 
 
-def experiments(subject: Subject) -> Iterator[Experiment]:
+def switches(subject: Subject) -> Iterator[Experiment]:
     """Each the other way, where it is set so that it may cost time."""
     seen = subject.seen
     on_cuda = seen.device == "cuda"
@@ -36,14 +45,19 @@ def experiments(subject: Subject) -> Iterator[Experiment]:
         yield Experiment(PROFILER, how, not_profiled, part=ALL)
     if seen.deterministic or (on_cuda and torch.backends.cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
-        change = partial(switched, _not_deterministic, "use_deterministic_algorithms")
+
+        def free() -> None:
+            torch.use_deterministic_algorithms(False)
+            torch.backends.cudnn.deterministic = False
+
+        change = partial(switched, free, "use_deterministic_algorithms")
         yield Experiment(DETERMINISTIC, how, change, part=ALL)
     if on_cuda and seen.images and not torch.backends.cudnn.benchmark:
         search = partial(setattr, torch.backends.cudnn, "benchmark", True)
         yield Experiment(NO_SEARCH, "cudnn.benchmark = True", partial(switched, search))
     if seen.recomputed and room_for(subject, KEPT):
         how = "the same step, with activations kept instead of computed twice"
-        yield Experiment(RECOMPUTED, how, not_recomputed, part=MODEL)
+        yield Experiment(RECOMPUTED, how, not_recomputed)
 
 
 @contextmanager
@@ -67,29 +81,50 @@ def not_profiled() -> Iterator[None]:
             each.toggle_collection_dynamic(True, each.activities)
 
 
-def _not_deterministic() -> None:
-    torch.use_deterministic_algorithms(False)
-    torch.backends.cudnn.deterministic = False
+def _itself(self: Any) -> Any:
+    return self
 
 
 @contextmanager
 def not_recomputed() -> Iterator[None]:
     """``checkpoint(function, ...)`` only calls the function."""
+
+    def passes(*args: Any, **keywords: Any) -> Iterator[None]:
+        # torch runs this up to its yield, calls the function, and ends it.
+        yield
+
+    def calls(function: Any, preserve: bool, *args: Any) -> Any:
+        # In the place of the autograd function that recomputes.
+        return function(*args)
+
     with exchanged(
-        (owner, name, _calls if name == "apply" else _passes) for owner, name in recomputers()
+        (owner, name, calls if name == "apply" else passes) for owner, name in recomputers()
     ):
         yield
 
 
-def _passes(*args: Any, **keywords: Any) -> Iterator[None]:
-    """torch runs this up to its yield, calls the function, and ends it."""
-    yield
+def threads(subject: Subject) -> Iterator[Experiment]:
+    """As many threads as there are cores, and one, where there are others now."""
+    if subject.seen.device != "cpu":
+        return
+    now = torch.get_num_threads()
+    for count in dict.fromkeys((cores(), 1)):
+        if count == now:
+            continue
+        name = FEW_THREADS
+        if count < now:
+            name = MANY_THREADS if now > cores() else SMALL_WORK
+        yield Experiment(
+            name,
+            f"{count} threads instead of {now}, on {cores()} cores",
+            _set_to(count),
+            part=ALL,
+            words={"threads": count},
+            # One thread of several cores: beside other programs that alone looks better.
+            least=0.1 if name == SMALL_WORK else LEAST_SHARE,
+            cores=max(now, count),
+        )
 
 
-def _calls(function: Any, preserve: bool, *args: Any) -> Any:
-    """In the place of the autograd function that recomputes."""
-    return function(*args)
-
-
-def _itself(self: Any) -> Any:
-    return self
+def _set_to(count: int) -> Change:
+    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")

@@ -16,19 +16,18 @@ from typing import Any
 import torch
 
 from labkit.device import synchronize
-from whyslow.clock import share_of
-from whyslow.experiment import Experiment
-from whyslow.findings import Finding, found
-from whyslow.phases import AFTER_BACKWARD, UPDATE, Phases
+from whyslow.experiment import UPDATE, Experiment
+from whyslow.findings import LEAST_SHARE, Finding, found
+from whyslow.lines import is_by_hand, reads_gradients
+from whyslow.parts import Parts
 from whyslow.remedies import CLIPPING, LOOP
+from whyslow.stacks import Stack
 from whyslow.subject import Subject
 
 _FORMS = ("fused", "foreach")
-# From so many operators for each parameter on, a hand-written update is held against Adam.
-LIKE_ADAM = 6
 
 
-def experiments(subject: Subject) -> Iterator[Experiment]:
+def optimizers(subject: Subject) -> Iterator[Experiment]:
     """The fused form of torch's own optimizers; where there is none, the one over lists."""
     slow = {}
     for optimizer in subject.seen.optimizers:
@@ -89,44 +88,32 @@ def _counts_to_device(optimizer: torch.optim.Optimizer) -> list[tuple[dict[str, 
     return moved
 
 
-def by_hand(subject: Subject, phases: Phases) -> Iterator[Finding]:
-    """Clipping and updating by hand, where the clock and the count of operators show them."""
+def of_update(subject: Subject) -> Callable[[Stack], bool]:
+    """Which lines of the reader's own are its update: beside torch's optimizers, only clipping."""
+    optimizers = subject.seen.optimizers
+    return reads_gradients if optimizers and all(map(_is_torchs, optimizers)) else is_by_hand
+
+
+def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
+    """Clipping or updating in lines of the reader's own, beyond the time of torch's functions."""
     seen = subject.seen
     trained = [each for each in seen.parameters if each.requires_grad]
-    count, after = len(trained), seen.launches.get(AFTER_BACKWARD, 0)
-    if count < 2:
+    share, interval = parts.share(of_update(subject))
+    if len(trained) < 2 or not seen.backwards or interval[0] < LEAST_SHARE:
         return
-    against = f"operators for {count} tensors, against"
-    if seen.optimizers and after >= 2 * count:
-        how = f"{after} {against} clip_grad_norm_ on as many"
-        yield _lost(CLIPPING, phases, AFTER_BACKWARD, _clipping(trained), how, {})
-    phase = None
-    if not seen.optimizers and seen.backwards and after >= count:
-        phase = AFTER_BACKWARD
-    own = any(not _is_torchs(each) for each in seen.optimizers)
-    if own and seen.launches.get(UPDATE, 0) >= count:
-        phase = UPDATE
-    if phase is not None:
-        calls = seen.launches[phase]
-        kind = torch.optim.AdamW if calls >= LIKE_ADAM * count else torch.optim.SGD
-        how = f"{calls} {against} a fused {kind.__name__} on as many"
-        words = {"kind": kind.__name__, "form": "fused"}
-        yield _lost(LOOP, phases, phase, _updating(trained, kind), how, words)
-
-
-def _lost(
-    name: str,
-    phases: Phases,
-    phase: str,
-    instead: Callable[[], object],
-    how: str,
-    words: dict[str, Any],
-) -> Finding:
-    """What a phase takes beyond the time of ``instead``."""
-    least = _seconds(instead)
-    lost = [max(0.0, step.get(phase, 0.0) - least) for step in phases.steps]
-    share = share_of(lost, phases.wholes)
-    return found(name, *share, f"by the clock: {how}", words)
+    alike = [torch.nn.Parameter(torch.zeros_like(each)) for each in trained]
+    for each in alike:
+        each.grad = torch.ones_like(each)
+    if of_update(subject) is reads_gradients:
+        name, against = CLIPPING, "clip_grad_norm_"
+        instead: Callable[[], object] = partial(torch.nn.utils.clip_grad_norm_, alike, 1.0)
+    else:
+        name, against = LOOP, "a fused AdamW"
+        instead = torch.optim.AdamW(alike, lr=1e-3, fused=True).step
+    least = _seconds(instead) / subject.step_seconds
+    lost, low, high = (max(0.0, each - least) for each in (share, *interval))
+    how = f"by the lines that read gradients, against {against} on {len(trained)} tensors"
+    yield found(name, lost, (low, high), how, {"kind": "AdamW", "form": "fused"})
 
 
 def _seconds(work: Callable[[], object], times: int = 9) -> float:
@@ -138,24 +125,3 @@ def _seconds(work: Callable[[], object], times: int = 9) -> float:
         synchronize()
         taken.append(time.perf_counter() - begin)
     return statistics.median(taken[1:])
-
-
-def _alike(parameters: list[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
-    """Parameters of the same sizes, with gradients."""
-    made = []
-    for each in parameters:
-        alike = torch.nn.Parameter(torch.zeros_like(each))
-        alike.grad = torch.ones_like(each)
-        made.append(alike)
-    return made
-
-
-def _clipping(parameters: list[torch.nn.Parameter]) -> Callable[[], object]:
-    alike = _alike(parameters)
-    return lambda: torch.nn.utils.clip_grad_norm_(alike, 1.0)
-
-
-def _updating(parameters: list[torch.nn.Parameter], kind: Any) -> Callable[[], object]:
-    optimizer = kind(_alike(parameters), lr=1e-3, fused=True)
-    step: Callable[[], object] = optimizer.step
-    return step
