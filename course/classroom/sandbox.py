@@ -46,6 +46,7 @@ IMPORTED = (
     "course/programs",
     "course/ranks",
     "course/records",
+    "course/searches",
     "labkit",
     "sublinear",
     "whyslow",
