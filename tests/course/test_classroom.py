@@ -995,6 +995,7 @@ OF_COURSE = {
     "programs",
     "ranks",
     "records",
+    "searches",
     "stand_in.py",
 }
 
