@@ -243,9 +243,7 @@ class Buttons(Watcher):
 
     def _hint(self) -> str:
         """What the reader should know before the next press."""
-        if self.board.undecided:
-            return SAVED
-        return ""
+        return SAVED if self.board.undecided else ""
 
     def _bets(self) -> list[W.ToggleButtons]:
         """The bet, until a figure has decided it: while that is measured it stands as it is."""
@@ -272,8 +270,10 @@ class Buttons(Watcher):
         if change["new"] is None or change["new"] == self.board.switch:
             return
         self.board.choose(change["new"])
-        self.wager, self._watched = Wager(change["new"]), Markup()
+        before, self.wager, self._watched = self.wager, Wager(change["new"]), Markup()
         self._pressed(self.refresh)
+        if before is not None:
+            before.choices.close()
 
     def _choose(self, choice: Callable[[], None]) -> None:
         """Keep or leave; a bet that no figure has decided is given up, and no secret any more."""

@@ -194,7 +194,8 @@ class Board:
         except BoardError as error:
             self._unsaved.append(found)
             notice = self._trouble = str(error)
-        self.said = f"{self.said} {notice}".strip()
+        if notice not in self.said:
+            self.said = f"{self.said} {notice}".strip()
 
     def _time_slow_script(
         self, whole: bool, stop: threading.Event | None, tell: Tell | None

@@ -31,7 +31,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course.board.live import Lap, Live
-from course.board.store import Figure
+from course.board.store import ENOUGH_ALONE, Figure
 from course.machine import machine_card
 from course.speedrun import batch_size, read, train
 from course.switches import EARLY_ON, NEEDED, SWITCHES, TASK, Task
@@ -502,11 +502,14 @@ def one_alone(result: RaceResult) -> tuple[tuple[float, ...], float]:
     """Where only one side of a race ever arrives, a ratio for each seed: infinite, or 0.
 
     And how many times as fast the side with the switch was at least, where it is that one: by the
-    seconds that were spent without it. Else no ratios, and nan.
+    seconds that were spent without it. Else no ratios, and nan; also of a single seed, which may
+    have been cut before it could arrive.
     """
     sides = [result.of(arm) for arm in ("off", "on")]
     off, on = ([run.reached for run in runs if run.curve] for runs in sides)
-    if not off or not on or any(off) == any(on) or not (all(off) or all(on)):
+    if min(len(off), len(on)) < ENOUGH_ALONE:
+        return (), math.nan
+    if any(off) == any(on) or not (all(off) or all(on)):
         return (), math.nan
     if any(off):
         return (0.0,) * len(off), math.nan

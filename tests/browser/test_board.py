@@ -43,6 +43,20 @@ def test_a_switch_is_measured_kept_and_taken_back(lab_page: NotebookPage) -> Non
     assert lab_page.console == []
 
 
+def test_another_switch_is_chosen_from_the_list(lab_page: NotebookPage) -> None:
+    lab_page.open(CELLS)
+    assert lab_page.run_all() == []
+    first = lab_page.page.locator(".jp-Notebook .jp-CodeCell").first
+    first.locator(".widget-dropdown select").select_option("clipping")
+    first.get_by_text("limit the norm of the gradient to 1").first.wait_for()
+    first.get_by_text("Its lines in the slow script").click()
+    first.get_by_text("clip_grad_norm_").wait_for()
+    assert button(lab_page, "Measure it (two minutes at most)").count() == 1
+    assert first.locator(".widget-toggle-buttons").count() == 1
+    lab_page.screenshot("board-chosen", first)
+    assert lab_page.console == []
+
+
 SLOW = """
 import math
 from course.board import board, cell, measure

@@ -2312,6 +2312,10 @@ def test_who_alone_arrives_is_ahead_by_what_was_spent_at_least() -> None:
     both, none, half = [True] * 2, [False] * 2, [True, False]
     for off, on in ((half, both), (none, half), (none, none), (both, both)):
         assert measure.one_alone(arrived(off=off, on=on))[0] == ()
+    # One seed may have been cut.
+    for reached in (True, False):
+        cut = measure.one_alone(arrived(off=[not reached], on=[reached]))
+        assert cut[0] == () and math.isnan(cut[1])
     alone = few(math.inf, interval=(0.0, math.inf), agree="faster", mode="race")
     only = replace(alone, pairs=2, bound=2.5)
     assert only.direction == "faster" and only.counts
