@@ -221,13 +221,19 @@ class LocalArm:
                 f"the step of {self.label!r} returned a generator, whose body has not run: "
                 "use a function that does one step, without yield"
             )
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_sparse:
-            value = float(value.detach().float().mean())
-        if isinstance(value, float) and not math.isfinite(value):
+        lost = self.lost()
+        if lost is not None:
             raise FloatingPointError(
-                f"the step of {self.label!r} returned {value}: "
+                f"the step of {self.label!r} returned {lost}: "
                 "its training is broken, so it was not compared"
             )
+
+    def lost(self) -> float | None:
+        """What the last step returned, if that was nan or infinity."""
+        value = self._last
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and not value.is_sparse:
+            value = float(value.detach().float().mean())
+        return value if isinstance(value, float) and not math.isfinite(value) else None
 
     @contextlib.contextmanager
     def _warm(self) -> Iterator[Step]:

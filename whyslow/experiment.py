@@ -125,7 +125,7 @@ class Experiment:
     @contextmanager
     def _sides(self, baseline: Step) -> Iterator[tuple[LocalArm, LocalArm]]:
         before = _Changed(baseline, self.control, "as it is")
-        after = _Changed(self.step or baseline, self.change, self.name, self.samples)
+        after = _Changed(self.step or baseline, self.change, self.name, self.samples, before)
         try:
             yield before, after
         finally:
@@ -157,13 +157,31 @@ class Calls(TorchFunctionMode):
 class _Changed(LocalArm):
     """An arm whose blocks run in the context of a change."""
 
-    def __init__(self, step: Step, change: Change, label: str, samples: float = 1) -> None:
+    def __init__(
+        self,
+        step: Step,
+        change: Change,
+        label: str,
+        samples: float = 1,
+        before: LocalArm | None = None,
+    ) -> None:
         super().__init__(lambda: Workload(step, samples), label)
-        self._change = change
+        self._change, self._before = change, before
+        self._begun = False
 
     def start(self, stages: Stages = UNWATCHED) -> float:
         with self._change():
-            return super().start(stages)
+            seconds = super().start(stages)
+        self._begun = True
+        return seconds
+
+    def check(self) -> None:
+        """Of its first step alone, on a training that is whole: repeated on few batches it may
+        diverge later, and each step takes the time that it took.
+        """
+        whole = self._before is None or self._before.lost() is None
+        if whole and not self._begun:
+            super().check()
 
     def block(self, steps: int) -> float:
         with self._change():

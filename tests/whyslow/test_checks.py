@@ -5,6 +5,7 @@ Changes are held by counters, judgements by times that are given, not measured.
 
 import _thread
 import gc
+import math
 import multiprocessing
 import threading
 import time
@@ -172,6 +173,21 @@ def test_only_a_sure_saving_is_named(given, named):
 def test_an_experiment_has_a_least_share_of_its_own():
     large = Experiment("it", "so", least=0.3)
     assert not large.worth_naming(result([1.2] * 12)) and large.worth_naming(result([2.0] * 12))
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_training_that_diverges_when_it_is_repeated_is_timed_all_the_same(few):
+    losses = iter([torch.tensor(1.0)] * 4)
+    step = lambda: next(losses, torch.tensor(float("nan")))  # noqa: E731
+    one = Experiment("it", "so")
+    found = one.few(step, 6) if few else one.run(step, 0.1)
+    assert found.pairs > 1 and math.isnan(float(step()))
+
+
+def test_a_change_that_breaks_the_first_step_is_refused():
+    broken = Experiment("it", "so", step=lambda: torch.tensor(float("nan")))
+    with pytest.raises(FloatingPointError, match="of 'it' returned nan"):
+        broken.run(lambda: torch.tensor(1.0), 0.1)
 
 
 def model():
