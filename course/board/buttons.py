@@ -255,10 +255,10 @@ class Buttons(Watcher):
     def _picker(self) -> W.Dropdown:
         """All switches by their names on the page, the board's own one chosen."""
         options = [(label(name), name) for name in SWITCHES]
-        first = [("choose one", None)] if self.board.switch is None else []
+        first = [("choose one", "")] if self.board.switch is None else []
         picker = W.Dropdown(
             options=[*first, *options],
-            value=self.board.switch,
+            value=self.board.switch or "",
             description="Switch:",
             layout=W.Layout(width="auto", max_width="100%"),
             style={"description_width": "auto"},
@@ -267,9 +267,11 @@ class Buttons(Watcher):
         return picker
 
     def _picked(self, change: dict[str, Any]) -> None:
-        if change["new"] is None or change["new"] == self.board.switch:
+        if change["new"] in ("", self.board.switch):
             return
+        given_up = self.wager.give_up() if self.wager and self.wager.waits else ""
         self.board.choose(change["new"])
+        self.board.said = f"{given_up} {self.board.said}".strip()
         before, self.wager, self._watched = self.wager, Wager(change["new"]), Markup()
         self._pressed(self.refresh)
         if before is not None:

@@ -272,6 +272,8 @@ class Comparison(Sides[Measurement]):
         words = " as fast as the baseline"
         if self.by_throughput:
             words += f" for the same number of {self.baseline.unit}"
+        if self.speedup < 0.1:
+            words += f", {format_factor(1 / self.speedup)} times as long"
         if self.verdict == "same":
             return f"{words}: no difference beyond {100 * SAME:.0f} %"
         if self.verdict != "unclear":

@@ -24,7 +24,12 @@ from labkit.text import aligned, format_factor, format_seconds, format_steps, nu
 FEW_SEEDS = 3
 # The verdicts where a side does not always reach the target: no time tells them apart.
 ARRIVES = {"faster": "arrives more often", "slower": "arrives less often"}
-BOTH = "both arrive"
+# Where chance may have decided: of a candidate and its baseline, who arrives.
+FEW = {
+    (True, True): "both arrive",
+    (True, False): "more often, of few seeds",
+    (False, True): "less often, of few seeds",
+}
 
 
 @dataclass(frozen=True)
@@ -259,8 +264,9 @@ class RaceResult:
         verdict = self.verdict(arm)
         if self.told_by(arm) == "times":
             return verdict
-        if verdict == "unclear" and self.arrives(arm) and self.arrives(self.arms[0]):
-            return BOTH
+        if verdict == "unclear" and len(self._pairs(arm, None)) > 1:
+            arrive = self.arrives(arm), self.arrives(self.arms[0])
+            return FEW.get(arrive, verdict)
         return ARRIVES.get(verdict, verdict)
 
     def factor(self, arm: str) -> str:

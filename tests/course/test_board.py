@@ -2363,6 +2363,18 @@ def test_another_switch_may_be_chosen_on_every_board(
     assert Board().choices.switches == ("compile",)
 
 
+def test_a_bet_that_waits_is_given_up_in_words_when_another_switch_is_chosen(
+    path: Path, displayed: list[Any]
+) -> None:
+    shown = board("as_tensor")
+    shown._ipython_display_()
+    picker, bet = displayed[1].children[:2]
+    bet.value = "faster"
+    picker.value = "compile"
+    assert "Your bet, faster, was not decided." in displayed[1].children[-1].value
+    assert str(guess.SCORE) == ""
+
+
 def test_what_is_kept_may_be_taken_out_later(
     path: Path, figures: list[Any], displayed: list[Any]
 ) -> None:
@@ -2393,7 +2405,7 @@ def test_memory_is_told_from_what_was_below_its_switch() -> None:
 def test_an_empty_board_lets_a_switch_be_chosen(path: Path, displayed: list[Any]) -> None:
     board()._ipython_display_()
     picker = displayed[1].children[0]
-    assert picker.value is None and pressable(displayed) == []
+    assert picker.label == "choose one" and pressable(displayed) == []
     picker.value = "as_tensor"
     assert pressable(displayed) == ["Measure it (a minute at most)"]
 

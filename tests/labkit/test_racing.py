@@ -360,7 +360,11 @@ def test_several_candidates_are_told_one_by_one():
     [
         ((1.0, 1.0, 1.0, NEVER), (0.5,) * 4, ("both arrive", "4 of 4 seeds against 3 of 4")),
         # Half is not more than half.
-        ((1.0, 1.0, NEVER, NEVER), (0.5,) * 4, ("unclear", "4 of 4 seeds against 2 of 4")),
+        (
+            (1.0, 1.0, NEVER, NEVER),
+            (0.5,) * 4,
+            ("more often, of few seeds", "4 of 4 seeds against 2 of 4"),
+        ),
         ((1.0,), (NEVER,), ("unclear", "0 of 1 seed against 1 of 1")),
     ],
 )
