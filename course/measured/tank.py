@@ -221,7 +221,7 @@ def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
     most = max(each.level(job.queued) for _, each in sides for job in each.jobs)
     parts, top = [], 0.0
     for name, each in sides:
-        parts += svg.named(top + 0.8 * LINE, name, f"{_per_update(each)} per update")
+        parts += svg.named(top + 0.8 * LINE, name, _per_update(each))
         parts.append(svg.text(EDGE, top + 1.7 * LINE, _in_words(each), "small"))
         box = Box(LEFT, top + 2.1 * LINE, WIDTH - EDGE, 0, (0.0, longest), (0.0, 1.1 * most))
         box = box._replace(bottom=box.top + LEVEL)
@@ -231,19 +231,19 @@ def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
     parts += times(box._replace(bottom=top), longest)
     parts += legend(LEGEND, EDGE, top + 1.7 * LINE)
     parts += legend(TANK, EDGE, top + 2.6 * LINE)
-    words = "; ".join(f"{name}: {_in_words(each)}" for name, each in sides)
+    words = "; ".join(f"{name}: {_in_words(each)}, {_per_update(each)}" for name, each in sides)
     return svg.picture(top + 3 * LINE, f"Updates in the tank over time. {words}", parts)
 
 
 def _per_update(each: Round) -> str:
-    return format_seconds(each.seconds / len(each.jobs))
+    seconds = format_seconds(each.seconds / len(each.jobs))
+    return f"{seconds} per update, device busy {100 * each.lit:.0f} %"
 
 
 def _in_words(each: Round) -> str:
     prepared = median(end - begin for begin, end in each.prepares)
     worked = median(job.end - job.begin for job in each.jobs)
-    usual = f"host {format_seconds(prepared)}, device {format_seconds(worked)} an update"
-    return f"{usual}; the device works {100 * each.lit:.0f} %"
+    return f"host {format_seconds(prepared)}, device {format_seconds(worked)} an update"
 
 
 def _level(each: Round, box: Box, most: float) -> list[Markup]:
