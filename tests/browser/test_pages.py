@@ -13,7 +13,10 @@ LOCAL = ("file", "data", "blob")
 
 
 def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Browser) -> None:
-    """On a phone and on a screen, in both themes; formulas by the MathJax that the site carries."""
+    """On a phone and on a screen, in both themes; formulas by the MathJax that the site carries.
+
+    Stills can be read: on a phone one scrolls them in their own box.
+    """
     for scheme, width in (("light", 390), ("dark", 1300)):
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         asked: list[str] = []
@@ -44,6 +47,10 @@ def test_formulas_are_set_and_no_page_scrolls_sideways(site: Path, browser: Brow
                 "all => all.map(i => [i.complete, i.naturalWidth])"
             )
             hidden = page.locator(f"img.only-{'dark' if scheme == 'light' else 'light'}")
+            stills = page.locator("img[src*='still-']").all()
+            # Letters of a still are 11 of its 940 pixels high: 8 on the page at least.
+            assert all(each.bounding_box()["width"] > 684 for each in stills), name
+            assert stills or not name.startswith("notebooks"), name
             assert all(complete and natural > 100 for complete, natural in shown), name
             assert not any(hidden.nth(index).is_visible() for index in range(hidden.count())), name
         assert all(urlsplit(url).scheme in LOCAL for url in asked)
