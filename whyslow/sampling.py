@@ -15,12 +15,12 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
+from typing import TypeVar
 
-from labkit.results import runs_of
-from labkit.results.statistics import student_t
+from labkit.results.statistics import estimate, runs_of
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
@@ -28,6 +28,14 @@ FIRST, MOST = 0.002, 0.05
 SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.1, 200
+# Of shares: with fewer values each counts for itself, runs of neighbours would be too few.
+MANY = 20
+
+Interval = tuple[float, float]
+# With its 95 % interval.
+Share = tuple[float, Interval]
+NONE: Share = 0.0, (0.0, 0.0)
+Kind = TypeVar("Kind", bound=Hashable)
 
 
 @dataclass
@@ -58,6 +66,27 @@ class Tally:
             for block, seconds in fine:
                 blocks[block // 2] = blocks.get(block // 2, 0.0) + seconds
 
+    def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
+        """The share of each kind of stacks in their blocks, the largest first; what is of no kind
+        is left out.
+        """
+        wholes: dict[int, float] = defaultdict(float)
+        kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        # As they are now: a sampler may add to them.
+        for stack, blocks in list(self.seconds.items()):
+            for block, seconds in list(blocks.items()):
+                kind = kind_of(stack, block)
+                if kind is not None:
+                    wholes[block] += seconds
+                    kinds[kind][block] += seconds
+        ordered = sorted(wholes)
+        found = {}
+        for kind, parts in kinds.items():
+            found[kind] = share_of(
+                [parts[each] for each in ordered], [wholes[each] for each in ordered]
+            )
+        return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+
     @property
     def total(self) -> float:
         """Seconds in which lines of the reader's ran."""
@@ -66,7 +95,8 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports. What it looks at begins ``below`` so many places of a stack.
+    without imports. What it looks at begins ``below`` so many places of a stack; a block is
+    ``width`` seconds wide.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too.
@@ -74,14 +104,15 @@ class Sampler:
 
     def __init__(
         self,
-        done: Callable[[], object],
+        done: Callable[[], object] | None = None,
         seconds: float | None = None,
         below: int | None = None,
+        width: float = BLOCK,
     ) -> None:
-        self.tally = Tally()
+        self.tally = Tally(width)
         self._below = below
         self._seconds = seconds
-        self._done = weakref.WeakMethod(done)
+        self._done = weakref.WeakMethod(done or self.stop)
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.
@@ -117,35 +148,29 @@ class Sampler:
             last = now
             if self._seconds is not None and worked >= self._seconds:
                 self._ended.set()
-                done = self._done()
-                if done is not None:
+                if done := self._done():
                     done()
 
 
-Interval = tuple[float, float]
-# With fewer values each counts for itself: runs of neighbours would be too few.
-MANY = 20
-
-
-def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:
     """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval."""
     whole = sum(wholes)
     if whole <= 0:
-        return 0.0, (0.0, 0.0)
+        return NONE
     share = min(1.0, sum(parts) / whole)
     runs = zip(_means(parts), _means(wholes), strict=True)
-    half = _half_width([min(1.0, part / max(each, 1e-12)) for part, each in runs])
+    half = _margin([min(1.0, part / max(each, 1e-12)) for part, each in runs])
     return share, (max(0.0, share - half), min(1.0, share + half))
 
 
-def saving_of(before: Sequence[float], after: Sequence[float]) -> tuple[float, Interval]:
+def saving_of(before: Sequence[float], after: Sequence[float]) -> Share:
     """The share by which the mean of ``after`` is below that of ``before``, with its interval."""
     if not sum(before) > 0 or not after:
-        return 0.0, (0.0, 0.0)
+        return NONE
     old, new = _means(before), _means(after)
     first, second = fmean(old), fmean(new)
     ratio = second / first
-    half = math.hypot(ratio * _half_width(old) / first, _half_width(new) / first)
+    half = math.hypot(ratio * _margin(old) / first, _margin(new) / first)
     return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
 
 
@@ -154,8 +179,6 @@ def _means(values: Sequence[float]) -> list[float]:
     return list(values) if len(values) < MANY else [fmean(run) for run in runs_of(values)]
 
 
-def _half_width(values: Sequence[float]) -> float:
+def _margin(values: Sequence[float]) -> float:
     """Half of the 95 % interval of their mean; infinite for fewer than two."""
-    if len(values) < 2:
-        return math.inf
-    return student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return estimate(values).margin if len(values) > 1 else math.inf

@@ -26,11 +26,6 @@ class Source:
     loss: tuple[Range, ...] = ()
 
 
-def inside(line: int, ranges: tuple[Range, ...]) -> bool:
-    """Whether a line is in one of them."""
-    return any(first <= line <= last for first, last in ranges)
-
-
 @functools.lru_cache(maxsize=256)
 def source_of(file: str) -> Source:
     """Nothing is known of a file that cannot be read, or that is no Python."""
@@ -78,7 +73,7 @@ def _is_quiet(node: ast.With | ast.FunctionDef) -> bool:
     """
     if isinstance(node, ast.With):
         return any(_name(item.context_expr) in _QUIET for item in node.items)
-    called = set(_methods(node))
+    called = _methods(node)
     decorated = any(_name(each) in _QUIET for each in node.decorator_list)
     return decorated or ("eval" in called and "backward" not in called)
 
@@ -92,10 +87,9 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _methods(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-            yield each.func.attr
+def _methods(node: ast.AST) -> set[str]:
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return {each.func.attr for each in calls if isinstance(each.func, ast.Attribute)}
 
 
 def _writes(node: ast.AST) -> bool:

@@ -111,9 +111,9 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
         if stack and stack[-1] == WAITING:
             for other, frame in frames.items():
                 instead = stack_of(frame) if other != thread else ()
-                if instead and instead[-1] != WAITING and _has_own(instead):
+                if own(instead) and instead[-1] != WAITING:
                     return instead
-    return stack if below is not None or _has_own(stack) else ()
+    return stack if below is not None or own(stack) else ()
 
 
 def uncollected() -> AbstractContextManager[None]:
@@ -127,5 +127,6 @@ def uncollected() -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _has_own(stack: Stack) -> bool:
-    return any(not isinstance(place, str) for place in stack)
+def own(stack: Stack) -> list[Place]:
+    """The own lines of a stack: the last one runs, or has called what runs."""
+    return [place for place in stack if not isinstance(place, str)]

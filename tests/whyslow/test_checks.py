@@ -224,7 +224,7 @@ def parts(shares):
     found = Parts()
     for block in range(12):
         for stack, share in shares.items():
-            found._tally.add(stack, block * BLOCK, share * BLOCK)
+            found.tally.add(stack, block * BLOCK, share * BLOCK)
     return found
 
 
