@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from whyslow.diagnosing import check_call, diagnose
+from whyslow.session import check_call, diagnose
 from whyslow.watching import Watch
 
 

@@ -26,19 +26,17 @@ from labkit.results import Comparison, Measurement, Workload
 from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
+from whyslow import stacks
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.lines import HOST as HOST_WAITS
-from whyslow.lines import OWN
 from whyslow.sampling import MANY
-from whyslow.stacks import BACKWARD, FORWARD, LOADING
-from whyslow.stacks import UPDATE as UPDATING
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
 
 # The parts of a step that an experiment works on, by the causes of their time. Values are read and
 # batches copied in lines of the reader's own. All: of any cause.
-MODEL, UPDATE, HOST, ALL = (FORWARD, BACKWARD), (UPDATING,), (HOST_WAITS, OWN), ()
+MODEL, UPDATE = (stacks.FORWARD, stacks.BACKWARD), (stacks.UPDATE,)
+HOST, ALL = (stacks.HOST, stacks.OWN), ()
 
 Step = Callable[[], object]
 Change = Callable[[], AbstractContextManager[Any]]
@@ -93,7 +91,7 @@ class Experiment:
 
         One on all of the step competes with the largest part: it may be the cause of that.
         """
-        parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (LOADING,)]
+        parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (stacks.LOADING,)]
         return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
 
     def run(self, baseline: Step, seconds: float) -> Comparison:

@@ -1,26 +1,26 @@
-"""The heaviest lines of a training, and what the time goes to: a `Report` of what was sampled."""
+"""The heaviest lines of a training, or of one step, and what the time goes to."""
 
 from __future__ import annotations
 
 import functools
 import linecache
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+from labkit.restore import giving_back
 from whyslow import stacks
-from whyslow.sampling import Interval, Share, Tally
+from whyslow.findings import LEAST_SHARE
+from whyslow.sampling import NONE, Interval, Sampler, Share, Tally
 from whyslow.source import Range, source_of
-from whyslow.stacks import BACKWARD, FORWARD, LOADING, START, UPDATE, VALIDATION, Place, Stack, own
+from whyslow.stacks import BACKWARD, LOADING, START, UPDATE, VALIDATION, Place, Stack, own
 
-HOST, OWN = "host waits", "your own code"
-OUTSIDE = "outside the loop"
-# Of the first it matters that they are in the loop.
-_TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, stacks.WAITING, OWN
-_OTHERS = stacks.LOGGING, stacks.SAVING, VALIDATION, stacks.COMPILING, START, OUTSIDE
-CAUSES = _TRAINING + _OTHERS
+# Seconds of a block: a step is looked at for a short time.
+BLOCK = 0.025
 # What waits until the device is done.
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
 # A line of a file, in a function.
@@ -101,15 +101,16 @@ def cause_of(stack: Stack) -> str:
         elif place == VALIDATION:
             quiet = True
         # Checkpointing computes forward passes again within the backward pass.
-        elif cause != stacks.COMPILING and (cause, place) != (BACKWARD, FORWARD):
+        elif cause != stacks.COMPILING and (cause, place) != (BACKWARD, stacks.FORWARD):
             cause = place
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
     last = stack[-1]
     if not cause and not isinstance(last, str) and _WAITS.search(expression_of(last)):
-        return HOST
-    return cause or (FORWARD if any(_says(each, "loss") for each in own(stack)) else OWN)
+        return stacks.HOST
+    of_loss = any(_says(each, "loss") for each in own(stack))
+    return cause or (stacks.FORWARD if of_loss else stacks.OWN)
 
 
 def _says(place: Place, kind: str) -> bool:
@@ -160,9 +161,9 @@ def sampled(tally: Tally, of_step: bool = False) -> Sampled:
 
     def cause(stack: Stack, block: int) -> str:
         found = cause_of(stack)
-        if stack in in_loop or found not in _TRAINING:
+        if stack in in_loop or found not in stacks.TRAINING:
             return found
-        return START if block <= begins else OUTSIDE
+        return START if block <= begins else stacks.OUTSIDE
 
     def line(stack: Stack, block: int) -> Key:
         # A library that is called by another one has no line of the reader's.
@@ -176,3 +177,47 @@ def sampled(tally: Tally, of_step: bool = False) -> Sampled:
         causes.setdefault(key, its)
     lines = [Line(*key, causes[key], *share) for key, share in shares if key[0]]
     return Sampled(tuple(lines), tally.shares(cause), tally.total, tally.looks, loop)
+
+
+class Parts:
+    """What was seen of the steps that ran last inside of `seen`."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    @property
+    def sampled(self) -> Sampled:
+        """By lines and causes."""
+        return sampled(self.tally, of_step=True)
+
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """Look at the lines that run inside; those that have called the diagnosis are none."""
+        sampler = Sampler(below=len(stacks.stack_of(sys._getframe())), width=BLOCK)
+        with giving_back(sampler.stop):
+            sampler.start()
+            yield
+        self.tally = sampler.tally
+
+    def shares(self, waiting: float | None = None) -> dict[str, float]:
+        """The share of each cause; where a loader is given, that of ``waiting`` is known."""
+        shares = {cause: share for cause, (share, _) in self.sampled.causes.items()}
+        if waiting is None:
+            return shares
+        loading = shares.pop(LOADING, 0.0)
+        rest = (1 - waiting) / max(1 - loading, 1e-9)
+        return {LOADING: waiting} | {cause: rest * share for cause, share in shares.items()}
+
+    def share(self, wanted: Callable[[Stack], bool]) -> Share:
+        """The share of the step itself, without its wait for data, in these stacks."""
+        shares = self.tally.shares(
+            lambda stack, block: None if cause_of(stack) == LOADING else wanted(stack)
+        )
+        return shares.get(True, NONE)
+
+    def where(self, causes: tuple[str, ...]) -> str:
+        """The heaviest line of these causes; nothing where there is none to name."""
+        for line in self.sampled.lines:
+            if line.cause in causes and line.share >= LEAST_SHARE:
+                return f"{line.place}: {line.source}"
+        return ""

@@ -11,11 +11,11 @@ from typing import Any
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
-from whyslow.diagnosing import diagnose
 from whyslow.findings import Diagnosis
-from whyslow.lines import CAUSES, HOST, Line, Sampled
+from whyslow.lines import Line, Sampled
 from whyslow.remedies import advice
-from whyslow.stacks import LOADING, START
+from whyslow.session import diagnose
+from whyslow.stacks import CAUSES, HOST, LOADING, START
 
 # Below so many looks a share says little.
 FEW = 100

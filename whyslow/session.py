@@ -8,6 +8,7 @@ models and optimizers after each experiment too, so that none trains on what ano
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,35 +17,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from labkit import pick
 from labkit.busy import Others, cores
-from labkit.comparing import measuring
+from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
 from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
-from whyslow import memory
-from whyslow.checks import EXPERIMENTS, Check, beside, loading, model, settings, update
+from whyslow import memory, remedies
+from whyslow.checks import EXPERIMENTS, Check, loading, model, settings, update
 from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.limit import limit
-from whyslow.lines import OWN
+from whyslow.lines import Parts
 from whyslow.observe import count_operators, observe, tensors_of
-from whyslow.parts import Parts
-from whyslow.remedies import BATCH, GROWTH, LOOP, WAITS, loader
-from whyslow.sampling import share_of
-from whyslow.stacks import COMPILING, LOADING, UPDATE
-from whyslow.subject import (
-    LEAST_STEPS,
-    Stream,
-    Subject,
-    ahead,
-    copy_of,
-    end_workers,
-    own,
-    stream,
-)
+from whyslow.sampling import NONE, share_of
+from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
+from whyslow.subject import LEAST_STEPS, Stream, Subject, ahead, copy_of, end_workers, own, stream
 
 # Parts of the budget: counting memory, running steps on batches as they come, or without any.
 COUNTING = 0.1
@@ -58,6 +49,66 @@ COUNTED = 1 / 20
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
+
+
+def diagnose(
+    step: Callable[..., object],
+    batches: Any = None,
+    *,
+    seconds: float | None = None,
+    model: Any = None,
+    optimizer: Any = None,
+    patience: float = 120.0,
+    first: str = "",
+) -> Diagnosis:
+    """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
+
+    ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
+    ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
+    the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
+    them, or a list of anything else with a state, where the step changes what it cannot reach by
+    name. Whatever takes longer than ``patience`` seconds at once ends with a TimeoutError.
+    Experiments on ``first``, a cause of a `Report`, come first; else those on the largest part.
+
+    Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
+    the step are as before; TypeError for a step that cannot be called like that, ValueError for one
+    on a card that is not torch's current one, or that trains in a generator function, which cannot
+    be put back; what the first step raises comes through.
+    """
+    if seconds is None:
+        seconds = pick(cpu=20.0, test=4.0)
+    given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
+    state = tuple(item for each in given for item in each if item is not None)
+    seconds = check_call(step, batches, seconds)
+    if not patience > 0:
+        raise ValueError(f"patience={patience!r}: use a positive number of seconds")
+    if first and first not in CAUSES:
+        raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
+    return Session(step, batches, seconds, patience, state, first).run()
+
+
+def check_call(step: Any, batches: Any, seconds: float) -> float:
+    """The budget in seconds; TypeError and ValueError for what cannot be diagnosed."""
+    if not callable(step):
+        raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
+    if batches is not None and not hasattr(batches, "__iter__"):
+        raise TypeError(f"batches={batches!r} has no batches: pass a DataLoader, or a list of them")
+    if hasattr(batches, "__next__"):
+        raise TypeError(
+            f"batches={batches!r} can be read only once: pass the DataLoader itself, "
+            "or list(...) of a few batches"
+        )
+    arguments = () if batches is None else (None,)
+    try:
+        inspect.signature(step).bind(*arguments)
+    except TypeError as error:
+        called = "step(batch)" if batches is not None else "step()"
+        hint = "" if batches is not None else "; its batches are given by batches= (--batches)"
+        raise TypeError(f"step={step!r} is called as {called}: {error}{hint}") from None
+    except ValueError:
+        # A built-in function without a signature: calling it will tell.
+        pass
+    return budget(seconds)
 
 
 class Session:
@@ -77,6 +128,8 @@ class Session:
         self.begin = time.perf_counter()
         self.others = Others()
         self.found: list[Finding] = []
+        # By the lines alone: said where no experiment explains it.
+        self.beside: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
         # The checks that were made, by what they look for.
@@ -89,8 +142,6 @@ class Session:
         self.waiting = 0.0
         # The line that took most of loading the first batches.
         self.loads_in = ""
-        # By the lines alone: said where no experiment explains it.
-        self.beside: list[Finding] = []
         self.parts = Parts()
         # Whether any experiment was made; else what the report says first.
         self.tried = False
@@ -112,7 +163,7 @@ class Session:
             giving_back(partial(end_workers, loader)),
             _with_note(self.subject.call),
             restoring(self.subject.call, also=given, advice=advice) as self.restoration,
-            self._bar(),
+            progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
         ):
             self._look()
             # A profiler would watch what counts as well, which takes many times as long.
@@ -133,11 +184,8 @@ class Session:
             self.untried,
         )
 
-    @contextmanager
-    def _bar(self) -> Iterator[None]:
-        with progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as bar:
-            self.advance = lambda: bar.update(min(bar.total, self.seconds - self.left) - bar.n)
-            yield
+    def _advance(self) -> None:
+        self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
 
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
@@ -157,7 +205,7 @@ class Session:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve(), "the second step")
         self.step_seconds = subject.step_seconds
-        self.advance()
+        self._advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
         with limit(self.patience, name), self.parts.seen():
@@ -168,7 +216,9 @@ class Session:
         """Operators and memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
-            self.unmeasured |= dict.fromkeys((GROWTH, BATCH), self._too_slow(memory.STEPS))
+            self.unmeasured |= dict.fromkeys(
+                (remedies.GROWTH, remedies.BATCH), self._too_slow(memory.STEPS)
+            )
             return
         step = subject.serve()
         with self._may_fail("operators, one by one"):
@@ -176,9 +226,9 @@ class Session:
         with self._may_fail("memory of a step"):
             use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
             subject.peak = use.peak
-            self.looked_for.append(GROWTH)
+            self.looked_for.append(remedies.GROWTH)
             self.found += memory.findings(use)
-        self.advance()
+        self._advance()
 
     def _too_slow(self, steps: int) -> str:
         wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
@@ -194,13 +244,13 @@ class Session:
             self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self.looked_for += beside.looked_for(subject)
-        self.found += self._placed(beside.again(self.parts, times), (COMPILING,))
+        self.looked_for += update.looked_for(subject)
+        self.found += self._placed(update.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail(LOOP):
+        with self._may_fail(remedies.LOOP):
             self.found += self._placed(update.by_hand(subject, self.parts), (OWN, UPDATE))
-        self.beside += self._placed(beside.around(subject, self.parts), beside.AROUND)
-        self.advance()
+        self.beside += self._placed(update.around(subject, self.parts), update.AROUND)
+        self._advance()
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
@@ -214,7 +264,7 @@ class Session:
         if steps * one > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
-            self.unmeasured[WAITS] = self._too_slow(steps)
+            self.unmeasured[remedies.WAITS] = self._too_slow(steps)
             return Stream()
         seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
         around = partial(limit, self.patience, "a step")
@@ -228,7 +278,7 @@ class Session:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
         subject = self.subject
         self.phases = self.parts.shares()
-        self.looked_for.append(WAITS)
+        self.looked_for.append(remedies.WAITS)
         where = self.parts.where((LOADING,)) or self.loads_in
         if subject.takes_batches and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
@@ -236,9 +286,9 @@ class Session:
             each = loading.finding(subject, streamed, self._may_fail)
             self.found.append(replace(each, where=where))
             return
-        share = self.parts.sampled.causes.get(LOADING, (0.0, (0.0, 0.0)))
+        share = self.parts.sampled.causes.get(LOADING, NONE)
         how = "by its lines: a loader of the step's own"
-        self.found.append(found(WAITS, *share, how, {"loader": loader()}, where))
+        self.found.append(found(remedies.WAITS, *share, how, {"loader": remedies.loader()}, where))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
@@ -296,7 +346,7 @@ class Session:
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.looked_for.append(experiment.name)
-            self.advance()
+            self._advance()
             busy = others.in_the_way(experiment.cores) if experiment.cores else None
             if busy is not None:
                 self.unmeasured[experiment.name] = busy

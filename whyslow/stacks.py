@@ -25,6 +25,11 @@ Stack = tuple[Place | str, ...]
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
 LOGGING, SAVING, COMPILING = "logging", "saving", "compiling"
 VALIDATION, WAITING, START = "validation", "waiting", "start-up"
+# What no mark says, but the lines of the reader's own.
+HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
+# Of these it matters that they are in the loop.
+TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
+CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 
 # By the end of the file's path, and by the function where one is named. The first that fits.
 _MARKS: tuple[tuple[str, str, str], ...] = (

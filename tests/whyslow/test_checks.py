@@ -25,13 +25,12 @@ from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
 from whyslow import memory, observe, remedies, session
-from whyslow.checks import EXPERIMENTS, beside, loading, settings, update
+from whyslow.checks import EXPERIMENTS, loading, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
-from whyslow.lines import cause_of, is_by_hand
+from whyslow.lines import BLOCK, Parts, cause_of, is_by_hand
 from whyslow.observe import Seen
-from whyslow.parts import BLOCK, Parts
 from whyslow.remedies import BESIDE
 from whyslow.sampling import saving_of, share_of
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
@@ -243,18 +242,18 @@ def names_and_shares(found):
 def test_work_around_the_training(stack, share, wanted):
     subject = subject_of(backwards=1)
     seen = parts({stack: share, (FORWARD,): 0.9 - share, (BY_HAND,): 0.1})
-    assert names_and_shares(beside.around(subject, seen)) == pytest.approx(wanted)
+    assert names_and_shares(update.around(subject, seen)) == pytest.approx(wanted)
 
 
 def test_waits_for_data_are_no_part_of_the_step_itself():
     seen = parts({(OF_ONES_OWN,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
-    found = names_and_shares(beside.around(subject_of(backwards=1), seen))
+    found = names_and_shares(update.around(subject_of(backwards=1), seen))
     assert found == pytest.approx({BESIDE: 0.5})
 
 
 def test_a_validation_is_no_work_beside():
     subject = subject_of(backwards=1, unused=[model()])
-    assert not list(beside.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
+    assert not list(update.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
 
 
 class Own(torch.optim.SGD):
@@ -292,7 +291,7 @@ def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
     if kind is not None:
         subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
     seen = parts({(OF_WEIGHTS,): 0.4, (FORWARD,): 0.6})
-    found = [*update.by_hand(subject, seen), *beside.around(subject, seen)]
+    found = [*update.by_hand(subject, seen), *update.around(subject, seen)]
     assert names_and_shares(found) == pytest.approx({name: 0.4})
 
 
@@ -309,7 +308,7 @@ def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
     [
         ("clipped_by_hand", is_by_hand),
         ("optimizer_by_hand", is_by_hand),
-        ("flipped_one_by_one", lambda stack: cause_of(stack) in beside.AROUND),
+        ("flipped_one_by_one", lambda stack: cause_of(stack) in update.AROUND),
     ],
 )
 def test_loops_in_python_are_seen_in_their_lines(name, wanted):
@@ -329,9 +328,9 @@ def test_loops_in_python_are_seen_in_their_lines(name, wanted):
 
 def test_compiling_once_is_no_habit():
     seen = parts({(COMPILING,): 0.1, (FORWARD,): 0.9})
-    [found] = beside.again(seen, 2)
+    [found] = update.again(seen, 2)
     assert found.share == pytest.approx(0.1)
-    assert not list(beside.again(seen, 1))
+    assert not list(update.again(seen, 1))
 
 
 def test_no_share_is_more_than_all():
