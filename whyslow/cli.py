@@ -7,7 +7,7 @@ import argparse
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 
 from whyslow.session import check_call, diagnose
@@ -72,20 +72,14 @@ def _script(parser: argparse.ArgumentParser, file: str) -> Path:
 def _diagnose(
     parser: argparse.ArgumentParser, args: argparse.Namespace, path: Path, name: str
 ) -> None:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
     # Worker processes and pickle look it up by its name.
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    module = import_module(path.stem)
     for wanted in filter(None, (name, args.batches)):
         if not hasattr(module, wanted):
             parser.error(f"{path} has no {wanted!r} at its top level")
-    batches = getattr(module, args.batches) if args.batches else None
-    step = getattr(module, name)
-    seconds = 20.0 if args.seconds is None else args.seconds
+    step, batches = getattr(module, name), getattr(module, args.batches or "", None)
     try:
-        check_call(step, batches, seconds)
+        check_call(step, batches, args.seconds)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
-    print(diagnose(step, batches, seconds=seconds))
+    print(diagnose(step, batches, seconds=args.seconds))

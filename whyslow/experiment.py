@@ -97,9 +97,9 @@ class Experiment:
     def run(self, baseline: Step, seconds: float) -> Comparison:
         """Time both sides in turn for about ``seconds``."""
         with self._sides(baseline) as (before, after):
-            silent = lambda partial: None  # noqa: E731
+            # Told of what there is so far, it shows no bar of its own.
             return alternate(
-                before, after, seconds=seconds, on_update=silent, stop=None, most_builds=1
+                before, after, seconds=seconds, on_update=nothing, stop=None, most_builds=1
             )
 
     def few(self, baseline: Step, pairs: int) -> Comparison:
@@ -113,7 +113,6 @@ class Experiment:
                 sides = [(before, one), (after, other)]
                 for arm, times in sides if number % 2 == 0 else sides[::-1]:
                     times.append(arm.block(1))
-            after.check()
             return Comparison(
                 Measurement("as it is", times=tuple(one)),
                 Measurement(self.name, times=tuple(other), samples=self.samples, cold=cold),
@@ -122,8 +121,10 @@ class Experiment:
 
     @contextmanager
     def _sides(self, baseline: Step) -> Iterator[tuple[LocalArm, LocalArm]]:
-        before = _Changed(baseline, self.control, "as it is")
-        after = _Changed(self.step or baseline, self.change, self.name, self.samples, before)
+        before = _Changed(Workload(baseline), self.control, "as it is")
+        after = _Changed(
+            Workload(self.step or baseline, self.samples), self.change, self.name, before
+        )
         try:
             yield before, after
         finally:
@@ -156,16 +157,10 @@ class _Changed(LocalArm):
     """An arm whose blocks run in the context of a change."""
 
     def __init__(
-        self,
-        step: Step,
-        change: Change,
-        label: str,
-        samples: float = 1,
-        before: LocalArm | None = None,
+        self, workload: Workload, change: Change, label: str, before: LocalArm | None = None
     ) -> None:
-        super().__init__(lambda: Workload(step, samples), label)
-        self._change, self._before = change, before
-        self._begun = False
+        super().__init__(lambda: workload, label)
+        self._change, self._before, self._begun = change, before, False
 
     def start(self, stages: Stages = UNWATCHED) -> float:
         with self._change():

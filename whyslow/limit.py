@@ -19,16 +19,15 @@ from labkit.restore import giving_back
 @contextmanager
 def limit(seconds: float, what: str) -> Iterator[None]:
     """TimeoutError when the block takes more than ``seconds``; it says ``what`` took so long."""
-    late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
 
     def ring(number: int, frame: FrameType | None) -> NoReturn:
-        place = ""
+        late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
         if frame is not None:
-            place = f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
-        raise TimeoutError(late + place)
+            late += f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
+        raise TimeoutError(late)
 
     in_main = threading.current_thread() is threading.main_thread()
-    if not (in_main and hasattr(signal, "setitimer")):
+    if not in_main or not hasattr(signal, "setitimer"):
         yield
         return
     before, old = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)

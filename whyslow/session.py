@@ -75,8 +75,6 @@ def diagnose(
     on a card that is not torch's current one, or that trains in a generator function, which cannot
     be put back; what the first step raises comes through.
     """
-    if seconds is None:
-        seconds = pick(cpu=20.0, test=4.0)
     given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
     state = tuple(item for each in given for item in each if item is not None)
     seconds = check_call(step, batches, seconds)
@@ -87,7 +85,7 @@ def diagnose(
     return Session(step, batches, seconds, patience, state, first).run()
 
 
-def check_call(step: Any, batches: Any, seconds: float) -> float:
+def check_call(step: Any, batches: Any, seconds: float | None) -> float:
     """The budget in seconds; TypeError and ValueError for what cannot be diagnosed."""
     if not callable(step):
         raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
@@ -108,7 +106,7 @@ def check_call(step: Any, batches: Any, seconds: float) -> float:
     except ValueError:
         # A built-in function without a signature: calling it will tell.
         pass
-    return budget(seconds)
+    return budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
 
 
 class Session:
@@ -217,7 +215,7 @@ class Session:
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
             self.unmeasured |= dict.fromkeys(
-                (remedies.GROWTH, remedies.BATCH), self._too_slow(memory.STEPS)
+                (remedies.GROWTH, remedies.BATCH), self._too_slow(2 * memory.STEPS)
             )
             return
         step = subject.serve()
@@ -230,9 +228,11 @@ class Session:
             self.found += memory.findings(use)
         self._advance()
 
-    def _too_slow(self, steps: int) -> str:
-        wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
-        return f"a step takes {format_seconds(self.subject.step_seconds)}; try seconds={wanted}"
+    def _too_slow(self, steps: int, more: float = 0.0) -> str:
+        """Why so many steps, and ``more`` seconds, were not taken."""
+        one, spent = self.subject.step_seconds, self.seconds - self.left
+        wanted = math.ceil(max(1.5 * self.seconds, spent + more + steps * one))
+        return f"a step takes {format_seconds(one)}, it needs more time: try seconds={wanted}"
 
     def _stream(self) -> None:
         """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
@@ -264,7 +264,7 @@ class Session:
         if steps * one > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
-            self.unmeasured[remedies.WAITS] = self._too_slow(steps)
+            self.unmeasured[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
         seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
         around = partial(limit, self.patience, "a step")
@@ -324,7 +324,10 @@ class Session:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""
         pairs = self._pairs(experiment)
         if not pairs:
-            self._not_tried(experiment, rest)
+            why = self._too_slow(rest * STEPS, experiment.compiles)
+            self.unmeasured[experiment.name] = why
+            if not (self.tried or self.untried or experiment.compiles):
+                self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
             return 0.0
         first, self.tried = not self.tried, True
         step = self.subject.serve()
@@ -368,14 +371,6 @@ class Session:
         if STEPS * step <= left:
             return 2
         return int(not self.tried and (STEPS - 2) * step <= left)
-
-    def _not_tried(self, experiment: Experiment, rest: int) -> None:
-        spent = self.seconds - self.left
-        needed = spent + experiment.compiles + rest * STEPS * self.subject.step_seconds
-        why = f"it needs more time: try seconds={math.ceil(max(1.5 * self.seconds, needed))}"
-        self.unmeasured[experiment.name] = why
-        if not (self.tried or self.untried or experiment.compiles):
-            self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
 
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -49,14 +50,8 @@ class Subject:
         """A step of no arguments, on kept batches in turn."""
         if not self.takes_batches:
             return self.call
-        served, turn = batches or self.batches, 0
-
-        def step() -> object:
-            nonlocal turn
-            turn += 1
-            return self.train(served[turn % len(served)])
-
-        return step
+        served = itertools.cycle(batches or self.batches)
+        return lambda: self.train(next(served))
 
     def train(self, batch: Any) -> object:
         """One step on this batch, where it takes one."""
@@ -66,8 +61,7 @@ class Subject:
 
     def keep(self, source: Iterable[Any]) -> None:
         """Take the first batches of ``source``. ValueError where it has none."""
-        size = 0
-        asked = time.perf_counter()
+        size, asked = 0, time.perf_counter()
         for batch in one_pass(source):
             self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)

@@ -10,10 +10,9 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from labkit.busy import cores
-from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.remedies import FEW_WORKERS, IDLE_WORKERS, RESTARTS, WAITS
-from whyslow.remedies import loader as advised
-from whyslow.sampling import saving_of, share_of
+from whyslow import remedies
+from whyslow.findings import LEAST_SHARE, Finding, found
+from whyslow.sampling import Share, saving_of, share_of
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # What may fail, by its name: a dataset that is ready only in a worker, for one.
@@ -22,7 +21,6 @@ CAUSE = "another number of loader workers"
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
 SECONDS = 2.0
-Share = tuple[float, Interval]
 MayFail = Callable[[str], AbstractContextManager[None]]
 
 
@@ -59,7 +57,7 @@ def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
     if (saving[0] if short else saving[1][0]) < least:
         return _waits(subject, streamed, share, other)
     how = f"num_workers={other} instead of {now}; {_clock(streamed)}"
-    name = FEW_WORKERS if short else IDLE_WORKERS
+    name = remedies.FEW_WORKERS if short else remedies.IDLE_WORKERS
     return found(name, *saving, how, {"workers": other, "now": now})
 
 
@@ -73,9 +71,8 @@ def with_workers(loader: Any, workers: int) -> Any:
         return None
     another = own(loader)
     another.num_workers = workers
-    if not workers:
-        # Nobody to wait for.
-        another.timeout = 0
+    # Of no workers nobody is waited for.
+    another.timeout = another.timeout if workers else 0
     return another
 
 
@@ -109,8 +106,8 @@ def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
 
 def _waits(subject: Subject, streamed: Stream, share: Share, tried: int | None = None) -> Finding:
     """The finding of waits, where no other number of workers is known to help."""
-    advice = advised(getattr(subject.loader, "num_workers", 0), tried)
-    return found(WAITS, *share, _clock(streamed), {"loader": advice})
+    advice = remedies.loader(getattr(subject.loader, "num_workers", 0), tried)
+    return found(remedies.WAITS, *share, _clock(streamed), {"loader": advice})
 
 
 def _clock(streamed: Stream) -> str:
@@ -120,14 +117,13 @@ def _clock(streamed: Stream) -> str:
 def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
     """Workers that are started again for every pass over the data."""
     loader, warm = subject.loader, streamed.warm
-    if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
+    workers = getattr(loader, "num_workers", 0)
+    if not (workers and streamed.starts) or getattr(loader, "persistent_workers", False):
         return None
     try:
         steps = len(loader)
     except TypeError:
         # Nobody knows how long an epoch is.
-        return None
-    if not streamed.starts:
         return None
     usual = statistics.median(warm.waits or [0.0])
     lost = [max(0.0, start - usual) for start in streamed.starts]
@@ -137,4 +133,4 @@ def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
         # Few starts were seen: they scatter by about a third.
         interval = share / 1.5, min(1.0, share * 1.5)
     before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
-    return found(RESTARTS, share, interval, f"by the clock: {before} of {steps}")
+    return found(remedies.RESTARTS, share, interval, f"by the clock: {before} of {steps}")

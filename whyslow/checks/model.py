@@ -15,16 +15,14 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from labkit.restore import giving_back
+from whyslow import remedies
 from whyslow.experiment import ALL, Experiment, forwards
 from whyslow.memory import room_for
 from whyslow.observe import mapped, tensors_of
-from whyslow.remedies import BATCH, FROZEN, LAYOUT, PRECISION, UNCOMPILED, VALIDATION
 from whyslow.subject import Subject
 
 _LAST = torch.channels_last
 _HALVES = (torch.bfloat16, torch.float16)
-_OUTSIDE = "backward() and the update stay outside of it."
-_SCALER = "scale the loss by torch.amp.GradScaler."
 
 
 def precision(subject: Subject) -> Iterator[Experiment]:
@@ -42,7 +40,7 @@ def precision(subject: Subject) -> Iterator[Experiment]:
     if subject.takes_batches:
         step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
     how = "model, optimizer state and batches in channels-last order"
-    yield Experiment(LAYOUT, how, partial(_channels_last, subject), step)
+    yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
 
 
 def _is_slow(layer: nn.Module) -> bool:
@@ -53,9 +51,9 @@ def _is_slow(layer: nn.Module) -> bool:
 
 def _lower(subject: Subject) -> Experiment:
     seen = subject.seen
-    dtype = torch.bfloat16
+    dtype, rest = torch.bfloat16, "backward() and the update stay outside of it."
     if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        dtype = torch.float16
+        dtype, rest = torch.float16, "scale the loss by torch.amp.GradScaler."
 
     def under(root: nn.Module, forward: Any) -> Any:
         def lowered(*args: Any, **keywords: Any) -> Any:
@@ -66,9 +64,8 @@ def _lower(subject: Subject) -> Experiment:
         return lowered
 
     name = str(dtype).removeprefix("torch.")
-    rest = _OUTSIDE if dtype is torch.bfloat16 else _SCALER
     return Experiment(
-        PRECISION,
+        remedies.PRECISION,
         f"the forward pass under autocast to {name}",
         partial(forwards, seen.roots, under),
         words={"device": seen.device, "dtype": name, "rest": rest},
@@ -109,13 +106,15 @@ def gradients(subject: Subject) -> Iterator[Experiment]:
     if seen.unused:
         roots = list({id(root): root for root in seen.unused}.values())
         how = "forward passes in evaluation mode under no_grad"
-        yield Experiment(VALIDATION, how, partial(forwards, roots, _without_graph), part=ALL)
+        yield Experiment(
+            remedies.VALIDATION, how, partial(forwards, roots, _without_graph), part=ALL
+        )
     groups = [group for optimizer in seen.optimizers for group in optimizer.param_groups]
     trained = {id(each) for group in groups for each in group["params"]}
     frozen = [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
     if frozen and seen.optimizers and seen.backwards:
         how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
-        yield Experiment(FROZEN, how, partial(_frozen, frozen))
+        yield Experiment(remedies.FROZEN, how, partial(_frozen, frozen))
 
 
 def _without_graph(root: nn.Module, forward: Any) -> Any:
@@ -158,7 +157,7 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
         return compiled[root]
 
     yield Experiment(
-        UNCOMPILED,
+        remedies.UNCOMPILED,
         "the models' forward passes by torch.compile",
         partial(forwards, seen.roots, by_compiler),
         # What was compiled is given up at the end: nothing else was there.
@@ -196,7 +195,7 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
         return torch.cat([tensor] * times)
 
     yield Experiment(
-        BATCH,
+        remedies.BATCH,
         f"{times} times the batch, time per sample",
         step=subject.serve([mapped(each, repeated) for each in subject.batches]),
         part=ALL,
@@ -208,9 +207,8 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
 
 def batch_size(batches: list[Any]) -> int | None:
     """The first dimension that all tensors of all batches have in common; None without one."""
-    sizes = set()
-    for each in tree_leaves(batches):
-        if not isinstance(each, torch.Tensor) or each.dim() == 0:
-            return None
-        sizes.add(each.shape[0])
+    leaves = tree_leaves(batches)
+    if not all(isinstance(each, torch.Tensor) and each.dim() for each in leaves):
+        return None
+    sizes = {len(each) for each in leaves}
     return sizes.pop() if len(sizes) == 1 else None

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
+from torch.backends import cudnn
 
 from labkit.busy import cores
 from labkit.restore.attributes import exchanged
+from whyslow import remedies
 from whyslow.experiment import ALL, Change, Experiment, nothing, switched
 from whyslow.findings import LEAST_SHARE
 from whyslow.memory import room_for
 from whyslow.observe import recomputers
-from whyslow.remedies import (
-    ANOMALY,
-    DETERMINISTIC,
-    FEW_THREADS,
-    MANY_THREADS,
-    NO_SEARCH,
-    PROFILER,
-    RECOMPUTED,
-    SMALL_WORK,
-)
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -37,27 +29,30 @@ def switches(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     on_cuda = seen.device == "cuda"
     if seen.anomaly:
-        off = partial(torch.autograd.set_detect_anomaly, False)
-        change = partial(switched, off, "set_anomaly_enabled")
-        yield Experiment(ANOMALY, "the same step without it", change)
+        off = _by(partial(torch.autograd.set_detect_anomaly, False), "set_anomaly_enabled")
+        yield Experiment(remedies.ANOMALY, "the same step without it", off)
     if seen.profiled:
         how = "the same step while the profiler does not record"
-        yield Experiment(PROFILER, how, not_profiled, part=ALL)
-    if seen.deterministic or (on_cuda and torch.backends.cudnn.deterministic):
+        yield Experiment(remedies.PROFILER, how, not_profiled, part=ALL)
+    if seen.deterministic or (on_cuda and cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
-
-        def free() -> None:
-            torch.use_deterministic_algorithms(False)
-            torch.backends.cudnn.deterministic = False
-
-        change = partial(switched, free, "use_deterministic_algorithms")
-        yield Experiment(DETERMINISTIC, how, change, part=ALL)
-    if on_cuda and seen.images and not torch.backends.cudnn.benchmark:
-        search = partial(setattr, torch.backends.cudnn, "benchmark", True)
-        yield Experiment(NO_SEARCH, "cudnn.benchmark = True", partial(switched, search))
+        free = _by(_choose_freely, "use_deterministic_algorithms")
+        yield Experiment(remedies.DETERMINISTIC, how, free, part=ALL)
+    if on_cuda and seen.images and not cudnn.benchmark:
+        search = _by(partial(setattr, cudnn, "benchmark", True))
+        yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", search)
     if seen.recomputed and room_for(subject, KEPT):
         how = "the same step, with activations kept instead of computed twice"
-        yield Experiment(RECOMPUTED, how, not_recomputed)
+        yield Experiment(remedies.RECOMPUTED, how, not_recomputed)
+
+
+def _by(switch: Callable[[], object], *setters: str) -> Change:
+    return partial(switched, switch, *setters)
+
+
+def _choose_freely() -> None:
+    torch.use_deterministic_algorithms(False)
+    cudnn.deterministic = False
 
 
 @contextmanager
@@ -81,8 +76,8 @@ def not_profiled() -> Iterator[None]:
             each.toggle_collection_dynamic(True, each.activities)
 
 
-def _itself(self: Any) -> Any:
-    return self
+def _itself(profiler: Any) -> Any:
+    return profiler
 
 
 @contextmanager
@@ -97,34 +92,31 @@ def not_recomputed() -> Iterator[None]:
         # In the place of the autograd function that recomputes.
         return function(*args)
 
-    with exchanged(
-        (owner, name, calls if name == "apply" else passes) for owner, name in recomputers()
-    ):
+    instead = {"apply": calls}
+    with exchanged((owner, name, instead.get(name, passes)) for owner, name in recomputers()):
         yield
 
 
 def threads(subject: Subject) -> Iterator[Experiment]:
     """As many threads as there are cores, and one, where there are others now."""
-    if subject.seen.device != "cpu":
-        return
     now = torch.get_num_threads()
-    for count in dict.fromkeys((cores(), 1)):
-        if count == now:
-            continue
-        name = FEW_THREADS
-        if count < now:
-            name = MANY_THREADS if now > cores() else SMALL_WORK
+    for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
+        name, least = remedies.FEW_THREADS, LEAST_SHARE
+        if count < now and now > cores():
+            name = remedies.MANY_THREADS
+        elif count < now:
+            # One thread of several cores: beside other programs that alone looks better.
+            name, least = remedies.SMALL_WORK, 0.1
         yield Experiment(
             name,
             f"{count} threads instead of {now}, on {cores()} cores",
             _set_to(count),
             part=ALL,
             words={"threads": count},
-            # One thread of several cores: beside other programs that alone looks better.
-            least=0.1 if name == SMALL_WORK else LEAST_SHARE,
+            least=least,
             cores=max(now, count),
         )
 
 
 def _set_to(count: int) -> Change:
-    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")
+    return _by(partial(torch.set_num_threads, count), "set_num_threads")
