@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
@@ -62,7 +62,7 @@ def found(
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings of one program as `ranked`; iterable, and indexed like a list.
+    """The findings of one program as `ranked`; a sequence of them.
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` the share of each cause in
     that time, by the lines that ran, ``notes`` what the step did beside training, ``unmeasured``
@@ -82,9 +82,6 @@ class Diagnosis:
     def __len__(self) -> int:
         return len(self.findings)
 
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.findings)
-
     def __getitem__(self, number: int) -> Finding:
         return self.findings[number]
 
@@ -95,14 +92,12 @@ class Diagnosis:
         if self.untried:
             step += f". {self.untried}"
         if not self.findings:
-            # That says no more than what was looked for.
-            names = f", of what was looked for: {', '.join(self.looked_for)}"
             nothing = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
-            return f"{step}. {nothing}{names if self.looked_for else ''}."
+            if self.looked_for:
+                nothing += f", of what was looked for: {', '.join(self.looked_for)}"
+            return f"{step}. {nothing}."
         first = self.findings[0]
-        count = "one finding"
-        if len(self) > 1:
-            count = f"{len(self)} findings"
+        count = f"{len(self)} findings" if len(self) > 1 else "one finding"
         return f"{step}; {count}, first: {first.name} ({first.share:.0%} of the {first.of})."
 
     def __str__(self) -> str:

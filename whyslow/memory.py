@@ -6,17 +6,15 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import NamedTuple
 
 from labkit.memory import StorageTracker
 from labkit.restore.memory import free_bytes
 from labkit.text import format_bytes
 from whyslow.findings import Finding, found
 from whyslow.remedies import GROWTH
-
-if TYPE_CHECKING:
-    from whyslow.subject import Subject
+from whyslow.subject import Subject
 
 # Steps of which the growth is taken: of the last ones, since the first make gradients and state.
 STEPS = 4
@@ -24,8 +22,7 @@ STEPS = 4
 SAFE = 0.4
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """Bytes: the ``peak`` of a step, what it ``adds`` at most, and what ``stays`` after each."""
 
     peak: int
@@ -63,7 +60,5 @@ def room_for(subject: Subject, times: float) -> bool:
 
     What is unknown, of the step or of the device, means no.
     """
-    free = free_bytes(subject.seen.device)
-    if free is None or subject.peak is None:
-        return False
-    return times * subject.peak < SAFE * free
+    free, peak = free_bytes(subject.seen.device), subject.peak
+    return free is not None and peak is not None and times * peak < SAFE * free

@@ -95,8 +95,8 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports. What it looks at begins ``below`` so many places of a stack; a block is
-    ``width`` seconds wide.
+    without imports, or for ``steps`` calls of `updated`. What it looks at begins ``below`` so many
+    places of a stack; a block is ``width`` seconds wide.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too.
@@ -105,13 +105,14 @@ class Sampler:
     def __init__(
         self,
         done: Callable[[], object] | None = None,
-        seconds: float | None = None,
+        seconds: float = math.inf,
+        steps: int = 0,
         below: int | None = None,
         width: float = BLOCK,
     ) -> None:
         self.tally = Tally(width)
         self._below = below
-        self._seconds = seconds
+        self._seconds, self.steps = seconds, steps
         self._done = weakref.WeakMethod(done or self.stop)
         self._target = threading.get_ident()
         self._ended = threading.Event()
@@ -129,9 +130,11 @@ class Sampler:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def end(self) -> None:
-        """End by itself, soon: `done` is called."""
-        self._seconds = 0.0
+    def updated(self, *_: object) -> None:
+        """A hook of optimizers. After the last of the steps it ends by itself, soon."""
+        self.steps -= 1
+        if self.steps == 0:
+            self._seconds = 0.0
 
     def _run(self) -> None:
         tally = self.tally
@@ -146,7 +149,7 @@ class Sampler:
                 # Imports are over sooner or later: the budget is for what comes then.
                 worked += 0.0 if START in stack else now - last
             last = now
-            if self._seconds is not None and worked >= self._seconds:
+            if worked >= self._seconds:
                 self._ended.set()
                 if done := self._done():
                     done()

@@ -152,23 +152,12 @@ class Session:
 
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
-        loader = self.subject.loader
-        given = (*self.state, *generators_of(loader))
-        advice = ", or list in model= and optimizer= what it trains"
-        # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
-        with (
-            measuring(None),
-            giving_back(partial(end_workers, loader)),
-            _with_note(self.subject.call),
-            restoring(self.subject.call, also=given, advice=advice) as self.restoration,
-            progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
-        ):
-            self._look()
-            # A profiler would watch what counts as well, which takes many times as long.
-            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
-                self._count()
-            self._stream()
-            self._experiments()
+        try:
+            self._run()
+        except Exception as error:
+            call = self.subject.call
+            error.add_note(f"(while diagnosing {getattr(call, '__name__', type(call).__name__)!r})")
+            raise
         self._tell()
         made = dict.fromkeys(self.looked_for)
         return Diagnosis(
@@ -181,6 +170,24 @@ class Session:
             tuple(name for name in made if name not in self.unmeasured),
             self.untried,
         )
+
+    def _run(self) -> None:
+        loader = self.subject.loader
+        given = (*self.state, *generators_of(loader))
+        advice = ", or list in model= and optimizer= what it trains"
+        # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
+        with (
+            measuring(None),
+            giving_back(partial(end_workers, loader)),
+            restoring(self.subject.call, also=given, advice=advice) as self.restoration,
+            progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
+        ):
+            self._look()
+            # A profiler would watch what counts as well, which takes many times as long.
+            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                self._count()
+            self._stream()
+            self._experiments()
 
     def _advance(self) -> None:
         self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
@@ -393,14 +400,3 @@ class Session:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         self.notes += self.restoration.notes
-
-
-@contextmanager
-def _with_note(call: Any) -> Iterator[None]:
-    """An error of the step says that it is the step's own."""
-    try:
-        yield
-    except Exception as error:
-        name = getattr(call, "__name__", type(call).__name__)
-        error.add_note(f"(while diagnosing {name!r})")
-        raise

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import math
 import multiprocessing
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -37,8 +36,7 @@ class Watch:
             budget(seconds)
         if steps is not None and (not isinstance(steps, int) or steps < 1):
             raise ValueError(f"steps={steps!r}: use a whole number of updates from 1 on")
-        self._sampler = Sampler(self.stop, seconds)
-        self._steps = steps
+        self._sampler = Sampler(self.stop, math.inf if seconds is None else seconds, steps or 0)
         self._hook: RemovableHandle | None = None
         self._ended = ""
         self._lock = threading.Lock()
@@ -48,9 +46,9 @@ class Watch:
     def start(self) -> Watch:
         """Begin to watch the thread that calls it."""
         self._place = None if self._shown else _place_in_a_notebook()
-        if self._steps is not None:
-            ends = _ends_after(self._steps, self._sampler)
-            self._hook = register_optimizer_step_post_hook(ends)
+        if self._sampler.steps:
+            # It keeps the sampler alive, and not the `Watch`, whose end removes it.
+            self._hook = register_optimizer_step_post_hook(self._sampler.updated)
             weakref.finalize(self, self._hook.remove)
         self._sampler.start()
         return self
@@ -94,17 +92,6 @@ class Watch:
         kind = getattr(sys, "last_type", None)
         self._ended = self._ended or (kind.__name__ if kind else "")
         self.stop()
-
-
-def _ends_after(steps: int, sampler: Sampler) -> Callable[..., None]:
-    """A hook of optimizers. It keeps no `Watch` alive, whose end removes it."""
-    left = count(steps - 1, -1)
-
-    def updated(*_: object) -> None:
-        if next(left) == 0:
-            sampler.end()
-
-    return updated
 
 
 def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
