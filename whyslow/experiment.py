@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,42 +94,32 @@ class Experiment:
         parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (stacks.LOADING,)]
         return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
 
-    def run(self, baseline: Step, seconds: float) -> Comparison:
-        """Time both sides in turn for about ``seconds``."""
-        with self._sides(baseline) as (before, after):
-            # Told of what there is so far, it shows no bar of its own.
-            return alternate(
-                before, after, seconds=seconds, on_update=nothing, stop=None, most_builds=1
-            )
+    def run(self, baseline: Step, seconds: float, pairs: int = 0) -> Comparison:
+        """Time both sides in turn for about ``seconds``.
 
-    def few(self, baseline: Step, pairs: int) -> Comparison:
-        """The same of steps that are too slow for blocks: one warms up, then A B, B A and so on."""
-        one: list[float] = []
-        other: list[float] = []
-        with self._sides(baseline) as (before, after):
+        Steps that are too slow for blocks make so many ``pairs``, whatever that takes: one step
+        warms up, then A B, B A and so on.
+        """
+        before = _Changed(Workload(baseline), self.control, "as it is")
+        workload = Workload(self.step or baseline, self.samples)
+        after = _Changed(workload, self.change, self.name, before)
+        with closing(before), closing(after):
+            if not pairs:
+                # Told of what there is so far, it shows no bar of its own.
+                return alternate(
+                    before, after, seconds=seconds, on_update=nothing, stop=None, most_builds=1
+                )
             before.enter()
             cold = after.start()
+            times: dict[LocalArm, list[float]] = {before: [], after: []}
             for number in range(pairs):
-                sides = [(before, one), (after, other)]
-                for arm, times in sides if number % 2 == 0 else sides[::-1]:
-                    times.append(arm.block(1))
-            return Comparison(
-                Measurement("as it is", times=tuple(one)),
-                Measurement(self.name, times=tuple(other), samples=self.samples, cold=cold),
-                after.device,
+                for arm in (before, after) if number % 2 == 0 else (after, before):
+                    times[arm].append(arm.block(1))
+            one = Measurement(before.label, times=tuple(times[before]))
+            other = Measurement(
+                after.label, times=tuple(times[after]), samples=self.samples, cold=cold
             )
-
-    @contextmanager
-    def _sides(self, baseline: Step) -> Iterator[tuple[LocalArm, LocalArm]]:
-        before = _Changed(Workload(baseline), self.control, "as it is")
-        after = _Changed(
-            Workload(self.step or baseline, self.samples), self.change, self.name, before
-        )
-        try:
-            yield before, after
-        finally:
-            before.close()
-            after.close()
+            return Comparison(one, other, after.device)
 
 
 def _interval(result: Comparison) -> Interval:

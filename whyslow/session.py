@@ -221,9 +221,8 @@ class Session:
         """Operators and memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
-            self.unmeasured |= dict.fromkeys(
-                (remedies.GROWTH, remedies.BATCH), self._too_slow(2 * memory.STEPS)
-            )
+            why = self._too_slow(2 * memory.STEPS)
+            self.unmeasured |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         step = subject.serve()
         with self._may_fail("operators, one by one"):
@@ -347,11 +346,9 @@ class Session:
             experiment.whole(),
         ):
             others = Others()
-            if MANY * self.subject.step_seconds > seconds:
-                room = int(seconds / self.subject.step_seconds - 1) // 2
-                result = experiment.few(step, max(pairs, min(MANY, room)))
-            else:
-                result = experiment.run(step, seconds)
+            room = seconds / self.subject.step_seconds
+            few = max(pairs, int(room - 1) // 2) if room < MANY else 0
+            result = experiment.run(step, seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
@@ -365,9 +362,8 @@ class Session:
                 self.found.append(finding)
                 return finding.share
             elif result.pairs == 1:
-                self.notes.append(
-                    f"{experiment.name}: only tried in one pair, {result.speedup:.2f}x"
-                )
+                gain = f"{result.speedup:.2f}x"
+                self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
 
     def _pairs(self, experiment: Experiment) -> int:

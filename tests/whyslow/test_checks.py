@@ -179,7 +179,7 @@ def test_a_training_that_diverges_when_it_is_repeated_is_timed_all_the_same(few)
     losses = iter([torch.tensor(1.0)] * 4)
     step = lambda: next(losses, torch.tensor(float("nan")))  # noqa: E731
     one = Experiment("it", "so")
-    found = one.few(step, 6) if few else one.run(step, 0.1)
+    found = one.run(step, 0.1, pairs=6 if few else 0)
     assert found.pairs > 1 and math.isnan(float(step()))
 
 
