@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -172,11 +173,9 @@ class _Changed(LocalArm):
 
 
 @contextmanager
-def forwards(
-    roots: Iterable[nn.Module], instead: Callable[[nn.Module, Any], Any]
-) -> Iterator[None]:
-    """The forward pass of each root is what ``instead(root, forward)`` makes of it."""
-    with exchanged((root, "forward", instead(root, root.forward)) for root in roots):
+def forwards(roots: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterator[None]:
+    """The forward pass of each root is ``instead(root, forward, *args, **keywords)``."""
+    with exchanged((root, "forward", partial(instead, root, root.forward)) for root in roots):
         yield
 
 

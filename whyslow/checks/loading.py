@@ -27,16 +27,16 @@ MayFail = Callable[[str], AbstractContextManager[None]]
 def finding(subject: Subject, streamed: Stream, may_fail: MayFail) -> Finding:
     """What waiting for batches costs: the larger one of starts of workers and of other waits."""
     starts = _restarts(subject, streamed)
-    if starts is not None:
+    if starts:
         streamed = streamed.warm
     share = share_of(streamed.waits, streamed.wholes)
     waits = _waits(subject, streamed, share)
     if share[1][0] >= LEAST_SHARE:
         with may_fail(CAUSE):
             waits = cause(subject, streamed, share)
-    if starts is None:
-        return waits
-    return max(starts, waits.scaled(1 - starts.share), key=lambda each: each.share)
+    if starts and starts.share > waits.share * (1 - starts.share):
+        return starts
+    return waits.scaled(1 - starts.share) if starts else waits
 
 
 def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:

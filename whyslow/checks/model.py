@@ -28,19 +28,14 @@ _HALVES = (torch.bfloat16, torch.float16)
 def precision(subject: Subject) -> Iterator[Experiment]:
     """The forward pass under autocast; weights, their state and batches in channels-last order."""
     seen = subject.seen
-    if seen.compiled:
-        return
     kinds = {each.dtype for each in seen.parameters if each.is_floating_point()}
-    if kinds == {torch.float32} and not seen.lower_precision:
+    if kinds == {torch.float32} and not (seen.lower_precision or seen.compiled):
         yield _lower(subject)
     layers = [each for root in seen.roots for each in root.modules()]
-    if not seen.images or not any(map(_is_slow, layers)):
-        return
-    step = None
-    if subject.takes_batches:
+    if seen.images and any(map(_is_slow, layers)) and not seen.compiled:
+        how = "model, optimizer state and batches in channels-last order"
         step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
-    how = "model, optimizer state and batches in channels-last order"
-    yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
+        yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
 
 
 def _is_slow(layer: nn.Module) -> bool:
@@ -55,19 +50,16 @@ def _lower(subject: Subject) -> Experiment:
     if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         dtype, rest = torch.float16, "scale the loss by torch.amp.GradScaler."
 
-    def under(root: nn.Module, forward: Any) -> Any:
-        def lowered(*args: Any, **keywords: Any) -> Any:
-            with torch.autocast(seen.device, dtype):
-                output = forward(*args, **keywords)
-            return mapped(output, _as_float)
-
-        return lowered
+    def lowered(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+        with torch.autocast(seen.device, dtype):
+            output = forward(*args, **keywords)
+        return mapped(output, _as_float)
 
     name = str(dtype).removeprefix("torch.")
     return Experiment(
         remedies.PRECISION,
         f"the forward pass under autocast to {name}",
-        partial(forwards, seen.roots, under),
+        partial(forwards, seen.roots, lowered),
         words={"device": seen.device, "dtype": name, "rest": rest},
     )
 
@@ -117,12 +109,9 @@ def gradients(subject: Subject) -> Iterator[Experiment]:
         yield Experiment(remedies.FROZEN, how, partial(_frozen, frozen))
 
 
-def _without_graph(root: nn.Module, forward: Any) -> Any:
-    def without(*args: Any, **keywords: Any) -> Any:
-        with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
-            return forward(*args, **keywords)
-
-    return without
+def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
+        return forward(*args, **keywords)
 
 
 @contextmanager
@@ -151,10 +140,10 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
         return
     compiled: dict[nn.Module, Any] = {}
 
-    def by_compiler(root: nn.Module, forward: Any) -> Any:
+    def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
         if root not in compiled:
             compiled[root] = torch.compile(forward)
-        return compiled[root]
+        return compiled[root](*args, **keywords)
 
     yield Experiment(
         remedies.UNCOMPILED,
@@ -191,13 +180,11 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
     if size is None or times is None:
         return
 
-    def repeated(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.cat([tensor] * times)
-
+    larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
     yield Experiment(
         remedies.BATCH,
         f"{times} times the batch, time per sample",
-        step=subject.serve([mapped(each, repeated) for each in subject.batches]),
+        step=subject.serve(larger),
         part=ALL,
         words={"larger": times * size, "size": size},
         samples=times,
