@@ -32,12 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TypeError, ValueError) as error:
         parser.error(str(error))
     sys.argv = [args.script, *args.arguments]
-    if args.module:
-        with watch:
+    path = None if args.module else _script(parser, args.script)
+    with watch:
+        if path is None:
             runpy.run_module(args.script, run_name="__main__", alter_sys=True)
-    else:
-        path = _script(parser, args.script)
-        with watch:
+        else:
             runpy.run_path(str(path), run_name="__main__")
     return 0
 

@@ -24,12 +24,12 @@ from labkit.arm import LocalArm
 from labkit.restore import preserve_flags
 from labkit.restore.attributes import exchanged
 from labkit.results import Comparison, Measurement, Workload
-from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
+from labkit.results.statistics import BUILD_SPREAD, estimate
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
 from whyslow import stacks
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.sampling import MANY
+from whyslow.sampling import means_of
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
@@ -125,9 +125,7 @@ class Experiment:
 
 def _interval(result: Comparison) -> Interval:
     """The 95 % interval of the speed-up; from few pairs of steps, too."""
-    logs = [math.log(ratio) for ratio in result.ratios]
-    if len(logs) >= MANY:
-        logs = [statistics.median(run) for run in runs_of(logs)]
+    logs = means_of([math.log(ratio) for ratio in result.ratios], statistics.median)
     return estimate(logs, BUILD_SPREAD).interval
 
 

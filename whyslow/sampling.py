@@ -161,7 +161,7 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:
     if whole <= 0:
         return NONE
     share = min(1.0, sum(parts) / whole)
-    runs = zip(_means(parts), _means(wholes), strict=True)
+    runs = zip(means_of(parts), means_of(wholes), strict=True)
     half = _margin([min(1.0, part / max(each, 1e-12)) for part, each in runs])
     return share, (max(0.0, share - half), min(1.0, share + half))
 
@@ -170,16 +170,18 @@ def saving_of(before: Sequence[float], after: Sequence[float]) -> Share:
     """The share by which the mean of ``after`` is below that of ``before``, with its interval."""
     if not sum(before) > 0 or not after:
         return NONE
-    old, new = _means(before), _means(after)
+    old, new = means_of(before), means_of(after)
     first, second = fmean(old), fmean(new)
     ratio = second / first
     half = math.hypot(ratio * _margin(old) / first, _margin(new) / first)
     return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
 
 
-def _means(values: Sequence[float]) -> list[float]:
+def means_of(
+    values: Sequence[float], mean: Callable[[Sequence[float]], float] = fmean
+) -> list[float]:
     """Nearly independent values: neighbouring ones are not, so of many the means of runs."""
-    return list(values) if len(values) < MANY else [fmean(run) for run in runs_of(values)]
+    return list(values) if len(values) < MANY else [mean(run) for run in runs_of(values)]
 
 
 def _margin(values: Sequence[float]) -> float:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import inspect
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from labkit import pick
 from labkit.busy import Others, cores
@@ -30,7 +33,6 @@ from whyslow.checks import EXPERIMENTS, Check, loading, model, settings, update
 from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.limit import limit
 from whyslow.lines import Parts
 from whyslow.observe import count_operators, observe, tensors_of
 from whyslow.sampling import NONE, share_of
@@ -396,3 +398,33 @@ class Session:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))
             self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         self.notes += self.restoration.notes
+
+
+@contextmanager
+def limit(seconds: float, what: str) -> Iterator[None]:
+    """TimeoutError when the block takes more than ``seconds``; it says ``what`` took so long.
+
+    Only the main thread of a program can be interrupted, by a signal of the operating system:
+    elsewhere what hangs is not ended.
+    """
+
+    def ring(number: int, frame: FrameType | None) -> NoReturn:
+        late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
+        if frame is not None:
+            late += f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
+        raise TimeoutError(late)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before, old = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+
+    def put_back() -> None:
+        signal.setitimer(signal.ITIMER_REAL, *old)
+        signal.signal(signal.SIGALRM, before)
+
+    with giving_back(put_back):
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,19 +34,16 @@ def source_of(file: str) -> Source:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return Source()
-    loops: list[Range] = []
-    without: list[Range] = []
-    update: list[Range] = []
-    gradients: list[Range] = []
+    ranges: dict[str, list[Range]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, (ast.For, ast.While)):
-            loops.append(_range(node))
+            ranges["loops"].append(_range(node))
         if isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
-            (update if _writes(node) else without).append(_range(node))
+            ranges["update" if _writes(node) else "without"].append(_range(node))
         if isinstance(node, ast.Attribute) and node.attr == "grad":
-            gradients.append(_range(node))
-    parts = loops, without, update, gradients, _losses(tree)
-    return Source(*(tuple(each) for each in parts))
+            ranges["gradients"].append(_range(node))
+    ranges["loss"] = list(_losses(tree))
+    return Source(**{name: tuple(each) for name, each in ranges.items()})
 
 
 def _losses(tree: ast.AST) -> Iterator[Range]:

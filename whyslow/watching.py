@@ -8,10 +8,10 @@ import multiprocessing
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.hooks import RemovableHandle
 
 from labkit import show
 from labkit.comparing import budget
@@ -37,7 +37,7 @@ class Watch:
         if steps is not None and (not isinstance(steps, int) or steps < 1):
             raise ValueError(f"steps={steps!r}: use a whole number of updates from 1 on")
         self._sampler = Sampler(self.stop, math.inf if seconds is None else seconds, steps or 0)
-        self._hook: RemovableHandle | None = None
+        self._unhook: Callable[[], object] = lambda: None
         self._ended = ""
         self._lock = threading.Lock()
         self._shown = not show
@@ -48,16 +48,15 @@ class Watch:
         self._place = None if self._shown else _place_in_a_notebook()
         if self._sampler.steps:
             # It keeps the sampler alive, and not the `Watch`, whose end removes it.
-            self._hook = register_optimizer_step_post_hook(self._sampler.updated)
-            weakref.finalize(self, self._hook.remove)
+            hook = register_optimizer_step_post_hook(self._sampler.updated)
+            self._unhook = weakref.finalize(self, hook.remove)
         self._sampler.start()
         return self
 
     def stop(self) -> Report:
         """End it, and show what was found, if that was not done yet."""
         self._sampler.stop()
-        if self._hook is not None:
-            self._hook.remove()
+        self._unhook()
         with self._lock:
             first, self._shown = not self._shown, True
         report = self.report

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import giving_back
+from labkit.restore import giving_back, preserve_state
 from whyslow import remedies
 from whyslow.experiment import ALL, Experiment, forwards
 from whyslow.memory import room_for
@@ -72,20 +72,11 @@ def _as_float(tensor: torch.Tensor) -> torch.Tensor:
 def _channels_last(subject: Subject) -> Iterator[None]:
     # Weights, and what the optimizers keep of them.
     kept = [dict(state) for each in subject.seen.optimizers for state in each.state.values()]
-    every = [*subject.seen.parameters, *tensors_of(kept)]
-    tensors = [each for each in every if each.dim() == 4]
-    before = [each.data for each in tensors]
-    for each in tensors:
-        each.data = each.data.to(memory_format=_LAST)
-    try:
+    tensors = [each for each in (*subject.seen.parameters, *tensors_of(kept)) if each.dim() == 4]
+    with preserve_state(*tensors):
+        for each in tensors:
+            each.data, each.grad = each.data.to(memory_format=_LAST), None
         yield
-    finally:
-        for each, data in zip(tensors, before, strict=True):
-            # What was trained meanwhile is kept: only the order goes back.
-            data.copy_(each.data)
-            each.data = data
-        for parameter in subject.seen.parameters:
-            parameter.grad = None
 
 
 def _images_last(tensor: torch.Tensor) -> torch.Tensor:
@@ -116,14 +107,11 @@ def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -
 
 @contextmanager
 def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
-    for each in parameters:
-        each.grad = None
-        each.requires_grad_(False)
-    try:
-        yield
-    finally:
+    with preserve_state(*parameters):
         for each in parameters:
-            each.requires_grad_(True)
+            each.grad = None
+            each.requires_grad_(False)
+        yield
 
 
 # Seconds that a first compilation takes about, and more for each operator of a step.

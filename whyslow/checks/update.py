@@ -32,11 +32,8 @@ COMPILATIONS = 2
 
 def optimizers(subject: Subject) -> Iterator[Experiment]:
     """The fused form of torch's own optimizers; where there is none, the one over lists."""
-    slow = {}
-    for optimizer in subject.seen.optimizers:
-        form = _better(optimizer)
-        if form is not None:
-            slow[optimizer] = form
+    forms = {optimizer: _better(optimizer) for optimizer in subject.seen.optimizers}
+    slow = {optimizer: form for optimizer, form in forms.items() if form}
     if slow:
         first, form = next(iter(slow.items()))
         names = ", ".join(sorted({type(each).__name__ for each in slow}))
@@ -69,15 +66,13 @@ def _quick(slow: dict[torch.optim.Optimizer, str]) -> Iterator[None]:
             state["step"] = state["step"].to(device)
 
 
-def _better(optimizer: torch.optim.Optimizer) -> str | None:
-    """The quicker form that this optimizer has and does not use."""
+def _better(optimizer: torch.optim.Optimizer) -> str:
+    """The quicker form that this optimizer has and does not use, if any."""
     groups = optimizer.param_groups
     if not _is_torchs(optimizer) or any(group.get("differentiable") for group in groups):
-        return None
-    for form in _FORMS:
-        if all(form in group for group in groups):
-            return None if all(group[form] for group in groups) else form
-    return None
+        return ""
+    form = next((form for form in _FORMS if all(form in group for group in groups)), "")
+    return "" if all(group.get(form) for group in groups) else form
 
 
 def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:
