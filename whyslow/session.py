@@ -98,12 +98,13 @@ def check_call(step: Any, batches: Any, seconds: float | None) -> float:
             f"batches={batches!r} can be read only once: pass the DataLoader itself, "
             "or list(...) of a few batches"
         )
-    arguments = () if batches is None else (None,)
+    arguments: tuple[None, ...] = (None,)
+    called, hint = "step(batch)", ""
+    if batches is None:
+        arguments, called, hint = (), "step()", "; its batches are given by batches= (--batches)"
     try:
         inspect.signature(step).bind(*arguments)
     except TypeError as error:
-        called = "step(batch)" if batches is not None else "step()"
-        hint = "" if batches is not None else "; its batches are given by batches= (--batches)"
         raise TypeError(f"step={step!r} is called as {called}: {error}{hint}") from None
     except ValueError:
         # A built-in function without a signature: calling it will tell.
@@ -252,7 +253,9 @@ class Session:
             self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self.looked_for += update.looked_for(subject)
+        self.looked_for.append(remedies.RECOMPILED)
+        if update.trains(subject):
+            self.looked_for.append(remedies.BESIDE)
         self.found += self._placed(update.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
         with self._may_fail(remedies.LOOP):
@@ -330,8 +333,11 @@ class Session:
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""
-        pairs = self._pairs(experiment)
-        if not pairs:
+        # The largest share may take a little more.
+        left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
+        steps = left / (self.subject.step_seconds * max(1, experiment.samples))
+        # A single pair is only for the first one.
+        if steps < (STEPS if self.tried else STEPS - 2):
             why = self._too_slow(rest * STEPS, experiment.compiles)
             self.unmeasured[experiment.name] = why
             if not (self.tried or self.untried or experiment.compiles):
@@ -349,7 +355,7 @@ class Session:
         ):
             others = Others()
             room = seconds / self.subject.step_seconds
-            few = max(pairs, int(room - 1) // 2) if room < MANY else 0
+            few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
             result = experiment.run(step, seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
@@ -367,15 +373,6 @@ class Session:
                 gain = f"{result.speedup:.2f}x"
                 self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
-
-    def _pairs(self, experiment: Experiment) -> int:
-        """How many pairs of steps there is time for: 2 and more, 1 for the first, or 0."""
-        # The largest share may take a little more.
-        left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
-        step = self.subject.step_seconds * max(1, experiment.samples)
-        if STEPS * step <= left:
-            return 2
-        return int(not self.tried and (STEPS - 2) * step <= left)
 
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:

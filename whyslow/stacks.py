@@ -33,8 +33,7 @@ CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 
 # By the end of the file's path, and by the function where one is named. The first that fits.
 _MARKS: tuple[tuple[str, str, str], ...] = (
-    (r"torch/utils/data/", "", LOADING),
-    (r"torchvision/(transforms|io|datasets)/", "", LOADING),
+    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", "", LOADING),
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", "", LOADING),
     (r"numpy/lib/_?npyio", "", LOADING),
     (r"torch/serialization\.py", r"save", SAVING),
@@ -43,14 +42,10 @@ _MARKS: tuple[tuple[str, str, str], ...] = (
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", "", COMPILING),
     (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", "", COMPILING),
-    (r"/torchinductor_", "", FORWARD),
-    (r"torch/_tensor\.py", r"backward", BACKWARD),
-    (r"torch/autograd/__init__\.py", r"backward|grad", BACKWARD),
-    (r"torch/(optim|amp/grad_scaler)", "", UPDATE),
-    (r"torch/nn/utils/clip_grad\.py", "", UPDATE),
+    (r"/torchinductor_|torch/nn/functional\.py", "", FORWARD),
     (r"torch/nn/modules/module\.py", r"_(wrapped_)?call_impl|__call__", FORWARD),
-    (r"torch/nn/functional\.py", "", FORWARD),
-    (r"torch/utils/tensorboard/", "", LOGGING),
+    (r"torch/(_tensor|autograd/__init__)\.py", r"backward|grad$", BACKWARD),
+    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", "", UPDATE),
     (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", "", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
     (r"lightning/.*evaluation_loop", "", VALIDATION),

@@ -117,14 +117,8 @@ def _seconds(work: Callable[[], object], times: int = 9) -> float:
     return statistics.median(timer.times[1:])
 
 
-def looked_for(subject: Subject) -> Iterator[str]:
-    """Which findings of other work the step may have."""
-    yield remedies.RECOMPILED
-    if _trains(subject):
-        yield remedies.BESIDE
-
-
-def _trains(subject: Subject) -> bool:
+def trains(subject: Subject) -> bool:
+    """Whether there may be work around the training."""
     seen = subject.seen
     return bool(seen.roots and seen.backwards and not seen.profiled)
 
@@ -145,6 +139,6 @@ def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
         return (cause_of(stack) in AROUND or is_by_hand(stack)) and not updates(stack)
 
     share, interval = parts.share(wanted)
-    if _trains(subject) and not subject.seen.unused and interval[0] >= LEAST:
+    if trains(subject) and not subject.seen.unused and interval[0] >= LEAST:
         how = "by the lines that ran outside of modules, loss, backward pass and update"
         yield found(remedies.BESIDE, share, interval, how)
