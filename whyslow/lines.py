@@ -142,15 +142,12 @@ def _loops(stack: Stack) -> set[tuple[str, Range]]:
 
 def training_loop(seen: Iterable[Stack]) -> tuple[str, Range] | None:
     """The smallest loop around every backward pass and every update that was seen."""
-    common: set[tuple[str, Range]] | None = None
+    around = []
     for cause in (BACKWARD, UPDATE):
         loops = [_loops(stack) for stack in seen if cause_of(stack) == cause]
-        if loops:
-            every = set.union(*loops)
-            common = every if common is None else common & every
-    if not common:
-        return None
-    return min(common, key=lambda loop: loop[1][1] - loop[1][0])
+        around += [set.union(*loops)] if loops else []
+    common = set.intersection(*around) if around else set()
+    return min(common, key=lambda loop: loop[1][1] - loop[1][0], default=None)
 
 
 def sampled(tally: Tally, of_step: bool = False) -> Sampled:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -30,18 +28,17 @@ class Use(NamedTuple):
     stays: int
 
 
-def use_of(step: Callable[[], object], device: str, seconds: float = math.inf) -> Use:
-    """The memory of `STEPS` steps, or of three where they take longer; they are real ones."""
+def use_of(step: Callable[[], object], device: str) -> Use:
+    """The memory of `STEPS` steps; they are real ones."""
     kept: list[int] = []
-    end = time.perf_counter() + seconds
     with StorageTracker(device) as tracker:
-        while len(kept) < 3 or (len(kept) < STEPS and time.perf_counter() < end):
+        for _ in range(STEPS):
             step()
             gc.collect()
             tracker.record()
             # Older tensors that a step uses for the first time, as another batch, are no growth.
             kept.append(tracker.current - tracker.existing)
-    stays = (kept[-1] - kept[0]) / (len(kept) - 1)
+    stays = (kept[-1] - kept[0]) / (STEPS - 1)
     # Where something stays, the peak is that of the last step: what the others left is not its own.
     adds = max(1, tracker.peak - tracker.existing - kept[-2])
     return Use(tracker.peak, adds, max(0, round(stays)))

@@ -80,11 +80,10 @@ class Tally:
                     wholes[block] += seconds
                     kinds[kind][block] += seconds
         ordered = sorted(wholes)
-        found = {}
-        for kind, parts in kinds.items():
-            found[kind] = share_of(
-                [parts[each] for each in ordered], [wholes[each] for each in ordered]
-            )
+        whole = [wholes[block] for block in ordered]
+        found = {
+            kind: share_of([its[each] for each in ordered], whole) for kind, its in kinds.items()
+        }
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
     @property

@@ -39,8 +39,7 @@ from whyslow.sampling import NONE, share_of
 from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
 from whyslow.subject import LEAST_STEPS, Stream, Subject, ahead, copy_of, end_workers, own, stream
 
-# Parts of the budget: counting memory, running steps on batches as they come, or without any.
-COUNTING = 0.1
+# Parts of the budget: running steps on batches as they come, or without any.
 STREAMING = 0.2
 LOOKING = 0.1
 # The longest that one experiment is repeated.
@@ -231,7 +230,7 @@ class Session:
         with self._may_fail("operators, one by one"):
             count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
+            use = memory.use_of(step, subject.seen.device)
             subject.peak = use.peak
             self.looked_for.append(remedies.GROWTH)
             self.found += memory.findings(use)
@@ -278,9 +277,13 @@ class Session:
             self.unmeasured[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
         seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
-        around = partial(limit, self.patience, "a step")
+
+        def train(batch: Any) -> None:
+            with limit(self.patience, "a step"):
+                subject.train(batch)
+
         with limit(self.patience, "reading from the loader"), self.parts.seen():
-            streamed = stream(subject.train, subject.loader, seconds, around)
+            streamed = stream(train, subject.loader, seconds)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed

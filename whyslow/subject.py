@@ -7,7 +7,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,14 +105,9 @@ class Stream:
         return Stream([wait for wait, _ in steps], [work for _, work in steps])
 
 
-def stream(
-    step: Callable[[Any], object],
-    loader: Any,
-    seconds: float,
-    around: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Stream:
+def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
     """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
-    that; each step in the context of ``around``, which is no part of its time.
+    that.
 
     What lies between two passes over the loader, such as workers that start, is waiting. Batches
     that were loaded before the first step was done say nothing of those after them.
@@ -124,11 +118,10 @@ def stream(
         wait = time.perf_counter() - asked
         if first:
             found.starts.append(wait)
-        with around():
-            began = time.perf_counter()
-            step(batch)
-            synchronize()
-            done = time.perf_counter()
+        began = time.perf_counter()
+        step(batch)
+        synchronize()
+        done = time.perf_counter()
         if number >= skip:
             found.waits.append(wait)
             found.works.append(done - began)
