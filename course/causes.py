@@ -11,7 +11,6 @@ NOTEBOOKS = {
         remedies.BESIDE,
         remedies.FEW_THREADS,
         remedies.MANY_THREADS,
-        remedies.SMALL_WORK,
         stacks.LOGGING,
         stacks.OWN,
     ),

@@ -3,9 +3,9 @@
 `python -m whyslow SCRIPT.py:STEP`: what would make a script's training step faster.
 """
 
-import argparse
 import runpy
 import sys
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="whyslow",
         description="Run a script as it is, and say which lines its time goes to.",
         epilog="SCRIPT.py:STEP experiments with one training step, a function of the script.",
@@ -53,11 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="how long to watch (all), or to measure (20)")
     parser.add_argument("--steps", type=int, help="how many updates of an optimizer to watch (all)")
     parser.add_argument("script", metavar="SCRIPT.py", help="a training script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.add_argument("arguments", nargs=REMAINDER, help="the script's own arguments")
     return parser
 
 
-def _script(parser: argparse.ArgumentParser, file: str) -> Path:
+def _script(parser: ArgumentParser, file: str) -> Path:
     path = Path(file)
     if not path.is_file():
         parser.error(f"there is no file {file!r}")
@@ -68,9 +68,7 @@ def _script(parser: argparse.ArgumentParser, file: str) -> Path:
     return path
 
 
-def _diagnose(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, path: Path, name: str
-) -> None:
+def _diagnose(parser: ArgumentParser, args: Namespace, path: Path, name: str) -> None:
     # Worker processes and pickle look it up by its name.
     module = import_module(path.stem)
     for wanted in filter(None, (name, args.batches)):

@@ -79,7 +79,7 @@ class Experiment:
             if saved > 0:
                 how += f"; compiling took {format_seconds(cold)}, "
                 how += f"which pays after {cold / saved:,.0f} steps"
-        return found(self.name, 1 - 1 / result.speedup, interval, how, self.words)
+        return found(self.name, (1 - 1 / result.speedup, interval), how, "", **self.words)
 
     def worth_naming(self, result: Comparison) -> bool:
         """Whether the saving is sure, and ``least`` or more."""

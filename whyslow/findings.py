@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
 from whyslow.remedies import remedy
-from whyslow.sampling import Interval
+from whyslow.sampling import Interval, Share
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
@@ -47,22 +47,14 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(
-    name: str,
-    share: float,
-    interval: Interval,
-    how: str,
-    words: Mapping[str, object] | None = None,
-    where: str = "",
-) -> Finding:
+def found(name: str, share: Share, how: str, where: str = "", **words: object) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    text = remedy(name, **(words or {}))
-    return Finding(name, share, interval, how, text, where=where)
+    return Finding(name, *share, how, remedy(name, **words), where=where)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The findings of one program as `ranked`; a sequence of them.
+    """The findings of one program as `ranked`; iterable, and indexed like a list.
 
     ``step_seconds`` is how long a step takes with its data, ``phases`` the share of each cause in
     that time, by the lines that ran, ``notes`` what the step did beside training, ``unmeasured``
@@ -81,6 +73,9 @@ class Diagnosis:
 
     def __len__(self) -> int:
         return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
 
     def __getitem__(self, number: int) -> Finding:
         return self.findings[number]
@@ -109,11 +104,8 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return show.result(
-            show.sentence(self.sentence),
-            *(_drawn(self.findings) if self.findings else ()),
-            *map(show.note, self._small_print()),
-        )
+        small = map(show.note, self._small_print())
+        return show.result(show.sentence(self.sentence), *_drawn(self.findings), *small)
 
     def _small_print(self) -> list[str]:
         lines = []
@@ -140,12 +132,13 @@ def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(best.values())
 
 
-def _drawn(findings: Sequence[Finding]) -> tuple[Markup, ...]:
+def _drawn(findings: Sequence[Finding]) -> Iterator[Markup]:
     bars, rows = [], [["finding", "remedy", "measured", "where"]]
     for finding in findings:
         low, high = finding.interval
         text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
         bars.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
         rows.append([finding.name, finding.remedy, finding.how, finding.where])
-    title = "Share of a step that each costs, with its 95 % interval"
-    return show.note(title), charts.bars(title, bars), show.table(rows)
+    if findings:
+        title = "Share of a step that each costs, with its 95 % interval"
+        yield from (show.note(title), charts.bars(title, bars), show.table(rows))

@@ -106,8 +106,7 @@ def cause_of(stack: Stack) -> str:
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
-    last = stack[-1]
-    if not cause and not isinstance(last, str) and _WAITS.search(expression_of(last)):
+    if not cause and any(_WAITS.search(expression_of(place)) for place in own(stack[-1:])):
         return stacks.HOST
     of_loss = any(_says(each, "loss") for each in own(stack))
     return cause or (stacks.FORWARD if of_loss else stacks.OWN)
@@ -121,14 +120,12 @@ def _says(place: Place, kind: str) -> bool:
 
 def reads_gradients(stack: Stack) -> bool:
     """Whether an own line itself, and no function of torch's for it, works on gradients."""
-    last = stack[-1]
-    return not isinstance(last, str) and _says(last, "gradients")
+    return any(_says(place, "gradients") for place in own(stack[-1:]))
 
 
 def is_by_hand(stack: Stack) -> bool:
     """Whether it works on gradients, or on weights without any."""
-    last = stack[-1]
-    return not isinstance(last, str) and (reads_gradients(stack) or _says(last, "update"))
+    return reads_gradients(stack) or any(_says(place, "update") for place in own(stack[-1:]))
 
 
 def _loops(stack: Stack) -> set[tuple[str, Range]]:

@@ -93,13 +93,10 @@ class Seen:
         if self._loads:
             # No root of the step; but a norm in it has a state that is put back.
             self.on_new(module)
-        else:
-            self._calls(module, inputs)
-
-    def _calls(self, root: nn.Module, inputs: Any) -> None:
-        self._add(self.roots, root)
+            return
+        self._add(self.roots, module)
         tensors = tensors_of(inputs)
-        for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
+        for device in {each.device for each in (*module.parameters(), *tensors)} - self.devices:
             check_current(device)
             self.devices.add(device)
         self.images |= any(each.dim() == 4 for each in tensors)

@@ -20,6 +20,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
+import torch
+
 from labkit import pick
 from labkit.busy import Others, cores
 from labkit.comparing import budget, measuring
@@ -28,17 +30,40 @@ from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
-from whyslow import memory, remedies
-from whyslow.checks import EXPERIMENTS, Check, loading, model, settings, update
+from whyslow import remedies
+from whyslow.checks import loading, model, settings, update, waits
 from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
 from whyslow.lines import Parts
-from whyslow.observe import count_operators, observe, tensors_of
+from whyslow.observe import count_operators, mapped, observe, tensors_of
 from whyslow.sampling import NONE, share_of
 from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
-from whyslow.subject import LEAST_STEPS, Stream, Subject, ahead, copy_of, end_workers, own, stream
+from whyslow.subject import (
+    LEAST_STEPS,
+    MEMORY_STEPS,
+    Stream,
+    Subject,
+    ahead,
+    end_workers,
+    growth,
+    own,
+    stream,
+    use_of,
+)
 
+Check = Callable[[Subject], Iterator[Experiment]]
+
+# Of those that work on the same part of a step, the first ones come first.
+EXPERIMENTS: tuple[Check, ...] = (
+    settings.switches,
+    update.optimizers,
+    model.precision,
+    waits.waits,
+    model.gradients,
+    settings.threads,
+    model.compiling,
+)
 # Parts of the budget: running steps on batches as they come, or without any.
 STREAMING = 0.2
 LOOKING = 0.1
@@ -154,10 +179,24 @@ class Session:
 
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
+        call, loader = self.subject.call, self.subject.loader
+        given = (*self.state, *generators_of(loader))
+        advice = ", or list in model= and optimizer= what it trains"
         try:
-            self._run()
+            # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
+            with (
+                measuring(None),
+                giving_back(partial(end_workers, loader)),
+                restoring(call, also=given, advice=advice) as self.restoration,
+                progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
+            ):
+                self._look()
+                # A profiler would watch what counts as well, which takes many times as long.
+                with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                    self._count()
+                self._stream()
+                self._experiments()
         except Exception as error:
-            call = self.subject.call
             error.add_note(f"(while diagnosing {getattr(call, '__name__', type(call).__name__)!r})")
             raise
         self._tell()
@@ -173,24 +212,6 @@ class Session:
             self.untried,
         )
 
-    def _run(self) -> None:
-        loader = self.subject.loader
-        given = (*self.state, *generators_of(loader))
-        advice = ", or list in model= and optimizer= what it trains"
-        # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
-        with (
-            measuring(None),
-            giving_back(partial(end_workers, loader)),
-            restoring(self.subject.call, also=given, advice=advice) as self.restoration,
-            progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
-        ):
-            self._look()
-            # A profiler would watch what counts as well, which takes many times as long.
-            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
-                self._count()
-            self._stream()
-            self._experiments()
-
     def _advance(self) -> None:
         self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
 
@@ -201,7 +222,7 @@ class Session:
             with limit(self.patience, "loading the first batches"), self.parts.seen():
                 subject.keep(subject.loader)
             self.loads_in = self.parts.where((LOADING,))
-        probe = [copy_of(batch) for batch in subject.batches[:1]]
+        probe = [mapped(batch, torch.clone) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = model.codes()
         self._observe(subject.serve(probe), "the first step")
@@ -223,17 +244,17 @@ class Session:
         """Operators and memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
-            why = self._too_slow(2 * memory.STEPS)
+            why = self._too_slow(2 * MEMORY_STEPS)
             self.unmeasured |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         step = subject.serve()
         with self._may_fail("operators, one by one"):
             count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = memory.use_of(step, subject.seen.device)
+            use = use_of(step, subject.seen.device)
             subject.peak = use.peak
             self.looked_for.append(remedies.GROWTH)
-            self.found += memory.findings(use)
+            self.found += growth(use)
         self._advance()
 
     def _too_slow(self, steps: int, more: float = 0.0) -> str:
@@ -302,7 +323,7 @@ class Session:
             return
         share = self.parts.sampled.causes.get(LOADING, NONE)
         how = "by its lines: a loader of the step's own"
-        self.found.append(found(remedies.WAITS, *share, how, {"loader": remedies.loader()}, where))
+        self.found.append(found(remedies.WAITS, share, how, where, loader=remedies.loader()))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
@@ -331,8 +352,9 @@ class Session:
         for check in checks:
             with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        every.sort(key=lambda each: -each.share(self.phases))
-        return sorted(every, key=lambda each: self.first not in each.part)
+        return sorted(
+            every, key=lambda each: (self.first not in each.part, -each.share(self.phases))
+        )
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""
@@ -391,8 +413,7 @@ class Session:
                 release_memory()
 
     def _tell(self) -> None:
-        busy = self.others.in_the_way(cores())
-        if busy is not None:
+        if busy := self.others.in_the_way(cores()):
             self.notes.append(busy)
         if self.subject.seen.written:
             names = ", ".join(dict.fromkeys(self.subject.seen.written))

@@ -79,13 +79,8 @@ class Watch:
             self._ended = kind.__name__
         self.stop()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return str(self.report)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
 
     def _at_exit(self) -> None:
         kind = getattr(sys, "last_type", None)

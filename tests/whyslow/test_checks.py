@@ -24,8 +24,9 @@ from labkit.busy import cores
 from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
-from whyslow import memory, observe, remedies, session
-from whyslow.checks import EXPERIMENTS, loading, settings, update
+from whyslow import observe, remedies, session
+from whyslow import subject as of_subject
+from whyslow.checks import loading, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
@@ -33,6 +34,7 @@ from whyslow.lines import BLOCK, Parts, cause_of, is_by_hand
 from whyslow.observe import Seen
 from whyslow.remedies import BESIDE
 from whyslow.sampling import saving_of, share_of
+from whyslow.session import EXPERIMENTS
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
@@ -118,12 +120,12 @@ def test_a_larger_batch_holds_the_same_samples_again():
 def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
     subject = subject_of()
     free = 10_000
-    monkeypatch.setattr(memory, "free_bytes", lambda device: free)
+    monkeypatch.setattr(of_subject, "free_bytes", lambda device: free)
     for peak, room in ((None, False), (499, True), (501, False)):
         subject.peak = peak
-        assert memory.room_for(subject, 8) is room
+        assert subject.has_room(8) is room
     free, subject.peak = None, 1
-    assert not memory.room_for(subject, 8)
+    assert not subject.has_room(8)
 
 
 def test_an_experiment_that_cannot_be_made_is_told_and_the_others_are():
@@ -533,9 +535,9 @@ def test_what_stays_in_memory(keeps):
         if keeps:
             kept.append(made)
 
-    use = memory.use_of(step, "cpu")
+    use = of_subject.use_of(step, "cpu")
     assert use.stays == (4000 if keeps else 0)
-    found = [(each.share, each.of) for each in memory.findings(use)]
+    found = [(each.share, each.of) for each in of_subject.growth(use)]
     assert found == ([(1.0, "memory")] if keeps else [])
 
 

@@ -48,17 +48,16 @@ def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
     now, alone = getattr(subject.loader, "num_workers", 0), with_workers(subject.loader, 0)
     if not now or alone is None:
         return _waits(subject, streamed, share)
-    short = seconds_of(alone) > now * statistics.median(streamed.works)
-    other = now + 1 if short else 0
+    other, name = 0, remedies.IDLE_WORKERS
+    if seconds_of(alone) > now * statistics.median(streamed.works):
+        other, name = now + 1, remedies.FEW_WORKERS
     if other > cores():
         return _waits(subject, streamed, share)
-    saving = _saving(subject, streamed, other)
-    least = HELPS if short else LEAST_SHARE
-    if (saving[0] if short else saving[1][0]) < least:
+    saved, (low, high) = _saving(subject, streamed, other)
+    if saved < HELPS if other else low < LEAST_SHARE:
         return _waits(subject, streamed, share, other)
     how = f"num_workers={other} instead of {now}; {_clock(streamed)}"
-    name = remedies.FEW_WORKERS if short else remedies.IDLE_WORKERS
-    return found(name, *saving, how, {"workers": other, "now": now})
+    return found(name, (saved, (low, high)), how, workers=other, now=now)
 
 
 def with_workers(loader: Any, workers: int) -> Any:
@@ -107,7 +106,7 @@ def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
 def _waits(subject: Subject, streamed: Stream, share: Share, tried: int | None = None) -> Finding:
     """The finding of waits, where no other number of workers is known to help."""
     advice = remedies.loader(getattr(subject.loader, "num_workers", 0), tried)
-    return found(remedies.WAITS, *share, _clock(streamed), {"loader": advice})
+    return found(remedies.WAITS, share, _clock(streamed), loader=advice)
 
 
 def _clock(streamed: Stream) -> str:
@@ -133,4 +132,4 @@ def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
         # Few starts were seen: they scatter by about a third.
         interval = share / 1.5, min(1.0, share * 1.5)
     before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
-    return found(remedies.RESTARTS, share, interval, f"by the clock: {before} of {steps}")
+    return found(remedies.RESTARTS, (share, interval), f"by the clock: {before} of {steps}")

@@ -17,12 +17,10 @@ from torch.utils._pytree import tree_leaves
 from labkit.restore import giving_back, preserve_state
 from whyslow import remedies
 from whyslow.experiment import ALL, Experiment, forwards
-from whyslow.memory import room_for
 from whyslow.observe import mapped, tensors_of
 from whyslow.subject import Subject
 
 _LAST = torch.channels_last
-_HALVES = (torch.bfloat16, torch.float16)
 
 
 def precision(subject: Subject) -> Iterator[Experiment]:
@@ -65,7 +63,7 @@ def _lower(subject: Subject) -> Experiment:
 
 
 def _as_float(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.dtype in _HALVES else tensor
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 @contextmanager
@@ -163,10 +161,14 @@ TIMES = (8, 2)
 
 def larger_batch(subject: Subject) -> Iterator[Experiment]:
     """The same samples several times in one batch, as long as the memory lasts."""
-    size = batch_size(subject.batches)
-    times = next((each for each in TIMES if room_for(subject, each)), None)
-    if size is None or times is None:
+    times = next((each for each in TIMES if subject.has_room(each)), 0)
+    leaves = tree_leaves(subject.batches)
+    # The first dimension is that of samples where all have it in common.
+    whole = all(isinstance(each, torch.Tensor) and each.dim() for each in leaves)
+    sizes = {len(each) for each in leaves} if whole else set()
+    if not times or len(sizes) != 1:
         return
+    [size] = sizes
 
     larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
     yield Experiment(
@@ -178,12 +180,3 @@ def larger_batch(subject: Subject) -> Iterator[Experiment]:
         samples=times,
         least=LEAST,
     )
-
-
-def batch_size(batches: list[Any]) -> int | None:
-    """The first dimension that all tensors of all batches have in common; None without one."""
-    leaves = tree_leaves(batches)
-    if not all(isinstance(each, torch.Tensor) and each.dim() for each in leaves):
-        return None
-    sizes = {len(each) for each in leaves}
-    return sizes.pop() if len(sizes) == 1 else None

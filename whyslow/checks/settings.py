@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,7 +16,6 @@ from labkit.restore.attributes import exchanged
 from whyslow import remedies
 from whyslow.experiment import ALL, Change, Experiment, nothing, switched
 from whyslow.findings import LEAST_SHARE
-from whyslow.memory import room_for
 from whyslow.observe import recomputers
 from whyslow.subject import Subject
 
@@ -29,25 +28,23 @@ def switches(subject: Subject) -> Iterator[Experiment]:
     seen = subject.seen
     on_cuda = seen.device == "cuda"
     if seen.anomaly:
-        off = _by(partial(torch.autograd.set_detect_anomaly, False), "set_anomaly_enabled")
-        yield Experiment(remedies.ANOMALY, "the same step without it", off)
+        off = partial(torch.autograd.set_detect_anomaly, False)
+        change = partial(switched, off, "set_anomaly_enabled")
+        yield Experiment(remedies.ANOMALY, "the same step without it", change)
     if seen.profiled:
         how = "the same step while the profiler does not record"
         yield Experiment(remedies.PROFILER, how, not_profiled, part=ALL)
     if seen.deterministic or (on_cuda and cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
-        free = _by(_choose_freely, "use_deterministic_algorithms")
-        yield Experiment(remedies.DETERMINISTIC, how, free, part=ALL)
+        change = partial(switched, _choose_freely, "use_deterministic_algorithms")
+        yield Experiment(remedies.DETERMINISTIC, how, change, part=ALL)
     if on_cuda and seen.images and not cudnn.benchmark:
-        search = _by(partial(setattr, cudnn, "benchmark", True))
-        yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", search)
-    if seen.recomputed and room_for(subject, KEPT):
+        search = partial(setattr, cudnn, "benchmark", True)
+        change = partial(switched, search)
+        yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", change)
+    if seen.recomputed and subject.has_room(KEPT):
         how = "the same step, with activations kept instead of computed twice"
         yield Experiment(remedies.RECOMPUTED, how, not_recomputed)
-
-
-def _by(switch: Callable[[], object], *setters: str) -> Change:
-    return partial(switched, switch, *setters)
 
 
 def _choose_freely() -> None:
@@ -101,22 +98,17 @@ def threads(subject: Subject) -> Iterator[Experiment]:
     """As many threads as there are cores, and one, where there are others now."""
     now = torch.get_num_threads()
     for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
-        name, least = remedies.FEW_THREADS, LEAST_SHARE
-        if count < now and now > cores():
-            name = remedies.MANY_THREADS
-        elif count < now:
-            # One thread of several cores: beside other programs that alone looks better.
-            name, least = remedies.SMALL_WORK, 0.1
         yield Experiment(
-            name,
+            remedies.FEW_THREADS if count > now else remedies.MANY_THREADS,
             f"{count} threads instead of {now}, on {cores()} cores",
             _set_to(count),
             part=ALL,
             words={"threads": count},
-            least=least,
+            # One thread of several cores: beside other programs that alone looks better.
+            least=0.1 if count < now <= cores() else LEAST_SHARE,
             cores=max(now, count),
         )
 
 
 def _set_to(count: int) -> Change:
-    return _by(partial(torch.set_num_threads, count), "set_num_threads")
+    return partial(switched, partial(torch.set_num_threads, count), "set_num_threads")

@@ -104,7 +104,7 @@ def by_hand(subject: Subject, parts: Parts) -> Iterator[Finding]:
     least = _seconds(instead) / subject.step_seconds
     lost, low, high = (max(0.0, each - least) for each in (share, *interval))
     how = f"by the lines that read gradients, against {against} on {len(trained)} tensors"
-    yield found(name, lost, (low, high), how, {"kind": "AdamW", "form": "fused"})
+    yield found(name, (lost, (low, high)), how, kind="AdamW", form="fused")
 
 
 def _seconds(work: Callable[[], object], times: int = 9) -> float:
@@ -128,7 +128,7 @@ def again(parts: Parts, times: int) -> Iterator[Finding]:
     if times >= COMPILATIONS:
         share = parts.share(lambda stack: cause_of(stack) == stacks.COMPILING)
         how = f"by its lines: {times} compilations in warm steps"
-        yield found(remedies.RECOMPILED, *share, how)
+        yield found(remedies.RECOMPILED, share, how)
 
 
 def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
@@ -141,4 +141,4 @@ def around(subject: Subject, parts: Parts) -> Iterator[Finding]:
     share, interval = parts.share(wanted)
     if trains(subject) and not subject.seen.unused and interval[0] >= LEAST:
         how = "by the lines that ran outside of modules, loss, backward pass and update"
-        yield found(remedies.BESIDE, share, interval, how)
+        yield found(remedies.BESIDE, (share, interval), how)
