@@ -73,12 +73,11 @@ class Experiment:
         low, high = _interval(result)
         interval = 1 - 1 / low, 1 - 1 / high
         how = f"by experiment: {self.how}"
-        if self.compiles:
-            saved = result.baseline.median - result.candidate.median
+        saved = result.baseline.median - result.candidate.median
+        if self.compiles and saved > 0:
             cold = result.candidate.cold or 0.0
-            if saved > 0:
-                how += f"; compiling took {format_seconds(cold)}, "
-                how += f"which pays after {cold / saved:,.0f} steps"
+            how += f"; compiling took {format_seconds(cold)}, "
+            how += f"which pays after {cold / saved:,.0f} steps"
         return found(self.name, (1 - 1 / result.speedup, interval), how, "", **self.words)
 
     def worth_naming(self, result: Comparison) -> bool:
@@ -179,9 +178,7 @@ def forwards(roots: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterato
 
 @contextmanager
 def switched(switch: Callable[[], object], *setters: str) -> Iterator[None]:
-    """torch's switches as ``switch()`` sets them, also where the step itself calls these setters
-    of torch's.
-    """
+    """torch's switches as ``switch()`` sets them, also where the step calls these ``setters``."""
     with preserve_flags():
         switch()
         with exchanged((torch, name, nothing) for name in setters):

@@ -95,13 +95,11 @@ class Diagnosis:
         count = f"{len(self)} findings" if len(self) > 1 else "one finding"
         return f"{step}; {count}, first: {first.name} ({first.share:.0%} of the {first.of})."
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [self.sentence]
         for number, finding in enumerate(self.findings, 1):
             lines += ["", f"{number}. {finding}"]
         return "\n".join([*lines, "", *self._small_print()])
-
-    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         small = map(show.note, self._small_print())

@@ -46,10 +46,8 @@ class Line:
     @property
     def place(self) -> str:
         """``train.py:12``, or ``cell:3`` in a notebook."""
-        name = Path(self.file).name
-        if "ipykernel" in self.file or self.file.startswith("<ipython-input"):
-            name = "cell"
-        return f"{name}:{self.number}"
+        in_cell = "ipykernel" in self.file or self.file.startswith("<ipython-input")
+        return f"{'cell' if in_cell else Path(self.file).name}:{self.number}"
 
 
 @dataclass(frozen=True)

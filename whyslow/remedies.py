@@ -8,16 +8,13 @@ from __future__ import annotations
 from labkit.busy import cores
 from whyslow import stacks
 
-# Loading.
 WAITS = "waits for data"
 FEW_WORKERS = "too few loader workers"
 IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
-# The update, and what lies around the model.
 LOOP = "optimizer loops over parameters"
 CLIPPING = "gradient clipping in a Python loop"
 BESIDE = "work beside forward, backward and update"
-# Switches.
 ANOMALY = "anomaly mode left on"
 PROFILER = "profiler left on"
 DETERMINISTIC = "deterministic algorithms left on"
@@ -25,7 +22,6 @@ NO_SEARCH = "cuDNN does not search for its fastest plans"
 RECOMPUTED = "checkpointing that is not needed"
 FEW_THREADS = "too few CPU threads"
 MANY_THREADS = "too many CPU threads"
-# The model.
 PRECISION = "fp32 where 16 bits are faster"
 LAYOUT = "images not in channels-last order"
 RECOMPILED = "compiled again for other shapes"

@@ -54,10 +54,9 @@ class Report:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        seconds = format_seconds(self.sampled.seconds)
         if not self.sampled.looks:
             return "No line of your own files ran while it was watched."
-        told = f"Watched {seconds}"
+        told = f"Watched {format_seconds(self.sampled.seconds)}"
         if self.ended:
             told += f", until {self.ended}"
         if self.sampled.looks < FEW:
@@ -80,19 +79,15 @@ class Report:
 
         Arguments and errors are those of `whyslow.diagnose`. The step has to be given: what a loop
         did cannot be done again by itself.
-
-        >>> report.diagnose(step, batches=loader)  # doctest: +SKIP
         """
         return diagnose(step, batches, first=self._first, **options)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if not self.sampled.looks:
             return self.sentence
         remedy = "\n".join(f"  {line}" for line in advice(self._first).splitlines())
         first = f"Try first, for {self._first}:\n{remedy}"
         return "\n\n".join([self.sentence, self._table(), first, *self._notes()])
-
-    __repr__ = __str__
 
     def _table(self) -> str:
         rows = []

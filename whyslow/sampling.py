@@ -176,9 +176,7 @@ def saving_of(before: Sequence[float], after: Sequence[float]) -> Share:
     return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
 
 
-def means_of(
-    values: Sequence[float], mean: Callable[[Sequence[float]], float] = fmean
-) -> list[float]:
+def means_of(values: Sequence[float], mean: Callable[..., float] = fmean) -> list[float]:
     """Nearly independent values: neighbouring ones are not, so of many the means of runs."""
     return list(values) if len(values) < MANY else [mean(run) for run in runs_of(values)]
 

@@ -64,11 +64,8 @@ EXPERIMENTS: tuple[Check, ...] = (
     settings.threads,
     model.compiling,
 )
-# Parts of the budget: running steps on batches as they come, or without any.
-STREAMING = 0.2
-LOOKING = 0.1
-# The longest that one experiment is repeated.
-LONGEST = 0.15
+# Parts of the budget: running steps on batches as they come, and repeating one experiment.
+STREAMING, LONGEST = 0.2, 0.15
 # Of a step that takes more of the budget, operators and memory are not counted: that takes five.
 COUNTED = 1 / 20
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
@@ -122,14 +119,12 @@ def check_call(step: Any, batches: Any, seconds: float | None) -> float:
             f"batches={batches!r} can be read only once: pass the DataLoader itself, "
             "or list(...) of a few batches"
         )
-    arguments: tuple[None, ...] = (None,)
-    called, hint = "step(batch)", ""
-    if batches is None:
-        arguments, called, hint = (), "step()", "; its batches are given by batches= (--batches)"
+    arguments = () if batches is None else (None,)
+    called = "step() without batches= (--batches)" if batches is None else "step(batch)"
     try:
         inspect.signature(step).bind(*arguments)
     except TypeError as error:
-        raise TypeError(f"step={step!r} is called as {called}: {error}{hint}") from None
+        raise TypeError(f"step={step!r} is called as {called}: {error}") from None
     except ValueError:
         # A built-in function without a signature: calling it will tell.
         pass
@@ -199,14 +194,18 @@ class Session:
         except Exception as error:
             error.add_note(f"(while diagnosing {getattr(call, '__name__', type(call).__name__)!r})")
             raise
-        self._tell()
+        if busy := self.others.in_the_way(cores()):
+            self.notes.append(busy)
+        if written := self.subject.seen.written:
+            names = ", ".join(dict.fromkeys(written))
+            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         made = dict.fromkeys(self.looked_for)
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
             time.perf_counter() - self.begin,
             self.phases,
-            tuple(self.notes),
+            (*self.notes, *self.restoration.notes),
             self.unmeasured,
             tuple(name for name in made if name not in self.unmeasured),
             self.untried,
@@ -297,14 +296,13 @@ class Session:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
             self.unmeasured[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-        seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
 
         def train(batch: Any) -> None:
             with limit(self.patience, "a step"):
                 subject.train(batch)
 
         with limit(self.patience, "reading from the loader"), self.parts.seen():
-            streamed = stream(train, subject.loader, seconds)
+            streamed = stream(train, subject.loader, STREAMING * self.seconds)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
@@ -387,8 +385,7 @@ class Session:
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.looked_for.append(experiment.name)
             self._advance()
-            busy = others.in_the_way(experiment.cores) if experiment.cores else None
-            if busy is not None:
+            if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.unmeasured[experiment.name] = busy
             elif experiment.worth_naming(result):
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
@@ -411,14 +408,6 @@ class Session:
             self.unmeasured[name] = f"{type(error).__name__}: {text[0][:120]}"
             if is_out_of_memory(error):
                 release_memory()
-
-    def _tell(self) -> None:
-        if busy := self.others.in_the_way(cores()):
-            self.notes.append(busy)
-        if self.subject.seen.written:
-            names = ", ".join(dict.fromkeys(self.subject.seen.written))
-            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
-        self.notes += self.restoration.notes
 
 
 @contextmanager

@@ -90,10 +90,8 @@ def stack_of(frame: FrameType | None) -> Stack:
         code = frame.f_code
         if is_own(code):
             places.append((code, frame.f_lasti))
-        else:
-            mark = mark_of(code)
-            if mark and (not places or places[-1] != mark):
-                places.append(mark)
+        elif (mark := mark_of(code)) and places[-1:] != [mark]:
+            places.append(mark)
         frame = frame.f_back
     return tuple(reversed(places))
 

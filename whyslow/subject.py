@@ -110,8 +110,8 @@ class Stream:
     @property
     def warm(self) -> Stream:
         """Its steps that are not the first of a pass."""
-        starts = set(self.starts)
-        steps = [each for each in zip(self.waits, self.works, strict=True) if each[0] not in starts]
+        pairs = zip(self.waits, self.works, strict=True)
+        steps = [each for each in pairs if each[0] not in self.starts]
         return Stream([wait for wait, _ in steps], [work for _, work in steps])
 
 

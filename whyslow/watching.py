@@ -75,16 +75,14 @@ class Watch:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._ended = kind.__name__
+        self._ended = kind.__name__ if kind else ""
         self.stop()
 
     def __repr__(self) -> str:
         return str(self.report)
 
     def _at_exit(self) -> None:
-        kind = getattr(sys, "last_type", None)
-        self._ended = self._ended or (kind.__name__ if kind else "")
+        self._ended = self._ended or getattr(getattr(sys, "last_type", None), "__name__", "")
         self.stop()
 
 

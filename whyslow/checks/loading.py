@@ -64,9 +64,8 @@ def with_workers(loader: Any, workers: int) -> Any:
     """The same loader with other workers, whatever else was set; None where it cannot be copied, or
     where its samples may come from what can be read only once.
     """
-    if getattr(type(loader), "__iter__", None) is not DataLoader.__iter__:
-        return None
-    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+    is_known = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
+    if not is_known or loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
         return None
     another = own(loader)
     another.num_workers = workers

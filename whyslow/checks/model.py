@@ -87,9 +87,8 @@ def gradients(subject: Subject) -> Iterator[Experiment]:
     if seen.unused:
         roots = list({id(root): root for root in seen.unused}.values())
         how = "forward passes in evaluation mode under no_grad"
-        yield Experiment(
-            remedies.VALIDATION, how, partial(forwards, roots, _without_graph), part=ALL
-        )
+        change = partial(forwards, roots, _without_graph)
+        yield Experiment(remedies.VALIDATION, how, change, part=ALL)
     groups = [group for optimizer in seen.optimizers for group in optimizer.param_groups]
     trained = {id(each) for group in groups for each in group["params"]}
     frozen = [each for each in seen.parameters if each.requires_grad and id(each) not in trained]

@@ -39,8 +39,7 @@ def switches(subject: Subject) -> Iterator[Experiment]:
         change = partial(switched, _choose_freely, "use_deterministic_algorithms")
         yield Experiment(remedies.DETERMINISTIC, how, change, part=ALL)
     if on_cuda and seen.images and not cudnn.benchmark:
-        search = partial(setattr, cudnn, "benchmark", True)
-        change = partial(switched, search)
+        change = partial(switched, partial(setattr, cudnn, "benchmark", True))
         yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", change)
     if seen.recomputed and subject.has_room(KEPT):
         how = "the same step, with activations kept instead of computed twice"
@@ -63,18 +62,14 @@ def not_profiled() -> Iterator[None]:
     for each in running:
         each.toggle_collection_dynamic(False, each.activities)
     try:
-        instead = [(kinds[0], name, nothing) for name in ("start", "stop", "step")]
+        instead: list[Any] = [(kinds[0], name, nothing) for name in ("start", "stop", "step")]
         for kind in kinds:
-            instead += [(kind, "__enter__", _itself), (kind, "__exit__", nothing)]
+            instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
         with exchanged(instead):
             yield
     finally:
         for each in running:
             each.toggle_collection_dynamic(True, each.activities)
-
-
-def _itself(profiler: Any) -> Any:
-    return profiler
 
 
 @contextmanager
