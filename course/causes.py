@@ -11,6 +11,7 @@ NOTEBOOKS = {
         remedies.BESIDE,
         remedies.FEW_THREADS,
         remedies.MANY_THREADS,
+        remedies.SMALL_WORK,
         stacks.LOGGING,
         stacks.OWN,
     ),

@@ -76,8 +76,8 @@ class Experiment:
         saved = result.baseline.median - result.candidate.median
         if self.compiles and saved > 0:
             cold = result.candidate.cold or 0.0
-            how += f"; compiling took {format_seconds(cold)}, "
-            how += f"which pays after {cold / saved:,.0f} steps"
+            pays = f"which pays after {cold / saved:,.0f} steps"
+            how += f"; compiling took {format_seconds(cold)}, {pays}"
         return found(self.name, (1 - 1 / result.speedup, interval), how, "", **self.words)
 
     def worth_naming(self, result: Comparison) -> bool:

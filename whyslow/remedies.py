@@ -22,6 +22,7 @@ NO_SEARCH = "cuDNN does not search for its fastest plans"
 RECOMPUTED = "checkpointing that is not needed"
 FEW_THREADS = "too few CPU threads"
 MANY_THREADS = "too many CPU threads"
+SMALL_WORK = "threads for work that is too small"
 PRECISION = "fp32 where 16 bits are faster"
 LAYOUT = "images not in channels-last order"
 RECOMPILED = "compiled again for other shapes"
@@ -80,7 +81,7 @@ REMEDIES = {
     BATCH: "A batch of {larger} instead of {size} samples: it changes what is learned, and needs\n"
     "another learning rate. Where it must stay small, torch.compile or a CUDA graph helps.",
 } | dict.fromkeys(
-    (FEW_THREADS, MANY_THREADS),
+    (FEW_THREADS, MANY_THREADS, SMALL_WORK),
     "torch.set_num_threads({threads}), before the first step, or OMP_NUM_THREADS={threads};\n"
     "threads that wait for a core also take it from the loader's workers.",
 )

@@ -350,9 +350,8 @@ class Session:
         for check in checks:
             with self._may_fail(f"{check.__name__}, by experiment"):
                 every += check(self.subject)
-        return sorted(
-            every, key=lambda each: (self.first not in each.part, -each.share(self.phases))
-        )
+        every.sort(key=lambda each: -each.share(self.phases))
+        return sorted(every, key=lambda each: self.first not in each.part)
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""

@@ -107,6 +107,5 @@ def _place_in_a_notebook() -> Any:
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    if getattr(get_ipython(), "kernel", None) is None:
-        return None
-    return display(show.note("watching ..."), display_id=True)
+    in_kernel = getattr(get_ipython(), "kernel", None) is not None
+    return display(show.note("watching ..."), display_id=True) if in_kernel else None

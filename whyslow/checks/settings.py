@@ -93,14 +93,17 @@ def threads(subject: Subject) -> Iterator[Experiment]:
     """As many threads as there are cores, and one, where there are others now."""
     now = torch.get_num_threads()
     for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
+        name = remedies.FEW_THREADS
+        if count < now:
+            name = remedies.MANY_THREADS if now > cores() else remedies.SMALL_WORK
         yield Experiment(
-            remedies.FEW_THREADS if count > now else remedies.MANY_THREADS,
+            name,
             f"{count} threads instead of {now}, on {cores()} cores",
             _set_to(count),
             part=ALL,
             words={"threads": count},
             # One thread of several cores: beside other programs that alone looks better.
-            least=0.1 if count < now <= cores() else LEAST_SHARE,
+            least=0.1 if name == remedies.SMALL_WORK else LEAST_SHARE,
             cores=max(now, count),
         )
 
