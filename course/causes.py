@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from whyslow import Diagnosis, lines, remedies, stacks
+from whyslow import Diagnosis, remedies, stacks
 
 NOTEBOOKS = {
     "01_timing_and_vectorization": (
@@ -13,7 +13,7 @@ NOTEBOOKS = {
         remedies.MANY_THREADS,
         remedies.SMALL_WORK,
         stacks.LOGGING,
-        lines.OWN,
+        stacks.OWN,
     ),
     "04_data_loading": (
         remedies.WAITS,
@@ -27,7 +27,7 @@ NOTEBOOKS = {
     "06_mixed_precision": (remedies.PRECISION, stacks.FORWARD, stacks.BACKWARD),
     "08_optimizers": (remedies.LOOP, stacks.UPDATE),
     "09_cudnn_benchmark": (remedies.LAYOUT, remedies.NO_SEARCH, remedies.DETERMINISTIC),
-    "10_host_device_transfers": (remedies.HOST, remedies.PAGEABLE, lines.HOST),
+    "10_host_device_transfers": (remedies.HOST, remedies.PAGEABLE, stacks.HOST),
     "11_activation_checkpointing": (remedies.RECOMPUTED,),
     "17_debug_tools": (remedies.ANOMALY, remedies.PROFILER),
     "18_gradient_clipping": (remedies.CLIPPING,),
@@ -38,7 +38,7 @@ NOTEBOOKS = {
         stacks.VALIDATION,
     ),
     "22_compile_and_cuda_graphs": (remedies.RECOMPILED, remedies.UNCOMPILED, stacks.COMPILING),
-    "23_find_the_bottleneck": (stacks.SAVING, stacks.START, lines.OUTSIDE),
+    "23_find_the_bottleneck": (stacks.SAVING, stacks.START, stacks.OUTSIDE),
 }
 _BY_CAUSE = {cause: name for name, causes in NOTEBOOKS.items() for cause in causes}
 

@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from whyslow.diagnosing import diagnose
 from whyslow.findings import Diagnosis, Finding
 from whyslow.report import Report
+from whyslow.session import diagnose
 from whyslow.watching import Watch, start
 
 __all__ = ["Diagnosis", "Finding", "Report", "Watch", "diagnose", "start", "watch"]

@@ -3,14 +3,14 @@
 `python -m whyslow SCRIPT.py:STEP`: what would make a script's training step faster.
 """
 
-import argparse
 import runpy
 import sys
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 
-from whyslow.diagnosing import check_call, diagnose
+from whyslow.session import check_call, diagnose
 from whyslow.watching import Watch
 
 
@@ -32,18 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TypeError, ValueError) as error:
         parser.error(str(error))
     sys.argv = [args.script, *args.arguments]
-    if args.module:
-        with watch:
+    path = None if args.module else _script(parser, args.script)
+    with watch:
+        if path is None:
             runpy.run_module(args.script, run_name="__main__", alter_sys=True)
-    else:
-        path = _script(parser, args.script)
-        with watch:
+        else:
             runpy.run_path(str(path), run_name="__main__")
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="whyslow",
         description="Run a script as it is, and say which lines its time goes to.",
         epilog="SCRIPT.py:STEP experiments with one training step, a function of the script.",
@@ -54,11 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="how long to watch (all), or to measure (20)")
     parser.add_argument("--steps", type=int, help="how many updates of an optimizer to watch (all)")
     parser.add_argument("script", metavar="SCRIPT.py", help="a training script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.add_argument("arguments", nargs=REMAINDER, help="the script's own arguments")
     return parser
 
 
-def _script(parser: argparse.ArgumentParser, file: str) -> Path:
+def _script(parser: ArgumentParser, file: str) -> Path:
     path = Path(file)
     if not path.is_file():
         parser.error(f"there is no file {file!r}")
@@ -69,23 +68,15 @@ def _script(parser: argparse.ArgumentParser, file: str) -> Path:
     return path
 
 
-def _diagnose(
-    parser: argparse.ArgumentParser, args: argparse.Namespace, path: Path, name: str
-) -> None:
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
+def _diagnose(parser: ArgumentParser, args: Namespace, path: Path, name: str) -> None:
     # Worker processes and pickle look it up by its name.
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    module = import_module(path.stem)
     for wanted in filter(None, (name, args.batches)):
         if not hasattr(module, wanted):
             parser.error(f"{path} has no {wanted!r} at its top level")
-    batches = getattr(module, args.batches) if args.batches else None
-    step = getattr(module, name)
-    seconds = 20.0 if args.seconds is None else args.seconds
+    step, batches = getattr(module, name), getattr(module, args.batches or "", None)
     try:
-        check_call(step, batches, seconds)
+        check_call(step, batches, args.seconds)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
-    print(diagnose(step, batches, seconds=seconds))
+    print(diagnose(step, batches, seconds=args.seconds))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,22 +24,20 @@ from labkit.arm import LocalArm
 from labkit.restore import preserve_flags
 from labkit.restore.attributes import exchanged
 from labkit.results import Comparison, Measurement, Workload
-from labkit.results.statistics import BUILD_SPREAD, estimate, runs_of
+from labkit.results.statistics import BUILD_SPREAD, estimate
 from labkit.stages import UNWATCHED, Stages
 from labkit.text import format_seconds
+from whyslow import stacks
 from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.lines import HOST as HOST_WAITS
-from whyslow.lines import OWN
-from whyslow.sampling import MANY
-from whyslow.stacks import BACKWARD, FORWARD, LOADING
-from whyslow.stacks import UPDATE as UPDATING
+from whyslow.sampling import means_of
 
 # Steps of the shortest experiment: one that warms up, and A B B A.
 STEPS = 5
 
 # The parts of a step that an experiment works on, by the causes of their time. Values are read and
 # batches copied in lines of the reader's own. All: of any cause.
-MODEL, UPDATE, HOST, ALL = (FORWARD, BACKWARD), (UPDATING,), (HOST_WAITS, OWN), ()
+MODEL, UPDATE = (stacks.FORWARD, stacks.BACKWARD), (stacks.UPDATE,)
+HOST, ALL = (stacks.HOST, stacks.OWN), ()
 
 Step = Callable[[], object]
 Change = Callable[[], AbstractContextManager[Any]]
@@ -74,13 +73,12 @@ class Experiment:
         low, high = _interval(result)
         interval = 1 - 1 / low, 1 - 1 / high
         how = f"by experiment: {self.how}"
-        if self.compiles:
-            saved = result.baseline.median - result.candidate.median
+        saved = result.baseline.median - result.candidate.median
+        if self.compiles and saved > 0:
             cold = result.candidate.cold or 0.0
-            if saved > 0:
-                how += f"; compiling took {format_seconds(cold)}, "
-                how += f"which pays after {cold / saved:,.0f} steps"
-        return found(self.name, 1 - 1 / result.speedup, interval, how, self.words)
+            pays = f"which pays after {cold / saved:,.0f} steps"
+            how += f"; compiling took {format_seconds(cold)}, {pays}"
+        return found(self.name, (1 - 1 / result.speedup, interval), how, "", **self.words)
 
     def worth_naming(self, result: Comparison) -> bool:
         """Whether the saving is sure, and ``least`` or more."""
@@ -93,51 +91,40 @@ class Experiment:
 
         One on all of the step competes with the largest part: it may be the cause of that.
         """
-        parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (LOADING,)]
+        parts = [self.part] if self.part else [MODEL, UPDATE, HOST, (stacks.LOADING,)]
         return max(sum(shares.get(cause, 0.0) for cause in part) for part in parts)
 
-    def run(self, baseline: Step, seconds: float) -> Comparison:
-        """Time both sides in turn for about ``seconds``."""
-        with self._sides(baseline) as (before, after):
-            silent = lambda partial: None  # noqa: E731
-            return alternate(
-                before, after, seconds=seconds, on_update=silent, stop=None, most_builds=1
-            )
+    def run(self, baseline: Step, seconds: float, pairs: int = 0) -> Comparison:
+        """Time both sides in turn for about ``seconds``.
 
-    def few(self, baseline: Step, pairs: int) -> Comparison:
-        """The same of steps that are too slow for blocks: one warms up, then A B, B A and so on."""
-        one: list[float] = []
-        other: list[float] = []
-        with self._sides(baseline) as (before, after):
+        Steps that are too slow for blocks make so many ``pairs``, whatever that takes: one step
+        warms up, then A B, B A and so on.
+        """
+        before = _Changed(Workload(baseline), self.control, "as it is")
+        workload = Workload(self.step or baseline, self.samples)
+        after = _Changed(workload, self.change, self.name, before)
+        with closing(before), closing(after):
+            if not pairs:
+                # Told of what there is so far, it shows no bar of its own.
+                return alternate(
+                    before, after, seconds=seconds, on_update=nothing, stop=None, most_builds=1
+                )
             before.enter()
             cold = after.start()
+            times: dict[LocalArm, list[float]] = {before: [], after: []}
             for number in range(pairs):
-                sides = [(before, one), (after, other)]
-                for arm, times in sides if number % 2 == 0 else sides[::-1]:
-                    times.append(arm.block(1))
-            after.check()
-            return Comparison(
-                Measurement("as it is", times=tuple(one)),
-                Measurement(self.name, times=tuple(other), samples=self.samples, cold=cold),
-                after.device,
+                for arm in (before, after) if number % 2 == 0 else (after, before):
+                    times[arm].append(arm.block(1))
+            one = Measurement(before.label, times=tuple(times[before]))
+            other = Measurement(
+                after.label, times=tuple(times[after]), samples=self.samples, cold=cold
             )
-
-    @contextmanager
-    def _sides(self, baseline: Step) -> Iterator[tuple[LocalArm, LocalArm]]:
-        before = _Changed(baseline, self.control, "as it is")
-        after = _Changed(self.step or baseline, self.change, self.name, self.samples, before)
-        try:
-            yield before, after
-        finally:
-            before.close()
-            after.close()
+            return Comparison(one, other, after.device)
 
 
 def _interval(result: Comparison) -> Interval:
     """The 95 % interval of the speed-up; from few pairs of steps, too."""
-    logs = [math.log(ratio) for ratio in result.ratios]
-    if len(logs) >= MANY:
-        logs = [statistics.median(run) for run in runs_of(logs)]
+    logs = means_of([math.log(ratio) for ratio in result.ratios], statistics.median)
     return estimate(logs, BUILD_SPREAD).interval
 
 
@@ -158,16 +145,10 @@ class _Changed(LocalArm):
     """An arm whose blocks run in the context of a change."""
 
     def __init__(
-        self,
-        step: Step,
-        change: Change,
-        label: str,
-        samples: float = 1,
-        before: LocalArm | None = None,
+        self, workload: Workload, change: Change, label: str, before: LocalArm | None = None
     ) -> None:
-        super().__init__(lambda: Workload(step, samples), label)
-        self._change, self._before = change, before
-        self._begun = False
+        super().__init__(lambda: workload, label)
+        self._change, self._before, self._begun = change, before, False
 
     def start(self, stages: Stages = UNWATCHED) -> float:
         with self._change():
@@ -189,19 +170,15 @@ class _Changed(LocalArm):
 
 
 @contextmanager
-def forwards(
-    roots: Iterable[nn.Module], instead: Callable[[nn.Module, Any], Any]
-) -> Iterator[None]:
-    """The forward pass of each root is what ``instead(root, forward)`` makes of it."""
-    with exchanged((root, "forward", instead(root, root.forward)) for root in roots):
+def forwards(roots: Iterable[nn.Module], instead: Callable[..., Any]) -> Iterator[None]:
+    """The forward pass of each root is ``instead(root, forward, *args, **keywords)``."""
+    with exchanged((root, "forward", partial(instead, root, root.forward)) for root in roots):
         yield
 
 
 @contextmanager
 def switched(switch: Callable[[], object], *setters: str) -> Iterator[None]:
-    """torch's switches as ``switch()`` sets them, also where the step itself calls these setters
-    of torch's.
-    """
+    """torch's switches as ``switch()`` sets them, also where the step calls these ``setters``."""
     with preserve_flags():
         switch()
         with exchanged((torch, name, nothing) for name in setters):

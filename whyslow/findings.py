@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from labkit import charts, show
 from labkit.show import Bar, Markup
 from labkit.text import format_seconds
 from whyslow.remedies import remedy
-from whyslow.sampling import Interval
+from whyslow.sampling import Interval, Share
 
 # What costs less than that is not named: of the time, or of the memory, of a step.
 LEAST_SHARE = 0.03
@@ -47,17 +47,9 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(
-    name: str,
-    share: float,
-    interval: Interval,
-    how: str,
-    words: Mapping[str, object] | None = None,
-    where: str = "",
-) -> Finding:
+def found(name: str, share: Share, how: str, where: str = "", **words: object) -> Finding:
     """A finding with the remedy for its name, in which ``words`` are filled in."""
-    text = remedy(name, **(words or {}))
-    return Finding(name, share, interval, how, text, where=where)
+    return Finding(name, *share, how, remedy(name, **words), where=where)
 
 
 @dataclass(frozen=True)
@@ -95,30 +87,23 @@ class Diagnosis:
         if self.untried:
             step += f". {self.untried}"
         if not self.findings:
-            # That says no more than what was looked for.
-            names = f", of what was looked for: {', '.join(self.looked_for)}"
             nothing = f"Nothing found that is sure to cost {LEAST_SHARE:.0%} of it or more"
-            return f"{step}. {nothing}{names if self.looked_for else ''}."
+            if self.looked_for:
+                nothing += f", of what was looked for: {', '.join(self.looked_for)}"
+            return f"{step}. {nothing}."
         first = self.findings[0]
-        count = "one finding"
-        if len(self) > 1:
-            count = f"{len(self)} findings"
+        count = f"{len(self)} findings" if len(self) > 1 else "one finding"
         return f"{step}; {count}, first: {first.name} ({first.share:.0%} of the {first.of})."
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [self.sentence]
         for number, finding in enumerate(self.findings, 1):
             lines += ["", f"{number}. {finding}"]
         return "\n".join([*lines, "", *self._small_print()])
 
-    __repr__ = __str__
-
     def _repr_html_(self) -> str:
-        return show.result(
-            show.sentence(self.sentence),
-            *(_drawn(self.findings) if self.findings else ()),
-            *map(show.note, self._small_print()),
-        )
+        small = map(show.note, self._small_print())
+        return show.result(show.sentence(self.sentence), *_drawn(self.findings), *small)
 
     def _small_print(self) -> list[str]:
         lines = []
@@ -145,12 +130,13 @@ def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(best.values())
 
 
-def _drawn(findings: Sequence[Finding]) -> tuple[Markup, ...]:
+def _drawn(findings: Sequence[Finding]) -> Iterator[Markup]:
     bars, rows = [], [["finding", "remedy", "measured", "where"]]
     for finding in findings:
         low, high = finding.interval
         text, note = f"{finding.share:.0%} of the {finding.of}", f"[{low:.0%}, {high:.0%}]"
         bars.append(Bar(finding.name, finding.share, text, finding.interval, note=note))
         rows.append([finding.name, finding.remedy, finding.how, finding.where])
-    title = "Share of a step that each costs, with its 95 % interval"
-    return show.note(title), charts.bars(title, bars), show.table(rows)
+    if findings:
+        title = "Share of a step that each costs, with its 95 % interval"
+        yield from (show.note(title), charts.bars(title, bars), show.table(rows))

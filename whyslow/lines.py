@@ -1,42 +1,28 @@
-"""The heaviest lines of a training, and what the time goes to: a `Report` of what was sampled."""
+"""The heaviest lines of a training, or of one step, and what the time goes to."""
 
 from __future__ import annotations
 
 import functools
 import linecache
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-from whyslow.sampling import Interval, Tally, share_of
-from whyslow.source import Range, inside, source_of
-from whyslow.stacks import (
-    BACKWARD,
-    COMPILING,
-    FORWARD,
-    LOADING,
-    LOGGING,
-    SAVING,
-    START,
-    UPDATE,
-    VALIDATION,
-    WAITING,
-    Place,
-    Stack,
-)
+from labkit.restore import giving_back
+from whyslow import stacks
+from whyslow.findings import LEAST_SHARE
+from whyslow.sampling import NONE, Interval, Sampler, Share, Tally
+from whyslow.source import Range, source_of
+from whyslow.stacks import BACKWARD, LOADING, START, UPDATE, VALIDATION, Place, Stack, own
 
-HOST, OWN = "host waits", "your own code"
-OUTSIDE = "outside the loop"
-# Of the first it matters that they are in the loop.
-_TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
-CAUSES = (*_TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
+# Seconds of a block: a step is looked at for a short time.
+BLOCK = 0.025
 # What waits until the device is done.
 _WAITS = re.compile(r"\.(item|cpu|tolist|numpy|synchronize|to|cuda)\(")
-
-
 # A line of a file, in a function.
 Key = tuple[str, int, str]
 
@@ -60,10 +46,8 @@ class Line:
     @property
     def place(self) -> str:
         """``train.py:12``, or ``cell:3`` in a notebook."""
-        name = Path(self.file).name
-        if "ipykernel" in self.file or self.file.startswith("<ipython-input"):
-            name = "cell"
-        return f"{name}:{self.number}"
+        in_cell = "ipykernel" in self.file or self.file.startswith("<ipython-input")
+        return f"{'cell' if in_cell else Path(self.file).name}:{self.number}"
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,7 @@ class Sampled:
     """
 
     lines: tuple[Line, ...]
-    causes: dict[str, tuple[float, Interval]]
+    causes: dict[str, Share]
     seconds: float
     looks: int
     loop: tuple[str, Range] | None
@@ -106,108 +90,126 @@ def cause_of(stack: Stack) -> str:
     """What the time of a stack goes to, wherever in the program it is."""
     cause, quiet = "", False
     for place in stack:
-        if isinstance(place, str):
-            if place in (LOADING, START):
-                cause = place
-                break
-            if place == VALIDATION:
-                quiet = True
-            # Checkpointing computes forward passes again within the backward pass.
-            elif cause != COMPILING and (cause, place) != (BACKWARD, FORWARD):
-                cause = place
-            continue
-        source = source_of(place[0].co_filename)
-        line = line_of(place)
-        quiet = quiet or inside(line, source.without)
-        if inside(line, source.update):
-            cause = UPDATE
+        if not isinstance(place, str):
+            quiet = quiet or _says(place, "without")
+            cause = UPDATE if _says(place, "update") else cause
+        elif place in (LOADING, START):
+            cause = place
+            break
+        elif place == VALIDATION:
+            quiet = True
+        # Checkpointing computes forward passes again within the backward pass.
+        elif cause != stacks.COMPILING and (cause, place) != (BACKWARD, stacks.FORWARD):
+            cause = place
     # A training step that validates, too, also has a backward pass and an update.
     if quiet and cause not in (START, BACKWARD, UPDATE):
         return VALIDATION
-    last = stack[-1]
-    if not cause and not isinstance(last, str) and _WAITS.search(expression_of(last)):
-        return HOST
-    of_loss = any(inside(line_of(each), source_of(each[0].co_filename).loss) for each in own(stack))
-    return cause or (FORWARD if of_loss else OWN)
+    if not cause and any(_WAITS.search(expression_of(place)) for place in own(stack[-1:])):
+        return stacks.HOST
+    of_loss = any(_says(each, "loss") for each in own(stack))
+    return cause or (stacks.FORWARD if of_loss else stacks.OWN)
+
+
+def _says(place: Place, kind: str) -> bool:
+    """Whether its line is in one of the ranges of this name that its `Source` has."""
+    ranges: tuple[Range, ...] = getattr(source_of(place[0].co_filename), kind)
+    return any(first <= line_of(place) <= last for first, last in ranges)
 
 
 def reads_gradients(stack: Stack) -> bool:
     """Whether an own line itself, and no function of torch's for it, works on gradients."""
-    last = stack[-1]
-    return not isinstance(last, str) and inside(
-        line_of(last), source_of(last[0].co_filename).gradients
-    )
+    return any(_says(place, "gradients") for place in own(stack[-1:]))
 
 
 def is_by_hand(stack: Stack) -> bool:
     """Whether it works on gradients, or on weights without any."""
-    last = stack[-1]
-    if isinstance(last, str):
-        return False
-    return reads_gradients(stack) or inside(line_of(last), source_of(last[0].co_filename).update)
+    return reads_gradients(stack) or any(_says(place, "update") for place in own(stack[-1:]))
 
 
-def own(stack: Stack) -> list[Place]:
-    """The own lines of a stack: the last one runs, or has called what runs."""
-    return [place for place in stack if not isinstance(place, str)]
-
-
-def _loops(stack: Stack) -> Iterable[tuple[str, Range]]:
+def _loops(stack: Stack) -> set[tuple[str, Range]]:
+    every = set()
     for place in own(stack):
         file, line = place[0].co_filename, line_of(place)
-        for loop in source_of(file).loops:
-            if inside(line, (loop,)):
-                yield file, loop
+        loops = source_of(file).loops
+        every |= {(file, loop) for loop in loops if loop[0] <= line <= loop[1]}
+    return every
 
 
-def training_loop(stacks: Iterable[Stack]) -> tuple[str, Range] | None:
+def training_loop(seen: Iterable[Stack]) -> tuple[str, Range] | None:
     """The smallest loop around every backward pass and every update that was seen."""
-    common: set[tuple[str, Range]] | None = None
+    around = []
     for cause in (BACKWARD, UPDATE):
-        loops = [set(_loops(stack)) for stack in stacks if cause_of(stack) == cause]
-        if loops:
-            every = set.union(*loops)
-            common = every if common is None else common & every
-    if not common:
-        return None
-    return min(common, key=lambda loop: loop[1][1] - loop[1][0])
+        loops = [_loops(stack) for stack in seen if cause_of(stack) == cause]
+        around += [set.union(*loops)] if loops else []
+    common = set.intersection(*around) if around else set()
+    return min(common, key=lambda loop: loop[1][1] - loop[1][0], default=None)
 
 
 def sampled(tally: Tally, of_step: bool = False) -> Sampled:
     """Lines and causes of what a sampler has counted: of a program, or of its step alone."""
     loop = None if of_step else training_loop(list(tally.seconds))
-    in_loop = {stack: loop is None or loop in set(_loops(stack)) for stack in tally.seconds}
-    begins = min(
-        (min(tally.seconds[stack]) for stack in tally.seconds if in_loop[stack]), default=0
-    )
-    blocks: dict[int, float] = defaultdict(float)
-    causes: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    lines: dict[Key, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    # Of each line, how long it was there for which cause.
-    causes_of: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for stack, taken in tally.seconds.items():
-        for block, seconds in taken.items():
-            cause = cause_of(stack)
-            if not in_loop[stack] and cause in _TRAINING:
-                cause = START if block <= begins else OUTSIDE
-            blocks[block] += seconds
-            causes[cause][block] += seconds
-            # A library that is called by another one has no line of the reader's.
-            for place in own(stack)[-1:]:
-                key = place[0].co_filename, line_of(place), place[0].co_name
-                lines[key][block] += seconds
-                causes_of[key][cause] += seconds
-    ordered = sorted(blocks)
-    wholes = [blocks[block] for block in ordered]
+    in_loop = {stack for stack in tally.seconds if loop is None or loop in _loops(stack)}
+    begins = min((min(tally.seconds[stack]) for stack in in_loop), default=0)
 
-    def share(parts: dict[int, float]) -> tuple[float, Interval]:
-        return share_of([parts.get(block, 0.0) for block in ordered], wholes)
+    def cause(stack: Stack, block: int) -> str:
+        found = cause_of(stack)
+        if stack in in_loop or found not in stacks.TRAINING:
+            return found
+        return START if block <= begins else stacks.OUTSIDE
 
-    found = [
-        Line(*key, max(causes_of[key], key=causes_of[key].__getitem__), *share(parts))
-        for key, parts in lines.items()
-    ]
-    found.sort(key=lambda line: -line.share)
-    shares = {cause: share(parts) for cause, parts in causes.items()}
-    shares = dict(sorted(shares.items(), key=lambda item: -item[1][0]))
-    return Sampled(tuple(found), shares, tally.total, tally.looks, loop)
+    def line(stack: Stack, block: int) -> Key:
+        # A library that is called by another one has no line of the reader's.
+        for place in own(stack)[-1:]:
+            return place[0].co_filename, line_of(place), place[0].co_name
+        return "", 0, ""
+
+    shares = tally.shares(line).items()
+    causes: dict[Key, str] = {}
+    for key, its in tally.shares(lambda stack, block: (line(stack, block), cause(stack, block))):
+        causes.setdefault(key, its)
+    lines = [Line(*key, causes[key], *share) for key, share in shares if key[0]]
+    return Sampled(tuple(lines), tally.shares(cause), tally.total, tally.looks, loop)
+
+
+class Parts:
+    """What was seen of the steps that ran last inside of `seen`."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    @property
+    def sampled(self) -> Sampled:
+        """By lines and causes."""
+        return sampled(self.tally, of_step=True)
+
+    @contextmanager
+    def seen(self) -> Iterator[None]:
+        """Look at the lines that run inside; those that have called the diagnosis are none."""
+        sampler = Sampler(below=len(stacks.stack_of(sys._getframe())), width=BLOCK)
+        with giving_back(sampler.stop):
+            sampler.start()
+            yield
+        self.tally = sampler.tally
+
+    def shares(self, waiting: float | None = None) -> dict[str, float]:
+        """The share of each cause; where a loader is given, that of ``waiting`` is known."""
+        shares = {cause: share for cause, (share, _) in self.sampled.causes.items()}
+        if waiting is None:
+            return shares
+        loading = shares.pop(LOADING, 0.0)
+        rest = (1 - waiting) / max(1 - loading, 1e-9)
+        return {LOADING: waiting} | {cause: rest * share for cause, share in shares.items()}
+
+    def share(self, wanted: Callable[[Stack], bool]) -> Share:
+        """The share of the step itself, without its wait for data, in these stacks."""
+        shares = self.tally.shares(
+            lambda stack, block: None if cause_of(stack) == LOADING else wanted(stack)
+        )
+        return shares.get(True, NONE)
+
+    def where(self, causes: tuple[str, ...]) -> str:
+        """The heaviest line of these causes; nothing where there is none to name."""
+        for line in self.sampled.lines:
+            if line.cause in causes and line.share >= LEAST_SHARE:
+                return f"{line.place}: {line.source}"
+        return ""

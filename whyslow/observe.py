@@ -7,7 +7,6 @@ another module, is a *root*; what a DataLoader calls to make a batch, such as tr
 from __future__ import annotations
 
 import builtins
-import functools
 import io
 import sys
 import threading
@@ -15,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
@@ -31,14 +29,16 @@ from labkit.restore import giving_back
 from labkit.restore.attributes import exchanged
 from labkit.restore.memory import bytes_of
 from whyslow.experiment import Calls
+from whyslow.stacks import LOADING, stack_of
 
 
 @dataclass
 class Seen:
-    """What one step did, in so many ``seconds``.
+    """What one step did, in so many ``seconds``, in the thread that makes this.
 
     ``roots``: modules that the step itself calls. ``launches``: operators that compute.
-    ``unused``: roots in evaluation mode that recorded a graph.
+    ``unused``: roots in evaluation mode that recorded a graph. ``on_new`` is given what has a
+    state, before it is first used.
     """
 
     roots: list[nn.Module] = field(default_factory=list)
@@ -58,6 +58,9 @@ class Seen:
     images: bool = False
     written: list[str] = field(default_factory=list)
     on_new: Callable[[Any], None] = lambda item: None
+    _thread: int = field(default_factory=threading.get_ident)
+    _depth: int = 0
+    _loads: bool = False
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -76,13 +79,24 @@ class Seen:
         kinds = [type(module).__name__ for root in self.roots for module in root.modules()]
         return "OptimizedModule" in kinds
 
-    def calls(self, root: nn.Module, inputs: Any) -> None:
-        """The step calls this module."""
-        if not any(root is known for known in self.roots):
-            self.on_new(root)
-            self.roots.append(root)
+    def _is_here(self) -> bool:
+        return threading.get_ident() == self._thread and not torch.compiler.is_compiling()
+
+    def enters(self, module: Any, inputs: Any) -> None:
+        """A hook before a module's forward pass."""
+        if not self._is_here():
+            return
+        self._depth += 1
+        if self._depth > 1:
+            return
+        self._loads = LOADING in stack_of(sys._getframe(1))
+        if self._loads:
+            # No root of the step; but a norm in it has a state that is put back.
+            self.on_new(module)
+            return
+        self._add(self.roots, module)
         tensors = tensors_of(inputs)
-        for device in {each.device for each in (*root.parameters(), *tensors)} - self.devices:
+        for device in {each.device for each in (*module.parameters(), *tensors)} - self.devices:
             check_current(device)
             self.devices.add(device)
         self.images |= any(each.dim() == 4 for each in tensors)
@@ -91,96 +105,91 @@ class Seen:
         self.deterministic |= torch.are_deterministic_algorithms_enabled()
         self.profiled |= torch.autograd._profiler_enabled()
 
-
-class _Hooks:
-    """Tells `Seen` what the thread does that this is made in, and its backward passes."""
-
-    def __init__(self, seen: Seen) -> None:
-        self._seen = seen
-        self._thread = threading.get_ident()
-        self._backwards = self._depth = 0
-        self._loads = False
-
-    def _is_here(self) -> bool:
-        return threading.get_ident() == self._thread
-
-    def enters(self, module: Any, inputs: Any) -> None:
-        """A hook before a module's forward pass."""
-        if not self._is_here() or torch.compiler.is_compiling():
-            return
-        self._depth += 1
-        if self._depth > 1:
-            return
-        self._loads = _in_a_loader(sys._getframe(1))
-        if self._loads:
-            # No root of the step; but a norm in it has a state that is put back.
-            self._seen.on_new(module)
-        else:
-            self._seen.calls(module, inputs)
+    def _add(self, known: list[Any], item: Any) -> None:
+        if not any(item is each for each in known):
+            self.on_new(item)
+            known.append(item)
 
     def leaves(self, module: Any, inputs: Any, output: Any) -> None:
         """A hook behind it."""
-        if not self._is_here() or torch.compiler.is_compiling():
+        if not self._is_here():
             return
         self._depth = max(0, self._depth - 1)
         evaluates = not module.training and torch.is_grad_enabled()
         if self._depth or self._loads or not evaluates:
             return
         if any(each.requires_grad for each in tensors_of(output)):
-            self._seen.unused.append(module)
+            self.unused.append(module)
 
     def updates(self, optimizer: Any, *_: Any) -> None:
         """A hook before an optimizer's step."""
         # On an accelerator the hooks of gradients, and an optimizer in them, run in a thread of
         # autograd's: so Python calls one that it has not started.
         foreign = isinstance(threading.current_thread(), threading._DummyThread)
-        if not self._is_here() and not (foreign and self._backwards > 0):
-            return
-        if not any(optimizer is known for known in self._seen.optimizers):
-            self._seen.on_new(optimizer)
-            self._seen.optimizers.append(optimizer)
+        if self._is_here() or (foreign and self.backwards):
+            self._add(self.optimizers, optimizer)
 
-    def backward(self, does: Callable[..., Any]) -> Callable[..., Any]:
-        """What ``Tensor.backward`` looks up when it is called."""
+    def goes_back(self, *_: Any, **__: Any) -> None:
+        """Before a backward pass."""
+        self.backwards += self._is_here()
 
-        @functools.wraps(does)
-        def counted(*args: Any, **keywords: Any) -> Any:
-            here = self._is_here()
-            self._seen.backwards += here
-            self._backwards += here
-            try:
-                return does(*args, **keywords)
-            finally:
-                self._backwards -= here
+    def recomputes(self, *_: Any, **__: Any) -> None:
+        """Before a call whose activations are computed again in the backward pass."""
+        self.recomputed += 1
 
-        return counted
+    def opens(self, file: Any, mode: str = "r", *_: Any, **__: Any) -> None:
+        """Before a file is opened."""
+        if set(mode) & set("wax+") and not isinstance(file, int):
+            self.written.append(str(file))
+
+    def saves(self, obj: Any, f: Any, *_: Any, **__: Any) -> None:
+        """Before ``torch.save``, whose names these are: they may be given by name."""
+        if isinstance(f, str) or hasattr(f, "__fspath__"):
+            self.written.append(str(f))
 
 
-def _in_a_loader(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if "torch/utils/data/" in frame.f_code.co_filename.replace("\\", "/"):
-            return True
-        frame = frame.f_back
-    return False
+def _telling(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
+    """The change by which ``owner.name`` first tells what it is called with."""
+    does = getattr(owner, name)
+
+    def told(*args: Any, **keywords: Any) -> Any:
+        tell(*args, **keywords)
+        return does(*args, **keywords)
+
+    return owner, name, told
 
 
 @contextmanager
 def _listening(seen: Seen) -> Iterator[None]:
     """Tell ``seen`` what this thread's steps do inside, and the hooks of their gradients."""
-    hooks = _Hooks(seen)
     handles: list[Any] = []
 
     def remove() -> None:
         for handle in handles:
             handle.remove()
 
-    backward = torch.autograd, "backward", hooks.backward(torch.autograd.backward)
+    changes = [
+        _telling(torch.autograd, "backward", seen.goes_back),
+        _telling(builtins, "open", seen.opens),
+        _telling(io, "open", seen.opens),
+        _telling(torch, "save", seen.saves),
+        *(_telling(*each, seen.recomputes) for each in recomputers()),
+    ]
     # No ExitStack: of its callbacks, an interrupt may leave some undone.
-    with giving_back(remove), exchanged([backward]):
-        handles.append(module_hooks.register_module_forward_pre_hook(hooks.enters))
-        handles.append(module_hooks.register_module_forward_hook(hooks.leaves, always_call=True))
-        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(hooks.updates))
+    with giving_back(remove), exchanged(changes):
+        handles.append(module_hooks.register_module_forward_pre_hook(seen.enters))
+        handles.append(module_hooks.register_module_forward_hook(seen.leaves, always_call=True))
+        handles.append(optimizer_hooks.register_optimizer_step_pre_hook(seen.updates))
         yield
+
+
+def recomputers() -> Iterator[tuple[Any, str]]:
+    """What torch.utils looks up when it is asked to recompute, by version."""
+    for name in ("", "_impl"):
+        function = f"_checkpoint_without_reentrant_generator{name}"
+        if hasattr(recomputing, function):
+            yield recomputing, function
+    yield recomputing.CheckpointFunction, "apply"
 
 
 def tensors_of(values: Any) -> list[torch.Tensor]:
@@ -202,11 +211,9 @@ def from_host(func: Any, args: Any) -> torch.Tensor | None:
 
 
 def observe(step: Callable[[], object], on_new: Callable[[Any], None]) -> Seen:
-    """Run one step and say what it did. ``on_new`` is given each root and optimizer before it is
-    first used.
-    """
+    """Run one step and say what it did; ``on_new`` is that of `Seen`."""
     seen = Seen(on_new=on_new)
-    with _listening(seen), _writes(seen), _recomputes(seen):
+    with _listening(seen):
         synchronize()
         begin = time.perf_counter()
         step()
@@ -229,49 +236,3 @@ def count_operators(step: Callable[[], object], seen: Seen) -> None:
     with Calls(copied), CountingMode() as operators:
         step()
     seen.launches, seen.host_reads = operators.launches, operators.host_reads
-
-
-@contextmanager
-def _writes(seen: Seen) -> Iterator[None]:
-    """Note the files that the step opens for writing."""
-    opened = builtins.open
-
-    def told(file: Any, mode: str = "r", *args: Any, **keywords: Any) -> Any:
-        if set(mode) & set("wax+") and not isinstance(file, int):
-            seen.written.append(str(file))
-        return opened(file, mode, *args, **keywords)
-
-    save = torch.save
-
-    # Its names are torch's: they may be given by name.
-    def saved(obj: Any, f: Any, *args: Any, **keywords: Any) -> None:
-        if isinstance(f, str) or hasattr(f, "__fspath__"):
-            seen.written.append(str(f))
-        save(obj, f, *args, **keywords)
-
-    with exchanged([(builtins, "open", told), (io, "open", told), (torch, "save", saved)]):
-        yield
-
-
-def recomputers() -> Iterator[tuple[Any, str]]:
-    """What torch.utils looks up when it is asked to recompute, by version."""
-    for name in ("", "_impl"):
-        function = f"_checkpoint_without_reentrant_generator{name}"
-        if hasattr(recomputing, function):
-            yield recomputing, function
-    yield recomputing.CheckpointFunction, "apply"
-
-
-@contextmanager
-def _recomputes(seen: Seen) -> Iterator[None]:
-    """Count the calls whose activations are computed again in the backward pass."""
-
-    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
-        def counts(*args: Any, **keywords: Any) -> Any:
-            seen.recomputed += 1
-            return original(*args, **keywords)
-
-        return counts
-
-    with exchanged((owner, name, counted(getattr(owner, name))) for owner, name in recomputers()):
-        yield

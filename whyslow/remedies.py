@@ -6,18 +6,15 @@ Words in braces are filled in by the check that knows them.
 from __future__ import annotations
 
 from labkit.busy import cores
-from whyslow import lines, stacks
+from whyslow import stacks
 
-# Loading.
 WAITS = "waits for data"
 FEW_WORKERS = "too few loader workers"
 IDLE_WORKERS = "loader workers that cost more than they save"
 RESTARTS = "loader workers started again every epoch"
-# The update, and what lies around the model.
 LOOP = "optimizer loops over parameters"
 CLIPPING = "gradient clipping in a Python loop"
 BESIDE = "work beside forward, backward and update"
-# Switches.
 ANOMALY = "anomaly mode left on"
 PROFILER = "profiler left on"
 DETERMINISTIC = "deterministic algorithms left on"
@@ -26,7 +23,6 @@ RECOMPUTED = "checkpointing that is not needed"
 FEW_THREADS = "too few CPU threads"
 MANY_THREADS = "too many CPU threads"
 SMALL_WORK = "threads for work that is too small"
-# The model.
 PRECISION = "fp32 where 16 bits are faster"
 LAYOUT = "images not in channels-last order"
 RECOMPILED = "compiled again for other shapes"
@@ -114,7 +110,7 @@ _LOOK = "whyslow.diagnose(step) tries precision, threads, layout and torch.compi
 
 _TEXTS = {
     # As for a finding of the same kind.
-    lines.HOST: remedy(HOST),
+    stacks.HOST: remedy(HOST),
     stacks.LOGGING: remedy(BESIDE),
     stacks.COMPILING: remedy(RECOMPILED),
     stacks.FORWARD: _LOOK + "and says what each of them saves. The line above is where to begin.",
@@ -128,8 +124,8 @@ _TEXTS = {
     stacks.WAITING: "The program waits there for another thread or process.\n"
     "Whether that one does the work, `py-spy dump` of its process says.",
     stacks.START: "It is paid once: watch longer, or begin to watch behind it.",
-    lines.OUTSIDE: "It is no training step: do it less often, or in another process.",
-    lines.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
+    stacks.OUTSIDE: "It is no training step: do it less often, or in another process.",
+    stacks.OWN: "These lines run outside of modules, loaders and optimizers. A loop over single\n"
     "elements becomes one operator on all; a line of whole tensors is as fast as its operators.",
 }
 

@@ -11,11 +11,11 @@ from typing import Any
 from labkit import show
 from labkit.show import Markup
 from labkit.text import aligned, format_seconds
-from whyslow.diagnosing import diagnose
 from whyslow.findings import Diagnosis
-from whyslow.lines import CAUSES, HOST, Line, Sampled
+from whyslow.lines import Line, Sampled
 from whyslow.remedies import advice
-from whyslow.stacks import LOADING, START
+from whyslow.session import diagnose
+from whyslow.stacks import CAUSES, HOST, LOADING, START
 
 # Below so many looks a share says little.
 FEW = 100
@@ -54,10 +54,9 @@ class Report:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        seconds = format_seconds(self.sampled.seconds)
         if not self.sampled.looks:
             return "No line of your own files ran while it was watched."
-        told = f"Watched {seconds}"
+        told = f"Watched {format_seconds(self.sampled.seconds)}"
         if self.ended:
             told += f", until {self.ended}"
         if self.sampled.looks < FEW:
@@ -80,35 +79,24 @@ class Report:
 
         Arguments and errors are those of `whyslow.diagnose`. The step has to be given: what a loop
         did cannot be done again by itself.
-
-        >>> report.diagnose(step, batches=loader)  # doctest: +SKIP
         """
         return diagnose(step, batches, first=self._first, **options)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if not self.sampled.looks:
             return self.sentence
         remedy = "\n".join(f"  {line}" for line in advice(self._first).splitlines())
         first = f"Try first, for {self._first}:\n{remedy}"
         return "\n\n".join([self.sentence, self._table(), first, *self._notes()])
 
-    __repr__ = __str__
-
     def _table(self) -> str:
         rows = []
         for line in self.lines:
             low, high = line.interval
+            share, interval = f"{line.share:4.0%}", f"[{low:.0%}, {high:.0%}]"
+            bar = "█" * max(1, round(BAR * line.share))
             source = line.source or f"(no source, in {line.function})"
-            rows.append(
-                [
-                    f"{line.share:4.0%}",
-                    f"[{low:.0%}, {high:.0%}]",
-                    "█" * max(1, round(BAR * line.share)),
-                    line.place,
-                    source[:70],
-                    line.cause,
-                ]
-            )
+            rows.append([share, interval, bar, line.place, source[:70], line.cause])
         return aligned(rows)
 
     def _notes(self) -> Iterator[str]:
@@ -125,41 +113,32 @@ class Report:
         if not self.sampled.looks:
             return show.result(show.sentence(self.sentence))
         remedy = f"Try first, for {self._first}: {' '.join(advice(self._first).split())}"
+        drawn = [line for line in self.sampled.lines if line.share >= DRAWN]
         return show.result(
             show.sentence(self.sentence),
             show.sentence(remedy),
-            *map(_excerpt, self._files()),
+            *(_excerpt(file, drawn) for file in dict.fromkeys(line.file for line in self.lines)),
             show.details(*self._notes(), summary="What was looked for"),
         )
 
-    def _files(self) -> Iterator[Sequence[Line]]:
-        """The lines to draw, by file; the file of the heaviest line first."""
-        by_file: dict[str, list[Line]] = {line.file: [] for line in self.lines}
-        for line in self.sampled.lines:
-            if line.file in by_file and line.share >= DRAWN:
-                by_file[line.file].append(line)
-        yield from by_file.values()
 
-
-def _excerpt(lines: Sequence[Line]) -> Markup:
-    """The source with a bar beside each line."""
-    file = lines[0].file
-    known = {line.number: line for line in lines}
-    shown = sorted({number + step for number in known for step in range(-AROUND, AROUND + 1)})
-    texts = linecache.getlines(file)
-    rows = []
-    for before, number in zip([0, *shown], shown, strict=False):
-        if not 1 <= number <= len(texts):
-            continue
-        if before and number > before + 1:
-            rows.append(_row("⋯", "", None))
-        rows.append(_row(str(number), texts[number - 1].rstrip(), known.get(number)))
-    title = lines[0].place.rpartition(":")[0]
+def _excerpt(file: str, lines: Sequence[Line]) -> Markup:
+    """The source of a file, with a bar beside each of its ``lines``."""
+    known = {line.number: line for line in lines if line.file == file}
+    near = {number + step for number in known for step in range(-AROUND, AROUND + 1)}
+    rows, before = [], 0
+    for number, text in enumerate(linecache.getlines(file), 1):
+        if number in near:
+            if before and number > before + 1:
+                rows.append(_row("⋯"))
+            rows.append(_row(str(number), text.rstrip(), known.get(number)))
+            before = number
+    title = next(iter(known.values())).place.rpartition(":")[0]
     body = show.element("table", *rows, kind="source")
     return show.element("div", show.note(title), body, kind="scroll")
 
 
-def _row(number: str, text: str, line: Line | None) -> Markup:
+def _row(number: str, text: str = "", line: Line | None = None) -> Markup:
     share, bar, cause = "", Markup(), ""
     if line is not None:
         share, cause = f"{line.share:.0%}", line.cause

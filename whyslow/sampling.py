@@ -15,12 +15,12 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
+from typing import TypeVar
 
-from labkit.results import runs_of
-from labkit.results.statistics import student_t
+from labkit.results.statistics import estimate, runs_of
 from whyslow.stacks import START, Stack, stack_of_thread
 
 # Seconds between two looks, at first and at most; of the seconds so far, after which share.
@@ -28,6 +28,14 @@ FIRST, MOST = 0.002, 0.05
 SHARE = 1 / 100
 # Seconds of a block, and the most blocks: then two of them become one.
 BLOCK, BLOCKS = 0.1, 200
+# Of shares: with fewer values each counts for itself, runs of neighbours would be too few.
+MANY = 20
+
+Interval = tuple[float, float]
+# With its 95 % interval.
+Share = tuple[float, Interval]
+NONE: Share = 0.0, (0.0, 0.0)
+Kind = TypeVar("Kind", bound=Hashable)
 
 
 @dataclass
@@ -58,6 +66,26 @@ class Tally:
             for block, seconds in fine:
                 blocks[block // 2] = blocks.get(block // 2, 0.0) + seconds
 
+    def shares(self, kind_of: Callable[[Stack, int], Kind | None]) -> dict[Kind, Share]:
+        """The share of each kind of stacks in their blocks, the largest first; what is of no kind
+        is left out.
+        """
+        wholes: dict[int, float] = defaultdict(float)
+        kinds: dict[Kind, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        # As they are now: a sampler may add to them.
+        for stack, blocks in list(self.seconds.items()):
+            for block, seconds in list(blocks.items()):
+                kind = kind_of(stack, block)
+                if kind is not None:
+                    wholes[block] += seconds
+                    kinds[kind][block] += seconds
+        ordered = sorted(wholes)
+        whole = [wholes[block] for block in ordered]
+        found = {
+            kind: share_of([its[each] for each in ordered], whole) for kind, its in kinds.items()
+        }
+        return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+
     @property
     def total(self) -> float:
         """Seconds in which lines of the reader's ran."""
@@ -66,7 +94,8 @@ class Tally:
 
 class Sampler:
     """Looks at the thread that makes it, from `start` until `stop`, or for ``seconds`` of its work
-    without imports. What it looks at begins ``below`` so many places of a stack.
+    without imports, or for ``steps`` calls of `updated`. What it looks at begins ``below`` so many
+    places of a stack; a block is ``width`` seconds wide.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
     object is gone, as after an interrupt, the sampler ends, too.
@@ -74,14 +103,16 @@ class Sampler:
 
     def __init__(
         self,
-        done: Callable[[], object],
-        seconds: float | None = None,
+        done: Callable[[], object] | None = None,
+        seconds: float = math.inf,
+        steps: int = 0,
         below: int | None = None,
+        width: float = BLOCK,
     ) -> None:
-        self.tally = Tally()
+        self.tally = Tally(width)
         self._below = below
-        self._seconds = seconds
-        self._done = weakref.WeakMethod(done)
+        self._seconds, self.steps = seconds, steps
+        self._done = weakref.WeakMethod(done or self.stop)
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.
@@ -98,9 +129,11 @@ class Sampler:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def end(self) -> None:
-        """End by itself, soon: `done` is called."""
-        self._seconds = 0.0
+    def updated(self, *_: object) -> None:
+        """A hook of optimizers. After the last of the steps it ends by itself, soon."""
+        self.steps -= 1
+        if self.steps == 0:
+            self._seconds = 0.0
 
     def _run(self) -> None:
         tally = self.tally
@@ -115,47 +148,39 @@ class Sampler:
                 # Imports are over sooner or later: the budget is for what comes then.
                 worked += 0.0 if START in stack else now - last
             last = now
-            if self._seconds is not None and worked >= self._seconds:
+            if worked >= self._seconds:
                 self._ended.set()
-                done = self._done()
-                if done is not None:
+                if done := self._done():
                     done()
 
 
-Interval = tuple[float, float]
-# With fewer values each counts for itself: runs of neighbours would be too few.
-MANY = 20
-
-
-def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, Interval]:
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Share:
     """The sum of ``parts`` over that of ``wholes``, at most 1, with its 95 % interval."""
     whole = sum(wholes)
     if whole <= 0:
-        return 0.0, (0.0, 0.0)
+        return NONE
     share = min(1.0, sum(parts) / whole)
-    runs = zip(_means(parts), _means(wholes), strict=True)
-    half = _half_width([min(1.0, part / max(each, 1e-12)) for part, each in runs])
+    runs = zip(means_of(parts), means_of(wholes), strict=True)
+    half = _margin([min(1.0, part / max(each, 1e-12)) for part, each in runs])
     return share, (max(0.0, share - half), min(1.0, share + half))
 
 
-def saving_of(before: Sequence[float], after: Sequence[float]) -> tuple[float, Interval]:
+def saving_of(before: Sequence[float], after: Sequence[float]) -> Share:
     """The share by which the mean of ``after`` is below that of ``before``, with its interval."""
     if not sum(before) > 0 or not after:
-        return 0.0, (0.0, 0.0)
-    old, new = _means(before), _means(after)
+        return NONE
+    old, new = means_of(before), means_of(after)
     first, second = fmean(old), fmean(new)
     ratio = second / first
-    half = math.hypot(ratio * _half_width(old) / first, _half_width(new) / first)
+    half = math.hypot(ratio * _margin(old) / first, _margin(new) / first)
     return 1 - ratio, (1 - ratio - half, 1 - ratio + half)
 
 
-def _means(values: Sequence[float]) -> list[float]:
+def means_of(values: Sequence[float], mean: Callable[..., float] = fmean) -> list[float]:
     """Nearly independent values: neighbouring ones are not, so of many the means of runs."""
-    return list(values) if len(values) < MANY else [fmean(run) for run in runs_of(values)]
+    return list(values) if len(values) < MANY else [mean(run) for run in runs_of(values)]
 
 
-def _half_width(values: Sequence[float]) -> float:
+def _margin(values: Sequence[float]) -> float:
     """Half of the 95 % interval of their mean; infinite for fewer than two."""
-    if len(values) < 2:
-        return math.inf
-    return student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return estimate(values).margin if len(values) > 1 else math.inf

@@ -8,56 +8,127 @@ models and optimizers after each experiment too, so that none trains on what ano
 
 from __future__ import annotations
 
+import inspect
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
+import torch
+
+from labkit import pick
 from labkit.busy import Others, cores
-from labkit.comparing import measuring
+from labkit.comparing import budget, measuring
 from labkit.device import is_out_of_memory, release_memory
 from labkit.progress import progress
 from labkit.restore import Restoration, giving_back, preserve_state, restoring
 from labkit.restore.reach import generators_of
 from labkit.text import format_seconds
-from whyslow import memory
-from whyslow.checks import EXPERIMENTS, Check, beside, loading, model, settings, update
+from whyslow import remedies
+from whyslow.checks import loading, model, settings, update, waits
 from whyslow.checks.model import larger_batch
 from whyslow.experiment import STEPS, Experiment
 from whyslow.findings import Diagnosis, Finding, found, ranked
-from whyslow.limit import limit
-from whyslow.lines import OWN
-from whyslow.observe import count_operators, observe, tensors_of
-from whyslow.parts import Parts
-from whyslow.remedies import BATCH, GROWTH, LOOP, WAITS, loader
-from whyslow.sampling import share_of
-from whyslow.stacks import COMPILING, LOADING, UPDATE
+from whyslow.lines import Parts
+from whyslow.observe import count_operators, mapped, observe, tensors_of
+from whyslow.sampling import NONE, share_of
+from whyslow.stacks import CAUSES, COMPILING, LOADING, OWN, UPDATE
 from whyslow.subject import (
     LEAST_STEPS,
+    MEMORY_STEPS,
     Stream,
     Subject,
     ahead,
-    copy_of,
     end_workers,
+    growth,
     own,
     stream,
+    use_of,
 )
 
-# Parts of the budget: counting memory, running steps on batches as they come, or without any.
-COUNTING = 0.1
-STREAMING = 0.2
-LOOKING = 0.1
-# The longest that one experiment is repeated.
-LONGEST = 0.15
+Check = Callable[[Subject], Iterator[Experiment]]
+
+# Of those that work on the same part of a step, the first ones come first.
+EXPERIMENTS: tuple[Check, ...] = (
+    settings.switches,
+    update.optimizers,
+    model.precision,
+    waits.waits,
+    model.gradients,
+    settings.threads,
+    model.compiling,
+)
+# Parts of the budget: running steps on batches as they come, and repeating one experiment.
+STREAMING, LONGEST = 0.2, 0.15
 # Of a step that takes more of the budget, operators and memory are not counted: that takes five.
 COUNTED = 1 / 20
 # A slow step may take the diagnosis so far beyond its budget, for the sake of the first experiment.
 BEYOND = 1.5
 # Steps that an experiment in blocks takes at least.
 MANY = 12
+
+
+def diagnose(
+    step: Callable[..., object],
+    batches: Any = None,
+    *,
+    seconds: float | None = None,
+    model: Any = None,
+    optimizer: Any = None,
+    patience: float = 120.0,
+    first: str = "",
+) -> Diagnosis:
+    """Find out what makes a training step slow: ``whyslow.diagnose(step, batches=loader)``.
+
+    ``step(batch)`` does one training step; without ``batches``, ``step()`` gets its own.
+    ``batches`` is a DataLoader, or whatever else gives such batches again and again. ``seconds`` is
+    the budget, 20 by default. ``model`` and ``optimizer`` are found where the step uses them; give
+    them, or a list of anything else with a state, where the step changes what it cannot reach by
+    name. Whatever takes longer than ``patience`` seconds at once ends with a TimeoutError.
+    Experiments on ``first``, a cause of a `Report`, come first; else those on the largest part.
+
+    Returns a `Diagnosis`. Models, optimizers, random numbers, torch's switches and the variables of
+    the step are as before; TypeError for a step that cannot be called like that, ValueError for one
+    on a card that is not torch's current one, or that trains in a generator function, which cannot
+    be put back; what the first step raises comes through.
+    """
+    given = [each if isinstance(each, (list, tuple)) else [each] for each in (model, optimizer)]
+    state = tuple(item for each in given for item in each if item is not None)
+    seconds = check_call(step, batches, seconds)
+    if not patience > 0:
+        raise ValueError(f"patience={patience!r}: use a positive number of seconds")
+    if first and first not in CAUSES:
+        raise ValueError(f"first={first!r}: use {', '.join(map(repr, CAUSES))}")
+    return Session(step, batches, seconds, patience, state, first).run()
+
+
+def check_call(step: Any, batches: Any, seconds: float | None) -> float:
+    """The budget in seconds; TypeError and ValueError for what cannot be diagnosed."""
+    if not callable(step):
+        raise TypeError(f"step={step!r} cannot be called: pass a function that does one step")
+    if batches is not None and not hasattr(batches, "__iter__"):
+        raise TypeError(f"batches={batches!r} has no batches: pass a DataLoader, or a list of them")
+    if hasattr(batches, "__next__"):
+        raise TypeError(
+            f"batches={batches!r} can be read only once: pass the DataLoader itself, "
+            "or list(...) of a few batches"
+        )
+    arguments = () if batches is None else (None,)
+    called = "step() without batches= (--batches)" if batches is None else "step(batch)"
+    try:
+        inspect.signature(step).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"step={step!r} is called as {called}: {error}") from None
+    except ValueError:
+        # A built-in function without a signature: calling it will tell.
+        pass
+    return budget(pick(cpu=20.0, test=4.0) if seconds is None else seconds)
 
 
 class Session:
@@ -77,6 +148,8 @@ class Session:
         self.begin = time.perf_counter()
         self.others = Others()
         self.found: list[Finding] = []
+        # By the lines alone: said where no experiment explains it.
+        self.beside: list[Finding] = []
         self.unmeasured: dict[str, str] = {}
         self.notes: list[str] = []
         # The checks that were made, by what they look for.
@@ -89,8 +162,6 @@ class Session:
         self.waiting = 0.0
         # The line that took most of loading the first batches.
         self.loads_in = ""
-        # By the lines alone: said where no experiment explains it.
-        self.beside: list[Finding] = []
         self.parts = Parts()
         # Whether any experiment was made; else what the report says first.
         self.tried = False
@@ -103,41 +174,45 @@ class Session:
 
     def run(self) -> Diagnosis:
         """Everything, in turn; all is put back, whatever is raised."""
-        loader = self.subject.loader
+        call, loader = self.subject.call, self.subject.loader
         given = (*self.state, *generators_of(loader))
         advice = ", or list in model= and optimizer= what it trains"
-        # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
-        with (
-            measuring(None),
-            giving_back(partial(end_workers, loader)),
-            _with_note(self.subject.call),
-            restoring(self.subject.call, also=given, advice=advice) as self.restoration,
-            self._bar(),
-        ):
-            self._look()
-            # A profiler would watch what counts as well, which takes many times as long.
-            with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
-                self._count()
-            self._stream()
-            self._experiments()
-        self._tell()
+        try:
+            # With-statements, and no ExitStack: of that, an interrupt may leave a part undone.
+            with (
+                measuring(None),
+                giving_back(partial(end_workers, loader)),
+                restoring(call, also=given, advice=advice) as self.restoration,
+                progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as self.bar,
+            ):
+                self._look()
+                # A profiler would watch what counts as well, which takes many times as long.
+                with settings.not_profiled() if self.subject.seen.profiled else nullcontext():
+                    self._count()
+                self._stream()
+                self._experiments()
+        except Exception as error:
+            error.add_note(f"(while diagnosing {getattr(call, '__name__', type(call).__name__)!r})")
+            raise
+        if busy := self.others.in_the_way(cores()):
+            self.notes.append(busy)
+        if written := self.subject.seen.written:
+            names = ", ".join(dict.fromkeys(written))
+            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
         made = dict.fromkeys(self.looked_for)
         return Diagnosis(
             ranked(self.found),
             self.step_seconds,
             time.perf_counter() - self.begin,
             self.phases,
-            tuple(self.notes),
+            (*self.notes, *self.restoration.notes),
             self.unmeasured,
             tuple(name for name in made if name not in self.unmeasured),
             self.untried,
         )
 
-    @contextmanager
-    def _bar(self) -> Iterator[None]:
-        with progress(total=self.seconds, unit="s", desc="diagnosing", delay=0) as bar:
-            self.advance = lambda: bar.update(min(bar.total, self.seconds - self.left) - bar.n)
-            yield
+    def _advance(self) -> None:
+        self.bar.update(min(self.seconds, self.seconds - self.left) - self.bar.n)
 
     def _look(self) -> None:
         """The first steps: what is used, and how long it takes."""
@@ -146,7 +221,7 @@ class Session:
             with limit(self.patience, "loading the first batches"), self.parts.seen():
                 subject.keep(subject.loader)
             self.loads_in = self.parts.where((LOADING,))
-        probe = [copy_of(batch) for batch in subject.batches[:1]]
+        probe = [mapped(batch, torch.clone) for batch in subject.batches[:1]]
         versions = [each._version for each in tensors_of(probe)]
         before = model.codes()
         self._observe(subject.serve(probe), "the first step")
@@ -157,7 +232,7 @@ class Session:
             # The first one has no gradients to begin with, and compiles: the second tells more.
             self._observe(subject.serve(), "the second step")
         self.step_seconds = subject.step_seconds
-        self.advance()
+        self._advance()
 
     def _observe(self, step: Callable[[], object], name: str) -> None:
         with limit(self.patience, name), self.parts.seen():
@@ -168,21 +243,24 @@ class Session:
         """Operators and memory, in a few steps more."""
         subject = self.subject
         if subject.step_seconds > COUNTED * self.seconds:
-            self.unmeasured |= dict.fromkeys((GROWTH, BATCH), self._too_slow(memory.STEPS))
+            why = self._too_slow(2 * MEMORY_STEPS)
+            self.unmeasured |= {remedies.GROWTH: why, remedies.BATCH: why}
             return
         step = subject.serve()
         with self._may_fail("operators, one by one"):
             count_operators(step, subject.seen)
         with self._may_fail("memory of a step"):
-            use = memory.use_of(step, subject.seen.device, COUNTING * self.seconds)
+            use = use_of(step, subject.seen.device)
             subject.peak = use.peak
-            self.looked_for.append(GROWTH)
-            self.found += memory.findings(use)
-        self.advance()
+            self.looked_for.append(remedies.GROWTH)
+            self.found += growth(use)
+        self._advance()
 
-    def _too_slow(self, steps: int) -> str:
-        wanted = math.ceil(2 * steps * self.subject.step_seconds + self.seconds - self.left)
-        return f"a step takes {format_seconds(self.subject.step_seconds)}; try seconds={wanted}"
+    def _too_slow(self, steps: int, more: float = 0.0) -> str:
+        """Why so many steps, and ``more`` seconds, were not taken."""
+        one, spent = self.subject.step_seconds, self.seconds - self.left
+        wanted = math.ceil(max(1.5 * self.seconds, spent + more + steps * one))
+        return f"a step takes {format_seconds(one)}, it needs more time: try seconds={wanted}"
 
     def _stream(self) -> None:
         """Steps on batches as they come: what is waited for, and which lines run meanwhile."""
@@ -194,13 +272,15 @@ class Session:
             self._from_waits(streamed)
         if streamed.wholes:
             self.step_seconds = sum(streamed.wholes) / len(streamed.wholes)
-        self.looked_for += beside.looked_for(subject)
-        self.found += self._placed(beside.again(self.parts, times), (COMPILING,))
+        self.looked_for.append(remedies.RECOMPILED)
+        if update.trains(subject):
+            self.looked_for.append(remedies.BESIDE)
+        self.found += self._placed(update.again(self.parts, times), (COMPILING,))
         # torch's own functions are timed on tensors like these: of a kind that they may not take.
-        with self._may_fail(LOOP):
+        with self._may_fail(remedies.LOOP):
             self.found += self._placed(update.by_hand(subject, self.parts), (OWN, UPDATE))
-        self.beside += self._placed(beside.around(subject, self.parts), beside.AROUND)
-        self.advance()
+        self.beside += self._placed(update.around(subject, self.parts), update.AROUND)
+        self._advance()
 
     def _streamed(self) -> Stream:
         """Of slow steps, the time of the first batches is enough."""
@@ -214,12 +294,15 @@ class Session:
         if steps * one > 2 * STREAMING * self.seconds:
             if not workers:
                 return Stream(subject.loads, [subject.step_seconds] * len(subject.loads))
-            self.unmeasured[WAITS] = self._too_slow(steps)
+            self.unmeasured[remedies.WAITS] = self._too_slow(2 * steps)
             return Stream()
-        seconds = (STREAMING if subject.takes_batches else LOOKING) * self.seconds
-        around = partial(limit, self.patience, "a step")
+
+        def train(batch: Any) -> None:
+            with limit(self.patience, "a step"):
+                subject.train(batch)
+
         with limit(self.patience, "reading from the loader"), self.parts.seen():
-            streamed = stream(subject.train, subject.loader, seconds, around)
+            streamed = stream(train, subject.loader, STREAMING * self.seconds)
         if streamed.works:
             subject.step_seconds = sum(streamed.works) / len(streamed.works)
         return streamed
@@ -228,7 +311,7 @@ class Session:
         """What waiting for data costs: by the clock, or by the lines of a step's own loader."""
         subject = self.subject
         self.phases = self.parts.shares()
-        self.looked_for.append(WAITS)
+        self.looked_for.append(remedies.WAITS)
         where = self.parts.where((LOADING,)) or self.loads_in
         if subject.takes_batches and streamed.wholes:
             self.waiting, _ = share_of(streamed.waits, streamed.wholes)
@@ -236,9 +319,9 @@ class Session:
             each = loading.finding(subject, streamed, self._may_fail)
             self.found.append(replace(each, where=where))
             return
-        share = self.parts.sampled.causes.get(LOADING, (0.0, (0.0, 0.0)))
+        share = self.parts.sampled.causes.get(LOADING, NONE)
         how = "by its lines: a loader of the step's own"
-        self.found.append(found(WAITS, *share, how, {"loader": loader()}, where))
+        self.found.append(found(remedies.WAITS, share, how, where, loader=remedies.loader()))
 
     def _placed(self, findings: Iterable[Finding], part: tuple[str, ...]) -> list[Finding]:
         """With the line that takes most of the part, and as a share of all of the step."""
@@ -272,9 +355,15 @@ class Session:
 
     def _experiment(self, experiment: Experiment, rest: int) -> float:
         """Run one of the ``rest``: the share of the step that it saves, or 0."""
-        pairs = self._pairs(experiment)
-        if not pairs:
-            self._not_tried(experiment, rest)
+        # The largest share may take a little more.
+        left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
+        steps = left / (self.subject.step_seconds * max(1, experiment.samples))
+        # A single pair is only for the first one.
+        if steps < (STEPS if self.tried else STEPS - 2):
+            why = self._too_slow(rest * STEPS, experiment.compiles)
+            self.unmeasured[experiment.name] = why
+            if not (self.tried or self.untried or experiment.compiles):
+                self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
             return 0.0
         first, self.tried = not self.tried, True
         step = self.subject.serve()
@@ -287,45 +376,24 @@ class Session:
             experiment.whole(),
         ):
             others = Others()
-            if MANY * self.subject.step_seconds > seconds:
-                room = int(seconds / self.subject.step_seconds - 1) // 2
-                result = experiment.few(step, max(pairs, min(MANY, room)))
-            else:
-                result = experiment.run(step, seconds)
+            room = seconds / self.subject.step_seconds
+            few = max(1 + (steps >= STEPS), int(room - 1) // 2) if room < MANY else 0
+            result = experiment.run(step, seconds, few)
             # Steps may differ, as where an optimizer calls its closure as often as it needs to.
             usual = result.baseline.median
             self.subject.step_seconds = max(self.subject.step_seconds, usual)
             self.looked_for.append(experiment.name)
-            self.advance()
-            busy = others.in_the_way(experiment.cores) if experiment.cores else None
-            if busy is not None:
+            self._advance()
+            if experiment.cores and (busy := others.in_the_way(experiment.cores)):
                 self.unmeasured[experiment.name] = busy
             elif experiment.worth_naming(result):
                 [finding] = self._placed([experiment.finding(result)], experiment.part)
                 self.found.append(finding)
                 return finding.share
             elif result.pairs == 1:
-                self.notes.append(
-                    f"{experiment.name}: only tried in one pair, {result.speedup:.2f}x"
-                )
+                gain = f"{result.speedup:.2f}x"
+                self.notes.append(f"{experiment.name}: only tried in one pair, {gain}")
         return 0.0
-
-    def _pairs(self, experiment: Experiment) -> int:
-        """How many pairs of steps there is time for: 2 and more, 1 for the first, or 0."""
-        # The largest share may take a little more.
-        left = self.left + (BEYOND - 1) * self.seconds * (not self.tried) - experiment.compiles
-        step = self.subject.step_seconds * max(1, experiment.samples)
-        if STEPS * step <= left:
-            return 2
-        return int(not self.tried and (STEPS - 2) * step <= left)
-
-    def _not_tried(self, experiment: Experiment, rest: int) -> None:
-        spent = self.seconds - self.left
-        needed = spent + experiment.compiles + rest * STEPS * self.subject.step_seconds
-        why = f"it needs more time: try seconds={math.ceil(max(1.5 * self.seconds, needed))}"
-        self.unmeasured[experiment.name] = why
-        if not (self.tried or self.untried or experiment.compiles):
-            self.untried = f"Not even the first experiment fitted ({experiment.name}; {why})"
 
     @contextmanager
     def _may_fail(self, name: str) -> Iterator[None]:
@@ -340,22 +408,32 @@ class Session:
             if is_out_of_memory(error):
                 release_memory()
 
-    def _tell(self) -> None:
-        busy = self.others.in_the_way(cores())
-        if busy is not None:
-            self.notes.append(busy)
-        if self.subject.seen.written:
-            names = ", ".join(dict.fromkeys(self.subject.seen.written))
-            self.notes.append(f"each step writes a file, also while it was diagnosed: {names}")
-        self.notes += self.restoration.notes
-
 
 @contextmanager
-def _with_note(call: Any) -> Iterator[None]:
-    """An error of the step says that it is the step's own."""
-    try:
+def limit(seconds: float, what: str) -> Iterator[None]:
+    """TimeoutError when the block takes more than ``seconds``; it says ``what`` took so long.
+
+    Only the main thread of a program can be interrupted, by a signal of the operating system:
+    elsewhere what hangs is not ended.
+    """
+
+    def ring(number: int, frame: FrameType | None) -> NoReturn:
+        late = f"{what} took longer than {seconds:g} s; patience={2 * seconds:g} waits longer"
+        if frame is not None:
+            late += f" (it stood in {frame.f_code.co_name}, line {frame.f_lineno})"
+        raise TimeoutError(late)
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or not hasattr(signal, "setitimer"):
         yield
-    except Exception as error:
-        name = getattr(call, "__name__", type(call).__name__)
-        error.add_note(f"(while diagnosing {name!r})")
-        raise
+        return
+    before, old = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+
+    def put_back() -> None:
+        signal.setitimer(signal.ITIMER_REAL, *old)
+        signal.signal(signal.SIGALRM, before)
+
+    with giving_back(put_back):
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield

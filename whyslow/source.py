@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,11 +27,6 @@ class Source:
     loss: tuple[Range, ...] = ()
 
 
-def inside(line: int, ranges: tuple[Range, ...]) -> bool:
-    """Whether a line is in one of them."""
-    return any(first <= line <= last for first, last in ranges)
-
-
 @functools.lru_cache(maxsize=256)
 def source_of(file: str) -> Source:
     """Nothing is known of a file that cannot be read, or that is no Python."""
@@ -38,19 +34,16 @@ def source_of(file: str) -> Source:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return Source()
-    loops: list[Range] = []
-    without: list[Range] = []
-    update: list[Range] = []
-    gradients: list[Range] = []
+    ranges: dict[str, list[Range]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, (ast.For, ast.While)):
-            loops.append(_range(node))
+            ranges["loops"].append(_range(node))
         if isinstance(node, (ast.With, ast.FunctionDef)) and _is_quiet(node):
-            (update if _writes(node) else without).append(_range(node))
+            ranges["update" if _writes(node) else "without"].append(_range(node))
         if isinstance(node, ast.Attribute) and node.attr == "grad":
-            gradients.append(_range(node))
-    parts = loops, without, update, gradients, _losses(tree)
-    return Source(*(tuple(each) for each in parts))
+            ranges["gradients"].append(_range(node))
+    ranges["loss"] = list(_losses(tree))
+    return Source(**{name: tuple(each) for name, each in ranges.items()})
 
 
 def _losses(tree: ast.AST) -> Iterator[Range]:
@@ -78,7 +71,7 @@ def _is_quiet(node: ast.With | ast.FunctionDef) -> bool:
     """
     if isinstance(node, ast.With):
         return any(_name(item.context_expr) in _QUIET for item in node.items)
-    called = set(_methods(node))
+    called = _methods(node)
     decorated = any(_name(each) in _QUIET for each in node.decorator_list)
     return decorated or ("eval" in called and "backward" not in called)
 
@@ -92,10 +85,9 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _methods(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-            yield each.func.attr
+def _methods(node: ast.AST) -> set[str]:
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+    return {each.func.attr for each in calls if isinstance(each.func, ast.Attribute)}
 
 
 def _writes(node: ast.AST) -> bool:

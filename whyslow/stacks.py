@@ -25,11 +25,15 @@ Stack = tuple[Place | str, ...]
 LOADING, FORWARD, BACKWARD, UPDATE = "loading", "forward", "backward", "update"
 LOGGING, SAVING, COMPILING = "logging", "saving", "compiling"
 VALIDATION, WAITING, START = "validation", "waiting", "start-up"
+# What no mark says, but the lines of the reader's own.
+HOST, OWN, OUTSIDE = "host waits", "your own code", "outside the loop"
+# Of these it matters that they are in the loop.
+TRAINING = LOADING, HOST, FORWARD, BACKWARD, UPDATE, WAITING, OWN
+CAUSES = (*TRAINING, LOGGING, SAVING, VALIDATION, COMPILING, START, OUTSIDE)
 
 # By the end of the file's path, and by the function where one is named. The first that fits.
 _MARKS: tuple[tuple[str, str, str], ...] = (
-    (r"torch/utils/data/", "", LOADING),
-    (r"torchvision/(transforms|io|datasets)/", "", LOADING),
+    (r"torch/utils/data/|torchvision/(transforms|io|datasets)/", "", LOADING),
     (r"(PIL|torchaudio|webdataset|datasets|h5py|soundfile|cv2|pandas|tokenizers)/", "", LOADING),
     (r"numpy/lib/_?npyio", "", LOADING),
     (r"torch/serialization\.py", r"save", SAVING),
@@ -38,14 +42,10 @@ _MARKS: tuple[tuple[str, str, str], ...] = (
     # Compiling, and not the calls of what is compiled.
     (r"torch/_dynamo/(convert_frame|symbolic_convert|output_graph)\.py", "", COMPILING),
     (r"torch/_inductor/(compile_fx|graph|scheduler|async_compile)\.py", "", COMPILING),
-    (r"/torchinductor_", "", FORWARD),
-    (r"torch/_tensor\.py", r"backward", BACKWARD),
-    (r"torch/autograd/__init__\.py", r"backward|grad", BACKWARD),
-    (r"torch/(optim|amp/grad_scaler)", "", UPDATE),
-    (r"torch/nn/utils/clip_grad\.py", "", UPDATE),
+    (r"/torchinductor_|torch/nn/functional\.py", "", FORWARD),
     (r"torch/nn/modules/module\.py", r"_(wrapped_)?call_impl|__call__", FORWARD),
-    (r"torch/nn/functional\.py", "", FORWARD),
-    (r"torch/utils/tensorboard/", "", LOGGING),
+    (r"torch/(_tensor|autograd/__init__)\.py", r"backward|grad$", BACKWARD),
+    (r"torch/(optim|amp/grad_scaler|nn/utils/clip_grad\.py)", "", UPDATE),
     (r"/(logging|tqdm|wandb|mlflow|tensorboard|rich|IPython|ipykernel)/", "", LOGGING),
     # Trainers of libraries, whose loops are not the reader's.
     (r"lightning/.*evaluation_loop", "", VALIDATION),
@@ -90,10 +90,8 @@ def stack_of(frame: FrameType | None) -> Stack:
         code = frame.f_code
         if is_own(code):
             places.append((code, frame.f_lasti))
-        else:
-            mark = mark_of(code)
-            if mark and (not places or places[-1] != mark):
-                places.append(mark)
+        elif (mark := mark_of(code)) and places[-1:] != [mark]:
+            places.append(mark)
         frame = frame.f_back
     return tuple(reversed(places))
 
@@ -111,9 +109,9 @@ def stack_of_thread(thread: int, below: int | None = None) -> Stack:
         if stack and stack[-1] == WAITING:
             for other, frame in frames.items():
                 instead = stack_of(frame) if other != thread else ()
-                if instead and instead[-1] != WAITING and _has_own(instead):
+                if own(instead) and instead[-1] != WAITING:
                     return instead
-    return stack if below is not None or _has_own(stack) else ()
+    return stack if below is not None or own(stack) else ()
 
 
 def uncollected() -> AbstractContextManager[None]:
@@ -127,5 +125,6 @@ def uncollected() -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _has_own(stack: Stack) -> bool:
-    return any(not isinstance(place, str) for place in stack)
+def own(stack: Stack) -> list[Place]:
+    """The own lines of a stack: the last one runs, or has called what runs."""
+    return [place for place in stack if not isinstance(place, str)]

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import copy
+import gc
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import DataLoader
 
 from labkit.device import synchronize
-from labkit.restore.memory import bytes_of
+from labkit.memory import StorageTracker
+from labkit.restore.memory import bytes_of, free_bytes
+from labkit.text import format_bytes
+from whyslow import remedies
+from whyslow.findings import Finding, found
 from whyslow.observe import Seen, mapped, tensors_of
 
 # Batches that are kept for experiments: so many, and so many bytes.
 KEPT_BATCHES = 4
 KEPT_BYTES = 2**28
+# Of the free memory an experiment may take so much.
+SAFE = 0.4
 
 
 @dataclass
@@ -49,25 +56,18 @@ class Subject:
         """A step of no arguments, on kept batches in turn."""
         if not self.takes_batches:
             return self.call
-        served, turn = batches or self.batches, 0
-
-        def step() -> object:
-            nonlocal turn
-            turn += 1
-            return self.train(served[turn % len(served)])
-
-        return step
+        served = itertools.cycle(batches or self.batches)
+        return lambda: self.train(next(served))
 
     def train(self, batch: Any) -> object:
         """One step on this batch, where it takes one."""
         if not self.takes_batches:
             return self.call()
-        return self.call(copy_of(batch) if self.copied else batch)
+        return self.call(mapped(batch, torch.clone) if self.copied else batch)
 
     def keep(self, source: Iterable[Any]) -> None:
         """Take the first batches of ``source``. ValueError where it has none."""
-        size = 0
-        asked = time.perf_counter()
+        size, asked = 0, time.perf_counter()
         for batch in one_pass(source):
             self.loads.append(time.perf_counter() - asked)
             self.batches.append(batch)
@@ -78,10 +78,13 @@ class Subject:
         if not self.batches:
             raise ValueError(f"batches={source!r} is empty: a diagnosis needs at least one batch")
 
+    def has_room(self, times: float) -> bool:
+        """Whether a step of so many times the memory takes less than `SAFE` of what is free.
 
-def copy_of(batch: Any) -> Any:
-    """The batch with tensors of its own."""
-    return mapped(batch, torch.clone)
+        What is unknown, of the step or of the device, means no.
+        """
+        free = free_bytes(self.seen.device)
+        return free is not None and self.peak is not None and times * self.peak < SAFE * free
 
 
 # Steps of which a wait is taken at least.
@@ -107,19 +110,14 @@ class Stream:
     @property
     def warm(self) -> Stream:
         """Its steps that are not the first of a pass."""
-        starts = set(self.starts)
-        steps = [each for each in zip(self.waits, self.works, strict=True) if each[0] not in starts]
+        pairs = zip(self.waits, self.works, strict=True)
+        steps = [each for each in pairs if each[0] not in self.starts]
         return Stream([wait for wait, _ in steps], [work for _, work in steps])
 
 
-def stream(
-    step: Callable[[Any], object],
-    loader: Any,
-    seconds: float,
-    around: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Stream:
+def stream(step: Callable[[Any], object], loader: Any, seconds: float) -> Stream:
     """Run the loader for ``seconds``, and for `LEAST_STEPS` where they take no longer than twice
-    that; each step in the context of ``around``, which is no part of its time.
+    that.
 
     What lies between two passes over the loader, such as workers that start, is waiting. Batches
     that were loaded before the first step was done say nothing of those after them.
@@ -130,11 +128,10 @@ def stream(
         wait = time.perf_counter() - asked
         if first:
             found.starts.append(wait)
-        with around():
-            began = time.perf_counter()
-            step(batch)
-            synchronize()
-            done = time.perf_counter()
+        began = time.perf_counter()
+        step(batch)
+        synchronize()
+        done = time.perf_counter()
         if number >= skip:
             found.waits.append(wait)
             found.works.append(done - began)
@@ -194,3 +191,39 @@ def end_workers(loader: Any) -> None:
     if iterator is not None:
         iterator._shutdown_workers()
         loader._iterator = None
+
+
+# Steps of which the memory is taken: the first ones make gradients and state.
+MEMORY_STEPS = 4
+
+
+class Use(NamedTuple):
+    """Bytes: the ``peak`` of a step, what it ``adds`` at most, and what ``stays`` after each."""
+
+    peak: int
+    adds: int
+    stays: int
+
+
+def use_of(step: Callable[[], object], device: str) -> Use:
+    """The memory of `MEMORY_STEPS` steps; they are real ones."""
+    kept: list[int] = []
+    with StorageTracker(device) as tracker:
+        for _ in range(MEMORY_STEPS):
+            step()
+            gc.collect()
+            tracker.record()
+            # Older tensors that a step uses for the first time, as another batch, are no growth.
+            kept.append(tracker.current - tracker.existing)
+    stays = (kept[-1] - kept[0]) / (MEMORY_STEPS - 1)
+    # Where something stays, the peak is that of the last step: what the others left is not its own.
+    adds = max(1, tracker.peak - tracker.existing - kept[-2])
+    return Use(tracker.peak, adds, max(0, round(stays)))
+
+
+def growth(use: Use) -> Iterator[Finding]:
+    """What stays of each step, as a share of what a step makes."""
+    if use.stays:
+        share = min(1.0, use.stays / use.adds)
+        how = f"by counting: {format_bytes(use.stays)} stay alive after each step"
+        yield replace(found(remedies.GROWTH, (share, (share, share)), how), of="memory")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import math
 import multiprocessing
 import sys
 import threading
 import weakref
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.hooks import RemovableHandle
 
 from labkit import show
 from labkit.comparing import budget
@@ -37,9 +36,8 @@ class Watch:
             budget(seconds)
         if steps is not None and (not isinstance(steps, int) or steps < 1):
             raise ValueError(f"steps={steps!r}: use a whole number of updates from 1 on")
-        self._sampler = Sampler(self.stop, seconds)
-        self._steps = steps
-        self._hook: RemovableHandle | None = None
+        self._sampler = Sampler(self.stop, math.inf if seconds is None else seconds, steps or 0)
+        self._unhook: Callable[[], object] = lambda: None
         self._ended = ""
         self._lock = threading.Lock()
         self._shown = not show
@@ -48,18 +46,17 @@ class Watch:
     def start(self) -> Watch:
         """Begin to watch the thread that calls it."""
         self._place = None if self._shown else _place_in_a_notebook()
-        if self._steps is not None:
-            ends = _ends_after(self._steps, self._sampler)
-            self._hook = register_optimizer_step_post_hook(ends)
-            weakref.finalize(self, self._hook.remove)
+        if self._sampler.steps:
+            # It keeps the sampler alive, and not the `Watch`, whose end removes it.
+            hook = register_optimizer_step_post_hook(self._sampler.updated)
+            self._unhook = weakref.finalize(self, hook.remove)
         self._sampler.start()
         return self
 
     def stop(self) -> Report:
         """End it, and show what was found, if that was not done yet."""
         self._sampler.stop()
-        if self._hook is not None:
-            self._hook.remove()
+        self._unhook()
         with self._lock:
             first, self._shown = not self._shown, True
         report = self.report
@@ -78,33 +75,15 @@ class Watch:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._ended = kind.__name__
+        self._ended = kind.__name__ if kind else ""
         self.stop()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return str(self.report)
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return self.report._repr_html_()
-
     def _at_exit(self) -> None:
-        kind = getattr(sys, "last_type", None)
-        self._ended = self._ended or (kind.__name__ if kind else "")
+        self._ended = self._ended or getattr(getattr(sys, "last_type", None), "__name__", "")
         self.stop()
-
-
-def _ends_after(steps: int, sampler: Sampler) -> Callable[..., None]:
-    """A hook of optimizers. It keeps no `Watch` alive, whose end removes it."""
-    left = count(steps - 1, -1)
-
-    def updated(*_: object) -> None:
-        if next(left) == 0:
-            sampler.end()
-
-    return updated
 
 
 def start(*, seconds: float | None = 20.0, steps: int | None = None) -> Watch:
@@ -128,6 +107,5 @@ def _place_in_a_notebook() -> Any:
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    if getattr(get_ipython(), "kernel", None) is None:
-        return None
-    return display(show.note("watching ..."), display_id=True)
+    in_kernel = getattr(get_ipython(), "kernel", None) is not None
+    return display(show.note("watching ..."), display_id=True) if in_kernel else None

@@ -234,8 +234,7 @@ def one_epoch(program: Program) -> Any:
 
 def _grows(make: Any) -> float:
     """The share of the memory that stays after each step which the mended form does not keep."""
-    from whyslow import memory
-    from whyslow.subject import Subject
+    from whyslow.subject import Subject, use_of
 
     stays = []
     for mended in (False, True):
@@ -243,7 +242,7 @@ def _grows(make: Any) -> float:
         subject = Subject(program.step, program.batches)
         if program.batches is not None:
             subject.keep(program.batches)
-        use = memory.use_of(subject.serve(), "cpu")
+        use = use_of(subject.serve(), "cpu")
         stays.append(use.stays / use.adds)
     return stays[0] - stays[1]
 

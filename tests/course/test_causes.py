@@ -9,8 +9,8 @@ import whyslow
 from course import causes
 from course.notebook_files import notebook_path
 from whyslow import Diagnosis, Finding
-from whyslow.lines import CAUSES
 from whyslow.remedies import REMEDIES
+from whyslow.stacks import CAUSES
 
 
 def test_each_cause_has_a_notebook_and_no_other_is_listed():

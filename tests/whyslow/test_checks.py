@@ -24,16 +24,17 @@ from labkit.busy import cores
 from labkit.restore import preserve_flags
 from tests.whyslow.parts import looked_at
 from tests.whyslow.programs import PROGRAMS
-from whyslow import memory, observe, remedies, session
-from whyslow.checks import EXPERIMENTS, beside, loading, settings, update
+from whyslow import observe, remedies, session
+from whyslow import subject as of_subject
+from whyslow.checks import loading, settings, update
 from whyslow.checks import model as of_model
 from whyslow.experiment import Experiment
 from whyslow.findings import Finding
-from whyslow.lines import cause_of, is_by_hand
+from whyslow.lines import BLOCK, Parts, cause_of, is_by_hand
 from whyslow.observe import Seen
-from whyslow.parts import BLOCK, Parts
 from whyslow.remedies import BESIDE
 from whyslow.sampling import saving_of, share_of
+from whyslow.session import EXPERIMENTS
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
@@ -119,12 +120,12 @@ def test_a_larger_batch_holds_the_same_samples_again():
 def test_no_larger_batch_is_made_where_memory_is_unknown(monkeypatch):
     subject = subject_of()
     free = 10_000
-    monkeypatch.setattr(memory, "free_bytes", lambda device: free)
+    monkeypatch.setattr(of_subject, "free_bytes", lambda device: free)
     for peak, room in ((None, False), (499, True), (501, False)):
         subject.peak = peak
-        assert memory.room_for(subject, 8) is room
+        assert subject.has_room(8) is room
     free, subject.peak = None, 1
-    assert not memory.room_for(subject, 8)
+    assert not subject.has_room(8)
 
 
 def test_an_experiment_that_cannot_be_made_is_told_and_the_others_are():
@@ -180,7 +181,7 @@ def test_a_training_that_diverges_when_it_is_repeated_is_timed_all_the_same(few)
     losses = iter([torch.tensor(1.0)] * 4)
     step = lambda: next(losses, torch.tensor(float("nan")))  # noqa: E731
     one = Experiment("it", "so")
-    found = one.few(step, 6) if few else one.run(step, 0.1)
+    found = one.run(step, 0.1, pairs=6 if few else 0)
     assert found.pairs > 1 and math.isnan(float(step()))
 
 
@@ -224,7 +225,7 @@ def parts(shares):
     found = Parts()
     for block in range(12):
         for stack, share in shares.items():
-            found._tally.add(stack, block * BLOCK, share * BLOCK)
+            found.tally.add(stack, block * BLOCK, share * BLOCK)
     return found
 
 
@@ -243,18 +244,18 @@ def names_and_shares(found):
 def test_work_around_the_training(stack, share, wanted):
     subject = subject_of(backwards=1)
     seen = parts({stack: share, (FORWARD,): 0.9 - share, (BY_HAND,): 0.1})
-    assert names_and_shares(beside.around(subject, seen)) == pytest.approx(wanted)
+    assert names_and_shares(update.around(subject, seen)) == pytest.approx(wanted)
 
 
 def test_waits_for_data_are_no_part_of_the_step_itself():
     seen = parts({(OF_ONES_OWN,): 0.2, (FORWARD,): 0.2, (LOADING,): 0.6})
-    found = names_and_shares(beside.around(subject_of(backwards=1), seen))
+    found = names_and_shares(update.around(subject_of(backwards=1), seen))
     assert found == pytest.approx({BESIDE: 0.5})
 
 
 def test_a_validation_is_no_work_beside():
     subject = subject_of(backwards=1, unused=[model()])
-    assert not list(beside.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
+    assert not list(update.around(subject, parts({(FORWARD,): 0.5, (OF_ONES_OWN,): 0.5})))
 
 
 class Own(torch.optim.SGD):
@@ -292,7 +293,7 @@ def test_an_average_of_weights_is_no_clipping(monkeypatch, kind, name):
     if kind is not None:
         subject.seen.optimizers.append(kind(subject.seen.parameters, lr=0.1))
     seen = parts({(OF_WEIGHTS,): 0.4, (FORWARD,): 0.6})
-    found = [*update.by_hand(subject, seen), *beside.around(subject, seen)]
+    found = [*update.by_hand(subject, seen), *update.around(subject, seen)]
     assert names_and_shares(found) == pytest.approx({name: 0.4})
 
 
@@ -309,7 +310,7 @@ def test_what_is_as_fast_as_torchs_own_loses_nothing(monkeypatch):
     [
         ("clipped_by_hand", is_by_hand),
         ("optimizer_by_hand", is_by_hand),
-        ("flipped_one_by_one", lambda stack: cause_of(stack) in beside.AROUND),
+        ("flipped_one_by_one", lambda stack: cause_of(stack) in update.AROUND),
     ],
 )
 def test_loops_in_python_are_seen_in_their_lines(name, wanted):
@@ -329,9 +330,9 @@ def test_loops_in_python_are_seen_in_their_lines(name, wanted):
 
 def test_compiling_once_is_no_habit():
     seen = parts({(COMPILING,): 0.1, (FORWARD,): 0.9})
-    [found] = beside.again(seen, 2)
+    [found] = update.again(seen, 2)
     assert found.share == pytest.approx(0.1)
-    assert not list(beside.again(seen, 1))
+    assert not list(update.again(seen, 1))
 
 
 def test_no_share_is_more_than_all():
@@ -534,9 +535,9 @@ def test_what_stays_in_memory(keeps):
         if keeps:
             kept.append(made)
 
-    use = memory.use_of(step, "cpu")
+    use = of_subject.use_of(step, "cpu")
     assert use.stays == (4000 if keeps else 0)
-    found = [(each.share, each.of) for each in memory.findings(use)]
+    found = [(each.share, each.of) for each in of_subject.growth(use)]
     assert found == ([(1.0, "memory")] if keeps else [])
 
 

@@ -28,7 +28,7 @@ def test_what_was_compiled_is_given_up_and_the_models_are_as_before(subject):
     [root] = subject.seen.roots
     before = model.codes()
     with experiment.whole():
-        result = experiment.few(subject.serve(), 2)
+        result = experiment.run(subject.serve(), 1.0, pairs=2)
         assert model.codes() > max(0, before)
     assert model.codes() == 0
     assert "forward" not in vars(root) and result.pairs == 2

@@ -595,7 +595,7 @@ def test_each_planted_fault_is_tried_and_not_its_mended_form(name):
 
 
 def applies(name, mended):
-    from whyslow.checks import EXPERIMENTS
+    from whyslow.session import EXPERIMENTS
 
     program = PROGRAMS[name].make(mended)
     try:

@@ -6,10 +6,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import whyslow
-from whyslow.lines import OWN
+from whyslow.lines import Parts
 from whyslow.observe import observe
-from whyslow.parts import Parts
-from whyslow.stacks import BACKWARD, FORWARD, UPDATE
+from whyslow.stacks import BACKWARD, FORWARD, OWN, UPDATE
 from whyslow.subject import stream
 
 KINDS = {}

@@ -319,7 +319,7 @@ def test_the_page_shows_the_source_with_a_bar_and_escapes_it():
     with whyslow.watch() as watched:
         for _ in range(5):
             time.sleep(LONG) or "<script>"
-    html = watched._repr_html_()
+    html = watched.report._repr_html_()
     assert "&lt;script&gt;" in html and "<script>" not in html
     assert 'data-cause="your own code"' in html and "width:" in html
 

@@ -10,10 +10,9 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from labkit.busy import cores
-from whyslow.findings import LEAST_SHARE, Finding, Interval, found
-from whyslow.remedies import FEW_WORKERS, IDLE_WORKERS, RESTARTS, WAITS
-from whyslow.remedies import loader as advised
-from whyslow.sampling import saving_of, share_of
+from whyslow import remedies
+from whyslow.findings import LEAST_SHARE, Finding, found
+from whyslow.sampling import Share, saving_of, share_of
 from whyslow.subject import Stream, Subject, end_workers, own, stream
 
 # What may fail, by its name: a dataset that is ready only in a worker, for one.
@@ -22,23 +21,22 @@ CAUSE = "another number of loader workers"
 HELPS = 0.07
 # Seconds of a stream with another number of workers.
 SECONDS = 2.0
-Share = tuple[float, Interval]
 MayFail = Callable[[str], AbstractContextManager[None]]
 
 
 def finding(subject: Subject, streamed: Stream, may_fail: MayFail) -> Finding:
     """What waiting for batches costs: the larger one of starts of workers and of other waits."""
     starts = _restarts(subject, streamed)
-    if starts is not None:
+    if starts:
         streamed = streamed.warm
     share = share_of(streamed.waits, streamed.wholes)
     waits = _waits(subject, streamed, share)
     if share[1][0] >= LEAST_SHARE:
         with may_fail(CAUSE):
             waits = cause(subject, streamed, share)
-    if starts is None:
-        return waits
-    return max(starts, waits.scaled(1 - starts.share), key=lambda each: each.share)
+    if starts and starts.share > waits.share * (1 - starts.share):
+        return starts
+    return waits.scaled(1 - starts.share) if starts else waits
 
 
 def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
@@ -50,32 +48,29 @@ def cause(subject: Subject, streamed: Stream, share: Share) -> Finding:
     now, alone = getattr(subject.loader, "num_workers", 0), with_workers(subject.loader, 0)
     if not now or alone is None:
         return _waits(subject, streamed, share)
-    short = seconds_of(alone) > now * statistics.median(streamed.works)
-    other = now + 1 if short else 0
+    other, name = 0, remedies.IDLE_WORKERS
+    if seconds_of(alone) > now * statistics.median(streamed.works):
+        other, name = now + 1, remedies.FEW_WORKERS
     if other > cores():
         return _waits(subject, streamed, share)
-    saving = _saving(subject, streamed, other)
-    least = HELPS if short else LEAST_SHARE
-    if (saving[0] if short else saving[1][0]) < least:
+    saved, (low, high) = _saving(subject, streamed, other)
+    if saved < HELPS if other else low < LEAST_SHARE:
         return _waits(subject, streamed, share, other)
     how = f"num_workers={other} instead of {now}; {_clock(streamed)}"
-    name = FEW_WORKERS if short else IDLE_WORKERS
-    return found(name, *saving, how, {"workers": other, "now": now})
+    return found(name, (saved, (low, high)), how, workers=other, now=now)
 
 
 def with_workers(loader: Any, workers: int) -> Any:
     """The same loader with other workers, whatever else was set; None where it cannot be copied, or
     where its samples may come from what can be read only once.
     """
-    if getattr(type(loader), "__iter__", None) is not DataLoader.__iter__:
-        return None
-    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
+    is_known = getattr(type(loader), "__iter__", None) is DataLoader.__iter__
+    if not is_known or loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
         return None
     another = own(loader)
     another.num_workers = workers
-    if not workers:
-        # Nobody to wait for.
-        another.timeout = 0
+    # Of no workers nobody is waited for.
+    another.timeout = another.timeout if workers else 0
     return another
 
 
@@ -109,8 +104,8 @@ def _saving(subject: Subject, streamed: Stream, workers: int) -> Share:
 
 def _waits(subject: Subject, streamed: Stream, share: Share, tried: int | None = None) -> Finding:
     """The finding of waits, where no other number of workers is known to help."""
-    advice = advised(getattr(subject.loader, "num_workers", 0), tried)
-    return found(WAITS, *share, _clock(streamed), {"loader": advice})
+    advice = remedies.loader(getattr(subject.loader, "num_workers", 0), tried)
+    return found(remedies.WAITS, share, _clock(streamed), loader=advice)
 
 
 def _clock(streamed: Stream) -> str:
@@ -120,14 +115,13 @@ def _clock(streamed: Stream) -> str:
 def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
     """Workers that are started again for every pass over the data."""
     loader, warm = subject.loader, streamed.warm
-    if not getattr(loader, "num_workers", 0) or getattr(loader, "persistent_workers", False):
+    workers = getattr(loader, "num_workers", 0)
+    if not (workers and streamed.starts) or getattr(loader, "persistent_workers", False):
         return None
     try:
         steps = len(loader)
     except TypeError:
         # Nobody knows how long an epoch is.
-        return None
-    if not streamed.starts:
         return None
     usual = statistics.median(warm.waits or [0.0])
     lost = [max(0.0, start - usual) for start in streamed.starts]
@@ -137,4 +131,4 @@ def _restarts(subject: Subject, streamed: Stream) -> Finding | None:
         # Few starts were seen: they scatter by about a third.
         interval = share / 1.5, min(1.0, share * 1.5)
     before = f"{statistics.median(lost):.2f} s before the first batch of an epoch"
-    return found(RESTARTS, share, interval, f"by the clock: {before} of {steps}")
+    return found(remedies.RESTARTS, (share, interval), f"by the clock: {before} of {steps}")

@@ -14,35 +14,26 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import giving_back
+from labkit.restore import giving_back, preserve_state
+from whyslow import remedies
 from whyslow.experiment import ALL, Experiment, forwards
-from whyslow.memory import room_for
 from whyslow.observe import mapped, tensors_of
-from whyslow.remedies import BATCH, FROZEN, LAYOUT, PRECISION, UNCOMPILED, VALIDATION
 from whyslow.subject import Subject
 
 _LAST = torch.channels_last
-_HALVES = (torch.bfloat16, torch.float16)
-_OUTSIDE = "backward() and the update stay outside of it."
-_SCALER = "scale the loss by torch.amp.GradScaler."
 
 
 def precision(subject: Subject) -> Iterator[Experiment]:
     """The forward pass under autocast; weights, their state and batches in channels-last order."""
     seen = subject.seen
-    if seen.compiled:
-        return
     kinds = {each.dtype for each in seen.parameters if each.is_floating_point()}
-    if kinds == {torch.float32} and not seen.lower_precision:
+    if kinds == {torch.float32} and not (seen.lower_precision or seen.compiled):
         yield _lower(subject)
     layers = [each for root in seen.roots for each in root.modules()]
-    if not seen.images or not any(map(_is_slow, layers)):
-        return
-    step = None
-    if subject.takes_batches:
+    if seen.images and any(map(_is_slow, layers)) and not seen.compiled:
+        how = "model, optimizer state and batches in channels-last order"
         step = subject.serve([mapped(batch, _images_last) for batch in subject.batches])
-    how = "model, optimizer state and batches in channels-last order"
-    yield Experiment(LAYOUT, how, partial(_channels_last, subject), step)
+        yield Experiment(remedies.LAYOUT, how, partial(_channels_last, subject), step)
 
 
 def _is_slow(layer: nn.Module) -> bool:
@@ -53,50 +44,37 @@ def _is_slow(layer: nn.Module) -> bool:
 
 def _lower(subject: Subject) -> Experiment:
     seen = subject.seen
-    dtype = torch.bfloat16
+    dtype, rest = torch.bfloat16, "backward() and the update stay outside of it."
     if seen.device == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        dtype = torch.float16
+        dtype, rest = torch.float16, "scale the loss by torch.amp.GradScaler."
 
-    def under(root: nn.Module, forward: Any) -> Any:
-        def lowered(*args: Any, **keywords: Any) -> Any:
-            with torch.autocast(seen.device, dtype):
-                output = forward(*args, **keywords)
-            return mapped(output, _as_float)
-
-        return lowered
+    def lowered(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+        with torch.autocast(seen.device, dtype):
+            output = forward(*args, **keywords)
+        return mapped(output, _as_float)
 
     name = str(dtype).removeprefix("torch.")
-    rest = _OUTSIDE if dtype is torch.bfloat16 else _SCALER
     return Experiment(
-        PRECISION,
+        remedies.PRECISION,
         f"the forward pass under autocast to {name}",
-        partial(forwards, seen.roots, under),
+        partial(forwards, seen.roots, lowered),
         words={"device": seen.device, "dtype": name, "rest": rest},
     )
 
 
 def _as_float(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float() if tensor.dtype in _HALVES else tensor
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
 @contextmanager
 def _channels_last(subject: Subject) -> Iterator[None]:
     # Weights, and what the optimizers keep of them.
     kept = [dict(state) for each in subject.seen.optimizers for state in each.state.values()]
-    every = [*subject.seen.parameters, *tensors_of(kept)]
-    tensors = [each for each in every if each.dim() == 4]
-    before = [each.data for each in tensors]
-    for each in tensors:
-        each.data = each.data.to(memory_format=_LAST)
-    try:
+    tensors = [each for each in (*subject.seen.parameters, *tensors_of(kept)) if each.dim() == 4]
+    with preserve_state(*tensors):
+        for each in tensors:
+            each.data, each.grad = each.data.to(memory_format=_LAST), None
         yield
-    finally:
-        for each, data in zip(tensors, before, strict=True):
-            # What was trained meanwhile is kept: only the order goes back.
-            data.copy_(each.data)
-            each.data = data
-        for parameter in subject.seen.parameters:
-            parameter.grad = None
 
 
 def _images_last(tensor: torch.Tensor) -> torch.Tensor:
@@ -109,33 +87,28 @@ def gradients(subject: Subject) -> Iterator[Experiment]:
     if seen.unused:
         roots = list({id(root): root for root in seen.unused}.values())
         how = "forward passes in evaluation mode under no_grad"
-        yield Experiment(VALIDATION, how, partial(forwards, roots, _without_graph), part=ALL)
+        change = partial(forwards, roots, _without_graph)
+        yield Experiment(remedies.VALIDATION, how, change, part=ALL)
     groups = [group for optimizer in seen.optimizers for group in optimizer.param_groups]
     trained = {id(each) for group in groups for each in group["params"]}
     frozen = [each for each in seen.parameters if each.requires_grad and id(each) not in trained]
     if frozen and seen.optimizers and seen.backwards:
         how = f"requires_grad_(False) on {len(frozen)} tensors in no optimizer"
-        yield Experiment(FROZEN, how, partial(_frozen, frozen))
+        yield Experiment(remedies.FROZEN, how, partial(_frozen, frozen))
 
 
-def _without_graph(root: nn.Module, forward: Any) -> Any:
-    def without(*args: Any, **keywords: Any) -> Any:
-        with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
-            return forward(*args, **keywords)
-
-    return without
+def _without_graph(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
+    with torch.set_grad_enabled(root.training and torch.is_grad_enabled()):
+        return forward(*args, **keywords)
 
 
 @contextmanager
 def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
-    for each in parameters:
-        each.grad = None
-        each.requires_grad_(False)
-    try:
-        yield
-    finally:
+    with preserve_state(*parameters):
         for each in parameters:
-            each.requires_grad_(True)
+            each.grad = None
+            each.requires_grad_(False)
+        yield
 
 
 # Seconds that a first compilation takes about, and more for each operator of a step.
@@ -152,13 +125,13 @@ def compiling(subject: Subject) -> Iterator[Experiment]:
         return
     compiled: dict[nn.Module, Any] = {}
 
-    def by_compiler(root: nn.Module, forward: Any) -> Any:
+    def by_compiler(root: nn.Module, forward: Any, *args: Any, **keywords: Any) -> Any:
         if root not in compiled:
             compiled[root] = torch.compile(forward)
-        return compiled[root]
+        return compiled[root](*args, **keywords)
 
     yield Experiment(
-        UNCOMPILED,
+        remedies.UNCOMPILED,
         "the models' forward passes by torch.compile",
         partial(forwards, seen.roots, by_compiler),
         # What was compiled is given up at the end: nothing else was there.
@@ -187,30 +160,22 @@ TIMES = (8, 2)
 
 def larger_batch(subject: Subject) -> Iterator[Experiment]:
     """The same samples several times in one batch, as long as the memory lasts."""
-    size = batch_size(subject.batches)
-    times = next((each for each in TIMES if room_for(subject, each)), None)
-    if size is None or times is None:
+    times = next((each for each in TIMES if subject.has_room(each)), 0)
+    leaves = tree_leaves(subject.batches)
+    # The first dimension is that of samples where all have it in common.
+    whole = all(isinstance(each, torch.Tensor) and each.dim() for each in leaves)
+    sizes = {len(each) for each in leaves} if whole else set()
+    if not times or len(sizes) != 1:
         return
+    [size] = sizes
 
-    def repeated(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.cat([tensor] * times)
-
+    larger = [mapped(each, lambda tensor: torch.cat([tensor] * times)) for each in subject.batches]
     yield Experiment(
-        BATCH,
+        remedies.BATCH,
         f"{times} times the batch, time per sample",
-        step=subject.serve([mapped(each, repeated) for each in subject.batches]),
+        step=subject.serve(larger),
         part=ALL,
         words={"larger": times * size, "size": size},
         samples=times,
         least=LEAST,
     )
-
-
-def batch_size(batches: list[Any]) -> int | None:
-    """The first dimension that all tensors of all batches have in common; None without one."""
-    sizes = set()
-    for each in tree_leaves(batches):
-        if not isinstance(each, torch.Tensor) or each.dim() == 0:
-            return None
-        sizes.add(each.shape[0])
-    return sizes.pop() if len(sizes) == 1 else None

@@ -9,23 +9,14 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.backends import cudnn
 
 from labkit.busy import cores
 from labkit.restore.attributes import exchanged
+from whyslow import remedies
 from whyslow.experiment import ALL, Change, Experiment, nothing, switched
 from whyslow.findings import LEAST_SHARE
-from whyslow.memory import room_for
 from whyslow.observe import recomputers
-from whyslow.remedies import (
-    ANOMALY,
-    DETERMINISTIC,
-    FEW_THREADS,
-    MANY_THREADS,
-    NO_SEARCH,
-    PROFILER,
-    RECOMPUTED,
-    SMALL_WORK,
-)
 from whyslow.subject import Subject
 
 # Keeping what was recomputed takes at most about so many times the memory of a step.
@@ -39,25 +30,25 @@ def switches(subject: Subject) -> Iterator[Experiment]:
     if seen.anomaly:
         off = partial(torch.autograd.set_detect_anomaly, False)
         change = partial(switched, off, "set_anomaly_enabled")
-        yield Experiment(ANOMALY, "the same step without it", change)
+        yield Experiment(remedies.ANOMALY, "the same step without it", change)
     if seen.profiled:
         how = "the same step while the profiler does not record"
-        yield Experiment(PROFILER, how, not_profiled, part=ALL)
-    if seen.deterministic or (on_cuda and torch.backends.cudnn.deterministic):
+        yield Experiment(remedies.PROFILER, how, not_profiled, part=ALL)
+    if seen.deterministic or (on_cuda and cudnn.deterministic):
         how = "the same step with torch's own choice of algorithms"
-
-        def free() -> None:
-            torch.use_deterministic_algorithms(False)
-            torch.backends.cudnn.deterministic = False
-
-        change = partial(switched, free, "use_deterministic_algorithms")
-        yield Experiment(DETERMINISTIC, how, change, part=ALL)
-    if on_cuda and seen.images and not torch.backends.cudnn.benchmark:
-        search = partial(setattr, torch.backends.cudnn, "benchmark", True)
-        yield Experiment(NO_SEARCH, "cudnn.benchmark = True", partial(switched, search))
-    if seen.recomputed and room_for(subject, KEPT):
+        change = partial(switched, _choose_freely, "use_deterministic_algorithms")
+        yield Experiment(remedies.DETERMINISTIC, how, change, part=ALL)
+    if on_cuda and seen.images and not cudnn.benchmark:
+        change = partial(switched, partial(setattr, cudnn, "benchmark", True))
+        yield Experiment(remedies.NO_SEARCH, "cudnn.benchmark = True", change)
+    if seen.recomputed and subject.has_room(KEPT):
         how = "the same step, with activations kept instead of computed twice"
-        yield Experiment(RECOMPUTED, how, not_recomputed)
+        yield Experiment(remedies.RECOMPUTED, how, not_recomputed)
+
+
+def _choose_freely() -> None:
+    torch.use_deterministic_algorithms(False)
+    cudnn.deterministic = False
 
 
 @contextmanager
@@ -71,18 +62,14 @@ def not_profiled() -> Iterator[None]:
     for each in running:
         each.toggle_collection_dynamic(False, each.activities)
     try:
-        instead = [(kinds[0], name, nothing) for name in ("start", "stop", "step")]
+        instead: list[Any] = [(kinds[0], name, nothing) for name in ("start", "stop", "step")]
         for kind in kinds:
-            instead += [(kind, "__enter__", _itself), (kind, "__exit__", nothing)]
+            instead += [(kind, "__enter__", lambda self: self), (kind, "__exit__", nothing)]
         with exchanged(instead):
             yield
     finally:
         for each in running:
             each.toggle_collection_dynamic(True, each.activities)
-
-
-def _itself(self: Any) -> Any:
-    return self
 
 
 @contextmanager
@@ -97,23 +84,18 @@ def not_recomputed() -> Iterator[None]:
         # In the place of the autograd function that recomputes.
         return function(*args)
 
-    with exchanged(
-        (owner, name, calls if name == "apply" else passes) for owner, name in recomputers()
-    ):
+    instead = {"apply": calls}
+    with exchanged((owner, name, instead.get(name, passes)) for owner, name in recomputers()):
         yield
 
 
 def threads(subject: Subject) -> Iterator[Experiment]:
     """As many threads as there are cores, and one, where there are others now."""
-    if subject.seen.device != "cpu":
-        return
     now = torch.get_num_threads()
-    for count in dict.fromkeys((cores(), 1)):
-        if count == now:
-            continue
-        name = FEW_THREADS
+    for count in sorted({cores(), 1} - {now}, reverse=True) if subject.seen.device == "cpu" else ():
+        name = remedies.FEW_THREADS
         if count < now:
-            name = MANY_THREADS if now > cores() else SMALL_WORK
+            name = remedies.MANY_THREADS if now > cores() else remedies.SMALL_WORK
         yield Experiment(
             name,
             f"{count} threads instead of {now}, on {cores()} cores",
@@ -121,7 +103,7 @@ def threads(subject: Subject) -> Iterator[Experiment]:
             part=ALL,
             words={"threads": count},
             # One thread of several cores: beside other programs that alone looks better.
-            least=0.1 if name == SMALL_WORK else LEAST_SHARE,
+            least=0.1 if name == remedies.SMALL_WORK else LEAST_SHARE,
             cores=max(now, count),
         )
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
+from whyslow import remedies
 from whyslow.experiment import HOST, Calls, Experiment
 from whyslow.observe import from_host, mapped
-from whyslow.remedies import HOST as READS
-from whyslow.remedies import PAGEABLE
 from whyslow.subject import Subject
 
 _READS = {
@@ -28,12 +27,12 @@ def waits(subject: Subject) -> Iterator[Experiment]:
     if seen.host_reads:
         change = partial(Calls, partial(_known, {}))
         how = f"{seen.host_reads} reads a step that give an old value at once"
-        yield Experiment(READS, how, change, part=HOST, control=Calls)
+        yield Experiment(remedies.HOST, how, change, part=HOST, control=Calls)
     if seen.pageable and subject.takes_batches:
         pinned = subject.serve([mapped(batch, _pinned) for batch in subject.batches])
         how = f"{seen.pageable} bytes a step from page-locked memory, without waiting"
         change = partial(Calls, _without_waiting)
-        yield Experiment(PAGEABLE, how, change, pinned, part=HOST, control=Calls)
+        yield Experiment(remedies.PAGEABLE, how, change, pinned, part=HOST, control=Calls)
 
 
 def _known(known: dict[Any, Any], func: Any, args: Any, kwargs: Any) -> Any:
