@@ -7,7 +7,7 @@ import runpy
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
-from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from whyslow.session import check_call, diagnose
@@ -69,8 +69,11 @@ def _script(parser: ArgumentParser, file: str) -> Path:
 
 
 def _diagnose(parser: ArgumentParser, args: Namespace, path: Path, name: str) -> None:
-    # Worker processes and pickle look it up by its name.
-    module = import_module(path.stem)
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    # Worker processes and pickle look it up by its name, whatever else is called so.
+    module = sys.modules[path.stem] = module_from_spec(spec)
+    spec.loader.exec_module(module)
     for wanted in filter(None, (name, args.batches)):
         if not hasattr(module, wanted):
             parser.error(f"{path} has no {wanted!r} at its top level")

@@ -47,6 +47,15 @@ def test_a_script_is_diagnosed_without_its_main_part(script, capsys, more):
     assert capsys.readouterr().out.startswith("One step takes ")
 
 
+@pytest.mark.parametrize("name", ["random.py", "train.v2.py"])
+def test_a_script_may_have_any_name(script, tmp_path, monkeypatch, capsys, name):
+    for module in (name.removesuffix(".py"), "random"):
+        monkeypatch.setitem(sys.modules, module, sys.modules.get(module))
+    other = script.rename(tmp_path / name)
+    assert main([f"{other}:alone", "--seconds", "1"]) == 0
+    assert capsys.readouterr().out.startswith("One step takes ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
