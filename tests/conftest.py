@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import Forks, forking
+from tests.forked import ONE, Forks, forking
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -174,6 +174,19 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """Processes and kernels that have torch from their start."""
     with forking(tmp_path_factory.mktemp("jupyter")) as started:
         yield started
+
+
+@pytest.fixture
+def forked_python(
+    request: pytest.FixtureRequest, forks: Forks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each Python that a test, or what it tests, starts is a fork with one thread, unless it is
+    marked as fresh; a child of `labkit.remote` has as many threads as its parent.
+    """
+    if not request.node.get_closest_marker("fresh"):
+        monkeypatch.setattr(subprocess, "Popen", forks.popen())
+        for name, text in (forks.variables | ONE).items():
+            monkeypatch.setenv(name, text)
 
 
 @pytest.fixture(scope="session")

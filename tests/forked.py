@@ -7,6 +7,8 @@ not among what is imported: a fork reads its environment by them as a fresh proc
 
 Where something else is set of what Python and torch read as they begin, ``ask`` becomes a fresh
 process.
+
+Children of a fork, and those of a test that has the fixture ``forked_python``, are forks as well.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import Any
 
 NUMBER = 8
 # Not what looks for its kernel or for variables when it is imported: ipykernel.kernelapp, pyplot.
@@ -33,14 +37,20 @@ IMPORTED = (
 )
 # These look for their kernel, too, and torch imports them: each fork does so itself.
 WIDGETS = ("ipywidgets", "tqdm")
-# Variables that are read as Python and torch begin; the two are read when they are asked for.
+# Variables that are read as Python and torch begin; those of LATER when they are asked for.
 AT_START = (
     *("ATEN", "CUDA", "DNNL", "GOMP", "KINETO", "LANG", "LC_", "LD_", "MALLOC", "MKL", "MPL"),
     *("OMP", "ONEDNN", "OPENBLAS", "PYTHON", "TORCH", "TZ"),
 )
-LATER = ("PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR")
+LATER = (
+    *("KINETO_LOG_LEVEL", "MPLBACKEND", "PYTHONPATH", "PYTHONUNBUFFERED"),
+    *("TORCHELASTIC", "TORCHINDUCTOR_CACHE_DIR"),
+    *("TORCHINDUCTOR_COMPILE_THREADS", "TORCHINDUCTOR_VEC_ISA_OK"),
+)
 # Most kernels in tests have one thread: another one has its core.
 ONE = {"OMP_NUM_THREADS": "1"}
+# By it a child of `labkit.remote` finds its end of the link.
+LINK = "LABKIT_LINK"
 
 
 # ------------------------------------------------------------------------------------- who asks
@@ -50,15 +60,16 @@ def ask(address: str, arguments: list[str]) -> None:
     """Have ``python *arguments`` run in a fork, as if it was this process."""
     wanted = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
     message = json.dumps(wanted | {"cores": sorted(os.sched_getaffinity(0))}).encode()
+    files = [0, 1, 2, *map(int, filter(None, [os.environ.get(LINK)]))]
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(address)
-        socket.send_fds(link, [len(message).to_bytes(NUMBER, "big")], [0, 1, 2])
+        socket.send_fds(link, [len(message).to_bytes(NUMBER, "big")], files)
         link.sendall(message)
         group = number(link)
         if not group:
             os.execv(sys.executable, [sys.executable, *arguments])
-        for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-            signal.signal(each, lambda which, _: os.killpg(group, which))
+        for each in ("HUP", "INT", "QUIT", "TERM", "USR1"):
+            signal.signal(signal.Signals[f"SIG{each}"], lambda which, _: os.killpg(group, which))
         status = number(link)
     if os.WIFSIGNALED(status):
         # SIGKILL has no handler to take away.
@@ -126,7 +137,11 @@ def serve(listener: socket.socket) -> list[str]:
 def answer(listener: socket.socket, forks: dict[int, socket.socket]) -> dict | None:
     """Fork for one who asks, where a fork would do; in the fork, what was wanted."""
     link, _ = listener.accept()
-    wanted, files = receive(link)
+    try:
+        wanted, files = receive(link)
+    except ConnectionError:
+        link.close()
+        return None
     child = os.fork() if like_fresh(wanted) else None
     if child == 0:
         for each in (listener, link, *forks.values()):
@@ -135,7 +150,9 @@ def answer(listener: socket.socket, forks: dict[int, socket.socket]) -> dict | N
         return wanted
     for file in files:
         os.close(file)
-    link.sendall((child or 0).to_bytes(NUMBER, "big"))
+    # Who asked may have been killed meanwhile: the link's end then ends the fork.
+    with contextlib.suppress(OSError):
+        link.sendall((child or 0).to_bytes(NUMBER, "big"))
     if child:
         forks[child] = link
     else:
@@ -144,7 +161,7 @@ def answer(listener: socket.socket, forks: dict[int, socket.socket]) -> dict | N
 
 
 def receive(link: socket.socket) -> tuple[dict, list[int]]:
-    size, files, _, _ = socket.recv_fds(link, NUMBER, 3)
+    size, files, _, _ = socket.recv_fds(link, NUMBER, 4)
     size += exactly(link, NUMBER - len(size))
     return json.loads(exactly(link, int.from_bytes(size, "big"))), files
 
@@ -163,7 +180,7 @@ def at_start(environment: dict[str, str]) -> dict[str, str]:
     return {
         name: text
         for name, text in environment.items()
-        if name.startswith(AT_START) and name not in LATER
+        if name.startswith(AT_START) and not name.startswith(LATER)
     }
 
 
@@ -172,17 +189,27 @@ def become(wanted: dict, files: list[int]) -> None:
     import importlib
     import tempfile
 
+    import matplotlib
     import numpy
+    from torch._inductor import config
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    for place, file in enumerate(files):
+    for place, file in enumerate(files[:3]):
         os.dup2(file, place)
         os.close(file)
     os.chdir(wanted["folder"])
     os.environ.clear()
     os.environ.update(wanted["environment"])
+    if LINK in os.environ:
+        os.environ[LINK] = str(files[3])
+    if "PYTHONUNBUFFERED" in os.environ:
+        sys.stdout.reconfigure(write_through=True)
+    if backend := os.environ.get("MPLBACKEND"):
+        matplotlib.rcParams["backend"] = backend
+    config.compile_threads = config.decide_compile_threads()
+    config.cpp.vec_isa_ok = config.get_tristate_env("TORCHINDUCTOR_VEC_ISA_OK")
     sys.path[:1] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     importlib.invalidate_caches()
     tempfile.tempdir = None
@@ -209,13 +236,31 @@ def reap(forks: dict[int, socket.socket]) -> None:
 
 
 class Forks:
-    """How to get forks: ``python -m`` begins with ``python``, and with ``variables`` Jupyter's
-    ``python3`` is one.
+    """How to get forks: ``python -m`` and ``-c`` begin with ``python``, and with ``variables``
+    Jupyter's ``python3`` is one.
     """
 
     def __init__(self, python: list[str], variables: dict[str, str]) -> None:
         self.python = python
         self.variables = variables
+
+    def popen(self) -> type[subprocess.Popen]:
+        """In place of `subprocess.Popen`: each Python that it starts is a fork."""
+        import subprocess
+
+        python, fresh = self.python, sys.executable
+
+        class Popen(subprocess.Popen):
+            def __init__(self, args: Any, *others: Any, **options: Any) -> None:
+                if isinstance(args, list) and args[:2] in ([fresh, "-c"], [fresh, "-m"]):
+                    args = [*python, *args[1:]]
+                super().__init__(args, *others, **options)
+
+        return Popen
+
+
+def asking(address: str) -> list[str]:
+    return [sys.executable, "-I", "-S", __file__, "ask", address]
 
 
 @contextlib.contextmanager
@@ -235,7 +280,7 @@ def forking(folder: Path) -> Iterator[Forks]:
     # A socket's path has to be short.
     with tempfile.TemporaryDirectory() as short:
         address = os.path.join(short, "forks")
-        python = [sys.executable, "-I", "-S", __file__, "ask", address]
+        python = asking(address)
         spec = get_kernel_dict()
         spec["argv"][:1] = python
         (folder / "kernels" / "python3").mkdir(parents=True)
@@ -258,25 +303,33 @@ def main(what: str, where: str, *arguments: str) -> None:
     if what == "ask":
         ask(where, list(arguments))
         return
-    [module, name, *others] = serve(socket.socket(fileno=int(where)))
-    assert module == "-m"
-    sys.argv = ["", *others]
-    run(name)
+    listener = socket.socket(fileno=int(where))
+    address = listener.getsockname()
+    run(address, *serve(listener))
 
 
-def run(module: str) -> None:
-    """Run it as ``python -m`` does, and end without taking torch apart, which takes a second."""
+def run(address: str, kind: str, what: str, *arguments: str) -> None:
+    """Run it as Python does, and end without taking torch apart, which takes a second."""
     import atexit
     import gc
     import runpy
+    import subprocess
     import threading
+    import types
 
     code = 0
-    if module == "pytest":
+    sys.argv = [kind, *arguments]
+    if what == "pytest":
         # It searches for garbage again and again. A kernel leaves that to labkit.
         gc.freeze()
+    subprocess.Popen = Forks(asking(address), {}).popen()  # type: ignore[misc]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if kind == "-m":
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
+        else:
+            assert kind == "-c"
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(what, "<string>", "exec"), vars(sys.modules["__main__"]))
     except SystemExit as end:
         if not isinstance(end.code, int | None):
             raise

@@ -54,7 +54,10 @@ from labkit.turn import TURN, Busy
 from sublinear import Plan, fit, verify
 
 # anomaly mode is one of the slow script's switches
-pytestmark = pytest.mark.filterwarnings("ignore:Error detected in")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Error detected in"),
+    pytest.mark.usefixtures("forked_python"),
+]
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = ("panel and Lab", "board", "diagnose", "sublinear")
 NO_PAGE = "does not apply: it has no widgets"

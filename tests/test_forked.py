@@ -29,6 +29,24 @@ def test_only_what_begins_alike_is_forked(forks: Forks, tmp_path: Path, threads:
     assert said.splitlines()[0] == f"{threads == '1'} 7 {tmp_path}"
 
 
+HAS = "print('torch' in sys.modules, sys.stdout.write_through, sys.argv[1:])"
+CHILD = f"import subprocess, sys; {HAS}; subprocess.run([sys.executable, '-c', sys.argv[1], 'x'])"
+
+
+@pytest.mark.usefixtures("forked_python")
+@pytest.mark.parametrize("forked", [pytest.param(False, marks=pytest.mark.fresh), True])
+def test_what_a_test_starts_and_what_that_starts_are_forks(forked: bool) -> None:
+    grandchild = f"import sys; {HAS}"
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, grandchild],
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        capture_output=True,
+        text=True,
+    )
+    said = [f"{forked} True {[grandchild]}", f"{forked} True ['x']"]
+    assert done.stdout.splitlines() == said, done.stderr
+
+
 @pytest.mark.parametrize(
     ("ending", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", -signal.SIGKILL)]
 )

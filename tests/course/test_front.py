@@ -226,6 +226,7 @@ def names_of(path: Path, *others: str) -> Iterator[dict[str, Any]]:
 ALIVE: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 
+@pytest.mark.usefixtures("forked_python")
 @each_front
 def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no data were ever downloaded: pictures have a stand-in, a text has none."""
@@ -234,6 +235,7 @@ def test_the_technique_acts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (ALIVE.get(path.stem) or lab_of(path.stem).alive)(names)
 
 
+@pytest.mark.usefixtures("forked_python")
 @each_front
 def test_every_scenario_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that are offered later."""

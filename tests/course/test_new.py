@@ -14,6 +14,7 @@ from course.cli import main
 from course.notebook_files import notebook_text, read_notebook
 from tests.labs.copies import LABS, SHORT, copy_with_labs, pytest_in, run_in
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 LAB = "24_my_idea"
 FIRST = next(iter(LABS))
 

@@ -17,6 +17,7 @@ from course.measured.ranks import draw, in_words, name_of, of
 from course.ranks.networks import networks
 from labkit import Lab, Workload
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 NETWORKS = networks(4, 32, tiny=3)
 BATCH = 32
 SETTINGS = {"processes": 2, "cpu_threads": "1", "exchange": "DDP"}

@@ -21,6 +21,7 @@ from course.records import record as recording
 from course.records.listening import Listener
 from labkit.journal import Failure
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 # The recorder, but that the card's rates, which take ten seconds here, are left out.
 PROGRAM = """
 import sys
@@ -184,12 +185,13 @@ def test_a_cell_that_outlasts_the_budget_ends_the_run(course, tmp_path, monkeypa
     monkeypatch.setattr(estimate, "UNKNOWN_SECONDS", 1)
     course("01_a", RUN, "import time; time.sleep(100)")
     begin = time.monotonic()
-    assert main(["record", "--budget-minutes", "0.35"]) == 1
+    assert main(["record", "--budget-minutes", "0.15"]) == 1
     assert time.monotonic() - begin < 90
     record = read(tmp_path, "01_a")
     assert record.failed == "the time budget was over" and len(record.results) == 1
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_stopped_in_the_middle_it_keeps_what_was_whole_and_goes_on(course, tmp_path, how):
     """A real process, ended while the second of two notebooks runs; Ctrl-C says so in a line,
@@ -350,6 +352,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path):
     assert entry.error == "OSError: gone"
 
 
+@pytest.mark.fresh
 def test_a_kernel_ends_with_its_recorder(tmp_path):
     """Else it would disturb what is timed next."""
     alive = tmp_path / "alive"

@@ -10,6 +10,7 @@ from labkit.arm import Arm, LocalArm
 from labkit.remote import RemoteArm, Workers
 from tests.labkit.counting import counting
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 SCRIPT = """
 import torch
 from labkit import Workload

@@ -23,6 +23,7 @@ from labkit.remote.children import Child, Children, dumps
 from labkit.results import Comparison
 from tests.labkit.counting import counting
 
+pytestmark = pytest.mark.usefixtures("forked_python")
 # Seconds: far above what any of these takes, far below the limit of the run that they end.
 SOON = 40
 
@@ -221,6 +222,7 @@ def test_a_child_that_ends_is_noticed_though_something_may_hold_its_link_open(he
 # ----------------------------------------------------------------------- a process of its own
 
 
+@pytest.mark.fresh
 def test_each_arm_has_a_process_of_its_own():
     def make(on):
         torch.backends.cudnn.benchmark = on
@@ -321,6 +323,7 @@ def test_a_child_that_cannot_start_says_why(monkeypatch):
     arm.close()
 
 
+@pytest.mark.fresh
 def test_an_isolated_arm_runs_on_the_lab_s_number_of_threads():
     def make(x):
         if torch.get_num_threads() != 1:
@@ -357,6 +360,7 @@ def test_peaks_and_counts_are_taken_in_the_process_that_was_timed(monkeypatch):
     assert found == [(arm.peak()[0], arm.counters()["launches"]) for arm in arms]
 
 
+@pytest.mark.fresh
 def test_a_process_that_is_gone_is_started_again_for_its_peak():
     arm = RemoteArm(lambda: Workload(lambda: torch.ones(250).sum().item()), "a")
     arm.start()
@@ -457,6 +461,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.fresh
 def test_a_process_ends_in_the_middle_of_a_step_when_its_notebook_does(tmp_path):
     note = tmp_path / "pid"
     command = [sys.executable, "-c", NOTEBOOK.format(note=str(note))]
@@ -522,6 +527,7 @@ def script(tmp_path):
     return write
 
 
+@pytest.mark.fresh
 def test_results_come_back_and_everything_else_is_shown(script):
     shown = []
     assert launch(script(SUM), 1.5, show=shown.append) == [{"sum": 4.0}]
@@ -539,6 +545,7 @@ sys.stdout.write('{"last": 1}')
     assert shown == ["[0] almost done"]
 
 
+@pytest.mark.fresh
 def test_torchrun_runs_the_same_script(script):
     command = [
         sys.executable,
@@ -638,6 +645,7 @@ def test_a_run_that_takes_too_long_is_ended(script):
     assert gone([child.process.pid for child in workers._children])
 
 
+@pytest.mark.fresh
 def test_an_interrupt_ends_the_workers_and_their_children(script, tmp_path):
     path = script(f"""
 import os, subprocess, sys, time
@@ -664,6 +672,7 @@ time.sleep(1000)
     )
 
 
+@pytest.mark.fresh
 def test_workers_end_with_the_object_and_with_the_kernel(script):
     path = script(SERVER)
     workers = Workers(path, processes=1, show=lambda line: None)

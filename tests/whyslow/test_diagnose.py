@@ -487,6 +487,7 @@ def test_bad_budgets_are_named(wrong):
 GROSS = ["slow_collate", "losses_with_graphs", "tiny_batch", "profiled"]
 
 
+@pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("name", GROSS)
 def test_gross_faults_are_named_first(name):
     # In a process of its own: threads that an earlier test has left waiting take no core from it.
