@@ -241,11 +241,12 @@ def check_repeatable(
     model: nn.Module,
     modules: tuple[nn.Module, ...],
     state: tuple[Any, ...],
+    again: Callable[[], object],
 ) -> None:
-    """Run a block twice from the same state. Raises ValueError if it did not do the same.
+    """Run a block without gradients, and ``again``. Raises ValueError if it did not do the same.
 
-    Bitwise, except on an accelerator without deterministic algorithms, where kernels may add in any
-    order.
+    Both begin from the same state. Bitwise, except on an accelerator without deterministic
+    algorithms, where kernels may add in any order.
     """
     before = versions(state)
     buffers = _other_buffers(model, modules)
@@ -254,7 +255,8 @@ def check_repeatable(
     statistics = SpareStatistics(norms(modules))
     statistics.prepare()
     with statistics.swapped_in():
-        first = run()
+        with torch.no_grad():
+            first = run()
         if versions(state) != before:
             raise ValueError(
                 f"block {name} overwrites its input in place, which a checkpoint could not compute "
@@ -262,7 +264,7 @@ def check_repeatable(
             )
         set_rng_state(begin)
         statistics.reset()
-        second = run()
+        second = again()
     changed = []
     for label, buffer, value in buffers:
         if not same(buffer, value):
