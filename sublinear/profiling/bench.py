@@ -296,7 +296,7 @@ class Bench:
             # `apply` refuses it.
             return instead
         try:
-            found = self._bytes(label, way, state)
+            found = self.option(label, way, state)
         except RuntimeError as error:
             if "mutated" not in str(error):
                 raise
@@ -344,11 +344,11 @@ class Bench:
         """Bytes and seconds of a block that keeps all, and what leaves it."""
         # What runs with nobody watching is what leaves the block.
         ahead, back, leaving = self._seconds(run, state)
-        found = self._bytes(MENU[0][0], run, state, listener)
+        found = self.option(MENU[0][0], run, state, listener)
         option = replace(found.option, forward=ahead, backward=back)
         return replace(found, option=option, leaving=leaving)
 
-    def _bytes(
+    def option(
         self, name: str, way: Way, state: State, listener: _Listener | None = None
     ) -> OptionRun:
         """Bytes of one way to keep a block; the ``listener`` notes what autograd saves in it."""
