@@ -6,8 +6,9 @@
 A step is forward and backward on the CPU. Each way has two peaks, weights and inputs included:
 ``tensors`` by labkit's `MemoryMeter`, which sees what goes through operators, so not what compiled
 code makes for itself; ``allocated`` by the events of torch's allocator, which sees all, the work
-space of operators as well. Seconds are the fastest of some steps, on one thread; ``ready``: until
-the first two steps are done, with capture, fit and compiler.
+space of operators as well. ``step``: processor seconds of the fastest of some, on one thread, so
+that what else a machine does counts little. ``ready``: until the first two steps are done, with
+capture, fit and compiler, which may have compiled the same before.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from labkit import MemoryMeter
 from labkit.text import format_bytes
 from sublinear.allocations import peak_of_compiled
 
-STEPS = 7
+STEPS = 21
 BUDGETS = (0.5, 0.3)
 COMPILER_BUDGETS = (1.0, 0.75, 0.5, 0.25, 0.0)
 
@@ -138,9 +139,9 @@ def row(name: str, make: Callable[[], tuple[nn.Module, Tensor]], way: Callable[.
     allocated = peak_of_compiled(partial(step, model, x, parameters), once)
     times = []
     for _ in range(STEPS):
-        begin = time.perf_counter()
+        begin = time.process_time()
         once()
-        times.append(time.perf_counter() - begin)
+        times.append(time.process_time() - begin)
     seconds = f"{1e3 * min(times):.1f} ms"
     sizes = f"{format_bytes(memory.peak)} | {format_bytes(allocated)}"
     print(f"| {name} | {sizes} | {seconds} | {ready:.0f} s |", flush=True)
