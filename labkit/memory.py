@@ -82,7 +82,7 @@ class StorageTracker(TorchDispatchMode):
         if self._over:
             # A thread that outlives the block.
             return func(*args, **(kwargs or {}))
-        inputs = list(filter(torch.is_tensor, tree_leaves((args, kwargs))))
+        inputs = _tensors((args, kwargs))
         # Inputs that were not made in the block are older, except what `torch.tensor` just made
         # behind the dispatcher's back. So are the gradients of parameters, which `zero_grad` frees
         # without any operator.
@@ -356,9 +356,24 @@ def _storages(tree: Any, device: torch.device | None) -> list[torch.UntypedStora
     found: list[torch.UntypedStorage] = []
     # No function mode, whoever set it, shall take these looks for calls of the reader's code.
     with torch._C.DisableTorchFunction():
-        for leaf in filter(torch.is_tensor, tree_leaves(tree)):
+        for leaf in _tensors(tree):
             found += _storages_of(leaf, device)
     return found
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers, in the order of `tree_leaves`."""
+    if torch.is_tensor(tree):
+        return [tree]
+    kind = type(tree)
+    if kind in (list, tuple):
+        # Nearly all that operators are given: a fifth of the time of torch's own walk.
+        return [tensor for each in tree for tensor in _tensors(each)]
+    if kind is dict:
+        return _tensors(list(tree.values()))
+    if tree is None or kind in (int, float, bool):
+        return []
+    return list(filter(torch.is_tensor, tree_leaves(tree)))
 
 
 def _storages_of(leaf: torch.Tensor, device: torch.device | None) -> list[torch.UntypedStorage]:

@@ -119,6 +119,7 @@ class Backend(Graphs):
         assert graph.blocks is not None
         graph.size = _size(graph.blocks.example)
         self.step = chain
+        self._chains[_key(graph, graph.blocks.example)] = chain
         self._note(graph, chain)
 
     def _note(self, graph: Graph, chain: Chain) -> None:
@@ -160,7 +161,7 @@ class Backend(Graphs):
             return None
         assert graph.pieces is not None
         blocks = CapturedBlocks.of(graph.pieces, values)
-        key = graph.pieces.likeness, tuple(map(_shape, values))
+        key = _key(graph, values)
         chain = self._chains.get(key)
         try:
             # Inside compiled code no operator can be chosen to be kept.
@@ -251,10 +252,16 @@ def _pull(output: Any) -> torch.Tensor:
     return loss
 
 
+def _key(graph: Graph, values: Sequence[Any]) -> Hashable:
+    """Equal for graphs that do the same on such values."""
+    assert graph.pieces is not None
+    return graph.pieces.likeness, graph.device, tuple(map(_shape, values))
+
+
 def _shape(value: Any) -> Hashable:
     if not torch.is_tensor(value):
         return value
-    return tuple(value.shape), value.dtype, value.requires_grad, value.device
+    return tuple(value.shape), value.dtype, value.requires_grad
 
 
 def _size(values: Sequence[Any]) -> int:

@@ -42,7 +42,7 @@ from sublinear.plan import Plan
 from sublinear.planner import plan as find
 from sublinear.profiling import Inputs, Keywords, Loss, Training, profile, restored, training
 from sublinear.profiling.profiler import check_number
-from sublinear.profiling.training import clear_gradients
+from sublinear.profiling.training import clear_gradients, held
 from sublinear.proof import Proof
 from sublinear.proof import prove as prove_step
 from sublinear.repeatable import refuse
@@ -255,7 +255,7 @@ def fit(
     else:
         task = training(inputs, kwargs, loss, optimizer)
     task = replace(task, accumulate=accumulate)
-    with measuring(None):
+    with measuring(None), held(model, task):
         blocks = _read(model, task, modules, compile)
         stages = _STAGES + (0 if blocks is None else len(blocks))
         with progress(total=stages, desc="planning") as bar:

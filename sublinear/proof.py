@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -106,7 +107,7 @@ def _first(task: Training, batch_size: int, rows: int) -> Training:
             return tensor[:rows].detach().requires_grad_(tensor.requires_grad)
         return tensor
 
-    args, kwargs = tree_map_only(torch.Tensor, cut, (task.args, task.kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, cache(cut), (task.args, task.kwargs))
     return replace(task, args=args, kwargs=kwargs)
 
 
@@ -142,7 +143,8 @@ def _compare(original: nn.Module, planned: nn.Module, task: Training, compiled: 
 def _step(model: nn.Module, original: nn.Module, task: Training) -> Seen:
     """Copies of what a step leaves behind."""
     seen: Seen = {}
-    args, kwargs = tree_map_only(torch.Tensor, _fresh, (task.args, task.kwargs))
+    # A tensor that is given twice is one: the compiler's guards look at that, too.
+    args, kwargs = tree_map_only(torch.Tensor, cache(_fresh), (task.args, task.kwargs))
     with restored(original, task, steps=False):
         versions = [parameter._version for parameter in original.parameters()]
         value = task.loss(model(*args, **kwargs))

@@ -48,7 +48,8 @@ def without_generators(
 
     Names in the message are those of ``model``.
     """
-    names = {id(module): name for name, module in model.named_modules()}
+    modules = tuple(modules)
+    names = {id(module): name for name, module in model.named_modules()} if modules else {}
     search = _Search()
     for module in modules:
         where = names.get(id(module)) or type(module).__name__

@@ -7,12 +7,12 @@ first are given in their place: one backward, as a skip around the blocks cannot
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_map_only
 
@@ -56,12 +56,12 @@ def surroundings(
     model = blocks.model
     torch.clear_autocast_cache()
     if accumulate:
-        fill_gradients(model)
+        fill_gradients(model.parameters())
     with MemoryProbe(device) as probe:
         step = _LastBlockOnly(blocks, task, state, probe)
         step.loss().backward()
         step.finish()
-    model.zero_grad(set_to_none=True)
+    drop_gradients(model.parameters())
     if accumulate:
         step.made = {}
     behind = sum(step.made.values())
@@ -74,9 +74,9 @@ def surroundings(
     )
 
 
-def fill_gradients(model: nn.Module) -> None:
+def fill_gradients(parameters: Iterable[torch.Tensor]) -> None:
     """As after an earlier part of an accumulated batch."""
-    for parameter in model.parameters():
+    for parameter in parameters:
         if parameter.requires_grad:
             parameter.grad = torch.zeros_like(parameter)
 
@@ -89,10 +89,16 @@ def _own_gradients(output: object) -> list[Place | None]:
     return found
 
 
-def gradients_made(model: nn.Module) -> Made:
-    """The gradients that the parameters of ``model`` have now."""
+def drop_gradients(parameters: Iterable[torch.Tensor]) -> None:
+    """As ``zero_grad`` of a model."""
+    for parameter in parameters:
+        parameter.grad = None
+
+
+def gradients_made(parameters: Iterable[torch.Tensor]) -> Made:
+    """The gradients that parameters have now."""
     made = {}
-    for parameter in model.parameters():
+    for parameter in parameters:
         if parameter.grad is not None:
             made[id(parameter)] = size_of(parameter.grad)
     return made
@@ -141,7 +147,7 @@ class _LastBlockOnly:
         """Up to here, the gradient of the last block's output, the code behind it has run."""
         self.arrived = True
         self.behind.end()
-        self.made = gradients_made(self.blocks.model)
+        self.made = gradients_made(self.blocks.model.parameters())
 
     def hand_over(self, entering: tuple[torch.Tensor | None, ...]) -> None:
         """From here on the code before the blocks runs; ``entering``: gradients of the last one."""
@@ -162,7 +168,7 @@ class _LastBlockOnly:
             self.own += self._made()
 
     def _made(self) -> int:
-        return sum(gradients_made(self.blocks.model).values())
+        return sum(gradients_made(self.blocks.model.parameters()).values())
 
     def _note(self, number: int, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
         self.held[number] = gradients[place]

@@ -7,10 +7,13 @@ is offered; and an output that the bench itself held would not die when its bloc
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -24,6 +27,7 @@ from sublinear.probe import Clock, MemoryProbe
 from sublinear.profiling.around import (
     Made,
     Surroundings,
+    drop_gradients,
     fill_gradients,
     gradients_made,
     surroundings,
@@ -66,18 +70,19 @@ class Saves:
     ``count``: how often it saves any.
     """
 
-    entering: frozenset[int]
-    leaving: frozenset[int]
+    entering: frozenset[int] = frozenset()
+    leaving: frozenset[int] = frozenset()
     count: int = 0
 
 
 @dataclass
 class _Rerun:
-    """Peak bytes of a checkpoint's backward: while its block runs again, and after that.
+    """Peak bytes of a checkpoint: of its forward, ``bare``, while its block runs again, and then.
 
     ``backward`` is without the gradients of parameters.
     """
 
+    bare: int = 0
     forward: int = 0
     backward: int = 0
 
@@ -133,8 +138,10 @@ class Bench:
         self.repeats, self.options, self.accumulate = repeats, options, accumulate
         self.tensor_seconds = tensor_seconds
         self._twins: dict[Hashable, tuple[BlockRun, list[tuple[int, int]]]] = {}
+        # Found once: a large model takes long to say them.
+        self.parameters = list(self.model.parameters())
         # Views of weights cross as what blocks make does, and take no memory.
-        tensors_of_model = [*self.model.parameters(), *self.model.buffers()]
+        tensors_of_model = [*self.parameters, *self.model.buffers()]
         self._lasting = {storage for storage, _ in storages(tensors_of_model)}
         # Each way to run a block draws the same numbers.
         self.begin = rng_state()
@@ -224,19 +231,19 @@ class Bench:
             with without_generators(name, self.model, modules):
                 return run(*state)
 
-        with torch.no_grad():
-            check_repeatable(name, watched, self.model, modules, state)
+        bare = _Bare(self, run, state)
+        set_rng_state(self.begin)
+        check_repeatable(name, watched, self.model, modules, state, again=bare)
         with frozen_statistics(modules):
-            peak, seconds = self._bare(run, state)
-            full = self.option(MENU[0][0], run, state)
-            saves, operators = self._saves(run, state)
-            options = self._options(i, run, state, full, operators)
-            options, seconds = _ordered(options, seconds)
+            listener = _Listener()
+            full = self._full(run, state, listener)
+            options = self._options(i, run, state, full, listener.operators.seen)
+            options, seconds = _ordered(options, bare.seconds)
             rerun = self._rerun(run, state)
         crossing = sum(size for _, size in storages(full.leaving))
         pulled = _pulled(full.leaving)
         made = {}
-        for parameter in self.model.parameters():
+        for parameter in self.parameters:
             if id(parameter) in full.gradients and not self.accumulate:
                 made[id(parameter)] = size_of(full.gradients[id(parameter)])
         shapes = self.blocks.shapes(i)
@@ -245,12 +252,12 @@ class Bench:
             crossing,
             options,
             0,
-            peak,
-            seconds + self.tensor_seconds * saves.count,
+            rerun.bare,
+            seconds + self.tensor_seconds * listener.saves.count,
             rerun=Rerun(max(0, rerun.forward - pulled), rerun.backward - pulled),
             shapes=shapes,
         )
-        return BlockRun(block, full.leaving, made, full.arrivals, saves)
+        return BlockRun(block, full.leaving, made, full.arrivals, listener.saves)
 
     def _run(self, i: int, *state: object) -> State:
         """One block, as it would run on the device that is meant."""
@@ -300,20 +307,27 @@ class Bench:
         for key, gradient in full.gradients.items():
             if not same(gradient, found.gradients[key], full.gradients.values()):
                 return instead
-        return found.option
+        ahead, back = full.option.forward, full.option.backward
+        if found.option.saved_bytes < full.option.saved_bytes:
+            ahead, back, _ = self._seconds(way, state)
+        else:
+            # Nobody chooses it: it saves nothing, and computes all again.
+            back += ahead
+        return replace(found.option, forward=ahead, backward=back)
 
     def _rerun(self, run: Way, state: State) -> _Rerun:
-        """The backward of a checkpoint of the block alone, its run again included."""
+        """A checkpoint of the block alone: its forward, and its backward with the run again."""
         torch.clear_autocast_cache()
         set_rng_state(self.begin)
         # A gradient that is a part of a larger one would be copied where it arrives at a leaf.
         watched = Watched(state)
         if self.accumulate:
-            fill_gradients(self.model)
+            fill_gradients(self.parameters)
         rerun = _Rerun()
         with MemoryProbe(self.device) as probe:
             way = drawing_alike(rerun.watching(run, probe))
             after = checkpointed(way, watched.state)
+            rerun.bare = max(0, probe.peak)
             made = [tensor.untyped_storage()._cdata for tensor in tensors(after)]
             pull = watched.pull_on(after)
             del after
@@ -322,107 +336,133 @@ class Bench:
                 pull.backward()
             rerun.backward = probe.peak + watched.handed_on(made)
         if not self.accumulate:
-            rerun.backward -= sum(gradients_made(self.model).values())
-        self.model.zero_grad(set_to_none=True)
+            rerun.backward -= sum(gradients_made(self.parameters).values())
+        drop_gradients(self.parameters)
         return rerun
 
-    def _saves(self, run: Way, state: State) -> tuple[Saves, set[object]]:
-        """What of that which crosses autograd saves for the block's backward; its operators."""
-        count = 0
-        held: dict[int, torch.UntypedStorage] = {}
+    def _full(self, run: Way, state: State, listener: _Listener) -> OptionRun:
+        """Bytes and seconds of a block that keeps all, and what leaves it."""
+        # What runs with nobody watching is what leaves the block.
+        ahead, back, leaving = self._seconds(run, state)
+        found = self.option(MENU[0][0], run, state, listener)
+        option = replace(found.option, forward=ahead, backward=back)
+        return replace(found, option=option, leaving=leaving)
 
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal count
-            count += 1
-            if tensor.layout is torch.strided:
-                storage = tensor.untyped_storage()
-                held[storage._cdata] = storage
-            # Not itself: a node that holds its own output would never die without a backward.
-            return tensor.detach()
-
-        set_rng_state(self.begin)
-        inputs = leaves(state)
-        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-        with Operators() as operators, hooks:
-            after = run(*inputs)
-        saves = Saves(_among(inputs, held), _among(after, held), count)
-        return saves, operators.seen
-
-    def _bare(self, run: Way, state: State) -> tuple[int, float]:
-        """Peak bytes and seconds of a run in a checkpoint, which saves nothing."""
-        seconds = 0.0
-
-        def timed(*inner: object) -> State:
-            # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
-            nonlocal seconds
-            begin = self.clock.now()
-            after = run(*inner)
-            seconds = self.clock.now() - begin
-            return after
-
-        def take() -> tuple[float]:
-            checkpointed(timed, leaves(state))
-            return (seconds,)
-
-        (least,) = fastest(take, self.repeats)
+    def option(
+        self, name: str, way: Way, state: State, listener: _Listener | None = None
+    ) -> OptionRun:
+        """Bytes of one way to keep a block; the ``listener`` notes what autograd saves in it."""
         torch.clear_autocast_cache()
-        inputs = leaves(state)
-        with MemoryProbe(self.device) as probe:
-            checkpointed(run, inputs)
-            return max(0, probe.peak), least
-
-    def option(self, name: str, way: Way, state: State) -> OptionRun:
-        """Bytes and seconds of one way to keep a block."""
-        ahead, back = self._seconds(way, state)
-        torch.clear_autocast_cache()
-        inputs = leaves(state)
-        with MemoryProbe(self.device) as probe:
-            after = way(*inputs)
-            saved, forward_peak = probe.added, probe.peak
-            leaving = leaves(after)
-        torch.clear_autocast_cache()
-        del after
         set_rng_state(self.begin)
         watched = Watched(state)
         if self.accumulate:
-            fill_gradients(self.model)
+            fill_gradients(self.parameters)
         with MemoryProbe(self.device) as probe:
-            pull = watched.pull_on(way(*watched.state))
+            with listener or nullcontext():
+                after = way(*watched.state)
+            saved, forward_peak = probe.added, probe.peak
+            if listener is not None:
+                listener.note(watched.state, after)
+            pulled = _pulled(after)
+            pull = watched.pull_on(after)
+            del after
             probe.restart()
             if pull is not None:
                 pull.backward()
             peak = probe.peak
         gradients: dict[int, torch.Tensor] = {}
-        for parameter in self.model.parameters():
+        for parameter in self.parameters:
             if parameter.grad is not None:
                 gradients[id(parameter)] = parameter.grad
         made = 0 if self.accumulate else sum(map(size_of, gradients.values()))
         gradients |= watched.arrived
-        self.model.zero_grad(set_to_none=True)
-        backward_peak = peak - saved - _pulled(leaving) - made
+        drop_gradients(self.parameters)
+        backward_peak = peak - saved - pulled - made
         saved = max(saved, 0)
         forward_peak = max(saved, forward_peak)
-        option = Option(name, saved, ahead, back, forward_peak, backward_peak)
-        return OptionRun(option, leaving, gradients, watched.arrivals())
+        option = Option(name, saved, 0.0, 0.0, forward_peak, backward_peak)
+        return OptionRun(option, (), gradients, watched.arrivals())
 
-    def _seconds(self, way: Way, state: State) -> tuple[float, float]:
-        """The fastest forward and the fastest backward."""
+    def _seconds(self, way: Way, state: State) -> tuple[float, float, State]:
+        """The fastest forward and the fastest backward; what left the block."""
+        leaving: State = ()
 
         def take() -> tuple[float, float]:
+            nonlocal leaving
             inputs = leaves(state)
             begin = self.clock.now()
             after = way(*inputs)
             ahead = self.clock.now() - begin
+            leaving = leaves(after)
             pull = pull_on(after)
             begin = self.clock.now()
             if pull is not None:
                 pull.backward()
             back = self.clock.now() - begin
-            self.model.zero_grad(set_to_none=True)
+            drop_gradients(self.parameters)
             return ahead, back
 
         ahead, back = fastest(take, self.repeats)
-        return ahead, back
+        return ahead, back, leaving
+
+
+class _Bare:
+    """Runs a block in a checkpoint, which saves nothing; the ``seconds`` that it takes there."""
+
+    def __init__(self, bench: Bench, run: Way, state: State) -> None:
+        self.bench, self.run, self.state = bench, run, state
+        self.seconds = self._last = 0.0
+
+    def __call__(self) -> State:
+        after: State = ()
+
+        def take() -> tuple[float]:
+            nonlocal after
+            set_rng_state(self.bench.begin)
+            after = checkpointed(self._timed, leaves(self.state))
+            return (self._last,)
+
+        (self.seconds,) = fastest(take, self.bench.repeats)
+        return after
+
+    def _timed(self, *inner: object) -> State:
+        # What the checkpoint itself takes is `Chain.checkpoint_seconds`, once for many blocks.
+        begin = self.bench.clock.now()
+        after = self.run(*inner)
+        self._last = self.bench.clock.now() - begin
+        return after
+
+
+class _Listener:
+    """``with`` a forward inside: the ``operators`` that it calls; then ``saves``, of `note`."""
+
+    def __init__(self) -> None:
+        self.operators, self.saves = Operators(), Saves()
+        self._count = 0
+        # Weak: what is held would not die in the backward pass.
+        self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor)
+
+    def __enter__(self) -> None:
+        self.operators.__enter__()
+        self._hooks.__enter__()
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self._hooks.__exit__(*exc_info)
+        self.operators.__exit__(*exc_info)
+
+    def note(self, entering: State, leaving: State) -> None:
+        """What of that which crosses autograd has saved, while all of it is alive."""
+        held = {key for key, storage in self._held.items() if storage() is not None}
+        self.saves = Saves(_among(entering, held), _among(leaving, held), self._count)
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._count += 1
+        if tensor.layout is torch.strided:
+            storage = tensor.untyped_storage()
+            self._held[storage._cdata] = weakref.ref(storage)
+        # Not itself: a node that holds its own output would never die without a backward.
+        return tensor.detach()
 
 
 def _pulled(leaving: State) -> int:

@@ -51,8 +51,9 @@ def profile(
 ) -> Chain:
     """The chain of ``model`` on ``inputs`` (a tensor or a tuple), everything put back as it was.
 
-    Each block is run alone, ``repeats`` times, or more often on a busy machine, and its fastest
-    times are scaled so that they sum to those of the fastest whole step, if one fits into memory.
+    Each block is run alone, ``repeats`` times, twice where these two agree, or more often on a busy
+    machine, and its fastest times are scaled so that they sum to those of the fastest whole step,
+    if one fits into memory.
     To compute again is never predicted to be faster. With a `Roofline` as ``device``
     nothing is run: shapes come from meta tensors and seconds from the roofline. ``options``:
     measure selective ways to keep a block too. ``batch_size``: of the inputs, if it is not the
@@ -113,11 +114,11 @@ def measured(
     accumulate: bool,
     on_block: Callable[[], object] | None,
 ) -> Chain:
-    with restored(model, task, steps=False):
+    with restored(model, task):
         each, tensor = checkpoint_seconds(where)
         bench = Bench(blocks, where, Clock(), repeats, menu, accumulate, tensor)
         chain = bench.chain(task, on_block)
-    state, beside = step_bytes(model, task, where)
+        state, beside = step_bytes(model, task, where)
     fixed = bytes_of([*model.parameters(), *model.buffers()]) + state
     if accumulate:
         fixed += _gradients(model)

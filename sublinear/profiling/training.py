@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from labkit.restore import giving_back, restoring
+from labkit.restore import giving_back, preserve_flags, preserve_rng, restoring
+from labkit.restore.undo import call_all
 
 # From whatever a model returns to a scalar.
 Loss = Callable[[Any], torch.Tensor]
@@ -81,8 +82,47 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
 
     Of a loss that is what `labkit.restore.restoring` finds, of inputs their gradients. Inside,
     parameters have no gradients. Copies lie in the memory of the CPU.
-    ``steps=False``: the optimizer does not step inside, and its state is not copied.
+    ``steps=False``: the optimizer does not step inside, and its state is not copied. Within `held`
+    nothing is copied again.
     """
+    for known in _held:
+        if known.holds(model, task):
+            with preserve_rng(), preserve_flags(), giving_back(known.put_back):
+                clear_gradients(model, task.optimizer)
+                yield
+            return
+    with _copied(model, task, steps):
+        yield
+
+
+@contextmanager
+def held(model: nn.Module, task: Training) -> Iterator[None]:
+    """Copy once what each `restored` inside puts back, as all that runs the model is in one."""
+    with _copied(model, task, steps=True) as put_back, giving_back(_held.clear):
+        _held.append(_Held(model, task, put_back))
+        yield
+
+
+@dataclass(frozen=True)
+class _Held:
+    """``put_back``: the state of a model and a task as they were."""
+
+    model: nn.Module
+    task: Training
+    put_back: Callable[[], None]
+
+    def holds(self, model: nn.Module, task: Training) -> bool:
+        same_task = self.task.loss is task.loss and self.task.optimizer is task.optimizer
+        return self.model is model and same_task
+
+
+# One at most: measurements take turns.
+_held: list[_Held] = []
+
+
+@contextmanager
+def _copied(model: nn.Module, task: Training, steps: bool) -> Iterator[Callable[[], None]]:
+    """Copy all, and put it back; gives what does so."""
     also: list[Any] = [model, *parameters(model, task.optimizer)]
     if task.optimizer is not None and steps:
         also.append(task.optimizer)
@@ -95,9 +135,12 @@ def restored(model: nn.Module, task: Training, *, steps: bool = True) -> Iterato
         for leaf, gradient in gradients:
             leaf.grad = gradient
 
-    with restoring(task.loss, also=also, copies="cpu"), giving_back(put_back):
+    with (
+        restoring(task.loss, also=also, copies="cpu") as restoration,
+        giving_back(put_back),
+    ):
         clear_gradients(model, task.optimizer)
-        yield
+        yield lambda: call_all([restoration.restore, put_back])
 
 
 def parameters(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> list[torch.Tensor]:
