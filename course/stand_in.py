@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -18,8 +19,8 @@ from course.probe import Abilities
 from labkit.comparing import measure
 from labkit.device import synchronize, test_size
 
-# Columns of the pictures by which a normalization is timed.
-TIMED = 16_384
+# Columns of the pictures that are normalized at once.
+PIECE = 8192
 
 
 class Device(Protocol):
@@ -132,21 +133,26 @@ def on_this_machine(has: Abilities) -> tuple[list[str], dict[str, Any]]:
 class Preparing:
     """The host's part of an update: normalize pictures, and cut out what is trained on.
 
-    It takes about ``seconds``: so wide are the pictures. One operator after the other computes for
-    long, and holds no lock meanwhile.
+    It takes about ``seconds``: so many columns the pictures have, piece by piece, each of a size
+    that stays in a core's cache. An operator holds no lock while it computes.
     """
 
     def __init__(self, pixels: Tensor, seconds: float) -> None:
         """``pixels``: (N, P), uint8, what the model sees; a picture is at least as wide."""
-        width = max(pixels.shape[1], round(TIMED * seconds / _seconds(len(pixels))))
-        copies = -(-width // pixels.shape[1])
-        self._pictures = pixels.repeat(1, copies)[:, :width].contiguous()
+        rows, seen = pixels.shape
+        wanted = max(seen, round(PIECE * seconds / _seconds(rows)))
+        piece = max(seen, PIECE)
+        self._pictures = pixels.repeat(1, -(-piece // seen))[:, :piece].contiguous()
         self._normal = torch.empty(self._pictures.shape)
+        self._rest = wanted % piece
+        self._pieces = wanted // piece
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Fill ``batch`` (N, P) with the normalized cut, and return it."""
-        torch.sub(self._pictures, 127.5, out=self._normal)
-        self._normal.div_(64)
+        for _ in range(self._pieces):
+            _normalize(self._pictures, self._normal)
+        if self._rest:
+            _normalize(self._pictures[:, : self._rest], self._normal[:, : self._rest])
         return batch.copy_(self._normal[:, : batch.shape[1]])
 
 
@@ -156,13 +162,13 @@ def seconds_of(train: Callable[..., Any], pixels: Tensor) -> float:
     return min(measure(lambda: train(batch, False), seconds=0.05 if test_size() else 1.0).times)
 
 
+def _normalize(pictures: Tensor, normal: Tensor) -> None:
+    torch.sub(pictures, 127.5, out=normal)
+    normal.div_(64)
+
+
 def _seconds(rows: int) -> float:
-    """What so many rows of ``TIMED`` columns take."""
-    pictures = torch.randint(256, (rows, TIMED), dtype=torch.uint8)
-    normal = torch.empty(rows, TIMED)
-
-    def prepare() -> None:
-        torch.sub(pictures, 127.5, out=normal)
-        normal.div_(64)
-
+    """What so many rows of a piece take."""
+    pictures = torch.randint(256, (rows, PIECE), dtype=torch.uint8)
+    prepare = partial(_normalize, pictures, torch.empty(rows, PIECE))
     return min(measure(prepare, seconds=0.02 if test_size() else 0.2).times)

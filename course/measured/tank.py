@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -231,19 +231,19 @@ def draw(sides: Sequence[tuple[str, Round]]) -> Markup:
     parts += times(box._replace(bottom=top), longest)
     parts += legend(LEGEND, EDGE, top + 1.7 * LINE)
     parts += legend(TANK, EDGE, top + 2.6 * LINE)
-    words = "; ".join(f"{name}: {_in_words(each)}, {_per_update(each)}" for name, each in sides)
+    words = "; ".join(f"{name}: {_in_words(each)}" for name, each in sides)
     return svg.picture(top + 3 * LINE, f"Updates in the tank over time. {words}", parts)
 
 
 def _per_update(each: Round) -> str:
-    seconds = format_seconds(each.seconds / len(each.jobs))
-    return f"{seconds} per update, device busy {100 * each.lit:.0f} %"
+    return f"{format_seconds(each.seconds / len(each.jobs))} per update"
 
 
 def _in_words(each: Round) -> str:
-    prepared = median(end - begin for begin, end in each.prepares)
-    worked = median(job.end - job.begin for job in each.jobs)
-    return f"host {format_seconds(prepared)}, device {format_seconds(worked)} an update"
+    prepared = fmean(end - begin for begin, end in each.prepares)
+    worked = fmean(job.end - job.begin for job in each.jobs)
+    usual = f"host {format_seconds(prepared)}, device {format_seconds(worked)} an update"
+    return f"{usual}, busy {100 * each.lit:.0f} %"
 
 
 def _level(each: Round, box: Box, most: float) -> list[Markup]:

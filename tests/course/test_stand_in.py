@@ -1,14 +1,14 @@
 """The device that a second core plays, and the host's part of an update."""
 
 import threading
-import time
 from dataclasses import replace
 
 import pytest
 import torch
 
+from course import stand_in
 from course.probe import Abilities
-from course.stand_in import DEVICES, Preparing, SecondCore, ThisCore, on_this_machine
+from course.stand_in import DEVICES, PIECE, Preparing, SecondCore, ThisCore, on_this_machine
 
 
 @pytest.fixture(params=[ThisCore, SecondCore])
@@ -70,21 +70,17 @@ def test_a_batch_is_the_normalized_cut_of_the_pictures():
         torch.testing.assert_close(batch, (pixels.float() - 127.5) / 64)
 
 
-def test_preparing_takes_longer_for_more_seconds():
-    """Twenty times as wide pictures: also a busy machine needs longer for them."""
+def test_preparing_is_the_timed_piece_so_many_times(monkeypatch):
+    """Pictures of one width for all: those beyond a core's cache take longer a column."""
+    pieces = []
+    monkeypatch.setattr(stand_in, "_normalize", lambda pictures, _: pieces.append(pictures.shape))
+    assert stand_in._seconds(32) > 0 and set(pieces) == {(32, PIECE)}
+    monkeypatch.setattr(stand_in, "_seconds", lambda rows: 0.001)
     pixels = torch.randint(256, (32, 1024), dtype=torch.uint8)
-    batch = torch.empty(32, 1024)
-    short, long = (Preparing(pixels, seconds) for seconds in (1e-4, 5e-3))
-
-    def fastest(prepare):
-        times = []
-        for _ in range(10):
-            begin = time.perf_counter()
-            prepare(batch)
-            times.append(time.perf_counter() - begin)
-        return min(times)
-
-    assert fastest(long) > 2 * fastest(short)
+    prepare = Preparing(pixels, 0.0035)
+    pieces.clear()
+    prepare(torch.empty(32, 1024))
+    assert pieces == [(32, PIECE)] * 3 + [(32, PIECE // 2)]
 
 
 def test_each_machine_has_a_device_and_says_why_another_cannot_play_it():
