@@ -9,6 +9,7 @@ import torch
 from course import stand_in
 from course.probe import Abilities
 from course.stand_in import DEVICES, PIECE, Preparing, SecondCore, ThisCore, on_this_machine
+from labkit.results import Measurement
 
 
 @pytest.fixture(params=[ThisCore, SecondCore])
@@ -74,13 +75,15 @@ def test_preparing_is_the_timed_piece_so_many_times(monkeypatch):
     """Pictures of one width for all: those beyond a core's cache take longer a column."""
     pieces = []
     monkeypatch.setattr(stand_in, "_normalize", lambda pictures, _: pieces.append(pictures.shape))
-    assert stand_in._seconds(32) > 0 and set(pieces) == {(32, PIECE)}
-    monkeypatch.setattr(stand_in, "_seconds", lambda rows: 0.001)
+
+    def measured(step, seconds):
+        step()
+        return Measurement("a piece", times=(0.002, 0.001))
+
+    monkeypatch.setattr(stand_in, "measure", measured)
     pixels = torch.randint(256, (32, 1024), dtype=torch.uint8)
-    prepare = Preparing(pixels, 0.0035)
-    pieces.clear()
-    prepare(torch.empty(32, 1024))
-    assert pieces == [(32, PIECE)] * 3 + [(32, PIECE // 2)]
+    Preparing(pixels, 0.0035)(torch.empty(32, 1024))
+    assert pieces == [(32, PIECE)] * 4 + [(32, PIECE // 2)]
 
 
 def test_each_machine_has_a_device_and_says_why_another_cannot_play_it():
