@@ -182,8 +182,8 @@ function render({ el }) {
   });
   frame.slider({ name: "host", label: "host per update", values: TIMES, text: ms });
   frame.slider({ name: "device", label: "device per update", values: TIMES, text: ms });
-  const often = (every) => (every === 1 ? "every update" : `every ${every} updates`);
-  frame.slider({ name: "every", label: "read", values: EVERY, text: often });
+  const often = (every) => (every === 1 ? "1 update" : `${every} updates`);
+  frame.slider({ name: "every", label: "read after", values: EVERY, text: often });
   frame.slider({ name: "copy", label: "a copy takes", values: steps(0, 6, 1), text: ms });
   const memories = Object.entries(MEMORIES);
   frame.menu({ name: "memory", label: "memory of the copy", options: memories });
