@@ -110,7 +110,7 @@ class Runners:
         if not all(_key(side.settings) in self._operators for side in result.arms):
             return ""
         first, second = map(self._runner, result.arms, result.step_times)
-        return draw(first, second, faster=result.verdict == "faster")
+        return draw(first, second, result.verdict)
 
     def _runner(self, side: Measurement, seconds: float) -> Runner:
         seen = self.seen(side.settings)
@@ -147,9 +147,12 @@ def round_above(least: float) -> int:
 # ------------------------------------------------------------------------------------------- drawn
 
 
-def draw(eager: Runner, other: Runner, *, faster: bool) -> Markup:
-    """Both tracks at the moment at which the first one arrives; a step of each, on one scale."""
-    after = paid(eager, other, faster=faster)
+def draw(eager: Runner, other: Runner, verdict: str) -> Markup:
+    """Both tracks at the moment at which the first one arrives; a step of each, on one scale.
+
+    ``verdict``: what is known of the other one's step.
+    """
+    after = paid(eager, other, faster=verdict == "faster")
     steps = NEVER if math.isinf(after) else round_above(1.2 * after)
     now = min(side.after(steps) for side in (eager, other))
     longest = max(eager.each, other.each)
@@ -164,14 +167,16 @@ def draw(eager: Runner, other: Runner, *, faster: bool) -> Markup:
         parts += _mark(after, steps, ROW + 28)
     foot = 2 * ROW + 4
     parts += legend(LEGEND, EDGE, foot)
-    words = in_words(after)
+    words = in_words(after, verdict)
     parts.append(svg.text(EDGE, foot + LINE, words, "bold"))
     return svg.picture(foot + LINE + 12, words, parts)
 
 
-def in_words(after: float) -> str:
-    """``has paid after 1,200 steps``."""
+def in_words(after: float, verdict: str) -> str:
+    """``the second runner has caught up after 1,200 steps``."""
     if math.isinf(after):
+        if verdict == "unclear":
+            return "whose step is faster is not clear, nor who is ahead in the end"
         return "here the second runner never catches up"
     steps = "one step" if after == 1 else f"{after:,.0f} steps"
     return f"the second runner has caught up after {steps}"

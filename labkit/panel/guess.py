@@ -46,8 +46,6 @@ RULES = {
 NEAR, SAME = 1.2, 1.05
 # A factor that other programs do not make.
 FAR = 4.0
-# And of a side that is so many times as fast, who is ahead.
-AHEAD_BY_FAR = 1.5
 # How far the slider of a factor may go.
 REACHES = (16, 128)
 # What the sides are called without names of their own.
@@ -156,8 +154,8 @@ class Judgement:
 def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) -> Judgement | None:
     """What a result says of an answer; None where it says nothing, as a sweep does.
 
-    Times that other programs ``disturbed`` decide little: that both are the same, who is ahead
-    where that is by far, and what is far from all that was measured.
+    Times that other programs ``disturbed`` decide who is ahead, where the verdict is clear, and
+    that both are the same. A factor they prove right, and wrong only where it is far off.
     """
     if isinstance(result, Sweep):
         return None
@@ -166,9 +164,8 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     if isinstance(result, RaceResult) and result.stopped:
         return Judgement(None, f"{words}. Stopped: it decides no bet.")
     by_clock = not isinstance(result, MemoryComparison) and bet.kind != ARRIVES
-    open_to_doubt = disturbed and by_clock and not (_is_same(result) or _is_near(result))
-    if open_to_doubt and not _is_far(answer, factor := _measured(result)[0]):
-        found = f"measured {format_factor(factor)}× beside other programs"
+    if disturbed and by_clock and not _is_sure(answer, result):
+        found = f"measured {format_factor(_measured(result)[0])}× beside other programs"
         return Judgement(None, f"{words}, {found}: this run does not decide it. Run it again.")
     if isinstance(answer, str):
         return _judge_choice(bet, answer, result)
@@ -186,14 +183,16 @@ def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) 
     return judge_factor(bet.kind, answer, factor, interval, near)
 
 
-def _is_far(answer: Answer, factor: float) -> bool:
-    """Whether a factor that other programs disturbed decides an answer all the same."""
-    if not 0 < factor < math.inf:
+def _is_sure(answer: Answer, result: object) -> bool:
+    """Whether a result that other programs disturbed decides an answer all the same."""
+    factor = _measured(result)[0]
+    if _is_same(result) or _is_near(result) or not 0 < factor < math.inf:
         return True
-    far = max(factor, 1 / factor)
     if isinstance(answer, str):
-        return far >= AHEAD_BY_FAR
-    return far >= FAR or max(answer / factor, factor / answer) >= FAR
+        return not _is_unclear(result)
+    off = max(answer / factor, factor / answer)
+    far = max(factor, 1 / factor, off) >= FAR
+    return far or (off <= NEAR and not _is_unclear(result))
 
 
 def judge_factor(

@@ -99,13 +99,15 @@ def test_paid_is_where_both_have_taken_as_long() -> None:
 
 
 def test_who_has_paid_is_first_and_who_has_not_stands() -> None:
-    drawn = draw(EAGER, COMPILED, faster=True)
+    drawn = draw(EAGER, COMPILED, "faster")
     # 1.2 times 7,999, and up to a round number.
     assert "10,000 steps: 20.0 s" in drawn and "10,000 steps: 18.0 s" in drawn
-    assert "paid" in drawn and in_words(7999) in drawn
-    never = draw(EAGER, COMPILED, faster=False)
+    assert "paid" in drawn and in_words(7999, "faster") in drawn
+    never = draw(EAGER, COMPILED, "slower")
     assert ">paid<" not in never and "1,000 steps" in never
     assert "here the second runner never catches up" in never
+    unclear = draw(EAGER, COMPILED, "unclear")
+    assert "never catches up" not in unclear and "is not clear" in unclear
     assert COMPILED.done(EAGER.after(1000), 1000) == 0
     assert EAGER.done(EAGER.after(1000), 1000) == 1000
 

@@ -338,19 +338,19 @@ def test_a_bet_that_is_decided_says_what_was_bet_and_measured() -> None:
     assert (order.right, order.bet, order.measured) == (False, "neither", "the candidate")
 
 
-def test_times_beside_other_programs_decide_no_bet_unless_a_side_is_far_ahead() -> None:
-    order = Bet("Which?", "order", ("with", "without"))
-    for bet, answer, words in (
-        (Bet("How many times?"), 2.0, "You bet 2.0×"),
-        (order, "neither", "You bet on neither"),
-    ):
-        found = judge(bet, answer, timed(1.4, 1), disturbed=True)
-        assert found is not None and found.right is None
-        beside = "measured 1.40× beside other programs: this run does not decide it. Run it again."
-        assert found.words == f"{words}, {beside}"
-    # Nobody else can have made a side twice as fast, or a tenth of what was bet.
-    ahead = judge(order, "with", timed(2, 1), disturbed=True)
-    assert ahead is not None and ahead.right is True
+def test_times_beside_other_programs_decide_who_is_ahead_and_no_factor_that_is_near() -> None:
+    order, times = Bet("Which?", "order", ("with", "without")), Bet("How many times?")
+    found = judge(times, 2.0, timed(1.4, 1), disturbed=True)
+    assert found is not None and found.right is None
+    beside = "measured 1.40× beside other programs: this run does not decide it. Run it again."
+    assert found.words == f"You bet 2.0×, {beside}"
+    # As the verdict, and all that is made of it.
+    for answer, right in (("with", True), ("without", False), ("neither", False)):
+        ahead = judge(order, answer, timed(1.4, 1), disturbed=True)
+        assert ahead is not None and ahead.right is right
+    near = judge(times, 1.3, timed(1.4, 1), disturbed=True)
+    assert near is not None and near.right is True
+    # Nobody else can have made a side a tenth of what was bet.
     beyond = judge(Bet("How many times?"), 14.0, timed(1.4, 1), disturbed=True)
     assert beyond is not None and beyond.right is False
     far = judge(Bet("How many times?"), 2.0, timed(8, 1), disturbed=True)
