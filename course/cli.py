@@ -53,6 +53,7 @@ def _add_board(commands: Commands) -> None:
     choice = board.add_mutually_exclusive_group()
     choice.add_argument("--keep", action="store_true", help="keep it: what its button does")
     choice.add_argument("--leave", action="store_true", help="do not keep it")
+    choice.add_argument("--run", action="store_true", help="train with all that is kept, once")
     board.add_argument("--seconds", type=float, help="to measure for")
     board.add_argument(
         "--whole", action="store_true", help="race to the target of the task, on five seeds"

@@ -64,6 +64,7 @@ class Measurable(Protocol):
         stop: threading.Event | None = None,
         tell: Tell | None = None,
     ) -> None: ...
+    def run(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None: ...
     def keep(self) -> None: ...
     def leave(self) -> None: ...
     def choose(self, switch: str) -> None: ...
@@ -116,7 +117,7 @@ class Clock(threading.Thread):
             return ENDS
         # Compiling and planning come on top.
         left = f"{passed:.0f} s"
-        if passed <= self._most:
+        if passed <= self._most < HOUR:
             left = f"{self._most - passed:.0f} s left at most"
         bet = f". You bet: {self._bet}" if self._bet else ""
         return f"{left}: {live.doing}{bet}"
@@ -138,6 +139,7 @@ class Buttons(Watcher):
             "stop": self._button("Stop", lambda: self.runs.stop()),
             KEEP: self._button("Keep it", lambda: self._choose(board.keep)),
             LEAVE: self._button("Do not keep it", lambda: self._choose(board.leave)),
+            "script": self._button("Run your script", self.start_script),
             "undo": self._button("Undo", board.undo),
             "out": self._button("Take it out", board.take_out),
         }
@@ -151,7 +153,7 @@ class Buttons(Watcher):
         # What was found before the run that goes on: it decides no bet.
         self._before: Figure | None = None
         self._minutes: float | None = None
-        self._whole = False
+        self._whole = self._script = False
         self._clock: Clock | None = None
         # The picture of the last measurement, as it was at its end.
         self._watched = Markup()
@@ -215,6 +217,10 @@ class Buttons(Watcher):
             patient = f"Take the time it needs (about {board.needs} min)"
             buttons["patient"].description = patient
             buttons["patient"].button_style = "" if board.doubt else "primary"
+        took = board.waterfall.of_your_script()
+        buttons["script"].description = f"Run your script ({took})" if took else "Run your script"
+        # What is kept has not run yet.
+        buttons["script"].button_style = "" if board.choices.run else "primary"
         if not self._running:
             self.say(labelled(board.said or self._hint()))
         self.picker.disabled = self._running
@@ -239,6 +245,8 @@ class Buttons(Watcher):
             names = ["patient", "measure"] if board.needs else ["measure"]
             if board.switch in board.choices.switches:
                 names.append("out")
+        if board.choices.switches and not board.undecided:
+            names.append("script")
         return names
 
     def _hint(self) -> str:
@@ -308,12 +316,17 @@ class Buttons(Watcher):
 
         RuntimeError while anything measures in this process.
         """
-        self._minutes, self._whole = minutes, False
+        self._minutes, self._whole, self._script = minutes, False, False
         self.runs.press(self._run())
 
     def start_whole(self) -> None:
         """Begin a race to the target of the task."""
-        self._minutes, self._whole = None, True
+        self._minutes, self._whole, self._script = None, True, False
+        self.runs.press(self._run())
+
+    def start_script(self) -> None:
+        """Begin to train the script with all that is kept."""
+        self._minutes, self._whole, self._script = None, False, True
         self.runs.press(self._run())
 
     def wait(self, timeout: float | None = None) -> None:
@@ -324,13 +337,16 @@ class Buttons(Watcher):
             raise self.runs.latest.error
 
     def _run(self) -> Run:
-        minutes, whole = self._minutes, self._whole
-        most = 60 * minutes if minutes else seconds_at_most(self.board.switch or "")
-        if whole:
-            most = HOUR
+        minutes, whole, script = self._minutes, self._whole, self._script
+        most = HOUR
+        if not (whole or script):
+            most = 60 * minutes if minutes else seconds_at_most(self.board.switch or "")
 
         def job(_: Any, stop: threading.Event) -> Any:
-            self.board.measure(minutes=minutes, whole=whole, stop=stop, tell=self._tell)
+            if script:
+                self.board.run(stop=stop, tell=self._tell)
+            else:
+                self.board.measure(minutes=minutes, whole=whole, stop=stop, tell=self._tell)
             return self.board.latest
 
         return Run(job, "Time", most, ({}, {}))
@@ -342,7 +358,9 @@ class Buttons(Watcher):
     def begun(self, run: Run) -> None:
         """The button gives way to Stop, and seconds count."""
         self._running, self._before = True, self.board.latest
-        bet = self.wager.choices.value if self.wager and self.wager.waits else None
+        bet = None
+        if self.wager and self.wager.waits and not self._script:
+            bet = self.wager.choices.value
         self._clock = Clock(self.status, run.budget, self.context(), bet)
         self._clock.start()
         self._arrange()

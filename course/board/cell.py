@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 from course.board import recorded, store
@@ -22,14 +23,15 @@ from course.board.measure import (
     minutes_in_words,
     on_top_of,
     promised,
+    run_script,
     seconds_at_most,
 )
 from course.board.outlook import doubt, lent, likely
 from course.board.page import html
 from course.board.rate import Beside, Rate, images_per_second
-from course.board.store import BoardError, Choice, Choices, Figure
-from course.board.waterfall import Waterfall, decided_in_words, waterfall
-from course.switches import SWITCHES, checked
+from course.board.store import BoardError, Choice, Choices, Figure, Run
+from course.board.waterfall import Waterfall, decided_in_words, duration, waterfall
+from course.switches import SWITCHES, TASK, checked
 from labkit.device import test_size
 from labkit.panel import guess
 
@@ -80,6 +82,8 @@ class Board:
         self.latest: Figure | None = None
         # Minutes that the switch is likely to need, where it had too little time.
         self.needs = 0
+        # The best seconds before the latest run.
+        self._earlier = math.nan
         self._unsaved: list[Choice] = []
         # What the latest choice changed, and what was there before.
         self._undo: tuple[Choice, Choices] | None = None
@@ -149,7 +153,13 @@ class Board:
         try:
             left = most - self._time_slow_script(whole, stop, tell)
             self.latest = measure(
-                self.switch, self.choices.switches, seconds, whole, left, stop=stop, tell=tell
+                self.switch,
+                self.choices.below(self.switch),
+                seconds,
+                whole,
+                left,
+                stop=stop,
+                tell=tell,
             )
         except KeyboardInterrupt:
             self.said = (
@@ -205,11 +215,53 @@ class Board:
         The seconds that it took.
         """
         begin = time.monotonic()
-        below = on_top_of(self.switch, self.choices.switches, whole) if self.switch else ()
+        below = self.choices.below(self.switch) if self.switch else self.choices.switches
+        if self.switch:
+            below = on_top_of(self.switch, below, whole)
         if below and not self.choices.sure:
             rate = images_per_second(AGAIN, stop=stop, tell=tell)
             self._note(rate, bool(rate.notice))
         return time.monotonic() - begin
+
+    def run(self, *, stop: threading.Event | None = None, tell: Tell | None = None) -> None:
+        """Train the script with all that is kept to the target, once: stars are for what it takes.
+
+        The slow script is timed first where its rate is not sure. ``stop`` and ``tell`` as for
+        `measure`. ValueError where nothing is kept.
+        """
+        self._read()
+        switches = self.choices.switches
+        if not switches:
+            raise ValueError("nothing is kept yet: measure a switch, and keep it")
+        self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
+        beside = Beside()
+        try:
+            self._time_slow_script(True, stop, tell)
+            seconds = run_script(switches, stop=stop, tell=tell)
+        except (KeyboardInterrupt, NoFigure) as error:
+            self.said = f"Your script did not run to its end: {error}".rstrip(": ") + "."
+            return
+        notice = beside.notice()
+        run = Run(switches, seconds, date.today().isoformat(), bool(notice))
+        fastest = self.choices.fastest
+        self._earlier = fastest.seconds if fastest else math.inf
+        told = f"Your script reached {TASK.target:.0%} in {duration(seconds)}."
+        if math.isinf(seconds):
+            told = f"Your script did not reach {TASK.target:.0%}."
+        self._save(lambda choices: choices.with_run(run))
+        self.said = " ".join(filter(None, [told, notice, self.said]))
+
+    def _save(self, how: Callable[[Choices], Choices]) -> None:
+        """Change what was measured, here and in the reader's file."""
+        self.choices = how(self.choices)
+        if self.path is None:
+            return
+        try:
+            self.choices, notice = store.change(self.path, self.machine, how)
+        except BoardError as error:
+            notice = self._trouble = str(error)
+        if notice not in self.said:
+            self.said = f"{self.said} {notice}".strip()
 
     # -------------------------------------------------------------------------------- choices
 
@@ -220,6 +272,7 @@ class Board:
         checked([switch])
         self.switch = switch
         self.latest, self._undo, self.said, self.needs = None, None, self._trouble, 0
+        self._earlier = math.nan
         self._read()
 
     def keep(self) -> None:
@@ -247,7 +300,18 @@ class Board:
             raise ValueError("there is no choice to undo")
         choice, before = self._undo
         self._unsaved = [each for each in self._unsaved if each is not choice]
-        self._change(lambda choices: choices.undone(choice, before), "Undone")
+        there = True
+
+        def back(choices: Choices) -> Choices:
+            nonlocal there
+            there = choices.has(choice)
+            return choices.undone(choice, before)
+
+        self._change(back, "Undone")
+        if not there:
+            self.said = (
+                f"Not undone: another notebook has chosen {choice.figure.switch} anew since."
+            )
         self._undo = None
         self._show_again()
 
@@ -316,7 +380,7 @@ class Board:
         """The steps as they are now."""
         latest = self.latest if self.undecided else None
         found = waterfall(self.choices, latest, recorded.images_to_target())
-        named: dict[str, Any] = {"needs": self.needs}
+        named: dict[str, Any] = {"needs": self.needs, "earlier": self._earlier}
         if self.switch is not None:
             named["saves"] = SWITCHES[self.switch].saves
             if self.latest is None:

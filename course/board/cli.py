@@ -25,6 +25,8 @@ def main(args: Namespace) -> int:
         found = board(args.switch)
         if args.switch is not None:
             found.measure(args.seconds, args.whole, args.minutes)
+        if args.run:
+            found.run()
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2

@@ -68,6 +68,8 @@ class Live:
     target: float = math.nan
     # Of the epoch that goes on: the steps done, and all.
     steps: tuple[int, int] = (0, 0)
+    # Whether one script trains, beside no other.
+    alone: bool = False
 
     @property
     def factor(self) -> float:
@@ -79,7 +81,7 @@ class Live:
     def words(self) -> str:
         """How it stands, in a sentence; empty before anything is known."""
         if self.laps:
-            return _race_in_words(self.laps, self.steps)
+            return _race_in_words(self.laps, self.steps, self.alone)
         texts = [_bytes_in_words(self.peaks)] if self.peaks else []
         if math.isfinite(self.factor):
             pairs = (
@@ -193,7 +195,7 @@ def _curves(live: Live, now: float) -> Markup:
     parts.append(upright(box, at, "grid"))
     tone = TONES[latest.switched]
     parts.append(_runner(at, at, box.y(latest.accuracy), tone))
-    parts += _legend(box.bottom + 18)
+    parts += [] if live.alone else _legend(box.bottom + 18)
     return svg.picture(box.bottom + 26, live.words(), parts)
 
 
@@ -211,10 +213,10 @@ def _legend(y: float) -> list[Markup]:
     return parts
 
 
-def _race_in_words(laps: Sequence[Lap], steps: tuple[int, int]) -> str:
+def _race_in_words(laps: Sequence[Lap], steps: tuple[int, int], alone: bool = False) -> str:
     """``Seed 2, with it: 24 % right after 8 s; without it had 18 % by then.``"""
     lap = laps[-1]
-    words = f"Seed {lap.seed + 1}, {NAMES[lap.switched]}: "
+    words = "Your script: " if alone else f"Seed {lap.seed + 1}, {NAMES[lap.switched]}: "
     if not lap.points:
         return f"{words}first pass, batch {steps[0]} of {steps[1]}."
     seconds = lap.points[-1][0]

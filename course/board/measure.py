@@ -314,6 +314,26 @@ def measure(
     raise NoFigure(f"one of its two sides ended: {outcome.error}")
 
 
+def run_script(
+    switches: Collection[str], *, stop: threading.Event | None = None, tell: Tell | None = None
+) -> float:
+    """Train the script with these switches to its target, once: the seconds, as of a race.
+
+    Infinite where it was not reached. NoFigure where it was stopped, or memory ran out.
+    """
+    read_images(TASK)
+    limit = Limit(stop=stop, tell=tell)
+    limit.live.alone = True
+    limit.begin("training your script")
+    try:
+        with prepared(), survive() as outcome:
+            run = run_once(TASK, "on", tuple(switches), 0, limit)
+            return run.curve[-1][1] if run.reached else math.inf
+    except OutOfTime:
+        raise NoFigure("it was stopped before it arrived") from None
+    raise NoFigure(f"it ended: {outcome.error}")
+
+
 def _minutes_needed(off: tuple[str, ...], on: tuple[str, ...], learns: bool, limit: Limit) -> int:
     """Minutes that are likely to be enough, by what was seen of the two sides.
 

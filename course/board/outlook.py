@@ -45,10 +45,12 @@ def doubt(switch: str, kept: Collection[str] = ()) -> str:
         return "This machine has one core: a worker takes its time from the training. No gain here."
     if missing := [name for name in NEEDED.get(switch, ()) if name not in kept]:
         where = ", ".join(str(SWITCHES[name].notebook) for name in missing)
+        books, them, one = "notebooks", "them", "one of them"
+        if len(missing) == 1:
+            books, them, one = "notebook", "it", "it"
         return (
-            f"Its high rate needs {', '.join(missing)} (notebooks {where}): recorded "
-            "without one of them, no training reached the target. Keep them first; its race has "
-            "them on both sides."
+            f"Its high rate needs {', '.join(missing)} ({books} {where}): recorded without {one}, "
+            f"no training reached the target. Keep {them} first; its race has {them} on both sides."
         )
     if switch == "compile" and not abilities().compiler:
         return "torch.compile needs a C++ compiler, and finds none here."

@@ -157,7 +157,10 @@ def goals(found: Waterfall) -> list[Goal]:
     slow = found.steps[0].after
     listed = [Goal(SLOW, slow, found.time(slow), "baseline")]
     if len(found.steps) > 1:
-        listed.append(Goal(TODAY, today.after, found.time(today.after), "candidate"))
+        value, text = today.after, found.time(today.after)
+        if found.ran and found.timed:
+            value, text = found.ran.seconds, found.time(found.ran.seconds)
+        listed.append(Goal(TODAY, value, text, "candidate"))
     if found.best:
         seconds, _ = found.best.best()
         value = seconds if found.timed else seconds / found.best.seconds()

@@ -14,14 +14,16 @@ FIRST = 3
 
 @dataclass(frozen=True)
 class Stars:
-    """``gain`` is times as fast as the slow script, ``before`` it was before the latest choice.
+    """``gain`` is times as fast as the slow script in the reader's best run, 1 before any.
 
-    ``best`` is the best recorded, nan where nothing is.
+    ``before`` is that before the latest run, ``best`` the best recorded, nan where nothing is.
+    ``estimate`` is what the figures of what is kept make together.
     """
 
     gain: float
     before: float
     best: float
+    estimate: float = 1.0
 
     @property
     def won(self) -> int:
@@ -30,7 +32,7 @@ class Stars:
 
     @property
     def new(self) -> int:
-        """Those of the latest choice."""
+        """Those of the latest run."""
         return max(0, self.won - doublings(self.before))
 
     @property
@@ -42,11 +44,14 @@ class Stars:
     @property
     def words(self) -> str:
         """What the stars mean, and what brings the next one."""
-        texts = [f"{format_factor(self.gain)} times as fast as the slow script"]
-        if self.gain == 0:
-            texts = ["with what you kept the target was not reached"]
-        if math.isclose(self.gain, 1):
-            texts = ["a star for each doubling of the slow script's speed"]
+        texts = [f"your best run: {format_factor(self.gain)} times as fast as the slow script"]
+        if self.gain == 1:
+            texts = ["a star for each doubling of the slow script's speed, once yours has run"]
+        if self.estimate == 0:
+            texts.append("with what you kept the target was not reached")
+        elif doublings(self.estimate) > self.won:
+            times = format_factor(self.estimate)
+            texts.append(f"what you kept is estimated at {times} times: run your script")
         if self.best >= 1:
             texts.append(f"the best recorded: {format_factor(self.best)} times")
         beyond = "" if not self.best < 2 ** (self.won + 1) else ", which nobody has recorded"

@@ -118,16 +118,30 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Run:
+    """One training of the script with these switches, from its start to the target.
+
+    ``seconds`` are infinite where it was not reached. ``disturbed``: beside other programs.
+    """
+
+    switches: tuple[str, ...]
+    seconds: float
+    date: str = ""
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
 class Choices:
     """All choices made on one machine, in the order in which they were made.
 
     ``rate`` is the slow script's images per second, nan while it was not timed; ``disturbed`` says
-    that other programs took the cores meanwhile.
+    that other programs took the cores meanwhile. ``runs`` are those of the whole script, the latest last.
     """
 
     rate: float = math.nan
     made: dict[str, Choice] = field(default_factory=dict)
     disturbed: bool = False
+    runs: tuple[Run, ...] = ()
 
     @property
     def kept(self) -> tuple[Choice, ...]:
@@ -146,10 +160,39 @@ class Choices:
         """Whether the slow script was timed, with the cores for itself."""
         return math.isfinite(self.rate) and not self.disturbed
 
+    @property
+    def run(self) -> Run | None:
+        """The latest of the script with what is kept now."""
+        kept = set(self.switches)
+        return next((run for run in self.runs[::-1] if set(run.switches) == kept), None)
+
+    @property
+    def fastest(self) -> Run | None:
+        """The best of all runs."""
+        return min(self.runs, key=lambda run: run.seconds, default=None)
+
+    def below(self, switch: str) -> tuple[str, ...]:
+        """What a switch is measured on top of: all that is kept, or was kept before it.
+
+        Else it would be counted with what was measured on top of it.
+        """
+        kept = self.switches
+        return kept[: kept.index(switch)] if switch in kept else kept
+
+    def with_run(self, run: Run) -> Choices:
+        """With one more."""
+        return replace(self, runs=(*self.runs, run))
+
     def with_choice(self, choice: Choice) -> Choices:
-        """With one more, the latest; its rate is the slow script's if nothing was below it."""
-        made = {name: other for name, other in self.made.items() if name != choice.figure.switch}
-        made[choice.figure.switch] = choice
+        """With one more, the latest; its rate is the slow script's if nothing was below it.
+
+        What is kept anew has the place that it had.
+        """
+        name = choice.figure.switch
+        made = dict(self.made)
+        if not (choice.kept and name in self.switches):
+            made.pop(name, None)
+        made[name] = choice
         return replace(self.timed_by(choice.figure), made=made)
 
     def timed_by(self, figure: Figure) -> Choices:
@@ -172,13 +215,21 @@ class Choices:
     def undone(self, choice: Choice, before: Choices) -> Choices:
         """Without a choice that was made after ``before``: what was chosen then is chosen again.
 
-        The rate stays: it was measured, not chosen.
+        The rate stays: it was measured, not chosen. Nothing is undone where another choice came
+        since, as in another notebook.
         """
         name = choice.figure.switch
+        if not self.has(choice):
+            return self
         made = [each for each in self.made.items() if each[0] != name]
         if name in before.made:
             made.insert(list(before.made).index(name), (name, before.made[name]))
         return replace(self, made=dict(made))
+
+    def has(self, choice: Choice) -> bool:
+        """Whether this is the latest choice of its switch."""
+        # A nan is equal to none, and written like all others.
+        return repr(self.made.get(choice.figure.switch)) == repr(choice)
 
 
 def board_path() -> Path:
@@ -273,9 +324,16 @@ def _choices(content: dict[str, Any], machine: str) -> Choices:
         made = {}
         for name, choice in entry["switches"].items():
             made[name] = Choice(_figure(name, choice), bool(choice["kept"]))
-        return Choices(from_json(entry["rate"]), made, bool(entry.get("disturbed", False)))
+        disturbed = bool(entry.get("disturbed", False))
+        runs = tuple(map(_run, entry.get("runs", [])))
+        return Choices(from_json(entry["rate"]), made, disturbed, runs)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Damaged(f"the board of {machine!r} is damaged: {error!r}.") from None
+
+
+def _run(entry: dict[str, Any]) -> Run:
+    switches, seconds = tuple(map(str, entry["switches"])), from_json(entry["seconds"])
+    return Run(switches, seconds, str(entry["date"]), bool(entry["disturbed"]))
 
 
 def _figure(name: str, entry: dict[str, Any]) -> Figure:
@@ -310,7 +368,10 @@ def _entry_of(choices: Choices) -> dict[str, Any]:
         entry["interval"] = [as_json(end) for end in entry["interval"]]
         switches[name] = {"kept": choice.kept} | entry
     rate = as_json(choices.rate)
-    return {"rate": rate, "disturbed": choices.disturbed, "switches": switches}
+    found: dict[str, Any] = {"rate": rate, "disturbed": choices.disturbed, "switches": switches}
+    if choices.runs:
+        found["runs"] = [asdict(run) | {"seconds": as_json(run.seconds)} for run in choices.runs]
+    return found
 
 
 def _put_aside(path: Path) -> Path:

@@ -17,7 +17,7 @@ from course.board.advice import LEAVE, advice, advised, in_short, pairs_in_words
 from course.board.outlook import Likely
 from course.board.recorded import Machine, images_to_target
 from course.board.stars import Stars
-from course.board.store import Choice, Choices, Figure
+from course.board.store import Choice, Choices, Figure, Run
 from course.board.words import factor_in_words, told
 from course.speedrun import batch_size
 from course.switches import SWITCHES, TASK
@@ -90,7 +90,9 @@ class Waterfall:
     the figures of what was not kept, ``tried`` counts all. ``armed`` is the switch that can be
     measured now, ``elsewhere`` what it brought where it was recorded, ``doubt`` what speaks against
     it, ``needs`` the minutes that it is likely to need after it had too little time. ``saves`` is
-    what the bars show: "time" or "memory". ``decided`` is the choice that was made last.
+    what the bars show: "time" or "memory". ``decided`` is the choice that was made last. ``run`` is
+    that of the script with what is kept, ``fastest`` the best of all, and ``earlier`` its seconds
+    before the latest run.
     """
 
     steps: tuple[Step, ...]
@@ -109,6 +111,9 @@ class Waterfall:
     ahead: tuple[Likely, ...] = ()
     saves: str = "time"
     decided: Choice | None = None
+    run: Run | None = None
+    fastest: Run | None = None
+    earlier: float = math.nan
 
     @property
     def latest(self) -> Figure | None:
@@ -144,16 +149,18 @@ class Waterfall:
         slow, last = self.steps[0].after, self.steps[-1]
         if self.by_memory and last.figure:
             return f"{format_bytes(last.figure.peak)} → {format_bytes(last.peak)}"
+        if self.ran:
+            took = duration(self.ran.seconds)
+            return f"{self.time(slow)} → {took}" if self.timed else took
         if self.fresh and math.isfinite(self.rate):
-            return f"about {duration(images_to_target() / self.rate)}"
+            return f"about {rough(images_to_target() / self.rate)}"
         if self.fresh and self.best:
             return _from_to(self.best)
         # A side that never arrives has no time to arrow to.
-        untold = math.isnan(last.measured) and math.isfinite(last.after)
+        untold = math.isnan(last.measured) and last.after == slow
         if len(self.steps) == 1 or untold:
             return self.time(slow)
-        counted = [step.figure for step in self.steps if step.figure and step.figure.counts]
-        about = "about " if any(map(is_rough, counted)) else ""
+        about = "about " if self.is_rough else ""
         if not self.timed and math.isfinite(last.after):
             return about + speed_in_words(last.after / slow)
         return f"{self.time(slow)} → {about}{self.time(last.after)}"
@@ -164,6 +171,8 @@ class Waterfall:
         if self.by_memory:
             time = f", and {self.time(self.steps[-1].after)} {what}" if self.timed else ""
             what = f"at the peak of a step{time}"
+        elif self.ran:
+            what += ", as it ran" + ", beside other programs" * self.ran.disturbed
         elif self.fresh and math.isfinite(self.rate):
             what += ", beside other programs"
             if self.best:
@@ -190,6 +199,11 @@ class Waterfall:
             texts.append(f"The recorded machine, {_whose(best)}, took {took} for the slow script.")
         return " ".join(texts)
 
+    def of_your_script(self) -> str:
+        """``about 12 s``: what the script is likely to take with all that is kept, if known."""
+        kept = [step for step in self.steps if not step.undecided][-1].after
+        return f"about {rough(kept)}" if self.timed and math.isfinite(kept) else ""
+
     def command(self) -> str:
         """What measures a switch that had too little time; for who has no button."""
         if not (self.needs and self.armed):
@@ -198,6 +212,18 @@ class Waterfall:
             f"It needs about {self.needs} minutes: board({self.armed!r}, minutes={self.needs}), or "
             f"python -m course board {self.armed} --minutes {self.needs}"
         )
+
+    @property
+    def ran(self) -> Run | None:
+        """The run that the headline is of: with what is kept, and nothing left to decide."""
+        return None if self.latest else self.run
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether the whole is: by a figure that says little, or is on top of what is out now."""
+        figures = [step.figure for step in self.steps if step.figure and step.figure.counts]
+        names = {step.name for step in self.steps}
+        return any(is_rough(each) or not names.issuperset(each.on_top_of) for each in figures)
 
     @property
     def fresh(self) -> bool:
@@ -223,14 +249,19 @@ class Waterfall:
 
     @property
     def stars(self) -> Stars:
-        """Those of what is kept."""
+        """Those of the best run; where the slow script was not timed there are none."""
         kept = [step for step in self.steps if not step.undecided]
         slow, last = kept[0].after, kept[-1]
-        choice = self.decided
-        fresh = choice is not None and choice.kept and choice.figure is last.figure
-        before = last.before if fresh else last.after
+        won = self._times(self.fastest.seconds if self.fastest else math.nan)
+        before = won if math.isnan(self.earlier) else self._times(self.earlier)
         best = self.best.seconds() / self.best.best()[0] if self.best else math.nan
-        return Stars(slow / last.after, slow / before, best)
+        return Stars(won, before, best, slow / last.after)
+
+    def _times(self, seconds: float) -> float:
+        """How many times as fast as the slow script; 1 where that is not known, or it is slower."""
+        if not self.timed or not seconds < self.steps[0].after:
+            return 1.0
+        return self.steps[0].after / seconds
 
     def still_in_words(self) -> str:
         """The switches that are likely to bring most."""
@@ -251,6 +282,9 @@ class Waterfall:
         if self.not_kept:
             tried = "; ".join(f"{each.switch}, {in_short(each)}" for each in self.not_kept)
             notes.append(f"Tried and not kept: {tried}.")
+        if self.fastest:
+            took, which = duration(self.fastest.seconds), ", ".join(self.fastest.switches)
+            notes.append(f"Your best run, {self.fastest.date}: {took}, with {which}.")
         if self.best:
             seconds, switches = self.best.best()
             many = f"{len(switches)} of the {len(SWITCHES)} switches"
@@ -276,7 +310,7 @@ class Waterfall:
         out = [f"{each.switch}: {in_short(each)}" for each in figures if not each.counts]
         texts = []
         if counted and math.isfinite(self.steps[-1].after):
-            about = "about " if any(map(is_rough, counted)) else ""
+            about = "about " if self.is_rough else ""
             factor = format_factor(self.steps[0].after / self.steps[-1].after)
             texts.append(f"Together: {about}{factor}x.")
         if out:
@@ -332,7 +366,15 @@ def waterfall(choices: Choices, latest: Figure | None, images: float) -> Waterfa
         found.append(Step(figure.switch, seconds, after, figure, figure is latest))
         seconds = after
     tried = len(made.keys() | {each.switch for each in figures})
-    return Waterfall(tuple(found), rate, choices.disturbed, tuple(left), tried)
+    return Waterfall(
+        tuple(found),
+        rate,
+        choices.disturbed,
+        tuple(left),
+        tried,
+        run=choices.run,
+        fastest=choices.fastest,
+    )
 
 
 def _whose(machine: Machine) -> str:
@@ -390,6 +432,11 @@ def speed_in_words(value: float) -> str:
     if math.isinf(value):
         return NOT_REACHED
     return "1×" if value == 1 else f"{format_factor(1 / value)}×"
+
+
+def rough(seconds: float) -> str:
+    """``23 min``: in whole numbers."""
+    return f"{seconds / 60:.0f} min" if 120 <= seconds < 6000 else duration(seconds)
 
 
 def duration(seconds: float) -> str:

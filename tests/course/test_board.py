@@ -838,7 +838,8 @@ def test_the_cell_shows_head_buttons_and_picture(
     assert "✓ 2.9 s less" in displayed[-2]["text/html"]
     assert "</b> kept." in displayed[-2]["text/html"]
     # What was pressed goes, and can be taken back, or measured again.
-    assert pressable(displayed) == ["Undo", "Measure again (a minute at most)"]
+    assert pressable(displayed)[:2] == ["Undo", "Measure again (a minute at most)"]
+    assert pressable(displayed)[2].startswith("Run your script (about ")
     press(displayed, "Undo")
     assert Board().choices.switches == () and "Undone" in said(displayed)
     assert pressable(displayed) == CHOICES
@@ -1342,20 +1343,111 @@ def test_a_star_for_each_doubling(
         *(0, 0, 0, 1, 3, 0, 0),
     ]
     assert "☆☆☆ a star for each doubling" in str(board())
-    # Not before it is kept; then the new one moves.
+    # An estimate wins none.
     found = measured("data_loading")
-    assert "☆☆☆" in str(found) and found.waterfall.stars.new == 0
     found.keep()
-    assert "★☆☆ 2.00 times as fast as the slow script; the best recorded: 10.00" in str(found)
+    assert "☆☆☆" in str(found) and found.waterfall.stars.won == 0
+    assert "what you kept is estimated at 2.00 times: run your script" in str(found)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """No training: the script takes what is asked for, of the slow one; what it had is listed."""
+    asked: list[Any] = [1.0]
+
+    def fake(switches: tuple[str, ...], **_: Any) -> float:
+        asked.append(switches)
+        return asked[0] * recorded.images_to_target() / 500.0
+
+    monkeypatch.setattr(cell, "run_script", fake)
+    return asked
+
+
+def test_stars_are_for_what_the_script_took(
+    path: Path, figures: list[Any], recorded_machine: recorded.Machine, runs: list[Any]
+) -> None:
+    with pytest.raises(ValueError, match="nothing is kept yet"):
+        board().run()
+    found = board(rate=500.0)
+    found = measured("data_loading")
+    found.latest = replace(found.latest, rate=500.0)
+    found.keep()
+    runs[0] = 0.4
+    found.run()
+    assert runs[1:] == [("data_loading",)]
+    assert "★☆☆ your best run: 2.50 times as fast as the slow script" in str(found)
+    assert "as it ran; 1 of 22 switches tried" in str(found)
     page = found._repr_html_()
     assert '<span class="labkit-new">★</span>' in page and "prefers-reduced-motion" in page
-    # The next one has it from before, and brings another.
+    assert "Your script reached" in found.said
+    # Another kernel knows it; with another switch it is an estimate again, and no star is lost.
     other = measured("as_tensor")
-    assert (other.waterfall.stars.won, other.waterfall.stars.new) == (1, 0)
     other.keep()
-    assert (other.waterfall.stars.won, other.waterfall.stars.new) == (2, 1)
-    other.leave()
     assert (other.waterfall.stars.won, other.waterfall.stars.new) == (1, 0)
+    assert other.waterfall.run is None and "estimated" in other.waterfall.caption()
+    runs[0] = 0.1
+    other.run()
+    assert runs[-1] == ("data_loading", "as_tensor")
+    assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 2)
+    # A slower run takes none away.
+    runs[0] = math.inf
+    other.run()
+    assert "did not reach" in other.said and other.waterfall.headline().endswith("not reached")
+    assert (other.waterfall.stars.won, other.waterfall.stars.new) == (3, 0)
+
+
+def test_the_button_runs_the_script(
+    path: Path, figures: list[Any], displayed: list[Any], runs: list[Any]
+) -> None:
+    shown = measured("data_loading")
+    shown._ipython_display_()
+    assert not any(each.startswith("Run your") for each in pressable(displayed))
+    press(displayed, "Keep it")
+    press(displayed, "Run your script")
+    shown.wait(10)
+    assert runs[1:] == [("data_loading",)] and "Your script reached" in said(displayed)
+    assert any(each.startswith("Run your script") for each in pressable(displayed))
+
+
+def test_a_script_that_is_stopped_has_no_run(
+    path: Path, figures: list[Any], displayed: list[Any], epochs: Any
+) -> None:
+    shown = measured("data_loading")
+    shown.keep()
+    shown._ipython_display_()
+    press(displayed, "Run your script")
+    assert epochs.began.wait(10)
+    press(displayed, "Stop")
+    epochs.set()
+    shown.wait(10)
+    assert "did not run to its end: it was stopped" in shown.said
+    assert shown.choices.runs == () and shown.choices.switches == ("data_loading",)
+
+
+def test_a_switch_that_is_kept_is_measured_on_top_of_what_was_kept_before_it(
+    path: Path, figures: list[Any]
+) -> None:
+    for name in ("data_loading", "as_tensor", "compile"):
+        measured(name).keep()
+    again = measured("as_tensor")
+    assert figures[-1] == ("as_tensor", ("data_loading",))
+    again.keep()
+    assert again.choices.switches == ("data_loading", "as_tensor", "compile")
+    # Of what is out, what was measured on top of it knows only roughly.
+    assert not again.waterfall.is_rough
+    out = board("data_loading")
+    out.take_out()
+    assert out.waterfall.is_rough
+
+
+def test_a_board_that_is_old_undoes_nothing(path: Path, figures: list[Any]) -> None:
+    old = measured("as_tensor")
+    old.leave()
+    measured("as_tensor").keep()
+    measured("compile").keep()
+    old.undo()
+    assert Board().choices.switches == ("as_tensor", "compile")
+    assert "Not undone: another notebook has chosen as_tensor anew since." in old.said
 
 
 def test_a_page_has_the_names_that_notebooks_use_and_commands_those_to_be_typed(
@@ -2381,7 +2473,7 @@ def test_what_is_kept_may_be_taken_out_later(
     measured("as_tensor").keep()
     later = board("as_tensor")
     later._ipython_display_()
-    assert pressable(displayed) == ["Measure it (a minute at most)", "Take it out"]
+    assert pressable(displayed)[:2] == ["Measure it (a minute at most)", "Take it out"]
     press(displayed, "Take it out")
     assert Board().choices.switches == () and "as_tensor" in Board().choices.made
     press(displayed, "Undo")
