@@ -8,6 +8,7 @@ from IPython.display import display
 
 from course import progress
 from course.board import Board
+from course.board.stars import FULL
 from course.board.waterfall import decided_in_words
 from course.claims import gains
 from course.claims.gains import Gains
@@ -73,7 +74,8 @@ class Ending:
             return ""
         # Until something is measured the headline is another machine's.
         now = "nothing is kept yet" if board.waterfall.fresh else board.waterfall.headline()
-        words = [f"Your speedrun: {now}."]
+        stars = FULL * board.waterfall.stars.won
+        words = [f"Your speedrun: {now} {stars}".rstrip() + "."]
         for switch, choice in board.choices.made.items():
             if switch in SWITCHES and f"{SWITCHES[switch].notebook:02}" == self.notebook[:2]:
                 words.append(labelled(decided_in_words(choice)))

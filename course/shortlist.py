@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.board import Board
-from course.board.words import factor_in_words
+from course.board.advice import briefly
 from course.claims import ledger
 from course.claims.findings import gain, gain_in_words
 from course.notebook_files import about, notebook_path, place
@@ -39,7 +39,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: ``yours`` is the factor in the reader's own speedrun, nan where it was not measured.
+    """A row: ``yours`` is what its switch did in the reader's own speedrun, in a word or two.
 
     ``relieves`` is the first of its bottlenecks, ``recorded`` the largest gain among the headlines
     of the notebook's claims. ``bets`` are those that were decided there, ``solved`` says that the
@@ -49,7 +49,7 @@ class Entry:
     title: str
     path: str
     relieves: str
-    yours: float
+    yours: str
     recorded: Gain | None
     finished: bool
     bets: tuple[Decided, ...]
@@ -57,7 +57,6 @@ class Entry:
 
     def texts(self) -> list[str]:
         """The row as texts."""
-        yours = NOTHING if math.isnan(self.yours) else factor_in_words(self.yours)
         recorded = [NOTHING, NOTHING]
         if self.recorded:
             recorded = [self.recorded.text, self.recorded.headline]
@@ -65,7 +64,7 @@ class Entry:
         bets = f"{right} of {len(self.bets)}" if self.bets else NOTHING
         done = f" {DONE}" if self.finished else ""
         done += STAR if self.solved else ""
-        return [f"{self.title}{done}", self.relieves, bets, yours, *recorded]
+        return [f"{self.title}{done}", self.relieves, bets, self.yours, *recorded]
 
 
 @dataclass(frozen=True)
@@ -101,21 +100,21 @@ def shortlist(*, yours: bool = True) -> Shortlist:
         for name, choice in board.choices.made.items():
             # A file of an older version may hold a switch that there is no more.
             if name in SWITCHES:
-                own[f"{SWITCHES[name].notebook:02}"] = choice.figure.factor
+                own[f"{SWITCHES[name].notebook:02}"] = briefly(choice.figure)
     entries = tuple(_entry(name, own, progress) for name in PATH[1:])
     machines = sorted({entry.recorded.machine for entry in entries if entry.recorded})
     where = f"you: times faster in your speedrun; recorded: on {', '.join(machines)}."
     return Shortlist(entries, " ".join(filter(None, [where, *said])))
 
 
-def _entry(name: str, own: Mapping[str, float], progress: Progress) -> Entry:
+def _entry(name: str, own: Mapping[str, str], progress: Progress) -> Entry:
     path = notebook_path(name)
     said = about(path)
     return Entry(
         title=f"{name[:2]} {said['title']}",
         path=place(path),
         relieves=said["map"]["relieves"][0],
-        yours=own.get(name[:2], math.nan),
+        yours=own.get(name[:2], NOTHING),
         recorded=_recorded(name),
         finished=name in progress.finished,
         bets=progress.bets_in(name),

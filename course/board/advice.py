@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from course.board.outlook import doubt
 from course.board.store import NEAR, Figure
+from course.board.words import factor_in_words
 from course.switches import SWITCHES, TASK
 from labkit.text import format_factor, format_share
 
@@ -115,6 +116,13 @@ def in_short(figure: Figure) -> str:
         return f"{factor} {figure.verdict}"
     told = f", {pairs_in_words(figure)}" if figure.direction != "unclear" else " unclear"
     return factor + told + ("" if figure.counts else ", not counted")
+
+
+def briefly(figure: Figure) -> str:
+    """``1.24x``, ``unclear``; of a switch for memory ``87 % of the memory``."""
+    if for_memory(figure):
+        return f"{format_share(figure.memory)} of the memory"
+    return "unclear" if figure.direction == "unclear" else factor_in_words(figure.factor)
 
 
 def pairs_in_words(figure: Figure) -> str:

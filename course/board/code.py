@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
 from textwrap import dedent
@@ -15,7 +16,7 @@ MOST = 2
 
 def code_of(switch: str) -> str:
     """What a switch changes in the script: each line that names it, with what it opens."""
-    return "\n".join(_parts(switch))
+    return "\n".join(dict.fromkeys(_parts(switch)))
 
 
 def _parts(switch: str) -> Iterator[str]:
@@ -24,8 +25,24 @@ def _parts(switch: str) -> Iterator[str]:
     lines = source.splitlines()
     for number, line in enumerate(lines):
         if f'"{switch}"' in line:
-            most = MOST if line.rstrip().endswith(":") else 0
-            yield dedent("\n".join([line, *islice(_deeper(lines, number), most)]))
+            yield _with_block(lines, number)
+            if use := _use(lines, line):
+                yield _with_block(lines, use)
+
+
+def _with_block(lines: Sequence[str], number: int) -> str:
+    """A line, and the first of those that it opens."""
+    most = MOST if lines[number].rstrip().endswith(":") else 0
+    return dedent("\n".join([lines[number], *islice(_deeper(lines, number), most)]))
+
+
+def _use(lines: Sequence[str], line: str) -> int:
+    """Where a switch that sets a variable acts: the first line that uses it; 0 for no variable."""
+    found = re.match(r"\s*(?:\w+\.)?(\w\w+) = .* in on", line)
+    if found is None:
+        return 0
+    used = re.compile(rf"(?<!\w){found[1]}(?!\w| = )")
+    return next((n for n, each in enumerate(lines) if each != line and used.search(each)), 0)
 
 
 def _deeper(lines: Sequence[str], number: int) -> Iterator[str]:

@@ -170,7 +170,10 @@ def in_short(switch: str) -> str:
     Where it gained nothing that is sure, of the time of an epoch, it says so.
     """
     effect = _effect(switch)
-    return "" if effect is None else f"Where it was recorded: {_gain(effect)}."
+    if effect is None:
+        return ""
+    below = f", {on_top_of(effect)}" if effect.on_top_of else ""
+    return f"Where it was recorded{below}: {_gain(effect)}."
 
 
 def _effect(switch: str) -> Effect | None:

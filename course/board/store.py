@@ -135,7 +135,8 @@ class Choices:
     """All choices made on one machine, in the order in which they were made.
 
     ``rate`` is the slow script's images per second, nan while it was not timed; ``disturbed`` says
-    that other programs took the cores meanwhile. ``runs`` are those of the whole script, the latest last.
+    that other programs took the cores meanwhile. ``runs`` are those of the whole script, the latest
+    last.
     """
 
     rate: float = math.nan

@@ -32,7 +32,7 @@ from course.board import (
     recorded,
     store,
 )
-from course.board.advice import advice, advised, in_short, wants_a_whole_race
+from course.board.advice import advice, advised, briefly, in_short, wants_a_whole_race
 from course.board.code import code_of
 from course.board.live import Lap, Live
 from course.board.live import picture as race
@@ -1329,6 +1329,10 @@ def test_what_a_switch_brought_elsewhere_is_said_once_it_is_measured_here(
     found._ipython_display_()
     assert f"Where it was recorded: {words}" in displayed[0]["text/html"]
     assert f"Where it was recorded: {words}" in displayed[0]["text/plain"]
+    on_top = replace(effect, on_top_of=("debug_tools",))
+    monkeypatch.setattr(recorded, "machines", lambda: (replace(made, effects=(on_top,)),))
+    below = "on top of all that help"
+    assert recorded.in_short(switch).startswith(f"Where it was recorded, {below}")
     # Nothing where it was not recorded, nor once it is decided.
     assert "Where it was recorded" not in str(measured("debug_tools"))
     found.keep()
@@ -1956,6 +1960,13 @@ def test_the_old_record_stays_until_the_new_one_is_whole(
     assert recorded.read(path) == (other, whole)
 
 
+def test_a_figure_of_the_map_says_what_is_unclear_and_what_is_memory() -> None:
+    plain = figure("mixed_precision", 1.5, interval=(1.4, 1.6))
+    unclear = replace(plain, factor=0.5, interval=(0.2, 1.4), verdict="unclear")
+    memory = figure("activation_checkpointing", memory=0.65)
+    assert [*map(briefly, (plain, unclear, memory))] == ["1.50x", "unclear", "65 % of the memory"]
+
+
 def test_an_effect_in_words() -> None:
     effect = recorded.Effect("x", recorded.FORWARD, "whole race", (), 1.5, (1.4, 1.6), "faster")
     ends = (math.inf, math.inf)
@@ -2505,6 +2516,10 @@ def test_an_empty_board_lets_a_switch_be_chosen(path: Path, displayed: list[Any]
 def test_the_board_shows_the_lines_of_its_switch(path: Path) -> None:
     for name in SWITCHES:
         assert f'"{name}"' in code_of(name)
+    # What sets a variable is followed to where that acts.
+    assert "x + checkpoint(super().forward" in code_of("activation_checkpointing")
+    assert "decode(file) for file in files" in code_of("decode_once")
+    assert "forward" not in code_of("as_tensor")
     clipping = code_of("gradient_clipping")
     assert clipping.splitlines()[0] == 'if "gradient_clipping" in on:'
     assert "clip_grad_norm_" in clipping

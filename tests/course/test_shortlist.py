@@ -44,7 +44,7 @@ def test_the_path_comes_first_and_each_row_leads_to_its_notebook() -> None:
         assert entry.recorded is not None
         # Debugging tools cost time.
         assert (entry.recorded.value > 1) == ("Debugging tools" not in entry.title)
-        assert math.isnan(entry.yours) and not entry.finished
+        assert entry.yours == "–" and not entry.finished
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -75,8 +75,8 @@ def test_what_is_finished_has_a_tick_and_its_bets(own: Path) -> None:
 def test_the_reader_s_own_figures_stand_beside_the_recorded_ones(own: Path) -> None:
     found = shortlist()
     by_title = {entry.title[:2]: entry for entry in found.entries}
-    assert by_title.pop("06").yours == 1.83
-    assert all(math.isnan(entry.yours) for entry in by_title.values())
+    assert by_title.pop("06").yours == "1.83x"
+    assert all(entry.yours == "–" for entry in by_title.values())
     html = found._repr_html_()
     assert "<td>1.83x</td>" in html and 'href="06_mixed_precision.ipynb"' in html
     assert len(re.findall("<tr>", html)) == len(PATH)
