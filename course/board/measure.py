@@ -31,7 +31,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course.board.live import Lap, Live
-from course.board.store import ENOUGH_ALONE, Figure
+from course.board.store import ENOUGH_ALONE, FAR, Figure
 from course.machine import machine_card
 from course.speedrun import batch_size, read, train
 from course.switches import EARLY_ON, NEEDED, SWITCHES, TASK, Task
@@ -76,8 +76,6 @@ EPOCHS = 1.5
 MANY = 12
 # What a switch does before its first step, which is not its time.
 ON_TOP = {"compile": "compiling", "sublinear_memory": "planning"}
-# What a single pair has to show: of 81 recorded sides that were timed twice, 5 differ by more.
-FAR = 1.3
 # Images of an epoch that only loads libraries: the first one of a process takes long.
 FEW = 8
 # Torch's own number; in the test size one, since threads that wait for each other beside other

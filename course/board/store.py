@@ -27,6 +27,9 @@ ABOUT = "PyTorch Speed Lab: what you measured and kept. Delete this file to begi
 ELSEWHERE = "The variable LABKIT_BOARD names another place for it."
 # An interval within so much either way shows no difference, also where its sign is not clear.
 NEAR = 1.1
+# What a single pair has to show, and a figure that other programs disturbed: of 81 recorded sides
+# that were timed twice, 5 differ by more.
+FAR = 1.3
 # Races in which one side alone arrives, that tell who is ahead.
 ENOUGH_ALONE = 2
 # How long to wait for another kernel. Writing takes milliseconds.
@@ -78,9 +81,11 @@ class Figure:
 
         It is "same" where the interval lies within `NEAR` either way. One quiet pair is enough for
         a loss, since all that comes later is measured on top of it; a gain needs as many as a
-        verdict.
+        verdict. Beside other programs a small difference is unclear.
         """
         low, high = self.interval
+        if self.disturbed and self.verdict in ("faster", "slower") and self._is_small:
+            return "unclear"
         if self.verdict != "unclear":
             return self.verdict
         # Who alone arrives is ahead, also in few races.
@@ -90,6 +95,10 @@ class Figure:
         if (self.agree == "faster" and many) or 1 < low <= high < math.inf:
             return "faster"
         return "same" if 1 / NEAR <= low <= high <= NEAR else "unclear"
+
+    @property
+    def _is_small(self) -> bool:
+        return self.mode == "time" and 1 / FAR < self.factor < FAR
 
     @property
     def prevents(self) -> bool:

@@ -46,6 +46,8 @@ RULES = {
 NEAR, SAME = 1.2, 1.05
 # A factor that other programs do not make.
 FAR = 4.0
+# And of a clear verdict: of 81 recorded sides that were timed twice, 5 differ by more.
+AHEAD_BY_FAR = 1.3
 # How far the slider of a factor may go.
 REACHES = (16, 128)
 # What the sides are called without names of their own.
@@ -154,8 +156,8 @@ class Judgement:
 def judge(bet: Bet, answer: Answer, result: object, *, disturbed: bool = False) -> Judgement | None:
     """What a result says of an answer; None where it says nothing, as a sweep does.
 
-    Times that other programs ``disturbed`` decide who is ahead, where the verdict is clear, and
-    that both are the same. A factor they prove right, and wrong only where it is far off.
+    Times that other programs ``disturbed`` decide who is ahead, where that is clear and not by
+    little, and that both are the same. A factor they prove right, and wrong where it is far off.
     """
     if isinstance(result, Sweep):
         return None
@@ -188,10 +190,11 @@ def _is_sure(answer: Answer, result: object) -> bool:
     factor = _measured(result)[0]
     if _is_same(result) or _is_near(result) or not 0 < factor < math.inf:
         return True
+    times = max(factor, 1 / factor)
     if isinstance(answer, str):
-        return not _is_unclear(result)
+        return times >= AHEAD_BY_FAR and not _is_unclear(result)
     off = max(answer / factor, factor / answer)
-    far = max(factor, 1 / factor, off) >= FAR
+    far = max(times, off) >= FAR
     return far or (off <= NEAR and not _is_unclear(result))
 
 

@@ -348,6 +348,8 @@ def test_times_beside_other_programs_decide_who_is_ahead_and_no_factor_that_is_n
     for answer, right in (("with", True), ("without", False), ("neither", False)):
         ahead = judge(order, answer, timed(1.4, 1), disturbed=True)
         assert ahead is not None and ahead.right is right
+    little = judge(order, "with", timed(1.2, 1), disturbed=True)
+    assert little is not None and little.right is None
     near = judge(times, 1.3, timed(1.4, 1), disturbed=True)
     assert near is not None and near.right is True
     # Nobody else can have made a side a tenth of what was bet.
