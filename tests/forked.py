@@ -205,7 +205,7 @@ def become(wanted: dict, files: list[int]) -> None:
     if LINK in os.environ:
         os.environ[LINK] = str(files[3])
     if "PYTHONUNBUFFERED" in os.environ:
-        sys.stdout.reconfigure(write_through=True)
+        sys.stdout.reconfigure(line_buffering=True, write_through=True)
     if backend := os.environ.get("MPLBACKEND"):
         matplotlib.rcParams["backend"] = backend
     config.compile_threads = config.decide_compile_threads()

@@ -407,13 +407,13 @@ def test_interrupts_at_any_moment(kind: str, training: Trained, path: Path) -> N
 def test_interrupts_while_things_are_put_back(kind: str, training: Trained, path: Path) -> None:
     """At calls of what puts random numbers, switches and models back, which is the last of all."""
     run = runs(training)[kind]
-    # How many calls a diagnosis takes depends on the clock, but not how many its end takes.
     since = "restore" if kind == "diagnose" else ""
-    # The fewest of three: beside other programs some experiments more fit, or fewer.
     calls = min(count_calls(run, since) for _ in range(3))
     moments = list(range(calls - 240, calls, 6))
     if since:
-        moments = list(range(1, calls, max(1, calls // 40)))
+        # How many calls a diagnosis takes depends on the clock: some experiments more fit, or
+        # fewer. Each of them is put back, so those of the first half are put back as well.
+        moments = list(range(1, calls // 2, max(1, calls // 80)))
     unharmed_by_interrupts(run, moments, training.state, since)
 
 

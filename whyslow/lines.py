@@ -185,11 +185,15 @@ class Parts:
     @contextmanager
     def seen(self) -> Iterator[None]:
         """Look at the lines that run inside; those that have called the diagnosis are none."""
-        sampler = Sampler(below=len(stacks.stack_of(sys._getframe())), width=BLOCK)
+        below = len(stacks.stack_of(sys._getframe()))
+        sampler = Sampler(self._done, below=below, width=BLOCK)
         with giving_back(sampler.stop):
             sampler.start()
             yield
         self.tally = sampler.tally
+
+    def _done(self) -> None:
+        """It ends with the block alone."""
 
     def shares(self, waiting: float | None = None) -> dict[str, float]:
         """The share of each cause; where a loader is given, that of ``waiting`` is known."""

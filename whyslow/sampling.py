@@ -98,12 +98,13 @@ class Sampler:
     places of a stack; a block is ``width`` seconds wide.
 
     ``done``, a method, is called by the sampler's own thread when it ends by itself. Once its
-    object is gone, as after an interrupt, the sampler ends, too.
+    object is gone, as after an interrupt, the sampler ends, too: so it is no method of the sampler,
+    which its thread keeps.
     """
 
     def __init__(
         self,
-        done: Callable[[], object] | None = None,
+        done: Callable[[], object],
         seconds: float = math.inf,
         steps: int = 0,
         below: int | None = None,
@@ -112,7 +113,7 @@ class Sampler:
         self.tally = Tally(width)
         self._below = below
         self._seconds, self.steps = seconds, steps
-        self._done = weakref.WeakMethod(done or self.stop)
+        self._done = weakref.WeakMethod(done)
         self._target = threading.get_ident()
         self._ended = threading.Event()
         # What it shows at its end belongs to the cell that has started it.

@@ -33,7 +33,7 @@ from whyslow.findings import Finding
 from whyslow.lines import BLOCK, Parts, cause_of, is_by_hand
 from whyslow.observe import Seen
 from whyslow.remedies import BESIDE
-from whyslow.sampling import saving_of, share_of
+from whyslow.sampling import Sampler, saving_of, share_of
 from whyslow.session import EXPERIMENTS
 from whyslow.stacks import COMPILING, FORWARD, LOADING, LOGGING
 from whyslow.subject import Stream, Subject, end_workers, own, stream
@@ -189,6 +189,18 @@ def test_a_change_that_breaks_the_first_step_is_refused():
     broken = Experiment("it", "so", step=lambda: torch.tensor(float("nan")))
     with pytest.raises(FloatingPointError, match="of 'it' returned nan"):
         broken.run(lambda: torch.tensor(1.0), 0.1)
+
+
+def test_the_looks_end_with_who_wanted_them():
+    """As after an interrupt before the block has begun: its thread keeps the sampler alive."""
+    parts = Parts()
+    sampler = Sampler(parts._done)
+    sampler.start()
+    assert sampler._thread.is_alive()
+    del parts
+    gc.collect()
+    sampler._thread.join(5)
+    assert not sampler._thread.is_alive()
 
 
 def model():
